@@ -27,7 +27,8 @@ TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(
 test: deps ## Run every test, with real engines and the race detector
 	$(TEST) $(PACKAGES)
 
-# Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e"
+# Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e". HARSH=1 stops every
+# run most of the time; it is for one package at a time: HARSH=1 RUNS=1 PACKAGES=./lib/lease
 RUNS ?= 8
 
 test-stability: deps ## Run the tests eight times, four of them on a machine that stalls; takes hours

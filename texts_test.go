@@ -6,8 +6,11 @@ import (
 	"go/token"
 	"io/fs"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,4 +162,44 @@ func constants(file *ast.File) map[string]string {
 		return true
 	})
 	return consts
+}
+
+var (
+	testDeclared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	testNamed    = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`")
+)
+
+func TestThePagesNameTestsThatExist(t *testing.T) {
+	declared, named := map[string]bool{}, map[string]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && slices.Contains([]string{"node_modules", ".git", "testdata"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		page := strings.HasPrefix(path, "docs"+string(filepath.Separator)) && strings.HasSuffix(path, ".md")
+		if err != nil || !page && !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if page {
+			for _, m := range testNamed.FindAllSubmatch(text, -1) {
+				named[string(m[1])] = path
+			}
+		} else {
+			for _, m := range testDeclared.FindAllSubmatch(text, -1) {
+				declared[string(m[1])] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(named) < 100 {
+		t.Errorf("found %d names, which cannot be all", len(named))
+	}
+	for name, page := range named {
+		if !declared[name] {
+			t.Errorf("%s names %s, which is nowhere", page, name)
+		}
+	}
 }

@@ -51,6 +51,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	tokens api.Tokens
+	login  int // another one with each log-in and log-out
 }
 
 // Option changes a Client that is being made.
@@ -96,14 +97,40 @@ func New(base string, opts ...Option) (*Client, error) {
 
 // Tokens returns the tokens in use, which are zero while logged out.
 func (c *Client) Tokens() api.Tokens {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tokens
+	t, _ := c.session()
+	return t
 }
 
+// session returns the tokens in use, and of which log-in they are.
+func (c *Client) session() (t api.Tokens, login int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tokens, c.login
+}
+
+// setTokens sets those of a log-in.
 func (c *Client) setTokens(t api.Tokens) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.login++
+	c.use(t)
+}
+
+// replaceTokens sets the tokens of a log-in, zero ones as it ends, unless it is over: a log-out, or another log-in, was quicker.
+func (c *Client) replaceTokens(login int, t api.Tokens) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.login != login {
+		return false
+	}
+	if t == (api.Tokens{}) {
+		c.login++
+	}
+	c.use(t)
+	return true
+}
+
+func (c *Client) use(t api.Tokens) {
 	c.tokens = t
 	if c.changed != nil {
 		c.changed(t)
@@ -126,7 +153,9 @@ type call struct {
 	in           any    // encoded as JSON, or raw; nil sends no body
 	out          any    // decoded from JSON, or raw; nil ignores the body
 	open         bool   // needs no bearer token
+	leaves       bool   // logs out
 	bearer       string // the token that was sent last
+	login        int    // whose token that was
 }
 
 // raw is a body that is sent or kept as it is.
@@ -161,8 +190,11 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 		case rerr != nil:
 			return rerr
 		case renewed:
-			return c.try(ctx, &call, body, key)
+			err = c.try(ctx, &call, body, key)
 		}
+	}
+	if err == nil && call.leaves {
+		c.replaceTokens(call.login, api.Tokens{})
 	}
 	return err
 }
@@ -253,7 +285,11 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 		req.Header.Set("Stoa-Act-As", c.as)
 	}
 	if !call.open {
-		call.bearer = c.Tokens().AccessToken
+		t, login := c.session()
+		if call.bearer != "" && call.login != login { // it is not for who has logged in meanwhile
+			return nil, errLoggedOut
+		}
+		call.bearer, call.login = t.AccessToken, login
 		if call.bearer != "" {
 			req.Header.Set("Authorization", "Bearer "+call.bearer)
 		}
@@ -279,7 +315,7 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	now := c.Tokens()
+	now, login := c.session()
 	if now.AccessToken != bearer {
 		return now.AccessToken != "", nil
 	}
@@ -298,12 +334,11 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	}
 	if err := c.try(ctx, &refresh, body, crand.Text()); err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
-			c.setTokens(api.Tokens{}) // logged out from elsewhere, or banned
+			c.replaceTokens(login, api.Tokens{}) // logged out from elsewhere, or banned
 		}
 		return false, fmt.Errorf("renewing the tokens: %w", err)
 	}
-	c.setTokens(fresh)
-	return true, nil
+	return c.replaceTokens(login, fresh), nil
 }
 
 // sleep waits for d, or returns ctx's error when that ends first.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/centrifugal/protocol"
 	"github.com/coder/websocket"
 
 	"github.com/stoa-dev/stoa/api"
@@ -34,6 +35,7 @@ type stoa struct {
 	keys     []string // of the check-ins, each try
 	marks    int
 
+	away    int           // renewals that are refused for now
 	lose    int           // answers to check-ins that never arrive
 	busy    int           // refusals of a repeated key before its answer is there
 	renewal chan struct{} // when set, a renewal waits for it after the tokens have changed
@@ -76,6 +78,12 @@ func (s *stoa) renew(w http.ResponseWriter, r *http.Request) {
 	var in api.RefreshRequest
 	err := json.NewDecoder(r.Body).Decode(&in)
 	s.mu.Lock()
+	if s.away > 0 {
+		s.away--
+		s.mu.Unlock()
+		problem(w, http.StatusServiceUnavailable, "account.store_away")
+		return
+	}
 	if err != nil || in.RefreshToken != s.refresh {
 		s.mu.Unlock()
 		problem(w, http.StatusUnauthorized, "auth.refresh")
@@ -122,6 +130,13 @@ func (s *stoa) checkin(w http.ResponseWriter, r *http.Request) {
 	default:
 		answer(w, http.StatusOK, api.CheckinReply{New: !repeated})
 	}
+}
+
+// bobLogsIn has the server log Bob in, whoever asks, and returns his tokens.
+func (s *stoa) bobLogsIn() api.Tokens {
+	bob := api.Tokens{AccessToken: "bob", RefreshToken: "bob's", Device: "b"}
+	s.Config.Handler.(*http.ServeMux).HandleFunc("POST /v1/auth/login", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, bob) })
+	return bob
 }
 
 func dial(t *testing.T, s *stoa, opts ...Option) *Client {
@@ -393,6 +408,121 @@ func TestFreshTokensAreNotLostWithACallerWhoGives(t *testing.T) {
 	}
 	if got := c.Tokens().RefreshToken; got != "r1" {
 		t.Errorf("refresh token in use: %s, want r1", got)
+	}
+}
+
+func TestAnAnswerToARenewalIsNotForWhoLoggedInMeanwhile(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		asked, answered := make(chan struct{}), make(chan struct{})
+		bob := api.Tokens{AccessToken: "bob", RefreshToken: "bob's", Device: "b"}
+		mux := http.NewServeMux()
+		mux.HandleFunc("POST /v1/auth/refresh", func(w http.ResponseWriter, _ *http.Request) {
+			close(asked)
+			<-answered
+			if refused {
+				problem(w, http.StatusUnauthorized, "auth.refresh")
+				return
+			}
+			answer(w, http.StatusOK, api.Tokens{AccessToken: "ann", RefreshToken: "ann's", Device: "a"})
+		})
+		mux.HandleFunc("POST /v1/auth/logout", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+		mux.HandleFunc("POST /v1/auth/login", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, bob) })
+		server := httptest.NewServer(mux)
+		defer server.Close()
+		var told []api.Tokens
+		c := dial(t, &stoa{Server: server}, OnTokens(func(t api.Tokens) { told = append(told, t) }))
+		over := make(chan error)
+		go func() {
+			_, err := c.Refresh(t.Context())
+			over <- err
+		}()
+		<-asked
+		if err := c.Logout(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Login(t.Context(), api.LoginRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		close(answered)
+		<-over
+		if got := c.Tokens(); got != bob || !slices.Equal(told, []api.Tokens{{}, bob}) {
+			t.Errorf("refused %t: tokens in use %+v, told %+v; want Bob's", refused, got, told)
+		}
+	}
+}
+
+func TestACallIsNotSentAgainInTheNameOfWhoLoggedInMeanwhile(t *testing.T) {
+	for name, end := range map[string]func(http.ResponseWriter){
+		"a refusal":  func(w http.ResponseWriter) { problem(w, http.StatusUnauthorized, "auth.token_invalid") },
+		"a cut line": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			bob := s.bobLogsIn()
+			asked, answered := make(chan string, maxTries), make(chan struct{})
+			s.Config.Handler.(*http.ServeMux).HandleFunc("POST /v1/friends/requests", func(w http.ResponseWriter, r *http.Request) {
+				asked <- r.Header.Get("Authorization")
+				<-answered
+				end(w)
+			})
+			c := dial(t, s)
+			over := make(chan error)
+			go func() {
+				_, err := c.AskFriend(t.Context(), api.FriendRequestNew{User: "eve"})
+				over <- err
+			}()
+			<-asked
+			if _, err := c.Login(t.Context(), api.LoginRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			close(answered)
+			if err := <-over; CodeOf(err) != "client.logged_out" {
+				t.Errorf("got %v, want client.logged_out", err)
+			}
+			if len(asked) > 0 {
+				t.Errorf("it was sent again with %s", <-asked)
+			}
+			if got := c.Tokens(); got != bob {
+				t.Errorf("tokens in use %+v, want Bob's", got)
+			}
+		})
+	}
+}
+
+func TestALogOutIsNotThatOfWhoLoggedInMeanwhile(t *testing.T) {
+	for route, leave := range map[string]func(context.Context, *Client) error{
+		"POST /v1/auth/logout": func(ctx context.Context, c *Client) error { return c.Logout(ctx) },
+		"DELETE /v1/sessions":  func(ctx context.Context, c *Client) error { return c.EndSessions(ctx) },
+		"POST /v1/me/deletion": func(ctx context.Context, c *Client) error {
+			_, err := c.DeleteAccount(ctx, api.AccountDeletion{})
+			return err
+		},
+	} {
+		t.Run(route, func(t *testing.T) {
+			s := start(t)
+			bob := s.bobLogsIn()
+			asked, answered := make(chan struct{}), make(chan struct{})
+			s.Config.Handler.(*http.ServeMux).HandleFunc(route, func(w http.ResponseWriter, _ *http.Request) {
+				close(asked)
+				<-answered
+				answer(w, http.StatusOK, struct{}{})
+			})
+			var told []api.Tokens
+			c := dial(t, s, OnTokens(func(now api.Tokens) { told = append(told, now) }))
+			over := make(chan error)
+			go func() { over <- leave(t.Context(), c) }()
+			<-asked
+			if _, err := c.Login(t.Context(), api.LoginRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			close(answered)
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+			if got := c.Tokens(); got != bob || !slices.Equal(told, []api.Tokens{bob}) {
+				t.Errorf("tokens in use %+v, told %+v; want Bob's", got, told)
+			}
+		})
 	}
 }
 
@@ -679,10 +809,8 @@ func TestAStreamWaitsWhenTheServerIsFull(t *testing.T) {
 	}
 }
 
-// A server may put what comes right after the answer to connect into the same frame.
-func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
-	s := start(t)
-	done := make(chan struct{})
+// answerSockets has the server answer each connection of a socket by answer, and end it then.
+func (s *stoa) answerSockets(t *testing.T, answer func(ctx context.Context, conn *websocket.Conn)) {
 	s.Config.Handler.(*http.ServeMux).HandleFunc("GET /v1/socket", func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -690,7 +818,16 @@ func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
 			return
 		}
 		defer conn.CloseNow()
-		if _, _, err := conn.Read(r.Context()); err != nil {
+		answer(r.Context(), conn)
+	})
+}
+
+// A server may put what comes right after the answer to connect into the same frame.
+func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
+	s := start(t)
+	done := make(chan struct{})
+	s.answerSockets(t, func(ctx context.Context, conn *websocket.Conn) {
+		if _, _, err := conn.Read(ctx); err != nil {
 			t.Error(err)
 			return
 		}
@@ -701,7 +838,7 @@ func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
 			`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{"recoverable":true,"epoch":"e","offset":1}}}}` + "\n" + event(2, "e2") + "\n" + event(3, "e3"),
 			event(4, "e4"),
 		} {
-			if err := conn.Write(r.Context(), websocket.MessageText, []byte(frame)); err != nil {
+			if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -718,5 +855,140 @@ func TestEventsInTheFirstFrameAreHeard(t *testing.T) {
 		if e := <-got; e != want {
 			t.Fatalf("got %s, want %s", e, want)
 		}
+	}
+}
+
+// The token has run out while the server cannot reach its SQL: what refuses the renewal for now does not end a socket.
+func TestASocketOutlivesARenewalThatIsRefusedForNow(t *testing.T) {
+	s := start(t)
+	s.away = 2
+	s.answerSockets(t, func(ctx context.Context, conn *websocket.Conn) {
+		for {
+			_, frame, err := conn.Read(ctx)
+			if err != nil {
+				return
+			}
+			var cmd struct {
+				ID      int
+				Connect *struct{ Token string }
+			}
+			if err := json.Unmarshal(frame, &cmd); err != nil {
+				t.Error(err)
+			}
+			reply := `{"id":%d,"refresh":{"client":"c","version":"v","expires":true,"ttl":3600}}`
+			if cmd.Connect != nil && cmd.Connect.Token == "a0" {
+				reply = `{"id":%d,"error":{"code":109,"message":"token expired"}}`
+			} else if cmd.Connect != nil {
+				s.mu.Lock()
+				s.away = 2 // when it is renewed next, after a second
+				s.mu.Unlock()
+				reply = `{"id":%d,"connect":{"client":"c","version":"v","expires":true,"ttl":1,"subs":{"ann":{}}}}`
+			}
+			if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, reply, cmd.ID)); err != nil {
+				return
+			}
+		}
+	})
+	changed := make(chan string, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	socket := dial(t, s, OnTokens(func(now api.Tokens) { changed <- now.AccessToken })).Socket(SocketListener{})
+	go func() { over <- socket.Run(ctx) }()
+	for _, want := range []string{"a1", "a2"} {
+		select {
+		case got := <-changed:
+			if got != want {
+				t.Errorf("renewed to %q, want %q", got, want)
+			}
+		case err := <-over:
+			t.Fatalf("Run ended before the token was %s: %v", want, err)
+		}
+	}
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: got %v, want %v", err, context.Canceled)
+	}
+}
+
+// The reader is busy as the end of Ann's session comes, and Bob logs in before it is read.
+func TestTheEndOfASessionOverASocketIsNotThatOfWhoLoggedInMeanwhile(t *testing.T) {
+	s := start(t)
+	bob := s.bobLogsIn()
+	s.answerSockets(t, func(ctx context.Context, conn *websocket.Conn) {
+		if _, _, err := conn.Read(ctx); err != nil {
+			t.Error(err)
+			return
+		}
+		if err := conn.Write(ctx, websocket.MessageText, []byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"ann":{}}}}`)); err != nil {
+			t.Error(err)
+		}
+		_ = conn.Close(api.SocketSessionEnded, "session ended") // it waits for an answer, which is late
+	})
+	var told []api.Tokens
+	c := dial(t, s, OnTokens(func(now api.Tokens) { told = append(told, now) }))
+	busy, done, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	socket := c.Socket(SocketListener{Open: func(bool) { close(busy); <-done }})
+	go func() { over <- socket.Run(t.Context()) }()
+	<-busy
+	if _, err := c.Login(t.Context(), api.LoginRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	close(done)
+	if err := <-over; websocket.CloseStatus(err) != api.SocketSessionEnded {
+		t.Errorf("Run: got %v, want the end of the session", err)
+	}
+	if got := c.Tokens(); got != bob || !slices.Equal(told, []api.Tokens{bob}) {
+		t.Errorf("tokens in use %+v, told %+v; want Bob's", got, told)
+	}
+}
+
+// encoded is called as a call over a socket is encoded, before that waits for a connection.
+type encoded func()
+
+func (f encoded) MarshalJSON() ([]byte, error) { f(); return []byte("null"), nil }
+
+func TestACallOverASocketIsNotSentInTheNameOfWhoLoggedInMeanwhile(t *testing.T) {
+	s := start(t)
+	bob := s.bobLogsIn()
+	s.answerSockets(t, func(ctx context.Context, conn *websocket.Conn) {
+		for {
+			_, frame, err := conn.Read(ctx)
+			if err != nil {
+				return
+			}
+			var cmd struct{ Connect *struct{ Token string } }
+			if err := json.Unmarshal(frame, &cmd); err != nil || cmd.Connect == nil {
+				t.Errorf("the server got %s, %v", frame, err)
+				return
+			}
+			if cmd.Connect.Token != bob.AccessToken {
+				return // Ann's line breaks each time
+			}
+			if err := conn.Write(ctx, websocket.MessageText, []byte(`{"id":1,"connect":{"client":"c","version":"v","subs":{"bob":{}}}}`)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	c := dial(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	socket := c.Socket(SocketListener{})
+	go func() { over <- socket.Run(ctx) }()
+	defer func() { cancel(); <-over }()
+	logIn := encoded(func() {
+		if _, err := c.Login(t.Context(), api.LoginRequest{}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := socket.Call(t.Context(), "friends.ask", api.SocketCall{Body: logIn}, nil); CodeOf(err) != "client.logged_out" {
+		t.Errorf("Ann's call: got %v, want client.logged_out", err)
+	}
+}
+
+func TestARefusalOverASocketSaysWhenToComeBack(t *testing.T) {
+	err := socketError(&protocol.Error{Code: http.StatusTooManyRequests, Message: "rate.limited: Too many calls. Retry after 30 s."})
+	want := &Error{Status: http.StatusTooManyRequests, Code: "rate.limited", Detail: "Too many calls. Retry after 30 s.", RetryAfter: 30 * time.Second}
+	if !reflect.DeepEqual(err, want) {
+		t.Errorf("got %+v, want %+v", err, want)
 	}
 }

@@ -14,7 +14,8 @@
 //
 // A client holds the tokens of one device and renews them when they have run
 // out. Everything that writes carries an Idempotency-Key and is sent again when
-// the connection breaks, so that it happens once however often it was sent.
+// the connection breaks, so that it happens once however often it was sent. What
+// still waits when its log-in is over is refused: client.logged_out.
 // A client is safe for concurrent use.
 //
 // [Client.Socket] is the connection over which events come and operations can be called, too; [Socket.Watch] has it

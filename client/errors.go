@@ -38,6 +38,15 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// errLoggedOut is what a call gets that is not carried out yet when its log-in is over.
+var errLoggedOut = &Error{Status: http.StatusUnauthorized, Code: "client.logged_out", Detail: "The log-in of this call is over."}
+
+// passing reports whether an error is a refusal for now: there is too much, or something of the server is away.
+func passing(err error) (e *Error, ok bool) {
+	e, ok = errors.AsType[*Error](err)
+	return e, ok && (e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError)
+}
+
 // CodeOf returns the code of the first [Error] in err's tree, or "".
 func CodeOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -58,9 +58,8 @@ func (c *Client) Listen(ctx context.Context, l Listener) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e, refused := errors.AsType[*Error](err)
-		passing := refused && (e.Status == http.StatusTooManyRequests || e.Status >= 500)
-		if !errors.Is(err, ErrUnreachable) && !passing {
+		e, refused := passing(err)
+		if !errors.Is(err, ErrUnreachable) && !refused {
 			return fmt.Errorf("GET /v1/events: %w", err)
 		}
 		if s.stood {

@@ -118,7 +118,7 @@ func TestWhatBreaksTheLineDoesNotBreakAnUpload(t *testing.T) {
 		return func(w http.ResponseWriter, r *http.Request) { s.take(w, r, n) }
 	}
 	s.heads = append(s.heads, s.stands, refuse(http.StatusServiceUnavailable, "busy"), refuse(http.StatusUnauthorized, "auth.token"), s.stands, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	s.patches = append(s.patches, cut(1000), cut(50_000), refuse(http.StatusConflict, "transfer.offset"), cut(1))
+	s.patches = append(s.patches, cut(1000), cut(50_000), refuse(http.StatusConflict, "transfer.offset"), refuse(http.StatusTooManyRequests, "rate.limited"), refuse(http.StatusUnprocessableEntity, "transfer.cut"), cut(1))
 	s.looks = 2
 	c := dial(t, s.stoa)
 	want := bytes.Repeat([]byte("a file "), 30_000)

@@ -36,6 +36,8 @@ const (
 	pingsKept = 16
 	// pingsUsed is how many of them are: the middle of a few, so that one that was lucky decides nothing.
 	pingsUsed = 5
+	// clocksDiffer is by how much the servers' clocks differ, and the one here runs another way, while that many are asked.
+	clocksDiffer = 250 * time.Millisecond
 	// nudge is by how much, as a part of the rate, a player drifts at most. Sound whose pitch is kept
 	// sounds the same up to there.
 	nudge = 0.1
@@ -46,7 +48,13 @@ const (
 // Clock notes an answer of rooms.clock: when it was asked for and came, by this machine's clock, and what it says.
 func (s *PlaybackSync) Clock(sent, came time.Time, at api.RoomClock) {
 	trip := came.Sub(sent)
-	if s.pings = append(s.pings, ping{trip, time.UnixMilli(at.Time).Sub(sent.Add(trip / 2))}); len(s.pings) > pingsKept {
+	if trip < 0 {
+		return // the clock here was set back meanwhile
+	}
+	offset := time.UnixMilli(at.Time).Sub(sent.Add(trip / 2))
+	// An answer is wrong by half its round trip at most: where two are farther apart, the clock here was set between them.
+	s.pings = slices.DeleteFunc(s.pings, func(p ping) bool { return (p.offset - offset).Abs() > (p.trip+trip)/2+clocksDiffer })
+	if s.pings = append(s.pings, ping{trip, offset}); len(s.pings) > pingsKept {
 		s.pings = slices.Delete(s.pings, 0, 1)
 	}
 }

@@ -22,6 +22,24 @@ func TestTheClockIsTheMiddleOfTheBestPings(t *testing.T) {
 	}
 }
 
+func TestAClockThatIsSetCountsAtOnce(t *testing.T) {
+	s := &PlaybackSync{}
+	sent := time.UnixMilli(1_700_000_000_000)
+	for i := range 16 {
+		sent := sent.Add(time.Duration(i) * 10 * time.Second)
+		s.Clock(sent, sent.Add(20*time.Millisecond), api.RoomClock{Time: sent.Add(10 * time.Millisecond).UnixMilli()})
+	}
+	// It was set back by half a minute on the way.
+	s.Clock(sent.Add(160*time.Second), sent.Add(130*time.Second), api.RoomClock{Time: sent.Add(160 * time.Second).UnixMilli()})
+	if s.Offset() != 0 {
+		t.Errorf("after an answer that came before it was asked for: %s, want 0s", s.Offset())
+	}
+	s.Clock(sent.Add(140*time.Second), sent.Add(140*time.Second+40*time.Millisecond), api.RoomClock{Time: sent.Add(170*time.Second + 20*time.Millisecond).UnixMilli()})
+	if s.Offset() != 30*time.Second {
+		t.Errorf("after it was set back: %s, want 30s", s.Offset())
+	}
+}
+
 func TestAPlayerDriftsBackBeforeItSeeks(t *testing.T) {
 	s := &PlaybackSync{Drift: 40 * time.Millisecond, Jump: time.Second}
 	now := time.UnixMilli(1_700_000_010_000)

@@ -46,11 +46,7 @@ func (c *Client) Refresh(ctx context.Context) (api.Tokens, error) {
 
 // Logout logs this device out and forgets its tokens.
 func (c *Client) Logout(ctx context.Context) error {
-	err := c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/logout"})
-	if err == nil {
-		c.setTokens(api.Tokens{})
-	}
-	return err
+	return c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/logout", leaves: true})
 }
 
 // Me returns the caller's account.

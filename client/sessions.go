@@ -23,11 +23,7 @@ func (c *Client) EndSession(ctx context.Context, device string) error {
 // EndSessions logs all the caller's devices out, this one too, and forgets the
 // tokens.
 func (c *Client) EndSessions(ctx context.Context) error {
-	err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions"})
-	if err == nil {
-		c.setTokens(api.Tokens{})
-	}
-	return err
+	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/sessions", leaves: true})
 }
 
 // EndOtherSessions logs all the caller's devices out but this one.

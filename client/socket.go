@@ -69,6 +69,7 @@ func (c *Client) Socket(l SocketListener) *Socket {
 // link is one connection.
 type link struct {
 	conn  *websocket.Conn
+	login int               // whose connection it is
 	early []*protocol.Reply // what came in one frame with the answer to connect, until it is read
 	write chan struct{}     // held while a frame is written
 	gone  chan struct{}     // closed with the connection
@@ -94,7 +95,7 @@ func (s *Socket) Run(ctx context.Context) (err error) {
 }
 
 // keep calls once again and again, with pauses that double until it has stood, and tells closed, unless that is nil, of
-// each end of what stood. It returns when ctx ends, or with an error that is no ErrUnreachable.
+// each end of what stood. It returns when ctx ends, or with an error that is neither ErrUnreachable nor a refusal for now.
 func (s *Socket) keep(ctx context.Context, closed func(error), once func(context.Context) (stood bool, err error)) error {
 	wait := s.c.reconnect
 	for {
@@ -108,17 +109,22 @@ func (s *Socket) keep(ctx context.Context, closed func(error), once func(context
 				closed(err)
 			}
 		}
-		if !errors.Is(err, ErrUnreachable) {
+		e, refused := passing(err)
+		if !errors.Is(err, ErrUnreachable) && !refused {
 			return err
 		}
-		if err := sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
+		pause := wait/2 + rand.N(wait/2)
+		if refused {
+			pause = max(pause, e.RetryAfter)
+		}
+		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 		wait = min(2*wait, maxReconnect)
 	}
 }
 
-// once opens a connection and serves it to its end. An error that is no ErrUnreachable is
+// once opens a connection and serves it to its end. An error that is neither ErrUnreachable nor a refusal for now is
 // for good.
 func (s *Socket) once(ctx context.Context) (stood bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -153,7 +159,7 @@ func (s *Socket) once(ctx context.Context) (stood bool, err error) {
 	}
 	switch code := websocket.CloseStatus(err); {
 	case code == api.SocketSessionEnded:
-		s.c.setTokens(api.Tokens{})
+		s.c.replaceTokens(l.login, api.Tokens{})
 		return true, fmt.Errorf("the device was logged out: %w", err)
 	case code >= 3500 && code < 4000, code >= 4500 && code < 5000:
 		return true, err
@@ -166,12 +172,13 @@ func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, erro
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
 	for renewed := false; ; renewed = true {
-		token := s.c.Tokens().AccessToken
-		l, reply, err := s.dial(ctx, token)
+		t, login := s.c.session()
+		l, reply, err := s.dial(ctx, t.AccessToken)
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case reply.Error == nil && reply.Connect != nil:
+			l.login = login
 			return l, reply.Connect, nil
 		}
 		l.conn.CloseNow()
@@ -179,7 +186,7 @@ func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, erro
 		case reply.Error == nil || reply.Error.Temporary:
 			return nil, nil, fmt.Errorf("%w: %v", ErrUnreachable, reply.Error)
 		case reply.Error.Code == tokenGone && !renewed:
-			ok, err := s.c.renew(ctx, token)
+			ok, err := s.c.renew(ctx, t.AccessToken)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -381,7 +388,7 @@ func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) err
 		}
 		token := s.c.Tokens().AccessToken
 		if _, err := s.c.renew(ctx, token); err != nil {
-			if errors.Is(err, ErrUnreachable) {
+			if _, refused := passing(err); refused || errors.Is(err, ErrUnreachable) {
 				life = max(life/refreshPart, time.Second)
 				continue
 			}
@@ -400,6 +407,7 @@ func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) err
 // [ErrUnreachable] nobody knows whether the operation was carried out: with the same Key it
 // is carried out once, however often it is called.
 func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, out any) error {
+	_, login := s.c.session()
 	data, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -407,6 +415,9 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 	l, err := s.connected(ctx)
 	if err != nil {
 		return err
+	}
+	if l.login != login {
+		return fmt.Errorf("%s: %w", operation, errLoggedOut)
 	}
 	reply, err := l.ask(ctx, &protocol.Command{Rpc: &protocol.RPCRequest{Method: operation, Data: data}})
 	switch {
@@ -444,8 +455,9 @@ func (s *Socket) connected(ctx context.Context) (*link, error) {
 }
 
 // socketError is a refusal as HTTP would have it: the code stands before the first colon of
-// the message.
+// the message, and at its end, when to come back.
 func socketError(e *protocol.Error) *Error {
 	code, detail, _ := strings.Cut(e.Message, ": ")
-	return &Error{Status: int(e.Code), Code: code, Detail: detail}
+	_, after, _ := strings.Cut(detail, "Retry after ")
+	return &Error{Status: int(e.Code), Code: code, Detail: detail, RetryAfter: retryAfter(strings.TrimSuffix(after, " s."), time.Now())}
 }

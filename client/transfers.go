@@ -65,7 +65,7 @@ func (c *Client) FileLink(ctx context.Context, id string) (out api.FileLink, err
 }
 
 // Upload sends the file of a transfer that was accepted, from where it stands. When the line
-// breaks, or the server is away, it asks where it stands and goes on, until six tries in a row bring nothing. It
+// breaks, or the server is away or has too much to do, it asks where it stands and goes on, until six tries in a row bring nothing. It
 // returns when all of the file is stored; a scanner may still look at it.
 func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size int64) (err error) {
 	defer func() {
@@ -86,8 +86,9 @@ func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size i
 		if err == nil && at == size {
 			return nil
 		}
-		e, refused := errors.AsType[*Error](err)
-		again := err == nil || errors.Is(err, ErrUnreachable) || refused && (e.Status >= 500 || e.Status == http.StatusConflict && e.Code == "transfer.offset")
+		e, passes := passing(err)
+		refused := e != nil
+		again := err == nil || errors.Is(err, ErrUnreachable) || passes || refused && (e.Code == "transfer.offset" || e.Code == "transfer.cut")
 		if !again || n == maxTries {
 			return err
 		}

@@ -244,3 +244,37 @@ func TestTheDashboardsQueriesAreQueries(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+func TestTheDashboardCountsANodeOnceWhateverItHasInRedis(t *testing.T) {
+	var query []byte
+	for _, p := range panels(t) {
+		for _, target := range p.Targets {
+			if target.LegendFormat != "with Redis complete" {
+				continue
+			}
+			var err error
+			if query, err = json.Marshal(target.Expr); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nodes.yml"), []byte(`tests:
+  - interval: 15s
+    input_series:
+      - {series: 'stoa_projection_up{job="stoa",instance="a",projection="checkin"}', values: '1x8'}
+      - {series: 'stoa_projection_up{job="stoa",instance="a",projection="chats"}', values: '1x8'}
+      - {series: 'stoa_projection_up{job="stoa",instance="b",projection="checkin"}', values: '1x8'}
+      - {series: 'stoa_projection_up{job="stoa",instance="b",projection="chats"}', values: '0x8'}
+    promql_expr_test:
+      - expr: `+string(query)+`
+        eval_time: 1m
+        exp_samples:
+          - {labels: '{}', value: 1}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, dir, "test", "rules", "nodes.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

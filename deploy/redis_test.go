@@ -83,6 +83,27 @@ func (s *site) run(t *testing.T, name string, env ...string) {
 	}
 }
 
+func TestABackupOfRedisThatIsDamagedTakesNoOthersPlace(t *testing.T) {
+	dir := t.TempDir()
+	backup := filepath.Join(dir, "backup.rdb")
+	if err := os.WriteFile(backup, []byte("the one before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, does := range map[string]string{"redis-cli": `echo damaged >"$BACKUP.part"`, "redis-check-rdb": "exit 1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+does+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", block(t, "redis/README.md", "<!-- run: backup -->", "sh"))
+	cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"), "BACKUP="+backup)
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("a damaged backup is said to be one:\n%s", out)
+	}
+	if got := read(t, backup); got != "the one before" {
+		t.Errorf("in the place of the backup before is %q", got)
+	}
+}
+
 // cli sends one command as a user.
 func (s *site) cli(t *testing.T, i *redistest.Instance, user string, args ...string) (string, error) {
 	t.Helper()

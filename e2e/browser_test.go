@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -356,6 +357,36 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 		p.says(".banner", "logged out")
 		p.until("the form to sign up", `document.querySelector("[name=email]") !== null`)
 	}
+}
+
+// A check-in on another device falls between the page's first look at the day and its connection.
+func TestACheckinBeforeTheConnectionStandsIsShownInTheBrowser(t *testing.T) {
+	t.Parallel()
+	p, other := adaInTwoTabs(t)
+	if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsAnswers + `;
+		slow = "/v1/checkin";
+		window.away = true;
+		(() => {
+			const { send } = WebSocket.prototype;
+			WebSocket.prototype.send = function (frame) {
+				if (away) this.close();
+				else send.call(this, frame);
+			};
+			const real = window.fetch;
+			window.fetch = async (url, init) => {
+				if (away && String(url).includes("/v1/socket")) throw new TypeError("The line is cut.");
+				return real(url, init);
+			};
+		})()`}); err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.Reload())
+	p.until("an answer that is late", "window.late")
+	other.ask("POST", "/v1/checkin", "{}")
+	p.do(chromedp.Evaluate[chromedp.Void](`away = false`))
+	p.says(".live", "Live")
+	p.do(chromedp.Evaluate[chromedp.Void](`late()`))
+	p.says("[data-streak]", "1")
 }
 
 // past writes check-ins of somebody into SQL; what is under i happened i days

@@ -384,6 +384,89 @@ func (p *tab) location() string {
 	return at
 }
 
+// drafts waits until the server keeps a draft of the user's for their chat with somebody; "" is none.
+func (p *tab) drafts(with *tab, want string) {
+	p.t.Helper()
+	p.until("the draft "+want, fmt.Sprintf(`window.draft === %q || void (window.asks ??= setInterval(() => {
+		const headers = { Authorization: "Bearer " + JSON.parse(localStorage.getItem("stoa.session")).access };
+		fetch("/v1/chats/u:%s", { headers }).then((res) => res.json()).then((chat) => (window.draft = chat.draft ?? ""), () => {});
+	}, 100))`, want, with.id()))
+}
+
+// The line breaks while a message leaves the field: what is kept of it as a draft goes all the same.
+func TestADraftEndsWithItsMessageThoughTheLineBreaks(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	ada.write("Shall we?")
+	bob.hears("Shall we?")
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const real = WebSocket.prototype.send;
+		window.breaks = false;
+		WebSocket.prototype.send = function (frame) {
+			if (!breaks || !String(frame).includes("chats.update")) return real.call(this, frame);
+			breaks = false;
+			this.close();
+		};
+	})()`))
+	bob.typ("[name=message]", "Yes, at eight.")
+	bob.drafts(ada, "Yes, at eight.")
+	bob.do(chromedp.Evaluate[chromedp.Void](`breaks = true`))
+	bob.enter()
+	ada.hears("Shall we?", "Yes, at eight.")
+	bob.drafts(ada, "")
+	bob.do(chromedp.Reload())
+	bob.hears("Shall we?", "Yes, at eight.")
+	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
+}
+
+// The page is closed before its line is back: a draft ends with its message all the same.
+func TestADraftEndsWithItsMessageThoughThePageWasClosed(t *testing.T) {
+	t.Parallel()
+	ada, bob, l := twoFriends(t, "--limits=false")
+	ada.write("Shall we?")
+	bob.hears("Shall we?")
+	bob.typ("[name=message]", "Yes, at eight.")
+	bob.drafts(ada, "Yes, at eight.")
+	l.cut()
+	bob.says(".room-note", "There is no connection")
+	bob.enter()
+	bob.until("what waits", `document.querySelectorAll(".message.sending").length === 1`)
+	bob.do(chromedp.Navigate("about:blank"))
+	l.mend()
+	bob.do(chromedp.Navigate(l.url() + "/#/chats"))
+	ada.hears("Shall we?", "Yes, at eight.")
+	bob.drafts(ada, "")
+	bob.visit("#/chats/" + ada.id())
+	bob.hears("Shall we?", "Yes, at eight.")
+	bob.until("an empty field", `document.querySelector("[name=message]").value === ""`)
+}
+
+// The line breaks as a chat is opened at a message: its newest messages are shown.
+func TestAChatThatIsOpenedAtAMessageIsShownThoughTheLineBreaks(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	for i := 1; i <= 60; i++ { // the first one is not among those that are loaded first
+		ada.ask("POST", "/v1/chats/u:"+bob.id()+"/messages", fmt.Sprintf(`{"client_id":"%d","kind":"text","text":"number %d."}`, i, i))
+	}
+	bob.says(".stream", "number 60.")
+	bob.visit("#/chats")
+	bob.until("no chat that is open", `document.querySelector(".none-open") !== null`)
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const real = WebSocket.prototype.send;
+		window.broken = false;
+		WebSocket.prototype.send = function (frame) {
+			if (broken || !String(frame).includes('"around"')) return real.call(this, frame);
+			broken = true;
+			this.close();
+		};
+	})()`))
+	bob.visit("#/chats/" + ada.id() + "/1")
+	bob.until("the end of the line", "broken")
+	bob.says(".stream", "number 60.")
+	ada.write("Shall we?")
+	bob.says(".stream", "Shall we?")
+}
+
 // While a line is cut both go on writing. When it is back both have all of it once, in one order.
 func TestAChatIsWholeAfterABrokenLineInTheBrowser(t *testing.T) {
 	t.Parallel()

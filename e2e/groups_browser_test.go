@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -62,11 +63,14 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	bob.signUp("bob@example.com", "Bob", "battery staple")
 	ada.befriends(bob)
 
-	// A group of friends.
+	// A group of friends, whose first name is refused.
 	ada.visit("#/chats")
 	ada.button("New group")
-	ada.typ("[name=group_name]", "Rowing")
+	ada.typ("[name=group_name]", "   ")
 	ada.click("dialog [name=friend]")
+	ada.button("Make the group")
+	ada.until("a refusal", `document.querySelector("dialog .form-fault").textContent !== ""`)
+	ada.fill("[name=group_name]", "Rowing")
 	ada.button("Make the group")
 	ada.says(".room-who h2", "Rowing")
 	ada.happens("You made the group Rowing with Bob.")
@@ -404,4 +408,100 @@ func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
 	p.fill(".panel [type=search]", "nobody is called so")
 	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".panel [type=search]").dispatchEvent(new Event("input"))`))
 	p.says(".panel [role=status]:not([hidden])", "No member")
+}
+
+// slowsReplies has the page keep the next reply to a call over its socket that has the text window.slowReply, until window.late is called.
+const slowsReplies = `(() => {
+	const Real = WebSocket;
+	window.slowReply = "";
+	window.WebSocket = class extends Real {
+		set onmessage(on) {
+			super.onmessage = (e) => {
+				if (slowReply === "" || !e.data.includes('"rpc"') || !e.data.includes(slowReply)) return on(e);
+				slowReply = "";
+				window.late = () => on(e);
+			};
+		}
+	};
+})()`
+
+// The clock of an admin's device is slow by three hours.
+func TestWhoIsMutedForAnHourIsMutedByTheServersClock(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	group := ada.group("Rowing", bob)
+	if _, err := chromedp.Call(ada.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `(() => {
+		const real = Date.now;
+		Date.now = () => real() - 3 * 3600_000;
+	})()`}); err != nil {
+		t.Fatal(err)
+	}
+	ada.do(chromedp.Reload())
+	ada.visit("#/chats/g:" + group)
+	bob.visit("#/chats/g:" + group)
+	bob.says(".room-who h2", "Rowing")
+	ada.button("About this group")
+	ada.doesTo("Bob", "Mute for an hour")
+	bob.until("silence", `document.querySelector("[name=message]").disabled`)
+	ada.says(".members [data-user='"+bob.id()+"']", "muted")
+}
+
+// A group's chat is opened while the line is down: its pinned message and its members are there when it is back.
+func TestAGroupThatIsOpenedWithoutALineIsWholeLater(t *testing.T) {
+	t.Parallel()
+	ada, bob, line := twoFriends(t, "--limits=false")
+	group := ada.group("Rowing", bob)
+	ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"At eight."}`)
+	ada.ask("PUT", "/v1/chats/g:"+group+"/pins/2", "")
+	bob.visit("#/chats")
+	bob.says(".chats-side", "Rowing")
+	line.cut()
+	bob.visit("#/chats/g:" + group)
+	bob.until("the end of the first questions", `document.querySelector(".room .empty")?.checkVisibility()`)
+	line.mend()
+	bob.says(".strip.pins", "At eight.")
+	bob.typ("[name=message]", "@")
+	bob.says(".mention-list", "Ada")
+}
+
+// The page asks how things stand in a group, and they change before the answer comes.
+func TestAGroupIsShownAsItWasChangedLast(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	for _, p := range []*tab{ada, bob} {
+		if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsReplies}); err != nil {
+			t.Fatal(err)
+		}
+		p.do(chromedp.Reload())
+	}
+	// stays expects of a page that an element says something before the late reply and after it.
+	stays := func(p *tab, group, css, want string) {
+		t.Helper()
+		p.says(css, want)
+		p.do(chromedp.Evaluate[chromedp.Void](`late()`))
+		ada.ask("POST", "/v1/chats/g:"+group+"/messages", `{"client_id":"a","kind":"text","text":"Do you see it?"}`)
+		p.says(".stream", "Do you see it?") // which was drawn with it
+		if got := p.text(css); !strings.Contains(got, want) {
+			t.Errorf("%s says %q, want %q", css, got, want)
+		}
+	}
+
+	group := ada.group("Zero", bob)
+	bob.visit("#/chats/g:" + group)
+	bob.says(".room-who h2", "Zero")
+	bob.button("About this group")
+	bob.until("both members", `document.querySelectorAll(".members li").length === 2`)
+	bob.do(chromedp.Evaluate[chromedp.Void](`window.late = undefined; slowReply = '"changed"'`))
+	ada.ask("PATCH", "/v1/groups/"+group, `{"name":"One"}`)
+	bob.until("a reply that is late", "late")
+	ada.ask("PATCH", "/v1/groups/"+group, `{"name":"Two"}`)
+	stays(bob, group, ".room-who h2", "Two")
+
+	closed := ada.group("Closed")
+	ada.ask("PATCH", "/v1/groups/"+closed, `{"joins":"asking"}`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`window.late = undefined; slowReply = '"requests":['`))
+	ada.visit("#/chats/g:" + closed)
+	ada.until("a reply that is late", "late")
+	bob.ask("POST", "/v1/groups/"+closed+"/requests", `{}`)
+	stays(ada, closed, "[data-requests]", "1")
 }

@@ -6,6 +6,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -47,6 +48,41 @@ func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	ada.says(".composer .fault", "The file is empty")
 	bob.fits("a chat with pictures")
 	bob.legible("a chat with pictures")
+}
+
+// Two people use one browser, one after the other: each sees the pictures of their own chats.
+func TestWhoLogsInNextSeesTheirOwnPictures(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	dir := t.TempDir()
+	picture := func(name string, width, height int) string {
+		t.Helper()
+		var drawn bytes.Buffer
+		if err := png.Encode(&drawn, image.NewRGBA(image.Rect(0, 0, width, height))); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, drawn.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	shown := func(shape string) string {
+		return `((img) => img?.naturalWidth > 0 && ` + shape + `)(document.querySelector("img.shot"))`
+	}
+	ada.chooses(".writing input[type=file]", picture("broad.png", 900, 600))
+	bob.until("Bob's picture", shown(`img.naturalWidth > img.naturalHeight`))
+	friend := bob.location()
+	bob.button("Log out")
+	bob.says(".banner", "logged out")
+	bob.signUp("carol@example.com", "Carol", "staple battery")
+	ada.befriends(bob)
+	ada.visit("#/chats/" + bob.id())
+	ada.says(".room-who h2", "Carol")
+	ada.chooses(".writing input[type=file]", picture("high.png", 600, 900))
+	bob.visit(friend[strings.Index(friend, "#"):])
+	bob.until("a picture", shown("true"))
+	bob.until("Carol's picture", shown(`img.naturalWidth < img.naturalHeight`))
 }
 
 // A voice message is recorded from a microphone that the browser makes up, and played by whoever gets it.

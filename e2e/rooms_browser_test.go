@@ -2,14 +2,27 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
+
+// makesRoom makes a room on the page of rooms, and is in it then.
+func (p *tab) makesRoom(name string) {
+	p.t.Helper()
+	p.button("New room")
+	p.typ("[name=room_name]", name)
+	p.button("Make the room")
+	p.says(".watch h1", name)
+}
 
 // moves has the page move as for a reader who has nothing against it; the headless shell may say otherwise.
 func (p *tab) moves(how string) {
@@ -44,10 +57,7 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t, "--live-udp", "127.0.0.1:0")
 	ada.visit("#/rooms")
-	ada.button("New room")
-	ada.typ("[name=room_name]", "On air")
-	ada.button("Make the room")
-	ada.says(".watch h1", "On air")
+	ada.makesRoom("On air")
 	ada.button("Invite")
 	ada.button("Make a link")
 	ada.until("the link", `document.querySelector(".group-links .link-text")?.value.includes("/#/watch/")`)
@@ -245,6 +255,219 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.until("the owner alone", `document.querySelectorAll(".watch-side .members li").length === 1`)
 }
 
+// A guest is taken out while their line is down: as it is back they are told, and stand at the door.
+func TestAGuestWhoWasTakenOutMeanwhileIsTold(t *testing.T) {
+	t.Parallel()
+	url := serve(t, "--limits=false")
+	line := lineTo(t, url)
+	ada := browse(t, url+"/")
+	ada.signUp("ada@example.com", "Ada", "correct horse")
+	ada.visit("#/rooms")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "Film night")
+	ada.fill("[name=access]", "open")
+	ada.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("dialog [name=guests]").click()`))
+	ada.button("Make the room")
+	ada.says(".watch h1", "Film night")
+	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
+	guest := ada.stranger(line.url() + "/" + evaluated[string](ada, "location.hash"))
+	guest.typ("[name=guest_name]", "Visitor")
+	guest.do(chromedp.Evaluate[chromedp.Void](`((real) => void (Date.now = () => real() + 24 * 3600_000))(Date.now)`)) // a clock that is fast
+	guest.button("Come in as a guest")
+	guest.says(".watch h1", "Film night")
+	ada.opens("people")
+	ada.says(".watch-side .members", "Visitor")
+	line.cut()
+	guest.until("the end of the line", `document.querySelector(".watch .offline")?.checkVisibility()`)
+	ada.doesTo("Visitor", "Take out of the room", "Really take out")
+	ada.until("the owner alone", `document.querySelectorAll(".watch-side .members li").length === 1`)
+	line.mend()
+	guest.says(".banner", "You were taken out of Film night.")
+	guest.says(".door", "Come in as a guest")
+}
+
+// slowsAnswers has the page keep the next answer to a GET whose path ends as window.slow says until window.late is called.
+const slowsAnswers = `(() => {
+	const real = window.fetch;
+	window.slow = "";
+	window.fetch = async (url, init) => {
+		const mine = slow !== "" && (init?.method ?? "GET") === "GET" && String(url).split("?")[0].endsWith(slow);
+		if (mine) slow = "";
+		const res = await real(url, init);
+		if (mine) await new Promise((go) => (window.late = go));
+		return res;
+	};
+})()`
+
+// Answers and events come in any order; what is shown in the end is what was changed last.
+func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
+	t.Parallel()
+	ada, bob, line := twoFriends(t, "--limits=false")
+	ada.visit("#/rooms")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "Room")
+	ada.fill("[name=access]", "open")
+	ada.button("Make the room")
+	ada.says(".watch h1", "Room")
+	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
+	hash := evaluated[string](ada, "location.hash")
+	room := "/v1/rooms/" + strings.TrimPrefix(hash, "#/rooms/")
+	bob.visit(hash)
+	bob.button("Come in")
+	bob.says(".watch h1", "Room")
+	bob.do(chromedp.Evaluate[chromedp.Void](slowsAnswers))
+	said := 0
+	// heard returns when all events until here have come to bob.
+	heard := func() {
+		t.Helper()
+		said++
+		ada.ask("POST", room+"/chat", fmt.Sprintf(`{"text":"line %d."}`, said))
+		bob.says(".said-list", fmt.Sprintf("line %d.", said))
+	}
+	// late has an answer that the first change has the page ask for come after the second change.
+	late := func(path string, first, second func()) {
+		t.Helper()
+		bob.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`window.late = undefined; slow = %q`, path)))
+		first()
+		bob.until("an answer that is late", "late")
+		second()
+		heard()
+		bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
+		heard()
+	}
+	changes := func(body string) func() { return func() { ada.ask("PATCH", room, body) } }
+	adds := func(title string) func() {
+		return func() {
+			ada.ask("POST", room+"/playlist", fmt.Sprintf(`{"kind":"url","source":"https://example.org/film.mp4","title":%q}`, title))
+		}
+	}
+	mutes := func(d time.Duration) func() {
+		return func() {
+			ada.ask("PATCH", room+"/members/"+bob.id(), fmt.Sprintf(`{"muted_until":%q}`, time.Now().Add(d).UTC().Format(time.RFC3339)))
+		}
+	}
+
+	late("/scene", changes(`{"name":"One"}`), changes(`{"name":"Two"}`))
+	bob.says(".watch h1", "Two")
+
+	late("/playlist", adds("First"), adds("Second"))
+	bob.opens("list")
+	bob.says(".items", "Second")
+	late("/scene", changes(`{"name":"Three"}`), adds("Third"))
+	bob.says(".items", "Third")
+
+	bob.opens("people")
+	self := fmt.Sprintf(".watch-side .members [data-user=%q]", bob.id())
+	late("/members", changes(`{"name":"Four"}`), mutes(time.Hour))
+	bob.says(".watch h1", "Four")
+	bob.says(self, "muted")
+	bob.opens("chat")
+	bob.says(".watch-side", "You may not write here.")
+	late("/scene", changes(`{"name":"Five"}`), mutes(-time.Hour))
+	bob.says(".watch h1", "Five")
+	bob.until("a field to write in", `document.querySelector("[name=say]").checkVisibility()`)
+
+	// More is said while he is cut off than one page has.
+	line.cut()
+	for range 120 {
+		said++
+		ada.ask("POST", room+"/chat", fmt.Sprintf(`{"text":"line %d."}`, said))
+	}
+	line.mend()
+	bob.says(".said-list", fmt.Sprintf("line %d.", said))
+	bob.button("Show older messages")
+	bob.says(".said-list", "line 1.")
+	bob.until("each line in its place", `((all) => all.length > 120 && all.every((seq, i) => seq === i + 1))([...document.querySelectorAll(".said-list li")].map((li) => Number(li.dataset.seq)))`)
+
+	// Comments that are on their way as all are taken away do not fly.
+	ada.ask("POST", room+"/danmaku", `{"text":"Spoiler","color":16777215}`)
+	if _, err := chromedp.Call(bob.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: slowsAnswers + `; slow = "/scene"`}); err != nil {
+		t.Fatal(err)
+	}
+	bob.do(chromedp.Reload())
+	bob.until("an answer that is late", "window.late")
+	ada.ask("DELETE", room+"/danmaku", "")
+	heard()
+	bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
+	bob.says(".watch h1", "Five") // of the same answer
+	if evaluated[bool](bob, `document.querySelector(".flying") !== null`) {
+		t.Error("a comment flies that was taken away")
+	}
+
+	// Notices, too.
+	bob.visit("#/notices")
+	bob.says("h1", "Notices")
+	bob.do(chromedp.Evaluate[chromedp.Void](`slow = "/notices"; window.late = undefined`))
+	ada.group("First group", bob)
+	bob.until("an answer that is late", "late")
+	ada.group("Second group", bob)
+	bob.says(".notices", "Second group")
+	bob.do(chromedp.Evaluate[chromedp.Void](`late()`))
+	bob.ask("GET", "/v1/notices", "")
+	bob.ask("GET", "/v1/notices", "")
+	bob.until("both", `["First group", "Second group"].every((name) => document.querySelector(".notices").textContent.includes(name))`)
+}
+
+// A player whose video could not be had, or whose link is over, gets it as soon as it is there again.
+func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
+	t.Parallel()
+	p := browse(t, serve(t, "--limits=false", "--files-link-for=10s")+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.visit("#/rooms")
+	p.makesRoom("Film night")
+	p.opens("list")
+	film, err := filepath.Abs("../web/public/sample.webm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.chooses(".items-add input[type=file]", film)
+	p.says(".items", "sample.webm")
+
+	// The node is about to stop when the page asks it where the video is.
+	p.refusesOnce("GET", "/source", http.StatusServiceUnavailable, "node.draining")
+	p.button("Put on sample.webm")
+	p.until("a refusal", "refused")
+	p.shows("the video all the same", `v.duration === 10`)
+	p.button("Pause")
+	p.shows("the pause", `v.paused`)
+
+	// The browser has forgotten what it has loaded, and fetches it anew; a link is not good for as long as a film lasts.
+	p.do(chromedp.Evaluate[chromedp.Void](`window.over = false; setInterval(async () => (over ||= (await fetch(document.querySelector(".stage video").src, { headers: { Range: "bytes=0-0" } })).status === 404), 500)`))
+	p.until("the end of the link", "over")
+	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(p.ctx, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const video = document.querySelector(".stage video");
+		video.addEventListener("emptied", () => (window.emptied = true), { once: true });
+		video.load();
+	})()`))
+	p.until("the beginning of it", "window.emptied")
+	p.shows("the video with another link", `v.duration === 10`)
+	p.lacks(".stage-note:not(:empty)")
+}
+
+// The one player that can tell of the end of an item is refused: it tells again, and the next item follows.
+func TestTheNextItemFollowsThoughItsPlayerIsRefusedInTheBrowser(t *testing.T) {
+	t.Parallel()
+	p := browse(t, serve(t, "--limits=false")+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.visit("#/rooms")
+	p.makesRoom("Film night")
+	p.opens("list")
+	for n := 1; n <= 2; n++ {
+		p.button("Add the sample video")
+		p.until("the item", fmt.Sprintf(`document.querySelectorAll(".items li").length === %d`, n))
+	}
+	p.refusesOnce("POST", "/playback/ended", http.StatusServiceUnavailable, "room.state_away")
+	p.button("Put on Sample: ten seconds")
+	p.until("a refusal", "refused")
+	p.until("the second item", `document.querySelectorAll(".items li")[1].matches("[aria-current=true]")`)
+}
+
 // A room with a password is found in the list; all of it can be read on a phone, in light and dark, by the keyboard and in Chinese.
 func TestRoomsAreFoundAndLegible(t *testing.T) {
 	t.Parallel()
@@ -271,6 +494,9 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.typ("[name=source]", "http://example.org/film.mp4")
 	ada.click(".items-add form [type=submit]")
 	ada.says(".items-add .fault:not(:empty)", "https")
+	ada.fill("[name=source]", "https://example.org/%D6%D0%CE%C4.mp4") // in GBK, as many servers in China have it
+	ada.click(".items-add form [type=submit]")
+	ada.says(".items", "%D6%D0%CE%C4.mp4")
 
 	bob.visit("#/rooms")
 	bob.typ("[name=q]", "nowhere")

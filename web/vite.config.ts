@@ -24,7 +24,11 @@ export default defineConfig({
     rolldownOptions: {
       // The worker of pushes has an address that stays the same, at the root: it is the scope of what it may do.
       input: { index: at("./index.html"), sw: at("./src/sw.ts") },
-      output: { entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
+      output: {
+        entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js"),
+        // What the first view shares with others is one file, with what it needs itself: together it packs smaller.
+        codeSplitting: { groups: [{ name: "shared", test: /\/src\/(agent|buttons|codes|days|dialog|form|person|zones)\.ts$/ }] },
+      },
     },
   },
   server: {

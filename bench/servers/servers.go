@@ -76,7 +76,11 @@ func start(ctx context.Context, dir, bin, data string, flags ...string) (url str
 	if err != nil {
 		return "", nil, err
 	}
-	stop, err = child(exec.Command(bin, append([]string{"--no-defaults", "--user=" + whoami(), "--datadir=" + data, "--socket=" + filepath.Join(dir, "m.sock"),
+	tmp := data + "-tmp" // a server that starts removes the temporary tables of all others where its own are
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return "", nil, err
+	}
+	stop, err = child(exec.Command(bin, append([]string{"--no-defaults", "--user=" + whoami(), "--datadir=" + data, "--tmpdir=" + tmp, "--socket=" + filepath.Join(dir, "m.sock"),
 		"--port=" + port, "--bind-address=127.0.0.1", "--skip-log-bin", "--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M", "--performance-schema=OFF",
 		"--character-set-server=utf8mb4", "--collation-server=utf8mb4_bin", "--transaction-isolation=READ-COMMITTED", "--innodb-flush-log-at-trx-commit=1"}, flags...)...))
 	if err != nil {

@@ -37,6 +37,9 @@ type Provided struct {
 // MaxProvided is how many accounts one [Service.Provide] opens at most.
 const MaxProvided = inOne
 
+// provideTries is how often a list is looked up because others opened some of its users meanwhile.
+const provideTries = 5
+
 // Provide opens accounts for those external users who have none, and returns all of theirs in the order of
 // list. An account that is there stays as it is. ErrExternalID, ErrName, ErrBio, civil.ErrZone.
 func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, err error) {
@@ -54,17 +57,18 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
 	var found map[string]User
-	open := func() error {
+	open := func(lock string) error {
 		return asKind(transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			if found, err = selectExternal(ctx, tx, unique); err != nil || len(found) == len(unique) {
+			if found, err = selectExternal(ctx, tx, unique, lock); err != nil || len(found) == len(unique) {
 				return err
 			}
 			return s.openExternal(ctx, tx, slices.DeleteFunc(slices.Clone(unique), func(id string) bool { return !found[id].ID.IsZero() }), users)
 		}))
 	}
-	// Another request may open one of them at the same moment: then it is there.
-	if err = open(); sqldb.IsDuplicate(err) {
-		err = open()
+	// Other requests may open some of them at the same moment, one after the other: each time one more is there.
+	err = open("")
+	for tries := 1; tries < provideTries && sqldb.IsDuplicate(err); tries++ {
+		err = open(s.db.Dialect().ForUpdate())
 	}
 	if err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ func isExternalID(s string) bool {
 // ExternalUser returns the account of an external user. ErrNoUser.
 func (s *Service) ExternalUser(ctx context.Context, id string) (_ User, err error) {
 	defer errs.Wrap(&err, "accounts.ExternalUser")
-	found, err := selectExternal(ctx, s.db, []string{id})
+	found, err := selectExternal(ctx, s.db, []string{id}, "")
 	u, there := found[id]
 	if err == nil && !there {
 		err = ErrNoUser
@@ -199,6 +203,9 @@ func (s *Service) Grace() time.Duration { return s.cfg.Grace }
 func (s *Service) KickAll(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.KickAll %s", user)
 	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockAccount(ctx, tx, user); err != nil { // what is written of an erased account nothing would erase
+			return err
+		}
 		return writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorKicked)
 	})
 }

@@ -2,12 +2,51 @@ package accounts
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 )
+
+// Of a list's users others may open one after the other.
+func TestListsThatOverlapAreProvidedAtOnce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		const users, each = 5, 3
+		for round := range 10 {
+			var all sync.WaitGroup
+			var got [users][]Provided
+			for i := range got {
+				var list []External
+				for j := range each {
+					name := fmt.Sprint(round, "-", (i+j)%users)
+					list = append(list, External{ID: name, Name: name})
+				}
+				all.Go(func() {
+					var err error
+					if got[i], err = w.Provide(t.Context(), list); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			accounts, fresh := map[string]ID{}, 0
+			for _, p := range slices.Concat(got[:]...) {
+				if id, known := accounts[p.External]; known && id != p.ID {
+					t.Errorf("%s has the accounts %s and %s", p.External, id, p.ID)
+				}
+				if accounts[p.External] = p.ID; p.New {
+					fresh++
+				}
+			}
+			if len(accounts) != users || fresh != users {
+				t.Errorf("%d users have accounts, %d were opened; want %d", len(accounts), fresh, users)
+			}
+		}
+	})
+}
 
 func TestAnExternalUserHasOneAccountWhoeverOpensIt(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {

@@ -288,11 +288,12 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 }
 
 // ErasedEverywhere is called when every domain has done what an [Erasure] asks for.
-// After the first time it has them look once more.
+// After the first time it has them look once more. After the second it removes what was noted of
+// failures while the account was erased, and written later.
 func (s *Service) ErasedEverywhere(ctx context.Context, e Erasure) (err error) {
 	defer errs.Wrap(&err, "accounts.ErasedEverywhere %s", e.User)
 	if e.Late {
-		return nil
+		return asKind(eraseTrail(ctx, s.db, e.User))
 	}
 	return asKind(eraseLate(ctx, s.db, e.User))
 }

@@ -192,7 +192,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		}
 		w.pass(erased.Sub(w.db.Now()))
 		for what, err := range map[string]error{"Ban": w.Ban(t.Context(), a.User.ID, Forever, ""), "Unban": w.Unban(t.Context(), a.User.ID),
-			"Restore": NewDirectory(w.db).Restore(t.Context(), a.User.ID)} {
+			"KickAll": w.KickAll(t.Context(), a.User.ID), "Restore": NewDirectory(w.db).Restore(t.Context(), a.User.ID)} {
 			if !errors.Is(err, ErrNoUser) {
 				t.Errorf("%s when it is due: got %v, want ErrNoUser", what, err)
 			}
@@ -303,6 +303,9 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		if err := w.Ban(t.Context(), a.User.ID, Forever, ""); !errors.Is(err, ErrNoUser) {
 			t.Errorf("Ban: got %v", err)
 		}
+		if err := w.KickAll(t.Context(), a.User.ID); !errors.Is(err, ErrNoUser) {
+			t.Errorf("KickAll: got %v", err)
+		}
 		again := w.join("ann@example.org", "")
 		if again.User.ID == a.User.ID || again.Restored {
 			t.Errorf("the address registered as %+v, want a new account", again.User)
@@ -313,6 +316,31 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		w.check("the new one", again.Access, nil)
 		if _, err := w.Refresh(t.Context(), other.Refresh); err != nil {
 			t.Errorf("the other one: %v", err)
+		}
+	})
+}
+
+// Failures wait in memory until they are written: of some that is after the erasure.
+func TestNothingIsKeptOfFailuresThatWereWrittenAfterTheErasure(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "correct horse")
+		w.pass(w.leave(a, "correct horse").Sub(w.db.Now()))
+		if err := w.from("203.0.113.1", "ann@example.org", "wrong horse"); !errors.Is(err, ErrCredentials) {
+			t.Fatal(err)
+		}
+		if err := w.eraseDue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []Erasure{{User: a.User.ID}, {User: a.User.ID, Late: true}} {
+			if err := w.notes.Flush(t.Context(), w.db); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.ErasedEverywhere(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := w.stored("203.0.113.1"); len(found) > 0 {
+			t.Errorf("from where an erased account was tried is still in %v", found)
 		}
 	})
 }

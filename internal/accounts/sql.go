@@ -231,6 +231,18 @@ func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, er
 	return m, nil
 }
 
+// Erased returns those of ids whose accounts are erased.
+func (d Directory) Erased(ctx context.Context, ids []ID) (gone []ID, err error) {
+	for chunk := range slices.Chunk(ids, inOne) {
+		some, err := selectErased(ctx, d.db, chunk)
+		if err != nil {
+			return nil, asKind(err)
+		}
+		gone = append(gone, some...)
+	}
+	return gone, nil
+}
+
 // ByEmail returns the accounts with those addresses, by [Email.Key].
 func (d Directory) ByEmail(ctx context.Context, keys []string) (map[string]User, error) {
 	m := make(map[string]User, len(keys))

@@ -13,9 +13,9 @@ import (
 const externalEmail = "external:"
 
 // selectExternal returns those of up to inOne external users who have accounts.
-func selectExternal(ctx context.Context, q sqldb.Querier, external []string) (map[string]User, error) {
+func selectExternal(ctx context.Context, q sqldb.Querier, external []string, lock string) (map[string]User, error) {
 	found := make(map[string]User, len(external))
-	rows, err := q.QueryContext(ctx, "SELECT external_id, "+userColumns+" FROM users WHERE external_id IN (?)", bun.List(external))
+	rows, err := q.QueryContext(ctx, "SELECT external_id, "+userColumns+" FROM users WHERE external_id IN (?)"+lock, bun.List(external))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id string
 		var u User

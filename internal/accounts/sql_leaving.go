@@ -95,6 +95,11 @@ func eraseLate(ctx context.Context, db *sqldb.DB, user ID) error {
 	})
 }
 
+// eraseTrail removes what was written of a user since.
+func eraseTrail(ctx context.Context, db *sqldb.DB, user ID) error {
+	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return trail.Erase(ctx, tx, user.String()) })
+}
+
 // forgetZone removes what anonymize has left for the domains.
 func forgetZone(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET zone = 'UTC', zone_next = '', zone_from = 0 WHERE id = ? AND erased < 0", id)

@@ -62,5 +62,6 @@
 // # Erasure
 //
 // In the sets a random id takes the place of a user who is erased: the same in all sets, so that
-// no number changes, and none leads back to the user.
+// no number changes, and none leads back to the user. All nodes are told by the bus and forget the
+// user, whose id would come back with what they send once more.
 package activity

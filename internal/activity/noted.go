@@ -2,6 +2,7 @@ package activity
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,6 +107,15 @@ func (n *noted) putBack() (total int) {
 		sh.mu.Unlock()
 	}
 	return total
+}
+
+// drop forgets a user.
+func (n *noted) drop(u member) {
+	sh := &n.shards[maphash.Comparable(shardSeed, u)%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.users, u)
+	sh.waiting = slices.DeleteFunc(sh.waiting, func(w member) bool { return w == u })
 }
 
 // count returns how many users are noted, and how many of them are waiting.

@@ -46,12 +46,18 @@ type Service struct {
 	metrics *metrics
 }
 
+// topic is what nodes tell each other about users who are erased.
+const topic = "activity"
+
 // New returns the domain on those parts. It handles a topic of the bus, and so comes before
 // the bus runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, clock: cfg.Settings.clock(), db: cfg.DB, store: store{cfg.Redis}, log: cfg.Log, room: most}
 	s.metrics = newMetrics(cfg.Metrics, s)
-	cfg.Bus.Handle("activity", bus.Handler{Lost: func() { s.doubt.Store(true) }})
+	cfg.Bus.Handle(topic, bus.Handler{
+		Event: func(e bus.Event) { s.drop(e.Data) },
+		Lost:  func() { s.doubt.Store(true) },
+	})
 	return s
 }
 
@@ -207,14 +213,26 @@ func (s *Service) poll(ctx context.Context) {
 	}
 }
 
-// Erase has a random id take the place of a user in Redis, so that no number changes. It may be
-// repeated.
+// drop has this node forget a user, so that the id is not sent once more.
+func (s *Service) drop(user string) {
+	var u member
+	copy(u[:], user)
+	for _, n := range s.days.Load().all() {
+		n.drop(u)
+	}
+}
+
+// Erase has a random id take the place of a user in Redis, so that no number changes, and all nodes
+// forget the user. It is called once more later: what a node was sending is in Redis by then.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "activity.Erase %s", user)
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	today := s.clock.Today(s.db.Now())
-	err = s.store.erase(ctx, user, Span{today - kept - 2, today}.days())
+	s.drop(user.String())
+	if err = s.cfg.Bus.Publish(ctx, topic, "erased", user.String()); err == nil {
+		today := s.clock.Today(s.db.Now())
+		err = s.store.erase(ctx, user, Span{today - kept - 2, today}.days())
+	}
 	if away(err) { // the sets go by themselves
 		s.log.Info("activity: Redis keeps an erased user's id until the life of its sets has ended", "user", user, "err", err)
 		return nil

@@ -670,6 +670,30 @@ func TestAnErasedUserLeavesNoIdInRedisAndNumbersStay(t *testing.T) {
 	})
 }
 
+func TestAnErasedUserDoesNotComeBackWithWhatIsSentOnceMore(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, Settings{})
+		a, b, users := w.start(), w.start(), people(3)
+		bubble.Sleep(3 * time.Second)
+		a.seen(users...)
+		b.seen(users...)
+		bubble.Sleep(2 * time.Second)
+		w.must(a.Erase(t.Context(), users[0]))
+		bubble.Sleep(time.Second)
+		for _, n := range []*node{a, b} {
+			n.doubt.Store(true)
+		}
+		bubble.Sleep(2 * time.Second)
+		absent, err := a.store.missing(t.Context(), w.today(), names(users[:1]))
+		if got := w.has(a, w.today()); err != nil || len(absent) != 1 || got != 3 {
+			t.Errorf("the user is there: %v, %d users (%v); want 3", len(absent) == 0, got, err)
+		}
+		if got := a.metric("stoa_activity_put_back_total") + b.metric("stoa_activity_put_back_total"); got != 4 {
+			t.Errorf("%v users were put back, want the two others of both nodes", got)
+		}
+	})
+}
+
 // Several requests of many users at once, a turn of the day and a flush among them: the
 // race detector looks on.
 func TestManyAreSeenAtOnce(t *testing.T) {

@@ -116,6 +116,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := a.db.Migrate(ctx, migrations.FS); err != nil {
 		return nil, err
 	}
+	if err := sqlcopy.Unfinished(ctx, a.db); err != nil { // one that began meanwhile, whose schema this one may have waited for
+		return nil, err
+	}
 	if err := agree(ctx, a.db, key); err != nil {
 		return nil, err
 	}
@@ -251,7 +254,7 @@ func (a *App) newQueues() error {
 		return a.live.Asked(ctx, asking)
 	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
-	cfg := queue.Config{Log: a.log, Metrics: a.reg}
+	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{accounts.TopicCode, accounts.TopicNotice}} // the mail server may hang
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
 		a.queues = append(a.queues, c)
@@ -339,7 +342,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 		// Its own drain lasts up to ten seconds.
 		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
-			a.cluster.SetStatus(cluster.Serving)
+			a.serves()
 			a.log.Info("listening", "addr", ln.Addr().String(), "node", a.node, "version", obs.Build().Version, "sql", a.db.String(), "redis", a.redis.Mode())
 			ready()
 			return a.api.Serve(ctx, ln)

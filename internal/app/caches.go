@@ -15,7 +15,7 @@ import (
 type CacheSettings struct {
 	Entries  int           `koanf:"entries" default:"10000" help:"values that each cache keeps in this process; -1 keeps none"`
 	MaxStale time.Duration `koanf:"max_stale" default:"500ms" help:"how long after a change an old value may be read anywhere, whatever happens to the network"`
-	Budget   time.Duration `koanf:"budget" help:"how long a read waits for Redis before it asks SQL; 0 is 75ms, and 1s for the embedded Redis"`
+	Budget   time.Duration `koanf:"budget" help:"how long a read waits for Redis before it asks SQL; 0 is 75ms, and 5s for the embedded Redis"`
 	Loads    int           `koanf:"loads" default:"64" help:"reads of SQL for caches at a time, others wait"`
 	Warm     int           `koanf:"warm" default:"1000" help:"users, the most recently active, that a node reads when it has started" zero:"none"`
 }

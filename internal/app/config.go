@@ -46,7 +46,7 @@ type Config struct {
 	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
 	Redis      string         `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
 	SQL        string         `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
-	SQLConns   int            `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB"`
+	SQLConns   int            `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB, at least 8"`
 	Queue      string         `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
 	Roles      []string       `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps), worker (jobs and queue)"`
 	KeyPrefix  string         `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
@@ -93,6 +93,9 @@ type Config struct {
 	DialWebhooks func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
+// leastConns is twice as many connections as replays and counts of boards hold at once, each of which needs a second one.
+const leastConns = 8
+
 // Validate returns all faults that no component would find by itself.
 func (c Config) Validate() error {
 	badSQL, badRedis := sqldb.CheckURL(c.SQL), redis.CheckURL(c.Redis)
@@ -102,6 +105,7 @@ func (c Config) Validate() error {
 		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
 		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
 		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
+		config.Refuse(c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns", "%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once", c.SQLConns, leastConns),
 		config.Refuse(c.PublicURL != "" && !isOrigin(c.PublicURL), "public_url", "scheme and host in lower case, and nothing behind: https://stoa.example.org"),
 		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
@@ -111,11 +115,15 @@ func (c Config) Validate() error {
 		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
 }
 
-// liveSettings are those of live streams: a node that does not serve the API has nobody who could publish or watch.
+// liveSettings are those of live streams: a node that does not serve the API has nobody who could publish or watch, and a recording
+// becomes a file.
 func (c Config) liveSettings() live.Settings {
 	if !c.does(roleAPI) {
 		c.Live.UDP = live.Off
 	}
+	config.Defaults(&c.Live)
+	config.Defaults(&c.Files)
+	c.Live.RecordBytes = min(c.Live.RecordBytes, max(c.Files.MaxSize, live.LeastRecordBytes))
 	return c.Live
 }
 

@@ -49,6 +49,8 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"another database": func(c *Config) { c.SQL = "postgres://stoa:s3cret@db/stoa" },
 		"no database":      func(c *Config) { c.SQL = "mysql://stoa:s3cret@db" },
+		"one connection":   func(c *Config) { c.SQLConns = 1 },
+		"no bound of them": func(c *Config) { c.SQLConns = -1 },
 		"a misspelt Redis": func(c *Config) { c.Redis = "reddis://:s3cret@cache" },
 		"a port too high":  func(c *Config) { c.Addr = "127.0.0.1:99999" },
 		"no port":          func(c *Config) { c.Addr = "127.0.0.1" },
@@ -68,6 +70,23 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 	good.Origins = []string{"https://app.example.org", "http://localhost:5173", "https://app.example.org:8443"}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestARecordingIsNoLargerThanAFileMayBe(t *testing.T) {
+	for name, tc := range map[string]struct{ recording, file, want int64 }{
+		"as they come":    {0, 0, 1 << 30},
+		"smaller files":   {0, 100 << 20, 100 << 20},
+		"larger files":    {0, 8 << 30, 1 << 30},
+		"the same":        {2 << 30, 2 << 30, 2 << 30},
+		"hardly any file": {0, 1000, 1 << 20},
+	} {
+		c := Config{Roles: roles}
+		c.Live.RecordBytes, c.Files.MaxSize = tc.recording, tc.file
+		got := c.liveSettings()
+		if err := got.Validate(); err != nil || got.RecordBytes != tc.want {
+			t.Errorf("%s: got %d, %v, want %d", name, got.RecordBytes, err, tc.want)
+		}
 	}
 }
 

@@ -190,14 +190,26 @@ func (c Config) connectSMTP(ctx context.Context) []Check {
 	return []Check{check}
 }
 
-// checkData tries whether the data folder, or the one in which it would be made, takes files.
+// checkData tries the data folder, and the one of files beside it.
 func (c Config) checkData(context.Context) []Check {
-	check := Check{Setting: "data", At: c.Data, Found: "writable"}
-	if _, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data}); !isFile && c.Secret != "" {
-		check.Found = "not used: there is a database server, and a secret in the settings"
-		return []Check{check}
+	_, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
+	var checks []Check
+	if cmp.Or(c.Files.Storage, "folder") == "folder" || isFile || c.Secret == "" {
+		checks = append(checks, checkFolder("data", c.Data))
+	} else {
+		checks = append(checks, Check{Setting: "data", At: c.Data,
+			Found: "not tried: it is for recordings alone, with a database server, a secret in the settings and files elsewhere"})
 	}
-	dir, err := filepath.Abs(c.Data)
+	if path, ok := strings.CutPrefix(c.Files.Storage, "folder:"); ok {
+		checks = append(checks, checkFolder("files.storage", path))
+	}
+	return checks
+}
+
+// checkFolder tries whether a folder, or the one in which it would be made, takes files.
+func checkFolder(setting, path string) Check {
+	check := Check{Setting: setting, At: path, Found: "writable"}
+	dir, err := filepath.Abs(path)
 	if err == nil {
 		for info, statErr := os.Stat(dir); ; info, statErr = os.Stat(dir) {
 			if errors.Is(statErr, fs.ErrNotExist) && dir != filepath.Dir(dir) {
@@ -220,7 +232,7 @@ func (c Config) checkData(context.Context) []Check {
 	if err != nil {
 		check.Fault, check.Do = err.Error(), "give the folder to the user that runs the server, or name another one"
 	}
-	return []Check{check}
+	return check
 }
 
 // checkListen tries whether a server could listen on addr.

@@ -90,7 +90,11 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 		{"the mail server is none", smtp(talker(t, func(c net.Conn) { fmt.Fprint(c, "554 go away\r\n") })), "smtp.host", "554", true, false},
 		{"the folder is a file", func(c *Config) { c.Data = file; c.SQL = "sqlite:" + filepath.Join(t.TempDir(), "x.db") }, "data", "no folder", true, false},
 		{"the folder comes later", func(c *Config) { c.Data = filepath.Join(c.Data, "later", "still") }, "data", "not there yet", false, false},
-		{"no folder is needed", func(c *Config) { c.Data, c.Secret = file, strings.Repeat("s", 32) }, "data", "not used", false, false},
+		{"the folder is for files alone", func(c *Config) { c.Data, c.Secret = file, strings.Repeat("s", 32) }, "data", "no folder", true, false},
+		{"no folder is needed", func(c *Config) {
+			c.Data, c.Secret, c.Files.Storage = file, strings.Repeat("s", 32), "s3://KEY:hunter2@example.org/bucket"
+		}, "data", "not tried", false, false},
+		{"the folder of files is a file", func(c *Config) { c.Files.Storage = "folder:" + file }, "files.storage", "no folder", true, false},
 		{"the port is taken", func(c *Config) { c.Addr = hole }, "addr", "in use", true, false},
 		{"the operators' port is taken", func(c *Config) { c.AdminAddr = hole }, "admin_addr", "in use", true, false},
 	} {

@@ -103,6 +103,16 @@ func (a *App) openSockets() int {
 	return a.gateway.Open()
 }
 
+// serves has others know that the node has started, unless an operator has had it drain meanwhile.
+func (a *App) serves() {
+	d := a.drain
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.serving.Err() == nil {
+		a.cluster.SetStatus(cluster.Serving)
+	}
+}
+
 // ordered does what an operator says.
 func (a *App) ordered(o cluster.Order) {
 	d := a.drain
@@ -137,13 +147,21 @@ func (a *App) ordered(o cluster.Order) {
 	}
 }
 
-// sendAway has the sockets go to other nodes, unless ctx ends.
+// sendAway has the sockets go to other nodes, unless ctx ends. It lasts for DrainOver at least: for so long streams go away,
+// and proxies come to see that this node is not ready.
 func (a *App) sendAway(ctx context.Context) {
+	end := time.Now().Add(a.cfg.Gateway.DrainOver)
 	a.log.Info("draining: sockets and leases go to other nodes", "node", a.node, "sockets", a.openSockets())
 	if a.gateway != nil {
 		within, cancel := context.WithTimeout(ctx, a.cfg.Gateway.DrainWithin)
 		defer cancel()
 		a.gateway.Drain(within, a.cfg.Gateway.DrainOver)
+	}
+	if left := time.Until(end); left > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(left):
+		}
 	}
 	d := a.drain
 	d.mu.Lock()

@@ -92,3 +92,28 @@ func TestWhatANodeDoesForAllEndsWithADrainAndGoesOnAfterIt(t *testing.T) {
 		ended()
 	})
 }
+
+// A node may be told to drain while it still starts: that it serves is not said over that.
+func TestADrainWhileANodeStartsIsNotForgotten(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db, err := redis.Open(t.Context(), redistest.InMemory(t).Wire().Config()) // nothing runs that asks it
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		a := &App{log: slog.New(slog.DiscardHandler), drain: newDrain(t.Context())}
+		a.cluster = cluster.New(cluster.Config{Redis: db, Bus: events.NewBus(db, "n", a.log).Nodes(), Node: ids.New[cluster.Node](), Metrics: obs.NewRegistry(), Log: a.log})
+		ctx, stop := context.WithCancel(t.Context())
+		defer a.drain.running(ctx, stop)()
+		a.ordered(cluster.Order{ID: "1", Drain: true})
+		synctest.Wait()
+		a.serves()
+		if got := a.cluster.Self().Status; got != cluster.Drained {
+			t.Errorf("it is %s", got)
+		}
+		a.ordered(cluster.Order{ID: "2"})
+		if got := a.cluster.Self().Status; got != cluster.Serving {
+			t.Errorf("once it is undone it is %s", got)
+		}
+	})
+}

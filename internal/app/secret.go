@@ -71,7 +71,7 @@ func agree(ctx context.Context, db *sqldb.DB, secret []byte) error {
 		if _, err := tx.ExecContext(ctx, put.For(1), "secret_sum", mine); err != nil {
 			return err
 		}
-		return tx.NewRaw("SELECT value FROM settings WHERE name = ?", "secret_sum").Scan(ctx, &held)
+		return tx.NewRaw("SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), "secret_sum").Scan(ctx, &held)
 	})
 	if err != nil {
 		return err

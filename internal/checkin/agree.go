@@ -126,11 +126,12 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 		from = min(from, covered)
 	}
 	for _, day := range c.days {
-		if _, there := h.On(day); !there {
+		m, there := h.On(day)
+		if !there {
 			st.lost = append(st.lost, rowKey{c.user, day})
 			continue
 		}
-		from = min(from, day)
+		from = min(from, h.FirstWith(m))
 	}
 	switch {
 	case c.imported:

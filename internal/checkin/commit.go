@@ -118,6 +118,8 @@ func sorted(reqs []request) []request {
 // check-ins will mean for the boards, so that days and boards go to Redis
 // together; what Redis answers then tells whether it was right.
 type ahead struct {
+	repeats bool // this node has seen all of the batch's days signed
+
 	done chan struct{}
 	recs map[yearKey]*streak.Record // complete when done is closed; loaded ones only
 	away bool                       // Redis did not answer; known when done is closed
@@ -125,13 +127,17 @@ type ahead struct {
 
 // lookAhead collects the users' records while SQL commits: as this node left them
 // with the last check-in, else from Redis, else loaded. A user who seems to have
-// missed the day before may have checked in on another node, so Redis is asked.
+// missed the day before may have checked in on another node, so Redis is asked, but not
+// where the day itself is known.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
-	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*streak.Record, len(rows))}
+	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*streak.Record, len(rows)), repeats: true}
 	var unseen []yearKey
 	for _, r := range rows {
 		k := yearKey{r.user, r.day.Year()}
-		if rec := s.recent.get(k); rec != nil && rec.Reaches(r.day.OfYear()-1) {
+		rec := s.recent.get(k)
+		repeat := rec != nil && rec.Has(r.day, r.kind)
+		a.repeats = a.repeats && repeat
+		if repeat || rec != nil && rec.Reaches(r.day.OfYear()-1) {
 			a.recs[k] = rec
 		} else {
 			unseen = append(unseen, k)
@@ -266,9 +272,7 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
 			rec := streak.RecordOf(r.day.Year(), histories[r.user])
-			if out[i].kept { // in the stream alone, and Redis went away since
-				rec.Set(r.day, r.kind)
-			}
+			rec.Set(r.day, r.kind) // it may be in the stream alone, and Redis went away since
 			out[i].Status = s.freezes.Status(rec, r.clock, r.day)
 		}
 	}

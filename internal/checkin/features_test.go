@@ -289,6 +289,50 @@ func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
 	}, ruled)
 }
 
+// SQL has committed a day that was made up, with the frozen day of last year before it, and
+// nobody knows: Redis is told by the look that follows, and by the same request again.
+func TestTheFrozenDaysBeforeAMakeUpWithoutAnAnswerAreShown(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]func(t *testing.T, w *world, m makeup, c civil.Clock){
+		"looked up": func(_ *testing.T, w *world, m makeup, _ civil.Clock) {
+			w.projection.Begin(m.at)
+			w.projection.Unsure(m.at, rowChange(rowKey{m.user, m.day}))
+		},
+		"asked again": func(t *testing.T, w *world, m makeup, c civil.Clock) {
+			if _, err := w.MakeUp(t.Context(), m.user, c, m.day, uint64(m.req)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tell(t, inVirtualTime, func(t *testing.T, w *world) {
+				user, c := newUsers(1)[0], civil.Clock{}
+				w.register(t, user, "UTC")
+				for _, date := range []string{"2026-12-29", "2026-12-30"} {
+					w.on(t, date)
+					w.mustMark(t, user, c)
+				}
+				w.persisted(t)
+				today := w.on(t, "2027-01-02")
+				m := makeup{user: user, month: streak.MonthOf(today), day: today - 1, at: w.now(), req: 7}
+				_, _, frozen, err := w.store.makeUp(t.Context(), m, 3, func(h streak.History) ([]civil.Day, error) {
+					days, _ := w.freezes.MakeUp(h, c, m.day, today)
+					return days, nil
+				})
+				if err != nil || len(frozen) != 1 {
+					t.Fatalf("the test is void: %v are frozen, %v", frozen, err)
+				}
+				after(t, w, m, c)
+				eventually.True(t, "December to have the covered day", func() bool {
+					got, err := w.Calendar(t.Context(), user, c, 2026, time.December)
+					return err == nil && slices.Equal(got.Covered, frozen)
+				})
+				w.check(t, []accounts.ID{user}, c)
+			}, ruled)
+		})
+	}
+}
+
 // A node died after its commit and before it had written the days that freezes
 // cover. Another one does, and so does the next start.
 func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
@@ -858,4 +902,69 @@ func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
 			t.Errorf("a streak that the rules of before kept: %v, %v", top, err)
 		}
 	}, generous)
+}
+
+// The week of New Year lies in two years, and who looks at it in December asks for the record of a year
+// that has not begun.
+func TestTheWeekOfNewYearIsOfTwoYears(t *testing.T) {
+	t.Parallel()
+	tell(t, inVirtualTime, func(t *testing.T, w *world) {
+		w.friends = func(context.Context, accounts.ID) ([]accounts.ID, error) { return nil, nil }
+		users, c := newUsers(2), civil.Clock{}
+		for _, user := range users {
+			w.register(t, user, "UTC")
+		}
+		for i, date := range []string{"2026-12-28", "2026-12-29", "2026-12-30", "2026-12-31", "2027-01-01", "2027-01-02"} {
+			today, n := w.on(t, date), i+1
+			if err := w.Boards.Keep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, user := range users {
+				if s, err := w.Status(t.Context(), user, c); err != nil || s.Streak != i || s.Total != i {
+					t.Errorf("in the morning of %s: %+v, %v, want a streak of %d", today, s, err, i)
+				}
+				if res := w.mustMark(t, user, c); res.Status.Streak != n || res.Status.Total != n {
+					t.Errorf("on %s: %+v, want a streak of %d", today, res, n)
+				}
+			}
+			all, err := w.Boards.FromRedis(t.Context(), ranking.WeekOf(today), users[0], c, 10, 0)
+			if err != nil || all.Me == nil || all.Me.Value != n {
+				t.Errorf("on %s the board of all has %+v, %v, want %d", today, all.Me, err, n)
+			}
+			friends, _, err := w.FriendsBoard(t.Context(), ranking.WeekOf(today), users[1], 10, 0)
+			if err != nil || friends.Me == nil || friends.Me.Value != n {
+				t.Errorf("on %s the board of friends has %+v, %v, want %d", today, friends.Me, err, n)
+			}
+		}
+	})
+}
+
+// A day that is signed between the moment at which a gap is seen and the one at which it is covered costs no freeze.
+func TestADayThatIsSignedMeanwhileCostsNoFreeze(t *testing.T) {
+	t.Parallel()
+	rules := Settings{FreezeEvery: 1, FreezeMax: 1, Grace: 10 * time.Minute}
+	tell(t, inVirtualTime[:1], func(t *testing.T, w *world) {
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		w.on(t, "2026-11-02")
+		w.mustMark(t, user, c)
+		tuesday := w.on(t, "2026-11-03")
+		histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := tap(user, c, tuesday, w.now(), Activity{}, rand.Uint64())
+		wednesday := w.on(t, "2026-11-04")
+		today := tap(user, c, wednesday, w.now(), Activity{}, rand.Uint64())
+		if _, err := w.store.write(t.Context(), []request{late, today}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.coverGaps(t.Context(), []gap{{user, c, wednesday, today.at, true}}, histories); err != nil {
+			t.Fatal(err)
+		}
+		rec := streak.RecordOf(2026, histories[user])
+		if !rec.Has(tuesday, streak.Tapped) || rec.Has(tuesday, streak.Frozen) || rec.FreezesUsed() != 0 {
+			t.Errorf("the day is signed: %t, covered: %t, with %d freezes", rec.Has(tuesday, streak.Tapped), rec.Has(tuesday, streak.Frozen), rec.FreezesUsed())
+		}
+	}, rules)
 }

@@ -145,8 +145,14 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
 	for some := range slices.Chunk(rows, 500) {
-		if _, err := s.store.write(ctx, some); err != nil {
+		held, err := s.store.write(ctx, some)
+		if err != nil {
 			return nil, asKind(err)
+		}
+		for _, r := range some {
+			if row := held[r.key()]; row.kind != streak.Frozen { // the day was signed meanwhile
+				histories[r.user] = histories[r.user].With(streak.Mark{Day: r.day, Kind: row.kind, At: time.UnixMilli(row.at)})
+			}
 		}
 	}
 	return covered, nil

@@ -91,7 +91,8 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 			keys = append(keys, yearKey{id, u.Clock.Today(now).Year()})
 			continue
 		}
-		for year := first.Year(); year <= last.Year(); year++ { // a week may lie in two
+		until := min(last, u.Clock.Today(now))                   // see ranking.Boards.ownEntry
+		for year := first.Year(); year <= until.Year(); year++ { // a week may lie in two
 			keys = append(keys, yearKey{id, year})
 		}
 	}
@@ -108,7 +109,7 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 		case ranking.TotalBoard:
 			values[k.user] = recs[i].Total()
 		default:
-			values[k.user] += recs[i].SignedIn(k.year, first, last)
+			values[k.user] += recs[i].SignedIn(k.year, max(first, civil.DayOf(k.year, 1, 1)), last)
 		}
 	}
 	return values, nil

@@ -27,6 +27,6 @@ var (
 		keyspace.Doc{Purpose: "a check-in that was answered before SQL had it: who was first", MaxBytes: 128})
 
 	appliedKey = keyspace.Def0(Keys, "checkin:applied", keyspace.HashOf("node → Unix ms"),
-		keyspace.Forever("one field for each live node; another node removes a dead one's"),
+		keyspace.Forever("one field for each live node, or for the last one that lived; another node removes a dead one's"),
 		keyspace.Doc{Purpose: "the time up to which each node's commits are in Redis"})
 )

@@ -56,7 +56,12 @@ type written struct {
 // sqlLog is the log in durable-first mode: SQL has whatever was answered.
 type sqlLog struct{ *store }
 
-func (l sqlLog) commit(ctx context.Context, rows []request, _ *ahead) (written, error) {
+func (l sqlLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
+	if a.repeats { // reading costs less than adding nothing
+		if held, err := l.signed(ctx, rows); err != nil || len(held) == len(rows) {
+			return written{held: held}, err
+		}
+	}
 	held, err := l.write(ctx, rows)
 	return written{held: held}, err
 }

@@ -742,6 +742,44 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 	})
 }
 
+// A node reads days that it has seen before it writes them. One of them is gone from SQL, as
+// after a restored backup, and another one is there.
+func TestADayThatSQLHasLostIsSignedAnew(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+		users, c := newUsers(2), civil.Clock{}
+		for _, date := range []string{"2026-11-20", "2026-11-21"} {
+			w.on(t, date)
+			for _, user := range users {
+				w.mustMark(t, user, c)
+			}
+		}
+		day := c.Today(w.now())
+		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ? AND day = ?", users[0], int32(day)); err != nil {
+			t.Fatal(err)
+		}
+		reqs := []request{tap(users[0], c, day, w.now(), Activity{}, 1), tap(users[1], c, day, w.now(), Activity{}, 2)}
+		if a := w.lookAhead(t.Context(), reqs); !a.repeats {
+			t.Fatal("the test is void: the node has not seen these days")
+		}
+		for _, r := range reqs {
+			w.projection.Begin(r.at)
+		}
+		out, err := w.commit(t.Context(), reqs)
+		if err != nil || !out[0].New || out[1].New {
+			t.Fatalf("the lost day is %+v and the other %+v, %v; want the lost one to be new", out[0].Result, out[1].Result, err)
+		}
+		w.applyBatch(t.Context(), reqs, out)
+		for i, r := range reqs {
+			if s := out[i].Status; out[i].err != nil || !s.Today || s.Streak != 2 {
+				t.Errorf("%s is told %+v, %v; want a streak of 2", r.user, s, out[i].err)
+			}
+		}
+		w.check(t, users, c)
+	})
+}
+
 // A server that comes back with an older snapshot has lost records' last days
 // and its marks with them.
 func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {

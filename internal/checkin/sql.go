@@ -31,16 +31,19 @@ var ErrStore = transfer.ErrStore
 type store struct {
 	db     *sqldb.DB
 	insert *sqldb.Inserter
+	find   *sqldb.Finder
+	met    *sqldb.Finder    // locks what it finds, see meet
 	flush  *sqldb.Statement // see harden
 	hooks  *webhooks.Service
 }
 
 func newStore(db *sqldb.DB) *store {
+	const rows = "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN "
 	return &store{db: db, insert: db.Inserter(sqldb.Upsert{
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
-	}), flush: db.Dialect().Compile(sqldb.Upsert{
+	}), find: db.Finder(rows, 2, ""), met: db.Finder(rows, 2, db.Dialect().ForUpdate()), flush: db.Dialect().Compile(sqldb.Upsert{
 		Table:   "checkin_flushes",
 		Columns: []string{"id", "n"},
 		Key:     []string{"id"},
@@ -100,27 +103,54 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 	}
 	// Another request was first, perhaps in an earlier try of this batch. Rows do
 	// not change, so it matters little when they are read.
-	held, err = rowsOf(ctx, s.db.Writer(), reqs)
-	if err != nil || added > 0 {
+	if held, err = s.meet(ctx, reqs); err != nil || added > 0 {
 		return held, err // what was added is on disk, and so is what was there before
 	}
-	for _, r := range reqs {
-		if r.at.UnixMilli()-held[r.key()].at < hardenFor.Milliseconds() {
-			return held, s.harden(ctx, s.db)
-		}
-	}
-	return held, nil
+	return held, s.hardenFresh(ctx, reqs, held)
 }
 
-// rowsOf returns what the log has of the days of some requests.
-func rowsOf(ctx context.Context, q interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, reqs []request) (map[rowKey]row, error) {
+// signed returns the rows that the log has of the days of some requests, once they are on disk.
+func (s *store) signed(ctx context.Context, reqs []request) (map[rowKey]row, error) {
+	held, err := scanRows(s.find.Find(ctx, keysOf(reqs)))
+	if err != nil {
+		return nil, err
+	}
+	return held, s.hardenFresh(ctx, reqs, held)
+}
+
+// meet returns the rows of days that an insert has just added or found taken. InnoDB finds one
+// taken a moment before a plain read sees the row that has it: then a read that locks does.
+func (s *store) meet(ctx context.Context, reqs []request) (map[rowKey]row, error) {
+	held, err := scanRows(s.find.Find(ctx, keysOf(reqs)))
+	if err == nil && len(held) < len(reqs) {
+		held, err = scanRows(s.met.Find(ctx, keysOf(reqs)))
+	}
+	if err == nil && len(held) < len(reqs) {
+		err = errGone
+	}
+	return held, err
+}
+
+// errGone reports that a row was removed between two statements of a batch.
+var errGone = errors.New("checkin: a row is gone that was there a moment ago")
+
+// hardenFresh is harden where a request may have found its day's row a moment after it was written.
+func (s *store) hardenFresh(ctx context.Context, reqs []request, held map[rowKey]row) error {
+	for _, r := range reqs {
+		if r.at.UnixMilli()-held[r.key()].at < hardenFor.Milliseconds() {
+			return s.harden(ctx, s.db)
+		}
+	}
+	return nil
+}
+
+// keysOf are the keys of rows, one after the other.
+func keysOf(reqs []request) []any {
 	keys := make([]any, 0, 2*len(reqs))
 	for _, r := range reqs {
-		keys = append(keys, r.user.String(), int32(r.day))
+		keys = append(keys, r.user.String(), int64(r.day))
 	}
-	return scanRows(q.QueryContext(ctx, "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN ("+sqldb.Tuples(2, len(reqs))+")", keys...))
+	return keys
 }
 
 // writeAndTell is write for when the app's own backend is told: rows and one message of the outbox are one transaction. A
@@ -131,7 +161,7 @@ func (s *store) writeAndTell(ctx context.Context, reqs []request, args []any) (h
 		if _, err := tx.ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
 			return err
 		}
-		if held, err = rowsOf(ctx, tx, reqs); err != nil {
+		if held, err = scanRows(tx.SQL().QueryContext(ctx, s.met.For(len(reqs)), keysOf(reqs)...)); err != nil {
 			return err
 		}
 		var list []any
@@ -168,7 +198,9 @@ func deadlocked(err error) bool { return sqldb.IsRetryable(err) }
 
 // retryable reports errors after which the same batch may be written again:
 // the request ids tell what an earlier try has done.
-func retryable(err error) bool { return sqldb.IsRetryable(err) || unanswered(err) }
+func retryable(err error) bool {
+	return sqldb.IsRetryable(err) || unanswered(err) || errors.Is(err, errGone)
+}
 
 // unanswered reports errors after which the batch may be committed or not. Of
 // several tries one is enough: that no server was there at the last one says nothing about
@@ -375,7 +407,8 @@ func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(strea
 }
 
 func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n); err != nil {
+	var last int // number of the month, more than n where an import has left some out
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(n), 0) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n, &last); err != nil {
 		return 0, at, nil, err
 	}
 	var own row
@@ -398,11 +431,11 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 		return 0, at, nil, ErrMakeupLimit
 	}
 	n++
-	if last := histories[m.user].LastWrite(); last.After(m.at) {
-		m.at = last // on a board the later one stands: no row is older than what it follows
+	if newest := histories[m.user].LastWrite(); newest.After(m.at) {
+		m.at = newest // on a board the later one stands: no row is older than what it follows
 	}
 	// The key of either table refuses a second one.
-	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, n, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, last+1, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
 		return 0, at, nil, taken(err)
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, ?, ?, ?, 0, 0, ?)", m.user, int32(m.day), m.at.UnixMilli(), uint8(streak.MadeUp), m.req); err != nil {

@@ -47,7 +47,7 @@ func TestEveryStatementReadsRows(t *testing.T) {
 			long := now.AddDate(0, 0, -30)
 			counted := func(n int64, err error) (int, error) { return int(n), err }
 			sqldbtest.Reads(t, "sql.go", map[string]func() (int, error){
-				"rowsOf": func() (int, error) {
+				"newStore": func() (int, error) {
 					again := row
 					again.req = 2
 					held, err := s.write(ctx, []request{again})

@@ -3,6 +3,7 @@ package checkin
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -276,6 +277,27 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 			}
 		}
 	}, rules)
+}
+
+// The rows of the first number may be wrong, or not be in an export of some days.
+func TestDaysAreMadeUpWhereAnImportLeavesNumbersOut(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MakeupDays: 30, MakeupLimit: 3})
+		user, c := newUsers(1)[0], civil.Clock{}
+		w.register(t, user, "UTC")
+		if sum, faults, err := imports(t, w.db, fmt.Sprintf("user,day,kind,makeup\n%s,2026-11-15,made_up,2026-11/2\n", user), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+			t.Fatal(sum, faults, err)
+		}
+		for i, day := range []string{"2026-11-16", "2026-11-17"} {
+			if res := w.mustMakeUp(t, user, day); res.Left != 1-i {
+				t.Errorf("%s: %d are left, want %d", day, res.Left, 1-i)
+			}
+		}
+		if _, err := w.MakeUp(t.Context(), user, c, c.Today(w.clock.now())-1, 1); !errors.Is(err, ErrMakeupLimit) {
+			t.Errorf("a fourth one: got %v, want %v", err, ErrMakeupLimit)
+		}
+	})
 }
 
 // What came of an erased user without a day would stay for ever.

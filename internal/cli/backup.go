@@ -65,6 +65,9 @@ func (cmd *backupCmd) Run(ctx context.Context, c *console) error {
 				fmt.Fprintf(c.err, "Keep %s as well: no server starts on the database without the same secret.\n", secret)
 			}
 		}
+		if !c.json {
+			fmt.Fprintln(c.err, "Back up the files next, which are not in the database: files.storage says where they are, by default in the folder files of the data folder.")
+		}
 		return c.result(map[string]any{"file": cmd.File, "bytes": size, "schema": version}, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s: %d bytes, schema %04d.\n", cmd.File, size, version)
 			return err
@@ -93,17 +96,17 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
+	defer func() { _ = os.Remove(part) }() // when it is not the database by now
 	if err := copyFile(cmd.File, part); errors.Is(err, fs.ErrNotExist) {
 		return usage{err}
 	} else if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(part) }() // when it is not the database by now
 	version, err := sound(ctx, part)
 	if err != nil {
 		return usage{fmt.Errorf("%s cannot be restored: %w", cmd.File, err)}
 	}
-	aside := ""
+	aside, before := "", to+".before-"+time.Now().UTC().Format("20060102T150405.000Z")
 	old, err := sqldb.OpenAlone(ctx, to)
 	switch {
 	case err == nil:
@@ -111,12 +114,18 @@ func (cmd *restoreCmd) Run(ctx context.Context, c *console) (err error) {
 		if !cmd.Replace {
 			return usage{fmt.Errorf("there is a database at %s: --replace puts it aside", to)}
 		}
-		aside = to + ".before-" + time.Now().UTC().Format("20060102T150405.000Z")
+		aside = before
 		if err := os.Rename(to, aside); err != nil {
 			return err
 		}
-	case !errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
+		if err := sqldb.MoveLogs(to, before); err != nil {
+			return err
+		}
+	case errors.Is(err, sqldb.ErrInUse):
 		return err
+	default: // nor can be seen whether a server has it open
+		return fmt.Errorf("%w; see that no server runs on it, move %s and what there is of %s-wal and %s-shm away, and restore again", err, to, to, to)
 	}
 	if err := os.Rename(part, to); err != nil {
 		return err

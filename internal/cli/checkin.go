@@ -304,6 +304,9 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 			return usage{fmt.Errorf("--%s: %q is not a day such as 2026-11-21", d.flag, d.text)}
 		}
 	}
+	if o.First > o.Last {
+		return usage{errors.New("--from is later than --to")}
+	}
 	return cmd.database(ctx, c, func(db *sqldb.DB) error {
 		bar := c.progress("export")
 		defer bar.End()
@@ -325,7 +328,7 @@ func (cmd *exportCmd) Run(ctx context.Context, c *console) error {
 			return errors.Join(err, os.Remove(part))
 		}
 		if err := os.Rename(part, cmd.File); err != nil {
-			return err
+			return errors.Join(err, os.Remove(part))
 		}
 		bar.End()
 		return c.result(map[string]any{"file": cmd.File, "rows": n}, func(w io.Writer) error {

@@ -96,6 +96,14 @@ type drainLine struct {
 	Sockets int            `json:"sockets"`
 }
 
+// Validate implements kong.Validator.
+func (cmd *nodesDrainCmd) Validate() error {
+	if cmd.Wait < 0 {
+		return errors.New("--wait is not less than nothing")
+	}
+	return nil
+}
+
 // Run drains a node, or has it serve again.
 func (cmd *nodesDrainCmd) Run(ctx context.Context, c *console) (err error) {
 	db, err := shared(ctx, c, &cmd.settings)

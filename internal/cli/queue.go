@@ -222,6 +222,8 @@ func (cmd *several) run(ctx context.Context, c *console, done string, do func(qu
 func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, done string, do func(context.Context, ...string) (int, error)) (n int, err error) {
 	const page = 500
 	told := time.Now()
+	// Messages of later, such as those that were replayed and died again, would have no end.
+	began := told.Truncate(time.Millisecond)
 	after := ""
 	for looked := 0; cmd.Limit == 0 || looked < cmd.Limit; {
 		f := queue.Filter{Dead: true, Topic: cmd.Topic, After: after, Limit: page}
@@ -232,12 +234,14 @@ func (cmd *several) all(ctx context.Context, c *console, stores queue.Stores, do
 		if err != nil || len(es) == 0 {
 			return n, err
 		}
-		ids := make([]string, len(es))
-		for i, e := range es {
-			ids[i] = e.ID
+		var ids []string
+		for _, e := range es {
+			if e.Created.Before(began) {
+				ids = append(ids, e.ID)
+			}
 		}
 		changed, err := do(ctx, ids...)
-		n, looked, after = n+changed, looked+len(es), ids[len(ids)-1]
+		n, looked, after = n+changed, looked+len(ids), es[len(es)-1].ID
 		if err != nil {
 			return n, err
 		}

@@ -499,17 +499,17 @@ func (cmd *usersKickCmd) Run(ctx context.Context, c *console) error {
 
 type usersBanCmd struct {
 	someone
-	For    time.Duration `placeholder:"72h" help:"For how long."`
-	Until  time.Time     `placeholder:"TIME" help:"Until when, such as 2027-01-31T12:00:00Z."`
-	Reason string        `placeholder:"TEXT" help:"Why; the user is shown it."`
-	Yes    bool          `help:"Do not ask."`
+	For    *time.Duration `placeholder:"72h" help:"For how long."`
+	Until  time.Time      `placeholder:"TIME" help:"Until when, such as 2027-01-31T12:00:00Z."`
+	Reason string         `placeholder:"TEXT" help:"Why; the user is shown it."`
+	Yes    bool           `help:"Do not ask."`
 }
 
 func (cmd *usersBanCmd) Validate() error {
 	switch {
-	case cmd.For != 0 && !cmd.Until.IsZero():
+	case cmd.For != nil && !cmd.Until.IsZero():
 		return errors.New("say --for or --until, or neither: for ever")
-	case cmd.For < 0:
+	case cmd.For != nil && *cmd.For <= 0:
 		return errors.New("--for is more than nothing")
 	}
 	return nil
@@ -520,8 +520,8 @@ func (cmd *usersBanCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(d accounts.Directory, a accounts.Account) error {
 		until, text := accounts.Forever, "for ever"
 		switch {
-		case cmd.For > 0:
-			until = time.Now().Add(cmd.For)
+		case cmd.For != nil:
+			until = time.Now().Add(*cmd.For)
 		case !cmd.Until.IsZero():
 			until = cmd.Until
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // Erase takes a user who has no account any more out of all groups. A group of which the user was the owner
-// goes to the admin, else the member, who joined first; one without other members is dissolved. It may be
-// repeated; until it has returned without an error something may be left.
+// goes to the admin, else the member, who joined first; one without other members is dissolved. What the user has
+// asked to join is withdrawn. It may be repeated; until it has returned without an error something may be left.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Erase %s", user)
 	for {
@@ -27,6 +27,15 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		}
 		if len(list) < sweepBatch {
 			break
+		}
+	}
+	asked, err := groupsAsked(ctx, s.db, user)
+	if err != nil {
+		return asKind(ctx, err)
+	}
+	for _, id := range asked { // admins are told, and lose their notices
+		if err := s.Withdraw(ctx, user, id); err != nil && !errors.Is(err, ErrNoRequest) {
+			return err
 		}
 	}
 	return asKind(ctx, transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -189,4 +190,46 @@ func (w *world) agrees(f *follower, id ID, nodes []*world, what string) {
 			w.t.Fatalf("after %s: node %d has the copy %v, want %v", what, i, got, want)
 		}
 	}
+}
+
+// Changes that are committed while somebody asks are in that answer, or in the next one.
+func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.join(60)
+		id := w.create(who[0], who[1:]...)
+		f := &follower{user: who[0], members: map[accounts.ID]kept{}}
+		w.must(f.sync(w, id, 500))
+		until := w.db.Now().Add(time.Hour)
+		var changing sync.WaitGroup
+		changing.Go(func() {
+			for _, u := range who[1:] {
+				if _, err := w.SetMember(t.Context(), who[0], id, u, MemberUpdate{MutedUntil: &until}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		done := make(chan struct{})
+		go func() { changing.Wait(); close(done) }()
+		for over := false; !over; {
+			select {
+			case <-done:
+				over = true // what has happened is in the next answer
+			default:
+			}
+			w.must(f.sync(w, id, 500))
+		}
+		if missed := len(who) - 1 - mutes(f.members); missed > 0 {
+			t.Errorf("whoever follows the changes has missed %d of %d", missed, len(who)-1)
+		}
+	})
+}
+
+func mutes(members map[accounts.ID]kept) (n int) {
+	for _, m := range members {
+		if m.Muted > 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -252,7 +252,15 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		return err
 	}
 	for _, m := range list {
-		d.left = append(d.left, leaver{m.User, api.GroupDissolved})
+		d.left = append(d.left, leaver{m.User, api.GroupDissolved, m.Role})
+	}
+	asked, err := waitingIn(ctx, tx, d.group.ID, math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	for _, r := range asked { // the rows go with the group
+		r.State = Withdrawn
+		d.closed = append(d.closed, r)
 	}
 	d.group.Members, d.group.Dissolved = 0, d.at.UnixMilli()
 	if err := deleteMembers(ctx, tx, d.group.ID); err != nil {

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"math"
 	"strconv"
 
 	"github.com/stoa-dev/stoa/api"
@@ -12,7 +13,7 @@ import (
 
 // record writes what users are told of d who would look for it nowhere else: that they were made members,
 // or taken out; that they are asked as admins, or were answered. What admins were told of a request leaves
-// their lists with its end.
+// their lists with its end, and when they are admins no more.
 func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil
@@ -33,9 +34,23 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 			return err
 		}
 	}
+	if former := d.formerStaff(); len(former) > 0 { // who answer no requests any more
+		waiting := d.closed // of a group that is dissolved: all that waited
+		if d.group.Dissolved == 0 {
+			var err error
+			if waiting, err = waitingIn(ctx, tx, d.group.ID, math.MaxInt32); err != nil {
+				return err
+			}
+		}
+		for _, r := range waiting {
+			for _, admin := range former {
+				over = append(over, notices.Told{User: admin, Source: sourceOf(r)})
+			}
+		}
+	}
 	approved := map[accounts.ID]bool{}
 	for _, r := range d.closed {
-		source := "group_request:" + r.ID.String()
+		source := sourceOf(r)
 		for _, admin := range staff {
 			over = append(over, notices.Told{User: admin, Source: source})
 		}
@@ -49,7 +64,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	}
 	if r := d.opened; r != nil {
 		for _, admin := range staff {
-			entry(api.NoticeGroupRequested, admin, r.User, "group_request:"+r.ID.String(), api.NoticeOfGroup{Request: r.ID.String()})
+			entry(api.NoticeGroupRequested, admin, r.User, sourceOf(*r), api.NoticeOfGroup{Request: r.ID.String()})
 			told[len(told)-1].Expires = moment(r.Expires)
 		}
 	}
@@ -71,4 +86,22 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 		return err
 	}
 	return s.notices.Record(ctx, tx, told...)
+}
+
+// sourceOf names a request as what admins are told of.
+func sourceOf(r Request) string { return "group_request:" + r.ID.String() }
+
+// formerStaff are users who were admins or the owner, and are not any more.
+func (d *changeSet) formerStaff() (all []accounts.ID) {
+	for _, m := range d.changed {
+		if d.wasMember[m.User].Role >= Admin && m.Role < Admin {
+			all = append(all, m.User)
+		}
+	}
+	for _, l := range d.left {
+		if l.role >= Admin {
+			all = append(all, l.user)
+		}
+	}
+	return all
 }

@@ -85,6 +85,7 @@ func New(cfg Config) (*Service, error) {
 type leaver struct {
 	user accounts.ID
 	why  string
+	role Role // before
 }
 
 // A changeSet is what one transaction has changed of a group. What follows the commit, the
@@ -227,9 +228,9 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 // take takes a member out of a group that is locked. Links that the member has made let nobody in
 // any more.
 func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why string) error {
+	d.left = append(d.left, leaver{m.User, why, m.Role})
 	m = d.write(Membership{User: m.User, Joined: m.Joined, gone: d.at.UnixMilli()})
 	d.group.Members--
-	d.left = append(d.left, leaver{m.User, why})
 	if err := deleteLinksOf(ctx, tx, d.group.ID, m.User); err != nil {
 		return err
 	}
@@ -404,17 +405,21 @@ type Changes struct {
 // change. ErrGroup.
 func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since int64, limit int) (c Changes, err error) {
 	defer errs.Wrap(&err, "groups.Changes %s", id)
+	g, err := selectGroup(ctx, s.db, id, "") // before: the rows have all changes up to its version
+	if err != nil {
+		return Changes{}, asKind(ctx, err)
+	}
 	list, err := changedMembers(ctx, s.db, id, since, limit+1)
 	if err != nil {
 		return Changes{}, asKind(ctx, err)
 	}
 	// Afterwards: had a removal been forgotten while the rows were read, it shows.
-	g, _, err := s.inGroup(ctx, user, id)
+	now, _, err := s.inGroup(ctx, user, id)
 	if err != nil {
 		return Changes{}, err
 	}
 	c = Changes{Group: g, Version: g.Version}
-	if since > 0 && since < g.pruned || since > g.Version { // or the database was set back
+	if since > 0 && since < now.pruned || since > now.Version { // or the database was set back
 		c.Reset = true
 		return c, nil
 	}
@@ -424,7 +429,7 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 	}
 	for _, m := range list {
 		switch {
-		case m.version > c.Version: // committed after the rows were read
+		case m.version > c.Version: // committed after the group was read: the next answer has it
 		case m.gone != 0:
 			c.Removed = append(c.Removed, m.User)
 		default:

@@ -685,6 +685,28 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 	})
 }
 
+// TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed by those who follow the changes.
+func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx, who := t.Context(), w.join(3)
+		ann, bob := who[0], who[1]
+		id := w.create(ann, bob, who[2])
+		w.must(w.Leave(ctx, bob, id))
+		w.pass(remembered + time.Hour)
+		old, err := longGone(ctx, w.db, w.db.Now().Add(-remembered), sweepBatch)
+		w.must(err)
+		_, err = w.Invite(ctx, ann, id, []accounts.ID{bob})
+		w.must(err)
+		g, _, err := w.Group(ctx, ann, id)
+		w.must(err)
+		w.must(w.Leave(ctx, bob, id))
+		w.must(transact(ctx, w.db, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, old[id]) }))
+		if c, err := w.Changes(ctx, ann, id, g.Version, 10); err != nil || !c.Reset && !slices.Equal(c.Removed, []accounts.ID{bob}) {
+			t.Errorf("changes since Bob was there again: %+v, %v", c, err)
+		}
+	})
+}
+
 // heard collects what a user's devices are told, in short.
 type heard struct {
 	*world
@@ -773,7 +795,15 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 		told("removed", "[changed 0+ 1-]", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftremoved]")
 		w.must(w.Ban(ctx, who[1], id, who[2]))
 		told("banned", "[changed 0+ 1-]", "[changed 0+ 1-]", "[leftbanned]", "[]")
+		_, err = w.Ask(ctx, who[3], id, "")
+		w.must(err)
+		told("asked once more", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
+		w.must(w.Erase(ctx, who[3]))
+		told("erased", "[request_closedwithdrawn]", "[request_closedwithdrawn]", "[]", "[request_closedwithdrawn]")
+		_, err = w.Ask(ctx, who[3], id, "")
+		w.must(err)
+		told("asked again", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
 		w.must(w.Dissolve(ctx, who[0], id))
-		told("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[]")
+		told("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[request_closedwithdrawn]")
 	})
 }

@@ -287,6 +287,11 @@ func waitingOf(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (R
 	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()))
 }
 
+// groupsAsked returns the groups in which a request of a user was not closed.
+func groupsAsked(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_requests WHERE user_id = ? AND waiting IS NOT NULL", user))
+}
+
 // waitingOfAll returns the requests of at most 500 users in a group that were not closed.
 func waitingOfAll(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]Request, error) {
 	waiting := make([]string, len(users))
@@ -378,7 +383,7 @@ func forget(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE chat_groups SET pruned = ? WHERE id = ? AND pruned < ?", upTo, id, upTo); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0", id, bun.List(users))
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND version <= ?", id, bun.List(users), upTo) // some may have left again
 	return err
 }
 

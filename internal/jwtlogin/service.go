@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/MicahParks/jwkset"
 	"github.com/MicahParks/keyfunc/v3"
 	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"github.com/stoa-dev/stoa/api"
@@ -80,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		keys, err = keyfunc.NewDefaultOverrideCtx(ctx, []string{cfg.JWKSURL}, keyfunc.Override{
 			Client:      cfg.Client,
 			HTTPTimeout: fetchTime, RefreshInterval: fetchEvery, NoErrorReturnFirstHTTPReq: &later,
-			RefreshUnknownKID: rate.NewLimiter(rate.Every(fetchUnknown), 1), RateLimitWaitMax: time.Second,
+			RefreshUnknownKID: rate.NewLimiter(rate.Inf, 0), RateLimitWaitMax: fetchTime, // the latter is for the fetch, too; how often is said by fetching
 			RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
 				return func(_ context.Context, err error) {
 					cfg.Log.Error("jwt: the keys cannot be fetched; those that are known stay", "err", err)
@@ -92,9 +95,35 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("jwt: the public keys: %w", err)
 	}
 	if keys != nil {
-		s.public = keys.Keyfunc
+		s.public = fetching(ctx, keys)
 	}
 	return s, nil
+}
+
+// fetching returns the key that a token names. For one that nobody knows the keys are fetched, and whoever comes with the
+// same one meanwhile waits for that. A token that names none has them fetched where there are none.
+func fetching(ctx context.Context, keys keyfunc.Keyfunc) jwt.Keyfunc {
+	var flight singleflight.Group
+	seldom := rate.NewLimiter(rate.Every(fetchUnknown), 1)
+	return func(t *jwt.Token) (any, error) {
+		kid, named := t.Header[jwkset.HeaderKID].(string)
+		key, err, _ := flight.Do(fmt.Sprint(t.Method.Alg(), named, kid), func() (any, error) {
+			all, err := keys.Storage().KeyReadAll(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.ContainsFunc(all, func(k jwkset.JWK) bool { return !named || k.Marshal().KID == kid }) {
+				if !seldom.Allow() {
+					return nil, errors.New("nobody knows the key, and the keys were fetched a moment ago")
+				}
+				if !named {
+					_, _ = keys.Storage().KeyRead(ctx, "") // fetches; what came of that is seen below
+				}
+			}
+			return keys.Keyfunc(t) // fetches a key with a name that nobody knows
+		})
+		return key, err
+	}
 }
 
 // key returns by which key a token is checked: the algorithm decides which it can be.

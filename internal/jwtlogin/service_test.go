@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +91,128 @@ func TestKeysThatNobodyKnowsAreFetchedOnceInAWhile(t *testing.T) {
 			time.Sleep(fetchUnknown)
 		}
 	})
+}
+
+// begun is a service, and an app at whose address there are no keys yet.
+type begun struct {
+	*Service
+	t       *testing.T
+	private ed25519.PrivateKey
+	store   jwkset.Storage
+	fetched *atomic.Int32
+}
+
+// begin returns one whose app takes some time to say its keys.
+func begin(t *testing.T, takes time.Duration) begun {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := begun{t: t, private: private, store: jwkset.NewMemoryStorage(), fetched: new(atomic.Int32)}
+	cfg := settings()
+	cfg.JWKSURL = "https://app.example.org/jwks.json"
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	b.Service, err = New(ctx, Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, Settings: cfg, Client: &http.Client{Transport: slow{takes, answers(func() ([]byte, error) {
+		b.fetched.Add(1)
+		return b.store.JSONPublic(ctx)
+	})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// signs has the app show its key from now on, under a name that may be empty.
+func (b begun) signs(kid string) {
+	b.t.Helper()
+	k, err := jwkset.NewJWKFromKey(b.private.Public(), jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: kid}})
+	if err == nil {
+		err = b.store.KeyWrite(b.t.Context(), k)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// show reports whether a token that names a key, or none, is taken.
+func (b begun) show(kid string) bool {
+	b.t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"iss": "app", "aud": "stoa", "sub": "c-1", "exp": time.Now().Add(time.Minute).Unix()})
+	if kid != "" {
+		token.Header["kid"] = kid
+	}
+	text, err := token.SignedString(b.private)
+	if err != nil {
+		b.t.Error(err)
+	}
+	_, err = b.user(text)
+	return err == nil
+}
+
+// A key that the app has begun to sign with is fetched although the address takes its time, once for all who come with it.
+func TestANewKeyIsWaitedFor(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := begin(t, 3*time.Second)
+		b.signs("new")
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if !b.show("new") {
+					t.Error("a token of the new key is refused")
+				}
+			})
+			time.Sleep(time.Second / 2)
+		}
+		all.Wait()
+		if n := b.fetched.Load(); n != 2 {
+			t.Errorf("fetched %d times, want once at the start and once for all three", n)
+		}
+	})
+}
+
+// Whoever still comes with a key that is gone, all the time, does not keep a new one from being fetched.
+func TestAKeyThatIsGoneHidesNoNewOne(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := begin(t, time.Second/2)
+		b.show("gone") // this is what keys are fetched for now
+		b.signs("new")
+		var all sync.WaitGroup
+		for range 320 {
+			all.Go(func() { b.show("gone") })
+			time.Sleep(fetchUnknown / 300)
+		}
+		all.Wait()
+		if !b.show("new") {
+			t.Error("a token of the new key is refused")
+		}
+	})
+}
+
+// An app with one key need not name it. Its keys are fetched, too, when they could not be as the node started.
+func TestAKeyWithoutANameIsFetchedLater(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := begin(t, time.Second/2)
+		b.signs("")
+		if !b.show("") {
+			t.Error("a token that names no key is refused")
+		}
+	})
+}
+
+// slow is an address that answers after a time, if somebody still waits for it.
+type slow struct {
+	after time.Duration
+	answers
+}
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(s.after):
+		return s.answers.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 }
 
 func TestANodeStartsWhileTheKeysCannotBeFetched(t *testing.T) {

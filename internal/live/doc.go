@@ -27,7 +27,7 @@
 // # Other nodes
 //
 // A node whose viewers want what is published at another one becomes one viewer there, by WHEP and with a token that the
-// nodes' common secret signs, and hands on what comes. It ends when nobody watches any more, and when the publisher's turn has.
+// nodes' common secret signs, and hands on what comes. It ends when nobody watches any more, and when the publisher's session has.
 //
 // # Keys
 //

@@ -134,10 +134,13 @@ type Settings struct {
 	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
 	Owned       int           `koanf:"owned" default:"20" help:"streams that a user may have, at most 1000"`
 	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000"`
-	RecordBytes int64         `koanf:"record_bytes" default:"1073741824" help:"bytes at which the recording of a stream ends; not more than files.max_size"`
+	RecordBytes int64         `koanf:"record_bytes" default:"1073741824" help:"bytes at which the recording of a stream ends, or files.max_size where that is less"`
 	RecordFor   time.Duration `koanf:"record_for" default:"720h" help:"how long a recording is kept"`
 	Warm        int           `koanf:"warm" default:"100" help:"live streams that a node reads when it has started; at most 10000" zero:"none"`
 }
+
+// LeastRecordBytes is the smallest [Settings.RecordBytes].
+const LeastRecordBytes = 1 << 20
 
 func (c Settings) carries() bool { return c.UDP != "" && c.UDP != Off }
 
@@ -153,7 +156,7 @@ func (c Settings) Validate() error {
 		config.Refuse(c.carries() && err != nil, "udp", "an address is host:port or :port; off carries no media"),
 		config.Refuse(c.Owned < 1 || c.Owned > 1000, "owned", "%d is not between 1 and 1000", c.Owned),
 		config.Refuse(c.Sessions < 1 || c.Sessions > 100_000, "sessions", "%d is not between 1 and 100000", c.Sessions),
-		config.Refuse(c.RecordBytes < 1<<20, "record_bytes", "%d is less than 1048576", c.RecordBytes),
+		config.Refuse(c.RecordBytes < LeastRecordBytes, "record_bytes", "%d is less than %d", c.RecordBytes, LeastRecordBytes),
 		config.Refuse(c.RecordFor < time.Hour || c.RecordFor > 10*365*24*time.Hour, "record_for", "%s is not between an hour and ten years", c.RecordFor),
 		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm))
 }

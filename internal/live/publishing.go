@@ -25,12 +25,13 @@ const (
 
 // air is what this node has of a stream: a publisher's session, or a relay of one at another node.
 type air struct {
-	id    ID
-	src   *media.Source
-	pub   *publication // nil: a relay
-	token int64        // of the publisher's turn, of a relay
-	views map[SessionID]*view
-	idle  time.Time // since when nobody watches
+	id      ID
+	src     *media.Source
+	pub     *publication // nil: a relay
+	session SessionID    // the publisher's, of a relay
+	lost    time.Time    // since when nobody is known to publish, of a relay; zero: somebody is
+	views   map[SessionID]*view
+	idle    time.Time // since when nobody watches
 }
 
 // publication is a publisher's session.

@@ -3,12 +3,15 @@ package live
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -27,7 +30,21 @@ const (
 type take struct {
 	Recording
 	path     string
+	file     *os.File        // locked until it is closed
 	recorder *media.Recorder // nil: of an earlier run of this program
+}
+
+// lock opens the file of a recording and locks it, since nodes may share the folder. It fails where another node has it. On a file system
+// without locks it only opens the file.
+func lock(path string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // record begins to record a publisher, where the stream's owner wants it and it can be done.
@@ -36,14 +53,17 @@ func (s *Service) record(st Stream, p *publication) *take {
 		return nil
 	}
 	t := &take{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began}, path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
+	unlocked := t.path + ".new" // under this name no other node looks for it
 	err := os.MkdirAll(s.cfg.Folder, 0o700)
-	var file *os.File
 	if err == nil {
-		file, err = os.OpenFile(t.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		t.file, err = lock(unlocked, os.O_CREATE|os.O_EXCL)
 	}
 	if err == nil {
-		if t.recorder, err = media.Record(p.src, file, s.cfg.RecordBytes); err != nil {
-			err = errors.Join(err, file.Close(), os.Remove(t.path))
+		if err = os.Rename(unlocked, t.path); err == nil {
+			t.recorder, err = media.Record(p.src, t.file, s.cfg.RecordBytes)
+		}
+		if err != nil {
+			err = errors.Join(err, t.file.Close(), os.Remove(t.path))
 		}
 	}
 	if err != nil {
@@ -53,8 +73,9 @@ func (s *Service) record(st Stream, p *publication) *take {
 	return t
 }
 
-// keepTake makes a recording a file of its owner's. What cannot be done now is tried again when the program starts.
+// keepTake makes a recording a file of its owner's. What cannot be done now is tried again when a node starts.
 func (s *Service) keepTake(ctx context.Context, t *take) {
+	defer t.file.Close()
 	ctx, cancel := context.WithTimeout(ctx, keepTime)
 	defer cancel()
 	if t.recorder != nil {
@@ -88,12 +109,9 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	} else if err != nil {
 		return err
 	}
-	file, err := os.Open(t.path)
-	if err != nil {
-		return err
+	if t.File == "" {
+		err = s.storeFile(ctx, t, st.Owner)
 	}
-	defer file.Close()
-	t.File, err = s.cfg.Files.Store(ctx, st.Owner, "live-"+moment(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, file, s.cfg.RecordFor)
 	var refused *errs.Error
 	switch {
 	case errors.As(err, &refused) && refused.Kind != errs.Unavailable: // as by the owner's quota: to try again would not help
@@ -108,7 +126,24 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	return err
 }
 
-// recover keeps recordings that an earlier run of this program has left.
+// storeFile stores a recording, and has the name of its path say so: where no row can be written then, the next start must not
+// store it once more.
+func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) error {
+	file, err := s.cfg.Files.Store(ctx, owner, "live-"+moment(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, io.NewSectionReader(t.file, 0, t.Bytes), s.cfg.RecordFor)
+	if err != nil {
+		return err
+	}
+	t.File = file
+	named := strings.TrimSuffix(t.path, extension) + "." + file + extension
+	if err := os.Rename(t.path, named); err != nil {
+		s.log.Warn("the file of a recording does not say that it is stored", "path", t.path, "err", err)
+		return nil
+	}
+	t.path = named
+	return nil
+}
+
+// recover keeps recordings that an earlier run of this program has left, and none that another node writes or keeps.
 func (s *Service) recover(ctx context.Context) {
 	found, err := filepath.Glob(filepath.Join(s.cfg.Folder, "*"+extension))
 	if err != nil || len(found) == 0 {
@@ -126,11 +161,10 @@ func (s *Service) recover(ctx context.Context) {
 	})
 }
 
-// left returns what a file's name says of the recording in it; nil: it is none.
+// left returns the recording in a file; nil: there is none, or another node has it.
 func left(path string) *take {
 	parts := strings.Split(strings.TrimSuffix(filepath.Base(path), extension), ".")
-	info, err := os.Stat(path)
-	if err != nil || len(parts) != 3 {
+	if len(parts) != 3 && len(parts) != 4 {
 		return nil
 	}
 	stream, streamErr := ids.Parse[Stream](parts[0])
@@ -139,5 +173,18 @@ func left(path string) *take {
 	if errors.Join(streamErr, sessionErr, startedErr) != nil {
 		return nil
 	}
-	return &take{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(), Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path}
+	file, err := lock(path, 0)
+	if err != nil {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil { // whoever had it has kept it
+		_ = file.Close()
+		return nil
+	}
+	t := &take{Recording: Recording{ID: session, Stream: stream, Started: started, Bytes: info.Size(), Duration: max(0, info.ModTime().UnixMilli()-started)}, path: path, file: file}
+	if len(parts) == 4 { // it is stored
+		t.File = parts[3]
+	}
+	return t
 }

@@ -95,6 +95,7 @@ const (
 	topic   = "live"
 	changed = "stream.changed" // the data is the stream's id
 	ended   = "session.end"    // the data is the stream's id and the session's
+	parted  = "viewer.end"     // the same, of a viewer's session alone
 )
 
 // heard takes what another node tells.
@@ -109,9 +110,14 @@ func (s *Service) heard(e bus.Event) {
 	switch e.Name {
 	case changed:
 		s.lookSoon(id)
-	case ended:
-		if session, err := ids.Parse[Session](e.Data[ids.Len:]); err == nil {
+	case ended, parted:
+		session, err := ids.Parse[Session](e.Data[ids.Len:])
+		switch {
+		case err != nil:
+		case e.Name == ended:
 			s.endSession(id, session)
+		default:
+			s.endView(id, session)
 		}
 	}
 }
@@ -524,9 +530,9 @@ func publishPath(id ID) string { return "/v1/streams/" + id.String() + "/whip" }
 
 // Run carries media, and keeps in order what goes with them, until ctx ends.
 func (s *Service) Run(ctx context.Context, ready func()) error {
+	s.recover(ctx) // before anything new is recorded
 	s.open(ctx)
 	ready()
-	s.recover(ctx)
 	s.work.Go(func() { s.warm(ctx) })
 	s.beat(ctx)
 	s.mu.Lock()

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/live/livetest"
@@ -303,6 +305,26 @@ func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
 	w.fails("the old publish key", err, accounts.ErrToken)
 }
 
+// A worker looks for what operators ask once a second, and a script is quicker.
+func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Access: to(Open)})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	w.must(AskToStop(t.Context(), w.db, st.ID))
+	_, err = Rotate(t.Context(), w.db, st.ID, Which{Play: true})
+	w.must(err)
+	asked, err := queue.NewSQL(w.db).Waiting(t.Context(), TopicAsk, 10)
+	w.must(err)
+	for _, e := range asked {
+		var a Asking
+		w.must(json.Unmarshal(e.Payload, &a))
+		w.must(w.Asked(t.Context(), a))
+	}
+	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil })
+}
+
 // TestAnOldPublisherChangesNothingAndShowsNothing has a node sleep for longer than its lease, so that another one's publisher
 // comes; then the first one wakes.
 func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
@@ -472,6 +494,115 @@ func TestARecordingBecomesAFile(t *testing.T) {
 		return len(list) == 3 && list[0].File != "" && list[0].Bytes > 1000
 	})
 	eventually.True(t, "nothing to be left", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, os.ErrNotExist) })
+}
+
+// A recording that was stored, and whose row could not be written, is not stored a second time.
+func TestARecordingIsStoredOnce(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Record: to(true)})
+	_, err := w.db.ExecContext(t.Context(), "CREATE TRIGGER away BEFORE INSERT ON stream_recordings BEGIN SELECT RAISE(ABORT, 'away'); END")
+	w.must(err)
+	p, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 30 })
+	w.stop()
+	if len(w.files.stored) != 1 {
+		t.Fatalf("stored are %d", len(w.files.stored))
+	}
+	_, err = w.db.ExecContext(t.Context(), "DROP TRIGGER away")
+	w.must(err)
+	next := newWorld(t, w.db, w.redis, w.ahead, w.cfg.Folder, nil)
+	var list []Recording
+	eventually.True(t, "what was left to be kept", func() bool {
+		list, err = next.Recordings(t.Context(), ann, st.ID)
+		w.must(err)
+		return len(list) == 1
+	})
+	if r := list[0]; len(w.files.stored[r.File]) != int(r.Bytes) || r.Bytes == 0 {
+		t.Errorf("recorded %+v, stored once more: %d", r, len(next.files.stored))
+	}
+	eventually.True(t, "nothing to be left", func() bool {
+		left, err := filepath.Glob(filepath.Join(w.cfg.Folder, "*"))
+		return err == nil && len(left) == 0
+	})
+}
+
+// What is being recorded when a node has just begun is not taken for what an earlier run has left.
+func TestARecordingThatBeginsAtOnceIsNoLeftover(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Record: to(true)})
+	by := w.holds(keys.Publish)
+	w.stop()
+	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	ready, stopped := make(chan *livetest.Publisher, 1), make(chan error)
+	go func() {
+		stopped <- w.Run(ctx, func() {
+			p, _, err := w.publish(by, st.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			ready <- p
+		})
+	}()
+	p := <-ready
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 30 })
+	end()
+	w.must(<-stopped)
+	list, err := w.Recordings(t.Context(), ann, st.ID)
+	if w.must(err); len(list) != 1 || list[0].File == "" || list[0].Bytes < 1000 {
+		t.Errorf("recorded are %+v", list)
+	}
+}
+
+// Nodes may share a data folder; what one of them records is no leftover to the others.
+func TestANodeThatStartsLeavesTheRecordingsOfOthersAlone(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Record: to(true)})
+	p, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	var size int64
+	eventually.True(t, "something to be recorded", func() bool {
+		found, err := filepath.Glob(filepath.Join(w.cfg.Folder, "*.webm"))
+		w.must(err)
+		if len(found) == 1 {
+			info, err := os.Stat(found[0])
+			w.must(err)
+			size = info.Size()
+		}
+		return size > 0
+	})
+	next := newWorld(t, w.db, w.redis, w.ahead, w.cfg.Folder, nil)
+	next.stop()
+	next.recover(t.Context())
+	next.work.Wait()
+	from := p.Sent.Load()
+	eventually.True(t, "more pictures", func() bool { return p.Sent.Load() > from+30 })
+	w.stop()
+	list, err := w.Recordings(t.Context(), ann, st.ID)
+	if w.must(err); len(list) != 1 || list[0].Bytes <= size || len(w.files.stored[list[0].File]) != int(list[0].Bytes) || len(next.files.stored) != 0 {
+		t.Errorf("recorded are %+v, of which the first %d bytes were there; the other node has stored %d", list, size, len(next.files.stored))
+	}
+}
+
+// Who may watch ends viewers' sessions, at whatever node, and not the publisher's.
+func TestAViewerEndsNoPublisher(t *testing.T) {
+	w := single(t, nil)
+	far := w.neighbour(nil)
+	ann := w.person()
+	st, keys := w.made(ann, Update{})
+	_, session, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	v, seat, err := w.watch(w.holds(keys.Play), st.ID)
+	w.must(err)
+	w.must(far.Leave(t.Context(), far.holds(keys.Play), st.ID, session))
+	w.must(far.Leave(t.Context(), far.holds(keys.Play), st.ID, seat))
+	eventually.True(t, "the viewer to be gone", func() bool { return v.Ended() })
+	if a := w.found(st.ID); a == nil || a.pub.session != session {
+		t.Error("the publisher is gone, too")
+	}
 }
 
 func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {

@@ -58,7 +58,8 @@ func Rotate(ctx context.Context, db *sqldb.DB, id ID, which Which) (keys StreamK
 		if err := updateStream(ctx, tx, st); err != nil {
 			return err
 		}
-		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAsk, Key: id.String()}, Asking{Stream: id})
+		// It must not take the place of a stop that waits, nor a stop its place.
+		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAsk, Key: id.String(), NoDedup: true}, Asking{Stream: id})
 	})
 	return keys, err
 }

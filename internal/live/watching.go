@@ -145,21 +145,32 @@ func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID
 	if published { // that is for who may publish
 		return ErrSession
 	}
-	s.finishSession(ctx, id, session)
+	if !s.endView(id, session) {
+		s.tell(ctx, parted, id.String()+session.String()) // a node to which it is the publisher's does not take it
+	}
 	return nil
 }
 
 // endSession ends a session of this node. False: it is none.
 func (s *Service) endSession(id ID, session SessionID) bool {
 	s.mu.Lock()
+	a := s.airs[id]
+	published := a != nil && a.pub != nil && a.pub.session == session
+	s.mu.Unlock()
+	if published {
+		go a.src.Close(errGone)
+		return true
+	}
+	return s.endView(id, session)
+}
+
+// endView ends a viewer's session of this node. False: it is none.
+func (s *Service) endView(id ID, session SessionID) bool {
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.airs[id]
 	if a == nil {
 		return false
-	}
-	if a.pub != nil && a.pub.session == session {
-		go a.src.Close(errGone)
-		return true
 	}
 	if v := a.views[session]; v != nil {
 		go v.viewer.Close()
@@ -232,7 +243,7 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *air, err error)
 		s.log.Warn("a stream cannot be fetched from the node to which it is published", "stream", id, "node", at.Node, "address", at.Address, "err", err)
 		return nil, errors.Join(ErrNode, err)
 	}
-	a := &air{id: id, src: src, token: at.Token, views: map[SessionID]*view{}, idle: time.Now()}
+	a := &air{id: id, src: src, session: at.Session, views: map[SessionID]*view{}, idle: time.Now()}
 	s.mu.Lock()
 	if s.base == nil || s.airs[id] != nil {
 		s.mu.Unlock()
@@ -379,7 +390,8 @@ func (s *Service) fallen(ctx context.Context, list []ID) (map[accounts.ID]bool, 
 // errMay says that a session is not allowed any more.
 var errMay = errors.New("live: the session is not allowed any more")
 
-// lookAtRelays ends relays that nobody watches, and those of publishers who are gone.
+// lookAtRelays ends relays that nobody watches, and those of publishers who are gone. A publisher whose lease Redis has forgotten
+// has as long to take it again as it lasts.
 func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 	var list []ID
 	s.mu.Lock()
@@ -402,7 +414,14 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 		}
 		s.mu.Lock()
 		for _, id := range some {
-			if a := s.airs[id]; a != nil && a.pub == nil && (states[id].OnAir == nil || states[id].OnAir.Token != a.token) {
+			a, on := s.airs[id], states[id].OnAir
+			switch {
+			case a == nil || a.pub != nil:
+			case on != nil && on.Session == a.session: // perhaps in another turn: Redis had forgotten the lease
+				a.lost = time.Time{}
+			case on == nil && a.lost.IsZero():
+				a.lost = now
+			case on != nil || now.Sub(a.lost) >= s.life:
 				go a.src.Close(errGone)
 			}
 		}

@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -69,7 +70,7 @@ func recallOf(by accounts.ID, chat ChatRef, m message) api.HookRecall {
 
 // locked returns a chat whose conversation is locked until tx ends.
 func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user accounts.ID, chat ChatRef) (view, error) {
-	v, err := s.store.view(ctx, s.store.db, user, chat) // its conversation never becomes another one
+	v, err := s.store.view(ctx, tx, user, chat) // its conversation never becomes another one
 	if err != nil {
 		return v, err
 	}
@@ -99,15 +100,24 @@ func own(m *message, user accounts.ID, now time.Time, within time.Duration) erro
 	return nil
 }
 
-// Edit gives a message another text; what it said before is kept. ErrChat, ErrMessage,
-// ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
+// Edit gives a message another text; what it said before is kept. It says something new, so who may not write may not edit. ErrChat, ErrMessage,
+// ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser,
+// webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
 func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Edit %s", user)
+	if chat.direct() {
+		if refused := s.mayWrite(ctx, user, chat.peer, false); refused != nil {
+			if _, _, err := s.messageOf(ctx, user, chat, seq); errors.Is(err, ErrChat) {
+				refused = err // of a chat that never was, nobody is told who takes messages
+			}
+			return api.Message{}, asKind(ctx, refused)
+		}
+	}
 	if text, err = s.askEdit(ctx, user, chat, seq, text); err != nil {
 		return api.Message{}, asKind(ctx, err)
 	}
 	return s.change(ctx, user, chat, seq, api.HookMessageEdited, func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error) {
-		next, err := s.edited(m, user, tx.Now(), text)
+		next, err := s.edited(ctx, tx, chat, m, user, text)
 		if err != nil || next.Text == m.said.Text {
 			return false, err
 		}
@@ -119,13 +129,20 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 	})
 }
 
-// edited is what a message says after its edit. ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent.
-func (s *Service) edited(m *message, user accounts.ID, now time.Time, text string) (said, error) {
-	if err := own(m, user, now, s.cfg.EditFor); err != nil {
+// edited is what a message says after its edit. ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, groups.ErrMuted, groups.ErrAllMuted.
+func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *message, user accounts.ID, text string) (said, error) {
+	if err := own(m, user, q.Now(), s.cfg.EditFor); err != nil {
 		return said{}, err
 	}
 	if m.said.Forwarded != nil {
 		return said{}, ErrNotYours
+	}
+	if !chat.direct() {
+		seat := groups.Seat{Group: chat.group, User: user}
+		found, err := groups.Standings(ctx, q, []groups.Seat{seat})
+		if err = cmp.Or(err, found[seat].Muted); err != nil {
+			return said{}, err
+		}
 	}
 	next := m.said
 	next.Text = text
@@ -144,7 +161,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil {
 		return "", err
 	}
-	next, err := s.edited(&m, user, s.store.db.Now(), text)
+	next, err := s.edited(ctx, s.store.db, chat, &m, user, text)
 	if err != nil || next.Text == m.said.Text {
 		return text, err
 	}
@@ -152,7 +169,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 		if v.Content == nil {
 			return nil
 		}
-		_, err := s.edited(&m, user, s.store.db.Now(), v.Content.Text)
+		_, err := s.edited(ctx, s.store.db, chat, &m, user, v.Content.Text)
 		return err
 	})
 	if err != nil || v.Content == nil {

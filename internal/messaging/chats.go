@@ -176,7 +176,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 		}
 		if c.Gone { // what has happened since is nothing of the user's any more
 			c.Seq, c.Rev, c.Unread = 0, 0, 0
-			v.last = nil
+			c.GroupName, c.At, v.last = "", moment(v.me.gone), nil
 		}
 		if v.me.muted > s.store.db.Now().UnixMilli() {
 			c.Muted = momentOrNil(v.me.muted)
@@ -260,6 +260,8 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime) // the user's other devices are told though this one is gone
+	defer cancel()
 	now, err := s.Chat(ctx, user, chat)
 	if err == nil {
 		s.tell(user, api.EventChatUpdated, now)

@@ -20,7 +20,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		at := s.store.db.Now()
 		s.projection.Begin(at)
 		list, err := s.store.eraseSome(ctx, user, eraseAtOnce, s.dropFiles)
-		if err != nil || len(list) == 0 {
+		if len(list) == 0 {
 			s.projection.Done(at)
 			if err == nil {
 				err = s.fast.forget(ctx, user, nil)
@@ -34,6 +34,12 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 				s.projection.Begin(at)
 			}
 			since, changes = append(since, at), append(changes, change{conv: conv.id, kind: conv.kind})
+		}
+		if err != nil { // it may have happened all the same, and the next try then finds nothing to do
+			for _, c := range changes {
+				s.failed(at, c, err)
+			}
+			return asKind(ctx, err)
 		}
 		s.bring(ctx, since, changes...)
 		if err := s.tellStands(ctx, changes); err != nil {

@@ -3,6 +3,7 @@ package messaging
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func (s *Service) tellFleeting(user accounts.ID, typ string, data any) {
 // already: the node that stored one may have died before it told anybody.
 func (s *Service) tellSent(results []sent) {
 	batch := make([]events.Event, 0, 2*len(results))
-	inGroups := map[ConversationID][]message{}
+	inGroups, again := map[ConversationID][]message{}, map[ConversationID]bool{}
 	for i := range results {
 		m := &results[i].message
 		switch {
@@ -51,11 +52,12 @@ func (s *Service) tellSent(results []sent) {
 			batch = append(batch, s.toBoth(api.EventMessageNew, moment(m.at), m.from, m.to.peer, *m)...)
 		default:
 			inGroups[m.conv] = append(inGroups[m.conv], *m)
+			again[m.conv] = again[m.conv] || results[i].again
 		}
 	}
 	s.bus.Publish(batch)
 	for conv, list := range inGroups {
-		s.tellGroup(s.base, conv, api.EventMessageNew, list...)
+		s.tellGroup(s.base, conv, api.EventMessageNew, again[conv], list...)
 	}
 }
 
@@ -73,8 +75,10 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message) 
 const small = 200
 
 // tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
-// on line are told how far the chat has come ([crowds]), and who has it open gets the messages.
-func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, list ...message) {
+// on line are told how far the chat has come ([crowds]), and who has it open gets the messages. old says that some
+// may be from before a member has joined: to that member goes, in place of a message, how far the chat has
+// come, and the channel of an open chat, which members share, gets none.
+func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, old bool, list ...message) {
 	if len(list) == 0 {
 		return
 	}
@@ -82,9 +86,9 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	defer cancel()
 	id := groups.ID(conv)
 	name := In(id).String()
-	stands := api.ChatStands{Chat: name}
+	stands, least := api.ChatStands{Chat: name}, list[0].seq
 	for _, m := range list {
-		stands.Seq, stands.Rev = max(stands.Seq, m.seq), max(stands.Rev, m.rev)
+		stands.Seq, stands.Rev, least = max(stands.Seq, m.seq), max(stands.Rev, m.rev), min(least, m.seq)
 	}
 	var members []accounts.ID // to whom each message goes
 	if !s.crowds.raise(conv, stands) {
@@ -94,10 +98,27 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
 			return
 		case len(all) > small:
-			s.crowds.add(conv, crowd{all, stands})
+			s.crowds.add(conv, stands)
 		default:
 			members = all
 		}
+	}
+	var unaware map[accounts.ID]int64
+	if old { // asked after the members, so that nobody has joined in between
+		n := 1 // enough where no message goes to members
+		if len(members) > 0 {
+			n = math.MaxInt32
+		}
+		var err error
+		if unaware, err = s.store.unaware(ctx, conv, least, n); err != nil {
+			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
+			return
+		}
+	}
+	come, err := json.Marshal(stands)
+	if err != nil {
+		s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
+		return
 	}
 	var batch []events.Event
 	for _, m := range list {
@@ -108,9 +129,16 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		}
 		// Programs beside the server get it once.
 		open := events.New(typ, "", moment(m.at), all)
-		open.On, open.Fleeting, open.Channel = api.GroupChannel(id.String()), true, groupChannel.At(id)
+		open.Fleeting, open.Channel = true, groupChannel.At(id)
+		if len(unaware) == 0 {
+			open.On = api.GroupChannel(id.String())
+		}
 		batch = append(batch, open)
 		for _, to := range members {
+			if cleared, hidden := unaware[to]; hidden && m.seq <= cleared {
+				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), come))
+				continue
+			}
 			text := all
 			if to == m.from {
 				if text, err = json.Marshal(m.wire(to, name)); err != nil {
@@ -144,7 +172,7 @@ func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	if chat.direct() {
 		s.bus.Publish(s.toBoth(api.EventMessageChanged, s.store.db.Now(), user, chat.peer, m))
 	} else {
-		s.tellGroup(s.base, m.conv, api.EventMessageChanged, m)
+		s.tellGroup(s.base, m.conv, api.EventMessageChanged, true, m)
 	}
 }
 

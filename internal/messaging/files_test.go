@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // upload has a user upload a file for messages.
@@ -93,9 +94,7 @@ func (w *world) stored() (n int) {
 
 func (w *world) wantStored(what string, want int) {
 	w.t.Helper()
-	if got := w.stored(); got != want {
-		w.t.Errorf("%s %d objects are stored, want %d", what, got, want)
-	}
+	eventually.Equal(w.t, what+", that many objects are stored", want, w.stored) // nobody waits for what is removed
 }
 
 func picture(t testing.TB) []byte {

@@ -31,11 +31,16 @@ type inGroup struct {
 func (s *Service) Around(ctx context.Context, run func(record groups.Record) error) error {
 	at := s.store.db.Now()
 	s.projection.Begin(at)
-	var did inGroup
+	var tried, did inGroup
 	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Change) (err error) {
-		did, err = s.record(ctx, tx, c)
+		tried, err = s.record(ctx, tx, c)
+		this := tried
+		tx.AfterCommit(func() { did = this }) // a transaction that is run again may find nothing to do
 		return err
 	})
+	if err != nil {
+		did = tried
+	}
 	s.settleGroup(ctx, at, did, err)
 	return err
 }
@@ -44,7 +49,7 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 func (s *Service) settleGroup(ctx context.Context, at time.Time, did inGroup, err error) {
 	s.settle(ctx, at, did.change, err)
 	if err == nil && len(did.told) > 0 {
-		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, did.told...)
+		s.tellGroup(ctx, did.change.conv, api.EventMessageNew, false, did.told...)
 	}
 }
 
@@ -222,7 +227,7 @@ func (s *Service) Pins(ctx context.Context, user accounts.ID, chat ChatRef) (_ a
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
-	list, err := s.store.pins(ctx, v.id, v.me.cleared)
+	list, err := s.store.pins(ctx, user, v.id, v.me.cleared)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}

@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
@@ -159,4 +161,166 @@ func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 			t.Errorf("50 messages up to %d are told as %v; want few, and the last one", last, told)
 		}
 	})
+}
+
+// TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops, also what came while members were being told of what came before.
+func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(small + 1)
+		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		var mu sync.Mutex
+		var told int64
+		for _, u := range who {
+			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var stands api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					told = max(told, stands.Seq)
+				}
+			}})
+			defer leave()
+		}
+		// A second teller, which stops while it tells; that of the node itself would come to the rest.
+		s := w.fromSQL()
+		s.crowds = newCrowds()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.tellCrowds(ctx) }()
+		s.crowds.add(conversationOf(g), api.ChatStands{Chat: In(g).String(), Seq: 100})
+		bubble.Sleep(tellEvery + tellEvery/2)
+		s.crowds.add(conversationOf(g), api.ChatStands{Chat: In(g).String(), Seq: 101})
+		stop()
+		<-ended
+		bubble.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if told != 101 {
+			t.Errorf("members are told of a chat up to %d, want 101", told)
+		}
+	})
+}
+
+// TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen, and who has left is not.
+func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(small + 2)
+		eve := w.join(1)[0]
+		w.befriend(who[0], eve)
+		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		var mu sync.Mutex
+		told := map[accounts.ID]int64{}
+		for _, u := range []accounts.ID{eve, who[1], who[2]} {
+			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var stands api.ChatStands
+				if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					told[u] = stands.Seq
+				}
+			}})
+			defer leave()
+		}
+		w.saysIn(who[0], g, "before")
+		_, err := w.in.Invite(t.Context(), who[0], g, []accounts.ID{eve})
+		w.must(err)
+		w.must(w.in.Remove(t.Context(), who[0], g, who[2]))
+		last := w.saysIn(who[0], g, "after").Seq
+		bubble.Sleep(2 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if told[eve] != last || told[who[1]] != last || told[who[2]] != 0 {
+			t.Errorf("of %d messages who has joined is told %d, a member %d, and who was removed %d", last, told[eve], told[who[1]], told[who[2]])
+		}
+	})
+}
+
+// TestWhoJoinsIsSentNothingThatWasSaidBefore: of an earlier message that changes, or is sent again, a new member is told how far the chat
+// has come. The others get the message, in a large group once they ask; so do programs beside the server.
+func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
+	for _, size := range []int{2, small + 1} {
+		t.Run(fmt.Sprint("of ", size), func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+				ctx := t.Context()
+				g, who := w.crowd(size)
+				ann, bob, eve := who[0], who[1], w.join(1)[0]
+				w.befriend(ann, eve)
+				first, _, err := w.Send(ctx, ann, In(g), text("1", "a secret"))
+				w.must(err)
+				_, err = w.in.Invite(ctx, ann, g, []accounts.ID{eve})
+				w.must(err)
+				bubble.Sleep(2 * time.Second) // that is told
+
+				var mu sync.Mutex
+				heard := map[string]string{}
+				var rev int64 // of which eve is told
+				note := func(who string, e events.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					var stands api.ChatStands
+					switch {
+					case strings.Contains(string(e.Data), "secret"):
+						heard[who] += e.Type + " "
+					case who == "eve" && e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil:
+						rev = max(rev, stands.Rev)
+					}
+				}
+				for who, channel := range map[string]string{"bob": bob.String(), "eve": eve.String(), "open": api.GroupChannel(g.String())} {
+					_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { note(who, e) }})
+					defer leave()
+				}
+				beside, stop := context.WithCancel(ctx)
+				on, ended := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = w.redis.Subscribe(beside, groupChannel.At(g).Channel, redis.Handler{Subscribed: sync.OnceFunc(func() { close(on) }), Message: func(payload string) {
+						if e, err := groupChannel.At(g).Decode(payload); err == nil {
+							note("programs", e)
+						}
+					}})
+				}()
+				defer func() { stop(); <-ended }()
+				<-on
+				wants := func(what string, want map[string]string) {
+					t.Helper()
+					bubble.Sleep(2 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					if fmt.Sprint(heard) != fmt.Sprint(want) || rev == 0 {
+						t.Errorf("%s: heard %v, want %v; eve is told of rev %d", what, heard, want, rev)
+					}
+					clear(heard)
+				}
+
+				_, err = w.React(ctx, bob, In(g), first.Seq, "👍", true)
+				w.must(err)
+				want := map[string]string{"programs": "message.changed "}
+				if size <= small {
+					want["bob"] = "message.changed "
+				}
+				wants("a reaction", want)
+				_, _, err = w.Send(ctx, ann, In(g), text("1", "a secret"))
+				w.must(err)
+				want["programs"] = "message.new "
+				if size <= small {
+					want["bob"] = "message.new "
+				}
+				wants("sent again", want)
+
+				// What comes from then on goes to all of them.
+				second := w.saysIn(ann, g, "no secret")
+				bubble.Sleep(2 * time.Second)
+				_, err = w.React(ctx, bob, In(g), second.Seq, "👍", true)
+				w.must(err)
+				want = map[string]string{"programs": "message.new message.changed ", "open": "message.new message.changed "}
+				if size <= small {
+					want["bob"], want["eve"] = want["open"], want["open"]
+				}
+				wants("said afterwards", want)
+			})
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
 )
@@ -126,6 +128,8 @@ func TestAGroupTalks(t *testing.T) {
 		w.must(err)
 		_, _, err = w.Send(ctx, bob, In(g), text("muted", "x"))
 		wants(t, "a message of a muted member", err, groups.ErrMuted)
+		_, err = w.Edit(ctx, bob, In(g), 3, "x")
+		wants(t, "an edit by a muted member", err, groups.ErrMuted)
 		_, _, err = w.in.Change(ctx, ann, g, groups.Update{MutedUntil: &until, Name: new("Sailing")})
 		w.must(err)
 		_, _, err = w.Send(ctx, eve, In(g), text("muted", "x"))
@@ -252,6 +256,96 @@ func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
 		}
 		if len(out) != len(who)-1 {
 			t.Errorf("%d are out", len(out))
+		}
+	})
+}
+
+// TestPinsAreOfMessagesThatAreThere: what a member has deleted for themselves they do not see, and what was recalled takes no place.
+func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		g := w.founded(ann, bob)
+		var sent []int64
+		for i := range maxPins {
+			sent = append(sent, w.saysIn(ann, g, fmt.Sprint("pinned ", i)).Seq)
+		}
+		for _, seq := range sent {
+			w.must(w.Pin(ctx, ann, In(g), seq, true))
+		}
+		w.must(w.Hide(ctx, bob, In(g), sent[0]))
+		for user, want := range map[accounts.ID]int{ann: maxPins, bob: maxPins - 1} {
+			pins, err := w.Pins(ctx, user, In(g))
+			if err != nil || len(pins.Messages) != want || slices.ContainsFunc(pins.Messages, func(m api.Message) bool { return user == bob && m.Seq == sent[0] }) {
+				t.Errorf("user %d sees %d pinned messages, %v; want %d", slices.Index(who, user), len(pins.Messages), err, want)
+			}
+		}
+		next := w.saysIn(ann, g, "one more").Seq
+		wants(t, "one too many", w.Pin(ctx, ann, In(g), next, true), ErrPins)
+		_, err := w.Recall(ctx, ann, In(g), sent[1])
+		w.must(err)
+		wants(t, "one in the place of a recalled one", w.Pin(ctx, ann, In(g), next, true), nil)
+	})
+}
+
+// TestWhoHasLeftHearsNothingOfWhatComesAfterwards: neither a new name, nor that something is said.
+func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		g := w.founded(ann, bob)
+		w.must(w.in.Remove(ctx, ann, g, bob))
+		for what, s := range map[string]*Service{"Redis": w.Service, "SQL": w.fromSQL()} {
+			first, err := s.Chats(ctx, bob, "1", "", 10)
+			if err != nil || len(first.Chats) != 1 || !first.Chats[0].Gone {
+				t.Fatalf("%s: %+v, %v", what, first, err)
+			}
+			left := first.Chats[0].At.UnixMilli()
+			for w.store.db.Now().UnixMilli() <= left+1 { // so that what comes has another time
+			}
+			_, _, err = w.in.Change(ctx, ann, g, groups.Update{Name: new("What Bob must not know, " + what)})
+			w.must(err)
+			w.saysIn(ann, g, "Between us")
+			then, err := s.Chats(ctx, bob, "1", "", 10)
+			if err != nil || !reflect.DeepEqual(then.Chats, first.Chats) {
+				t.Errorf("%s: who has left sees %+v, %v; and saw %+v", what, then.Chats, err, first.Chats)
+			}
+			if then, err = s.Chats(ctx, bob, fmt.Sprint(left+1), "", 10); err != nil || len(then.Chats) != 0 {
+				t.Errorf("%s: since the user has left there is %+v, %v", what, then.Chats, err)
+			}
+		}
+	})
+}
+
+// TestWhatATransactionDidNotCommitIsNotTold: a transaction that lost a deadlock is run again, and may find that there is nothing to do
+// any more, since another one has done it meanwhile.
+func TestWhatATransactionDidNotCommitIsNotTold(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		g := w.founded(ann, bob)
+		before := w.told(bob, g)
+		group, _, err := w.in.Group(ctx, ann, g)
+		w.must(err)
+		phantom := groups.Change{Group: group, By: ann, Notes: []groups.Note{{By: ann, What: api.SystemAllMuted}}}
+		lost := errors.New("the transaction lost a deadlock")
+		w.must(w.Around(ctx, func(record groups.Record) error {
+			err := w.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+				w.must(record(ctx, tx, phantom))
+				return lost
+			})
+			wants(t, "the first try", err, lost)
+			return w.store.transact(ctx, func(context.Context, *sqldb.Tx) error { return nil })
+		}))
+		if got := w.told(bob, g); got != before {
+			t.Errorf("a member sees %q, want %q", got, before)
+		}
+		w.saysIn(ann, g, "One")
+		if got, want := w.told(bob, g), before+" One"; got != want {
+			t.Errorf("after a message a member sees %q, want %q", got, want)
 		}
 	})
 }

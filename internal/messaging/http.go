@@ -66,7 +66,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/changes", ID: "chats.changes", Tags: tags,
 		Summary: "What has changed of messages that were there, since a rev", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getChanges))
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.edit", Tags: tags,
-		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.patchMessage))
+		Summary: "Give a message of the caller another text", Errors: []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.patchMessage))
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}", ID: "chats.delete", Tags: tags,
 		Summary:     "Delete a message for the caller, or recall one of the caller's for everybody",
 		Description: "A message that was recalled keeps its number and loses its content.",

@@ -59,7 +59,7 @@ var (
 		keyspace.Doc{Purpose: "the latest messages of a chat; readers compare seq and rev with those of the user's chat", MaxBytes: 2 << 20})
 
 	appliedKey = keyspace.Def0(Keys, "chats:applied", keyspace.HashOf("node → Unix ms"),
-		keyspace.Forever("one field for each live node; another node removes a dead one's"),
+		keyspace.Forever("one field for each live node, or for the last one that lived; another node removes a dead one's"),
 		keyspace.Doc{Purpose: "the time up to which what each node has committed of chats is in Redis"})
 
 	settingsKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_settings:{uid}", keyspace.CachedOf[settings](),

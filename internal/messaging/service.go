@@ -223,22 +223,23 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	if err != nil {
 		return api.Sent{}, false, err
 	}
-	what := said{Content: in.Content}
-	var source *place
-	if in.Forward != nil {
-		if what, source, err = s.forwarded(ctx, from, *in.Forward); err != nil {
-			return api.Sent{}, false, asKind(ctx, err)
-		}
-	} else if what.Content, err = checkSent(in.Content, trusted); err != nil {
-		return api.Sent{}, false, err
-	}
-	if to.direct() && slices.Contains(what.Mentions, api.MentionAll) {
-		return api.Sent{}, false, ErrContent.On("body.mentions", "all is for groups")
-	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: what, source: source, reply: in.ReplyTo, since: s.store.db.Now(), trusted: trusted}
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: said{Content: in.Content}, reply: in.ReplyTo, since: s.store.db.Now(), trusted: trusted}
 	if !to.direct() {
 		req.conv = conversationOf(to.group)
-	} else {
+	}
+	if in.Forward != nil {
+		var refused error
+		if req.said, req.source, refused = s.forwarded(ctx, from, *in.Forward); refused != nil {
+			sent, err := s.before(ctx, req, refused)
+			return sent, err == nil, asKind(ctx, err)
+		}
+	} else if req.said.Content, err = checkSent(in.Content, trusted); err != nil {
+		return api.Sent{}, false, err
+	}
+	if to.direct() && slices.Contains(req.said.Mentions, api.MentionAll) {
+		return api.Sent{}, false, ErrContent.On("body.mentions", "all is for groups")
+	}
+	if to.direct() {
 		if refused := s.mayWrite(ctx, from, to.peer, trusted); refused != nil {
 			sent, err := s.before(ctx, req, refused)
 			return sent, err == nil, asKind(ctx, err)
@@ -283,9 +284,11 @@ func (s *Service) ask(ctx context.Context, req *sending) error {
 	return err
 }
 
-// before answers for a message that is refused by now, if it was sent before.
+// before answers for a message that is refused by now, or what it forwards is gone, if it was sent before.
 func (s *Service) before(ctx context.Context, req sending, refused error) (api.Sent, error) {
-	if errs.KindOf(refused) != errs.Forbidden {
+	switch errs.KindOf(refused) {
+	case errs.Forbidden, errs.NotFound, errs.Conflict:
+	default:
 		return api.Sent{}, refused
 	}
 	if req.to.direct() {

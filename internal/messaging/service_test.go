@@ -2,6 +2,7 @@ package messaging
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +32,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // histories is how many random ones a test plays: a long one, and short ones.
@@ -357,6 +360,8 @@ func TestWhoMayWrite(t *testing.T) {
 		}
 		w.must(w.social.Block(ctx, bob, eve))
 		wants(t, "who is blocked", send(eve, bob), ErrRefused)
+		_, err = w.Edit(ctx, eve, With(bob), 1, "You cannot get rid of me")
+		wants(t, "an edit by who is blocked", err, ErrRefused)
 		wants(t, "who blocks", send(bob, eve), ErrYouBlock)
 	})
 }
@@ -420,6 +425,29 @@ func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
 	wants(t, "an edit", err, ErrTooLate)
 	_, err = w.Recall(t.Context(), who[0], With(who[1]), 1)
 	wants(t, "a recall", err, ErrTooLate)
+}
+
+// A transaction that waits for a second connection may have the last one itself.
+func TestAChangeTakesOneConnection(t *testing.T) {
+	t.Parallel()
+	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
+	w := newWorld(t, db, redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Hour, RecallFor: time.Hour})
+	who := w.join(2)
+	w.says(who[0], who[1], "Hi")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever
+	defer cancel()
+	chat := With(who[1])
+	for what, change := range map[string]func() error{
+		"draft":    func() error { _, err := w.Set(ctx, who[0], chat, api.ChatChange{Draft: new("soon")}); return err },
+		"reaction": func() error { _, err := w.React(ctx, who[0], chat, 1, "👍", true); return err },
+		"edit":     func() error { _, err := w.Edit(ctx, who[0], chat, 1, "Ho"); return err },
+		"hide":     func() error { return w.Hide(ctx, who[1], With(who[0]), 1) },
+		"clear":    func() error { return w.Clear(ctx, who[1], With(who[0])) },
+	} {
+		if err := change(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 // replica is a client that keeps one chat by asking for what is new after seq and rev.
@@ -655,6 +683,9 @@ func (m *model) at(side int, seq int64) (*modelMessage, error) {
 }
 
 func (m *model) edit(side int, seq int64, text string) error {
+	if err := m.mayWrite(side); err != nil {
+		return err
+	}
 	s, err := m.at(side, seq)
 	switch {
 	case err != nil:
@@ -767,6 +798,68 @@ func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
 	})
 }
 
+// TestWhatIsSentAgainIsToldWithItsReactions: it is told as it is by now, as its rev says.
+func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		first, _, err := w.Send(ctx, ann, With(bob), text("1", "Hi"))
+		w.must(err)
+		_, err = w.React(ctx, bob, With(ann), first.Seq, "👍", true)
+		w.must(err)
+		bubble.Sleep(time.Second)
+		var told atomic.Value
+		_, leave := w.bus.Listen(ctx, bob.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			if e.Type == api.EventMessageNew {
+				told.Store(string(e.Data))
+			}
+		}})
+		defer leave()
+		_, again, err := w.Send(ctx, ann, With(bob), text("1", "Hi"))
+		if err != nil || !again {
+			t.Fatalf("sent again: %t, %v", again, err)
+		}
+		bubble.Sleep(time.Second)
+		list, err := w.List(ctx, bob, With(ann), Range{Limit: 1})
+		w.must(err)
+		want, err := json.Marshal(list.Messages[0])
+		w.must(err)
+		if got := told.Load(); got != string(want) || len(list.Messages[0].Reactions) != 1 {
+			t.Errorf("told is %v, want %s", got, want)
+		}
+	})
+}
+
+// The user's other devices are told of what was set although the one that has set it is gone by then.
+func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{MessagesFrom: "everybody"})
+		who := w.join(2)
+		w.says(who[0], who[1], "Hi")
+		var told atomic.Int64
+		_, leave := w.bus.Listen(t.Context(), who[0].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			if e.Type == api.EventChatUpdated {
+				told.Add(1)
+			}
+		}})
+		defer leave()
+		bubble.Sleep(time.Second)
+		wire.Delay(50 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // after the commit, and before Redis has it
+		defer cancel()
+		if _, err := w.Set(ctx, who[0], With(who[1]), api.ChatChange{Pinned: new(true)}); err != nil {
+			t.Errorf("what was committed is called a failure: %v", err)
+		}
+		bubble.Sleep(time.Second)
+		if n := told.Load(); n != 1 {
+			t.Errorf("the user's other devices were told %d times", n)
+		}
+	})
+}
+
 func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -791,5 +884,72 @@ func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 				t.Errorf("%d rows are left in %s", n, table)
 			}
 		}
+	})
+}
+
+// TestWhoSyncsLearnsOfEachMessageOfAnErasedUser, however many there are.
+func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		const said = changesAtOnce + 20
+		for range said {
+			w.says(ann, bob, "secret")
+		}
+		w.says(bob, ann, "kept")
+		_, err := w.React(t.Context(), ann, With(bob), said+1, "👍", true)
+		w.must(err)
+		var client replica
+		client.sync(w, bob, ann)
+		w.must(w.Erase(t.Context(), ann))
+		client.sync(w, bob, ann)
+		left := 0
+		for _, m := range client.messages {
+			if m.Text == "secret" {
+				left++
+			}
+		}
+		if m := client.messages[said+1]; left != 0 || len(client.messages) != said+1 || len(m.Reactions) != 0 {
+			t.Errorf("a client that syncs still has %d of %d messages of who is erased, and of another one's the reactions %v", left, said, m.Reactions)
+		}
+	})
+}
+
+// TestAForwardedMessageThatIsSentAgainIsTheSame, also when what it forwards is not there any more.
+func TestAForwardedMessageThatIsSentAgainIsTheSame(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		g := w.founded(ann, bob)
+		inGroup := w.saysIn(ann, g, "in the group")
+		for what, source := range map[string]struct {
+			from api.MessageRef
+			end  func()
+		}{
+			"recalled": {api.MessageRef{Chat: With(ann).String(), Seq: w.says(ann, bob, "one").Seq}, func() {
+				_, err := w.Recall(ctx, ann, With(bob), 1)
+				w.must(err)
+			}},
+			"deleted for the sender":   {api.MessageRef{Chat: With(ann).String(), Seq: w.says(ann, bob, "two").Seq}, func() { w.must(w.Hide(ctx, bob, With(ann), 2)) }},
+			"in a group that was left": {api.MessageRef{Chat: In(g).String(), Seq: inGroup.Seq}, func() { w.must(w.in.Leave(ctx, bob, g)) }},
+		} {
+			in := api.Send{ClientID: ids.New[message]().String(), Forward: &source.from}
+			want, _, err := w.Send(ctx, bob, With(eve), in)
+			w.must(err)
+			source.end()
+			got, again, err := w.Send(ctx, bob, With(eve), in) // no answer had come
+			if err != nil || got != want || !again {
+				t.Errorf("a message that was %s, sent on again: got %+v, %v, %v; want %+v", what, got, again, err, want)
+			}
+			in.ClientID += "x"
+			if _, _, err = w.Send(ctx, bob, With(eve), in); err == nil {
+				t.Errorf("a message that was %s is sent on", what)
+			}
+		}
+		wants(t, "a message of a chat that is none", func() error {
+			_, _, err := w.Send(ctx, bob, With(eve), api.Send{ClientID: "none", Forward: &api.MessageRef{Chat: "x", Seq: 1}})
+			return err
+		}(), ErrChat)
 	})
 }

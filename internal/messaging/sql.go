@@ -157,13 +157,19 @@ func (s *store) sentBefore(ctx context.Context, q sqldb.Querier, batch []sending
 	for _, in := range batch {
 		args = append(args, in.conv, in.from, in.clientID)
 	}
-	found := map[sendingKey]message{}
 	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE "+sqldb.AnyOf("(conversation = ? AND sender = ? AND client_id = ?)", len(batch)), args...)
-	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		m, err := scanMessage(rows)
+	list, err := sqldb.Collect(rows, err, scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addReactions(ctx, q, list); err != nil { // they are told again
+		return nil, err
+	}
+	found := make(map[sendingKey]message, len(list))
+	for _, m := range list {
 		found[sendingKey{m.conv, m.from, m.clientID}] = m
-		return err
-	})
+	}
+	return found, nil
 }
 
 func (s *store) insert(ctx context.Context, tx *sqldb.Tx, messages []message) error {

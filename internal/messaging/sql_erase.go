@@ -46,11 +46,11 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int, drop fun
 					return err
 				}
 			}
-			if err := s.eraseFrom(ctx, tx, user, id, own, reacted, c.rev+1, now); err != nil {
+			if err := s.eraseFrom(ctx, tx, user, id, own, reacted, c.rev, now); err != nil {
 				return err
 			}
-			// The rev makes up for the version of the row that goes; see [view.version].
-			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ? WHERE id = ?", id, user, now, id); err != nil {
+			// The rev is above those that the messages got, and makes up for the version of the row that goes; see [view.version].
+			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ? WHERE id = ?", id, user, now, id); err != nil {
 				return err
 			}
 		}
@@ -60,7 +60,8 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int, drop fun
 	return all, err
 }
 
-// eraseFrom takes the user's words and reactions out of a locked conversation.
+// eraseFrom takes the user's words and reactions out of a locked conversation, whose rev is given. Each message gets a rev of its
+// own: of several that had the same one a page of changes could end between.
 func (s *store) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64, rev, now int64) error {
 	exec := func(text string, args ...any) error {
 		_, err := tx.ExecContext(ctx, text, args...)
@@ -74,12 +75,12 @@ func (s *store) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, i
 		if err := exec("DELETE FROM reactions WHERE conversation = ? AND seq IN (SELECT m.seq FROM messages m WHERE m.conversation = ? AND m.sender = ?)", id, id, user); err != nil {
 			return err
 		}
-		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> ''", gone, now, rev, id, user); err != nil {
+		if err := exec("UPDATE messages SET body = ?, reply = 0, hash = '', recalled = ?, rev = ? + seq WHERE conversation = ? AND sender = ? AND recalled = 0 AND hash <> ''", gone, now, rev, id, user); err != nil {
 			return err
 		}
 	}
 	if len(reacted) > 0 {
-		if err := exec("UPDATE messages SET rev = ? WHERE conversation = ? AND seq IN (?)", rev, id, bun.List(reacted)); err != nil {
+		if err := exec("UPDATE messages SET rev = ? + seq WHERE conversation = ? AND seq IN (?)", rev, id, bun.List(reacted)); err != nil {
 			return err
 		}
 		if err := exec("DELETE FROM reactions WHERE conversation = ? AND user_id = ?", id, user); err != nil {

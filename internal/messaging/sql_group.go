@@ -2,6 +2,7 @@ package messaging
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 
 	"github.com/uptrace/bun"
@@ -65,13 +66,27 @@ func (s *store) readers(ctx context.Context, id ConversationID, without accounts
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id LIMIT ?", id, seq, seq, without, n))
 }
 
+// unaware returns up to n members who do not see a message, since they have joined or cleared the chat after it was sent, and up to
+// which message each of them sees nothing.
+func (s *store) unaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
+	found := map[accounts.ID]int64{}
+	rows, err := s.db.QueryContext(ctx, "SELECT user_id, cleared_seq FROM chat_members WHERE conversation = ? AND gone = 0 AND cleared_seq >= ? LIMIT ?", id, seq, n)
+	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var user accounts.ID
+		var cleared int64
+		err := rows.Scan(&user, &cleared)
+		found[user] = cleared
+		return err
+	})
+}
+
 // setPin pins a message, or takes it down, and reports whether that is new.
 func (s *store) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq int64, by accounts.ID, on bool) (bool, error) {
 	if !on {
 		n, err := sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM chat_pins WHERE conversation = ? AND seq = ?", id, seq))
 		return n > 0, err
 	}
-	list, err := sqldb.Column[int64](tx.QueryContext(ctx, "SELECT seq FROM chat_pins WHERE conversation = ?", id))
+	list, err := sqldb.Column[int64](tx.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ?", id))
 	switch {
 	case err != nil || slices.Contains(list, seq):
 		return false, err
@@ -82,7 +97,11 @@ func (s *store) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq
 	return true, err
 }
 
-// pins returns the pinned messages above a number, the last one that was pinned first.
-func (s *store) pins(ctx context.Context, id ConversationID, above int64) ([]int64, error) {
-	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT seq FROM chat_pins WHERE conversation = ? AND seq > ? ORDER BY at DESC, seq DESC", id, above))
+// pinned are the pins of messages that were not recalled.
+const pinned = " FROM chat_pins JOIN messages ON messages.conversation = chat_pins.conversation AND messages.seq = chat_pins.seq AND messages.recalled = 0 WHERE "
+
+// pins returns the pinned messages above a number, without those that the user has deleted for themselves, the last one that was
+// pinned first.
+func (s *store) pins(ctx context.Context, user accounts.ID, id ConversationID, above int64) ([]int64, error) {
+	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+shown+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
 }

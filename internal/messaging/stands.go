@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/groups"
 )
 
 // A node that dies takes with it the events of commits that it has not sent, as it may not
@@ -48,27 +49,21 @@ const (
 	tellTurns = 50
 )
 
-// crowd is a large group whose members are to be told.
-type crowd struct {
-	members []accounts.ID
-	stands  api.ChatStands
-}
-
-func (c crowd) raised(to api.ChatStands) crowd {
-	c.stands.Seq, c.stands.Rev = max(c.stands.Seq, to.Seq), max(c.stands.Rev, to.Rev)
-	return c
+func raised(stands, to api.ChatStands) api.ChatStands {
+	to.Seq, to.Rev = max(stands.Seq, to.Seq), max(stands.Rev, to.Rev)
+	return to
 }
 
 // crowds are the large groups of whose messages this node has yet to tell. A node that dies before is
 // one that has not sent its events, see above.
 type crowds struct {
 	mu   sync.Mutex
-	due  map[ConversationID]crowd
+	due  map[ConversationID]api.ChatStands
 	some chan struct{} // has one when there are any
 }
 
 func newCrowds() *crowds {
-	return &crowds{due: map[ConversationID]crowd{}, some: make(chan struct{}, 1)}
+	return &crowds{due: map[ConversationID]api.ChatStands{}, some: make(chan struct{}, 1)}
 }
 
 // raise says that a chat has come as far as stands. It reports false where its group is not among those
@@ -78,14 +73,14 @@ func (c *crowds) raise(conv ConversationID, stands api.ChatStands) bool {
 	defer c.mu.Unlock()
 	one, ok := c.due[conv]
 	if ok {
-		c.due[conv] = one.raised(stands)
+		c.due[conv] = raised(one, stands)
 	}
 	return ok
 }
 
-func (c *crowds) add(conv ConversationID, one crowd) {
+func (c *crowds) add(conv ConversationID, stands api.ChatStands) {
 	c.mu.Lock()
-	c.due[conv] = one.raised(c.due[conv].stands) // another batch may have been first
+	c.due[conv] = raised(c.due[conv], stands) // another batch may have been first
 	c.mu.Unlock()
 	select {
 	case c.some <- struct{}{}:
@@ -93,17 +88,17 @@ func (c *crowds) add(conv ConversationID, one crowd) {
 	}
 }
 
-func (c *crowds) take() map[ConversationID]crowd {
+func (c *crowds) take() map[ConversationID]api.ChatStands {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	due := c.due
-	c.due = map[ConversationID]crowd{}
+	c.due = map[ConversationID]api.ChatStands{}
 	return due
 }
 
 // tellCrowds tells large groups how far their chats have come until ctx ends, and then once more.
 func (s *Service) tellCrowds(ctx context.Context) {
-	for ctx.Err() == nil {
+	for last := false; !last; {
 		select {
 		case <-s.crowds.some:
 			select {
@@ -112,14 +107,23 @@ func (s *Service) tellCrowds(ctx context.Context) {
 			}
 		case <-ctx.Done():
 		}
+		last = ctx.Err() != nil // before what is due is taken: ctx may end while it is told, and more be due by then
 		var batch []events.Event
-		for _, one := range s.crowds.take() {
-			text, err := json.Marshal(one.stands)
+		for conv, stands := range s.crowds.take() {
+			members, err := s.crowd(ctx, conv) // as they are by now
+			if err != nil {
+				s.log.Warn("messaging: members are not told of a message", "group", conv, "err", err)
+				if !last {
+					s.crowds.add(conv, stands)
+				}
+				continue
+			}
+			text, err := json.Marshal(stands)
 			if err != nil {
 				s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
 				continue
 			}
-			for _, to := range one.members {
+			for _, to := range members {
 				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), text))
 			}
 		}
@@ -133,4 +137,11 @@ func (s *Service) tellCrowds(ctx context.Context) {
 		}
 		pause.Stop()
 	}
+}
+
+// crowd returns the members of a large group.
+func (s *Service) crowd(ctx context.Context, conv ConversationID) ([]accounts.ID, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	defer cancel()
+	return s.groups.MemberIDs(ctx, groups.ID(conv))
 }

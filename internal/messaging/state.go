@@ -30,8 +30,13 @@ func (v view) version() int64 {
 	return v.seq + v.rev + v.me.version + v.peerVersion
 }
 
-// lastChange is when anything in the chat changed.
-func (v view) lastChange() int64 { return max(v.changed, v.me.changed, v.peerChanged) }
+// lastChange is when anything in the chat changed. For who is not in the group any more that ends with their leave.
+func (v view) lastChange() int64 {
+	if v.me.gone != 0 {
+		return v.me.changed
+	}
+	return max(v.changed, v.me.changed, v.peerChanged)
+}
 
 // place says where the chat stands in the list: the higher the more to the front. At 0 it is
 // not listed.

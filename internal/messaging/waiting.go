@@ -12,12 +12,12 @@ import (
 
 // Waiting is what waits in a chat for one of its members.
 type Waiting struct {
-	Chat      ChatRef
-	Title     string // of a group
-	Seq       int64  // of the newest message
-	Unread    int64
-	Newest    api.Message // that somebody else has written
-	Mentioned bool        // one of the latest mentions the user, or everybody
+	Chat        ChatRef
+	Title       string // of a group
+	Seq         int64  // of the newest message
+	Unread      int64
+	Newest      api.Message // that somebody else has written
+	MentionedAt int64       // number of the newest one that mentions the user, or everybody; 0: none of the latest does
 }
 
 // latestLooked is how many of the latest messages are looked at for who is mentioned.
@@ -69,7 +69,9 @@ func (v view) waiting(list []message) (w Waiting, there bool) {
 		if !there {
 			w.Newest, there = m.wire(v.me.user, w.Chat.String()), true
 		}
-		w.Mentioned = w.Mentioned || slices.Contains(m.said.Mentions, v.me.user.String()) || slices.Contains(m.said.Mentions, api.MentionAll)
+		if w.MentionedAt == 0 && (slices.Contains(m.said.Mentions, v.me.user.String()) || slices.Contains(m.said.Mentions, api.MentionAll)) {
+			w.MentionedAt = m.seq
+		}
 	}
 	return w, there
 }

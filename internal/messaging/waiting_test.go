@@ -18,7 +18,7 @@ func (w *world) wantWaits(what string, places []Place, at int, want string) {
 	w.must(err)
 	got := ""
 	if found, there := all[places[at]]; there {
-		got = fmt.Sprint(found.Unread, " ", found.Newest.Text, " ", found.Mentioned)
+		got = fmt.Sprint(found.Unread, " ", found.Newest.Text, " ", found.MentionedAt != 0)
 	}
 	if got != want {
 		w.t.Errorf("%s: %q waits, want %q", what, got, want)

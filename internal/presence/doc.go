@@ -42,7 +42,8 @@
 //
 // Nodes know their own connections: they are the truth. A node that finds its mark in
 // presence:nodes gone, or hears that Redis may have lost something, puts all its
-// connections back within a second or two, and tells nobody, because nothing has changed.
+// connections back within a second or two, and tells nobody, because nothing has changed. A beat
+// later it takes out those that Redis has of it and that have closed: Redis may have been set back.
 // The wish, and when a user was last seen, are in SQL (table presence); the copy of the
 // wish in Redis has a version, so that an older one never replaces a newer one. Keys live for a day
 // and are renewed every six to eight hours.

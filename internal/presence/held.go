@@ -1,10 +1,12 @@
 package presence
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/cluster"
 )
 
 // holding is one connection of this node. Its fields are guarded by held.mu, but for those
@@ -56,7 +58,7 @@ func (hs *held) add(id string, user accounts.ID, c Connection) {
 	hs.byID[id] = h
 	hs.queue(h) // before those that go: the user is on line throughout
 	for _, other := range hs.byUser[user] {
-		if !other.closed.IsZero() {
+		if !other.closed.IsZero() && !other.gone { // one that is gone is on its way out
 			hs.dismiss(other)
 		}
 	}
@@ -164,7 +166,10 @@ func (hs *held) forget(h *holding) {
 func (hs *held) wasNoted(h *holding, renew time.Time) (told bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	told, h.told = h.told, true
+	told = h.told
+	for _, other := range hs.byUser[h.user] {
+		other.told = true
+	}
 	h.noted, h.renew = true, renew
 	return told
 }
@@ -232,6 +237,24 @@ func (hs *held) putBack(swept bool) (n int) {
 	return n
 }
 
+// dismissStrays has connections of a node be taken out that Redis has of users, and the node has not. It returns how many they are.
+func (hs *held) dismissStrays(node cluster.ID, users []accounts.ID, all []kept, now time.Time) (n int) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for i, u := range users {
+		for _, c := range all[i].connections {
+			if c.Node != node || slices.ContainsFunc(hs.byUser[u], func(h *holding) bool { return h.c.name() == c.name() }) {
+				continue
+			}
+			h := &holding{user: u, c: c, closed: now, sent: true, missed: true}
+			hs.byUser[u] = append(hs.byUser[u], h)
+			hs.dismiss(h)
+			n++
+		}
+	}
+	return n
+}
+
 // renewDue has those connections noted anew whose keys have lived for long.
 func (hs *held) renewDue(now time.Time) {
 	hs.mu.Lock()
@@ -256,6 +279,13 @@ func (hs *held) of(user accounts.ID) (all []Connection) {
 		}
 	}
 	return all
+}
+
+// holds reports whether there is anything of a user here, be it on its way out.
+func (hs *held) holds(user accounts.ID) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.byUser[user]) > 0
 }
 
 // open reports whether a user's connection is open.

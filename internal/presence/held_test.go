@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 func TestWhoComesBackIsNotedBeforeTheOldConnectionGoes(t *testing.T) {
@@ -36,6 +37,22 @@ func TestWhoComesBackIsNotedBeforeTheOldConnectionGoes(t *testing.T) {
 	}
 	if left := hs.tookOut(out); len(left) != 0 || len(hs.of(user)) != 1 {
 		t.Errorf("left are %v", left)
+	}
+}
+
+// The user is back while Redis is asked to take the old connection out.
+func TestAConnectionOnItsWayOutIsNotTakenOutOnceMore(t *testing.T) {
+	hs, user, now := newHeld(), ids.New[accounts.User](), time.Now()
+	hs.add("a", user, Connection{})
+	in, _ := hs.take(10)
+	hs.wasNoted(in[0], now.Add(time.Hour))
+	hs.remove("a", now)
+	hs.due(now.Add(linger))
+	_, out := hs.take(10)
+	hs.add("b", user, Connection{})
+	hs.tookOut(out)
+	if in, out = hs.take(10); len(in) != 1 || len(out) != 0 {
+		t.Errorf("to be noted %d, to be taken out %d, want the new one alone", len(in), len(out))
 	}
 }
 
@@ -161,12 +178,89 @@ func TestANodePutsBackWhatRedisHasLost(t *testing.T) {
 	})
 }
 
+// A failover, or a backup that is restored, loses the latest that Redis did: to close a connection.
+func TestANodeTakesOutWhatHasComeBackToRedis(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n, db := w.start(), w.memory.Open(t)
+		w.befriend(n, 0, 1)
+		key := connectionKeys.At(w.users[1]).Key
+		value := func() string {
+			t.Helper()
+			text, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key}).Text()
+			w.must(err)
+			return text
+		}
+		setBack := func(to string) {
+			t.Helper()
+			w.must(db.Do(t.Context(), keyspace.Cmd{Name: "SET", Key: key, Args: []string{to, "PX", life}}).Err)
+			n.doubt.Store(true) // as the bus says of a server that was replaced
+			bubble.Sleep(3 * time.Second)
+		}
+		w.enter(n, 1, "a")
+		bubble.Sleep(5 * time.Second)
+		a := value()
+		n.Watch(Socket).Closed("a")
+		bubble.Sleep(7 * time.Second)
+		setBack(a)
+		if seen := w.looks(n, 0, 1); seen.Status != Offline || value() != "" {
+			t.Errorf("who has gone is %s, and Redis has %q", seen.Status, value())
+		}
+		w.listen(n)
+		w.enter(n, 1, "b")
+		bubble.Sleep(2 * time.Second)
+		b := value()
+		for _, back := range []string{a + " " + b, a} {
+			setBack(back)
+			if got := value(); got != b {
+				t.Errorf("of %q Redis has %q, want %q", back, got, b)
+			}
+		}
+		if told := w.toldOf(0, 1); len(told) != 1 || told[0].status != api.StatusOnline {
+			t.Errorf("a friend was told %+v", told)
+		}
+		n.Watch(Socket).Closed("b")
+		bubble.Sleep(linger + letGoAfter + 3*beatEvery)
+		if users, err := n.store.heldBy(t.Context(), n.cfg.Node, 10); err != nil || len(users) != 0 {
+			t.Errorf("held is %v, %v", users, err)
+		}
+	})
+}
+
+// Redis notes two connections of a user, and its answers are lost.
+func TestWhoIsNotedByATryWhoseAnswerWasLostIsToldOf(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n := w.start()
+		w.befriend(n, 0, 1)
+		w.listen(n)
+		n.wire.Refuse()
+		w.enter(n, 1, "a")
+		w.enter(n, 1, "b")
+		bubble.Sleep(3 * time.Second)
+		tried := store{w.memory.Open(t)}
+		for _, c := range n.held.of(w.users[1]) {
+			tried.open(t.Context(), n.cfg.Node, []*opening{{user: w.users[1], c: c}})
+		}
+		n.wire.Heal()
+		bubble.Sleep(10 * time.Second)
+		var got []string
+		for _, what := range w.toldOf(0, 1) {
+			got = append(got, what.status)
+		}
+		if want := []string{api.StatusOnline}; !slices.Equal(got, want) {
+			t.Errorf("a friend was told %q, want %q", got, want)
+		}
+	})
+}
+
 func TestUsersOfANodeThatWasSweptAreToldOfAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		n, other := w.start(), w.start()
 		w.befriend(other, 0, 1)
 		w.listen(other)
+		bubble.Sleep(time.Second) // the other node has to hear what this one tells
 		w.enter(n, 1, "a")
 		bubble.Sleep(5 * time.Second)
 		n.wire.Refuse()
@@ -182,6 +276,61 @@ func TestUsersOfANodeThatWasSweptAreToldOfAgain(t *testing.T) {
 		}
 		if want := []string{api.StatusOnline, api.StatusOffline, api.StatusOnline}; !slices.Equal(got, want) {
 			t.Errorf("a friend was told %q, want %q", got, want)
+		}
+	})
+}
+
+// The network fails for a sweeper that has taken out what a node holds and not yet said so, and by then that node is back.
+func TestANodePutsBackWhatASweepHasTakenOutThatCouldNotEnd(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n, other := w.start(), w.start()
+		w.befriend(other, 0, 1)
+		w.enter(n, 1, "a")
+		bubble.Sleep(5 * time.Second)
+		db := w.memory.Open(t)
+		n.wire.Refuse()
+		other.wire.Delay(40 * time.Millisecond)
+		eventually.Equal(t, "users whom the node holds", 0, func() int64 {
+			left, err := db.Do(t.Context(), keyspace.Cmd{Name: "SCARD", Key: heldKeys.At(n.cfg.Node).Key}).Int()
+			w.must(err)
+			return left
+		})
+		other.wire.Refuse()
+		n.wire.Heal()
+		bubble.Sleep(3 * time.Second)
+		other.wire.Heal()
+		bubble.Sleep(3 * time.Second)
+		if seen := w.looks(other, 0, 1); seen.Status != Online {
+			t.Errorf("who was connected throughout is %s", seen.Status)
+		}
+	})
+}
+
+// What a sweep could not take out of a node that is dead the next one does.
+func TestASweepThatCouldNotEndIsTakenUp(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n, other := w.start(), w.start()
+		w.befriend(other, 0, 1)
+		w.listen(other)
+		bubble.Sleep(time.Second) // the other node has to hear what this one tells
+		w.enter(n, 1, "a")
+		bubble.Sleep(5 * time.Second)
+		n.kill()
+		w.must(other.store.setMark(t.Context(), n.cfg.Node, w.db.Now())) // and not more
+		bubble.Sleep(20 * time.Second)
+		var got []string
+		for _, what := range w.toldOf(0, 1) {
+			got = append(got, what.status)
+		}
+		if want := []string{api.StatusOnline, api.StatusOffline}; !slices.Equal(got, want) {
+			t.Errorf("a friend was told %q, want %q", got, want)
+		}
+		w.must(other.store.setMark(t.Context(), n.cfg.Node, w.db.Now().Add(20*time.Second-forgetNodes)))
+		bubble.Sleep(30 * time.Second)
+		if marks, err := other.store.marks(t.Context()); err != nil || marks[n.cfg.Node].there {
+			t.Errorf("after an hour the dead node still has a mark: %+v, %v", marks, err)
 		}
 	})
 }

@@ -46,14 +46,12 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 	for node, m := range marks {
 		switch since, missed := s.missing[node]; {
 		case !live[node].IsZero():
-		case !m.swept.IsZero():
-			if s.db.Now().Sub(m.swept) > forgetNodes {
-				err = s.store.forgetNode(ctx, node)
-			}
+		case !m.swept.IsZero() && s.db.Now().Sub(m.swept) > forgetNodes:
+			err = s.store.forgetNode(ctx, node)
 		case !missed:
 			s.missing[node] = now
 		case now.Sub(since) >= linger:
-			err = s.sweepNode(ctx, node)
+			err = s.sweepNode(ctx, node, m)
 		}
 		if err != nil {
 			return err
@@ -62,9 +60,9 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 	return nil
 }
 
-// sweepNode takes out what a dead node holds. Its mark is the last thing, so that a node
-// that was not dead puts back all of it.
-func (s *Service) sweepNode(ctx context.Context, node cluster.ID) error {
+// sweepNode takes out what a dead node holds, or what an earlier sweep has left of that. The mark is the first thing,
+// since a sweep may not come to its end, and the last thing: a node that was not dead puts back all of it.
+func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) error {
 	swept := 0
 	for {
 		users, err := s.store.heldBy(ctx, node, atOnce)
@@ -73,6 +71,11 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID) error {
 		}
 		if len(users) == 0 {
 			break
+		}
+		if swept == 0 {
+			if err := s.store.setMark(ctx, node, s.db.Now()); err != nil {
+				return err
+			}
 		}
 		batch := make([]*closing, len(users))
 		for i, u := range users {
@@ -103,6 +106,9 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID) error {
 		}
 	}
 	delete(s.missing, node)
+	if swept == 0 && !before.swept.IsZero() {
+		return nil // nothing was left
+	}
 	s.metrics.swept.Add(float64(swept))
 	s.log.Info("presence: a dead node's connections are taken out", "dead", node, "users", swept)
 	return s.store.setMark(ctx, node, s.db.Now())

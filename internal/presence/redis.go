@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -68,7 +69,7 @@ type opening struct {
 	wish Wish
 	err  error // it may or may not have been noted
 
-	first bool // the user had none before
+	first bool // the user had none before, whichever try it was that noted this one
 }
 
 // open notes connections of users that are among a node's already, and their wishes.
@@ -98,7 +99,7 @@ func (s *store) open(ctx context.Context, node cluster.ID, batch []*opening) {
 		}
 		before, _, err := replies[0].Text()
 		replies = replies[1:]
-		o.first = before == ""
+		o.first = before == "" || strings.HasPrefix(before, o.c.name()) // there since a try whose answer was lost
 		if err != nil {
 			o.err = err
 		}
@@ -151,6 +152,23 @@ func (s *store) heldBy(ctx context.Context, node cluster.ID, n int) ([]accounts.
 	if err != nil {
 		return nil, err
 	}
+	return parseUsers(items)
+}
+
+// heldFrom returns some of those whose connections a node holds, and the cursor of the others; "0" is the first one, and after the last.
+func (s *store) heldFrom(ctx context.Context, node cluster.ID, cursor string) (users []accounts.ID, next string, err error) {
+	page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: heldKeys.At(node).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}).Items()
+	if err == nil && len(page) != 2 {
+		err = keyspace.ErrReply
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	users, err = parseUsers(page[1].List)
+	return users, page[0].Str, err
+}
+
+func parseUsers(items []keyspace.Reply) ([]accounts.ID, error) {
 	users := make([]accounts.ID, 0, len(items))
 	for _, item := range items {
 		u, err := ids.Parse[accounts.User](item.Str)

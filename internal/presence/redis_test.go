@@ -37,7 +37,7 @@ func (w *twin) open(user accounts.ID, c Connection, wish Wish) (first bool) {
 	if wish.Version >= w.wishes[user].Version && wish.Version > 0 {
 		w.wishes[user] = wish
 	}
-	first = len(w.connections[user]) == 0
+	first = len(w.connections[user]) == 0 || w.connections[user][0] == c
 	w.connections[user] = append(slices.DeleteFunc(w.connections[user], func(o Connection) bool { return o == c }), c)
 	return first
 }
@@ -136,6 +136,9 @@ func TestNodesAndTheirUsersAreListed(t *testing.T) {
 		}
 		if got, err := s.heldBy(ctx, a, 1); err != nil || len(got) != 1 {
 			t.Errorf("one of those held: %v, %v", got, err)
+		}
+		if got, next, err := s.heldFrom(ctx, a, "0"); err != nil || next != "0" || len(got) != 2 {
+			t.Errorf("from the first one on are held %v, %q, %v", got, next, err)
 		}
 		must(s.letGo(ctx, a, users))
 		if got, err := s.heldBy(ctx, a, 10); err != nil || len(got) != 0 {

@@ -64,6 +64,8 @@ type Service struct {
 	doubt   atomic.Bool // Redis may have lost what this node noted
 	marked  bool        // this node has its mark in Redis; Run's alone
 	renewed time.Time   // when keys were looked at last, whether to renew them; Run's alone
+	astray  bool        // Redis may have connections that this node has not; Run's alone
+	left    []leaving   // users whom Redis still has among those held, by time; Run's alone
 
 	mu     sync.Mutex
 	seen   map[accounts.ID]time.Time // not in SQL yet
@@ -257,8 +259,8 @@ func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err
 	return nil
 }
 
-// mostLate bounds what waits for Redis or SQL to be back.
-const mostLate = 10_000
+// mostLate bounds what waits for Redis or SQL. It is large, for all connections of a node may close at once.
+const mostLate = 200_000
 
 // wishLater has Redis get a user's wish with the next beat.
 func (s *Service) wishLater(user accounts.ID) {

@@ -240,6 +240,42 @@ func TestAWishThatRedisDidNotTakeComesLater(t *testing.T) {
 	})
 }
 
+func TestFriendsAreToldWhenSQLIsBack(t *testing.T) {
+	for _, table := range []string{"users", "friends"} {
+		t.Run(table, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, 2)
+				n := w.start()
+				w.befriend(n, 0, 1)
+				w.listen(n)
+				w.exec("ALTER TABLE " + table + " RENAME TO lost")
+				w.enter(n, 1, "x")
+				bubble.Sleep(3 * time.Second)
+				w.must(n.SetWish(t.Context(), w.users[1], Away))
+				bubble.Sleep(3 * time.Second)
+				w.exec("ALTER TABLE lost RENAME TO " + table)
+				bubble.Sleep(3 * time.Second)
+				for viewer, what := range []string{"a friend", "the user's own device"} {
+					if told := w.toldOf(viewer, 1); len(told) != 1 || told[0].status != api.StatusAway {
+						t.Errorf("%s was told %+v", what, told)
+					}
+				}
+				w.exec("ALTER TABLE " + table + " RENAME TO lost")
+				n.Watch(Socket).Closed("x")
+				bubble.Sleep(10 * time.Second)
+				w.exec("ALTER TABLE lost RENAME TO " + table)
+				bubble.Sleep(3 * time.Second)
+				if table == "friends" {
+					return // the friends are known from before
+				}
+				if told := w.toldOf(0, 1); len(told) != 2 || told[1].status != api.StatusOffline {
+					t.Errorf("after the user has gone, a friend was told %+v", told)
+				}
+			})
+		})
+	}
+}
+
 func TestAnOlderWishReplacesNoNewerOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -277,6 +313,27 @@ func TestMoreUsersThanCanBeAskedForAreRefused(t *testing.T) {
 		}
 		if got, _, err := n.Of(t.Context(), w.users[0], many[1:], false); err != nil || len(got) != MaxAsked {
 			t.Errorf("got %d, %v", len(got), err)
+		}
+	})
+}
+
+// All connections of a large node close at once.
+func TestWhenUsersWereLastSeenIsNotedHoweverManyGoAtOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0)
+		n := w.start()
+		users := make([]accounts.ID, 11_000)
+		for i := range users {
+			users[i] = ids.New[accounts.User]()
+		}
+		began := time.Now()
+		n.lastSeen(users, w.db.Now())
+		eventually.Equal(t, "users who were seen", len(users), func() (seen int) {
+			w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM presence WHERE seen > 0").Scan(&seen))
+			return seen
+		})
+		if took := time.Since(began); took > 2*beatEvery {
+			t.Errorf("it took %v", took)
 		}
 	})
 }

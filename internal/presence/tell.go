@@ -47,6 +47,17 @@ func (t *tells) add(user accounts.ID, c change) {
 	}
 }
 
+// back has a change be told later, with what another one of the user has brought meanwhile.
+func (t *tells) back(user accounts.ID, c change) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if later, ok := t.pending[user]; ok {
+		later.hidden, later.own = later.hidden || c.hidden && !later.shown, later.own || c.own
+		c = later
+	}
+	t.pending[user] = c
+}
+
 func (t *tells) take(n int) (users []accounts.ID, changes []change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +74,7 @@ func (t *tells) take(n int) (users []accounts.ID, changes []change) {
 // tellers is how many users' friends are looked up at a time.
 const tellers = 16
 
-// tell tells friends, until ctx ends.
+// tell tells friends, until ctx ends. While SQL is away changes wait.
 func (s *Service) tell(ctx context.Context) {
 	for {
 		select {
@@ -72,12 +83,20 @@ func (s *Service) tell(ctx context.Context) {
 		case <-s.tells.wake:
 		}
 		for users, changes := s.tells.take(atOnce); len(users) > 0; users, changes = s.tells.take(atOnce) {
-			s.tellAll(ctx, users, changes)
+			if err := s.tellAll(ctx, users, changes); err != nil {
+				s.log.Warn("presence: friends are told of changes later", "users", len(users), "err", err)
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(beatEvery):
+				}
+			}
 		}
 	}
 }
 
-func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []change) {
+// tellAll tells of changes. After an error those of which it has not told wait.
+func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []change) error {
 	ask, cancel := context.WithTimeout(ctx, writeTime)
 	all, err := s.store.read(ask, users)
 	cancel()
@@ -88,8 +107,12 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 	}
 	standings, err := accounts.Standings(ctx, s.db, users...) // no copy: what is told cannot be taken back
 	if err != nil {
-		s.log.Warn("presence: friends are not told of changes", "users", len(users), "err", err)
-		return
+		for i, u := range users {
+			if changes[i] != (change{}) {
+				s.tells.back(u, changes[i])
+			}
+		}
+		return err
 	}
 	var g errgroup.Group
 	g.SetLimit(tellers)
@@ -103,9 +126,15 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 		if gone && c.status == Offline {
 			c.hidden = true // a deleted or banned user has gone, and friends learn no more than that
 		}
-		g.Go(func() error { s.tellOf(ctx, u, c, !gone && who.Presence == accounts.ToFriends); return nil })
+		g.Go(func() error {
+			err := s.tellOf(ctx, u, c, !gone && who.Presence == accounts.ToFriends)
+			if err != nil {
+				s.tells.back(u, c)
+			}
+			return err
+		})
 	}
-	_ = g.Wait() // none of them fails
+	return g.Wait()
 }
 
 // still returns what is to be told by now: nothing where another change has come, of
@@ -125,8 +154,15 @@ func (c change) still(k kept) change {
 	return c
 }
 
-// tellOf tells of one user.
-func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visible bool) {
+// tellOf tells of one user, or nobody after an error.
+func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visible bool) error {
+	var friends []accounts.ID
+	if visible || c.hidden {
+		var err error
+		if friends, err = s.cfg.Friends.FriendIDs(ctx, user); err != nil {
+			return err
+		}
+	}
 	s.metrics.changes.WithLabelValues(c.status.String()).Inc()
 	seen := Seen{User: user, Status: c.status, Last: c.at}
 	var batch []events.Event
@@ -138,19 +174,14 @@ func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visibl
 			s.log.Debug("presence: programs beside the server are not told of a change", "err", err)
 		}
 	}
-	if visible || c.hidden {
-		friends, err := s.cfg.Friends.FriendIDs(ctx, user)
-		if err != nil {
-			s.log.Warn("presence: friends are not told of a change", "user", user, "err", err)
-		}
-		if c.hidden {
-			seen = Seen{User: user}
-		}
-		for _, f := range friends {
-			batch = append(batch, s.event(f, c, seen))
-		}
+	if c.hidden {
+		seen = Seen{User: user}
+	}
+	for _, f := range friends {
+		batch = append(batch, s.event(f, c, seen))
 	}
 	s.cfg.Bus.Publish(batch)
+	return nil
 }
 
 // event is what one user is told of another, or of themselves.

@@ -3,6 +3,8 @@ package presence
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -23,7 +25,16 @@ const (
 	// renewAfter is how long a connection is noted before its key's life begins anew,
 	// give or take a quarter of it less, so that not all are renewed at once.
 	renewAfter = 8 * time.Hour
+	// letGoAfter is how long a user who has left stays among those that a node holds, in Redis: a
+	// failover meanwhile may bring a connection back, and the node looks for it there.
+	letGoAfter = time.Minute
 )
+
+// leaving is a user of whom a node has had nothing since a moment.
+type leaving struct {
+	user accounts.ID
+	at   time.Time
+}
 
 // Watch is told of the connections of one kind to this node. It waits for nothing.
 type Watch struct {
@@ -55,9 +66,10 @@ func (w *Watch) name(connection string) string { return string(w.kind) + connect
 // ends. What it has noted stays: the other nodes see that this one is gone.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.tell(ctx) }()
-	defer func() { <-ended }()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { s.tell(ctx) })
+	parts.Go(func() { s.writeLate(ctx) })
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
@@ -76,16 +88,18 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 // beat looks whether Redis still has what this node noted, and does what time has made
 // due.
 func (s *Service) beat(ctx context.Context) {
+	if s.astray { // since the beat before: what was put back is there by now
+		s.astray = s.findStrays(ctx) != nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	now := time.Now()
 	s.held.due(now)
+	s.letGo(ctx, now)
 	if now.Sub(s.renewed) > time.Minute {
 		s.renewed = now
 		s.held.renewDue(now)
 	}
-	s.writeSeen(ctx)
-	s.writeWishes(ctx)
 	if !s.marked {
 		s.doubt.Store(false) // nothing was noted that Redis may have lost
 		return
@@ -94,14 +108,60 @@ func (s *Service) beat(ctx context.Context) {
 	if err != nil {
 		return // Redis is away: nobody knows
 	}
-	swept, doubt := !m.swept.IsZero(), s.doubt.Swap(false)
+	swept := !m.swept.IsZero()
+	if swept {
+		if live, err := s.cfg.Nodes.Live(ctx); err != nil || live[s.cfg.Node].IsZero() {
+			return // what is put back before others see that this node lives is swept again
+		}
+	}
+	doubt := s.doubt.Swap(false)
 	if m.there && !swept && !doubt {
 		return
 	}
-	s.marked = m.there && !swept
+	s.marked, s.astray = m.there && !swept, true
 	if n := s.held.putBack(swept); n > 0 {
 		s.metrics.putBack.Add(float64(n))
 		s.log.Info("presence: all connections are noted anew", "connections", n, "swept", swept, "lost", !m.there)
+	}
+}
+
+// findStrays has connections be taken out that Redis has of this node, and the node has not: Redis was set
+// back to what it had a while ago, or got a command late.
+func (s *Service) findStrays(ctx context.Context) error {
+	n := 0
+	for cursor, more := "0", true; more; more = cursor != "0" {
+		page, cancel := context.WithTimeout(ctx, writeTime)
+		users, next, err := s.store.heldFrom(page, s.cfg.Node, cursor)
+		var all []kept
+		if err == nil && len(users) > 0 {
+			all, err = s.store.read(page, users)
+		}
+		cancel()
+		if err != nil {
+			return err
+		}
+		n += s.held.dismissStrays(s.cfg.Node, users, all, time.Now())
+		cursor = next
+	}
+	if n > 0 {
+		s.log.Info("presence: connections that had closed are in Redis again, and are taken out", "connections", n)
+	}
+	return nil
+}
+
+// letGo takes users who left a while ago off those whom Redis has this node hold.
+func (s *Service) letGo(ctx context.Context, now time.Time) {
+	var users []accounts.ID
+	for len(s.left) > 0 && now.Sub(s.left[0].at) >= letGoAfter {
+		if u := s.left[0].user; !s.held.holds(u) {
+			users = append(users, u)
+		}
+		s.left = s.left[1:]
+	}
+	for some := range slices.Chunk(users, atOnce) {
+		if err := s.store.letGo(ctx, s.cfg.Node, some); err != nil {
+			s.log.Debug("presence: a sweep may look at users in vain", "err", err)
+		}
 	}
 }
 
@@ -202,8 +262,8 @@ func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
 	s.held.untold(off)
 	s.wentOff(off)
 	s.held.again(failed)
-	if err := s.store.letGo(ctx, s.cfg.Node, s.held.tookOut(done)); err != nil {
-		s.log.Debug("presence: a sweep may look at users in vain", "err", err)
+	for _, u := range s.held.tookOut(done) {
+		s.left = append(s.left, leaving{u, time.Now()})
 	}
 	return len(failed) == 0
 }
@@ -220,20 +280,44 @@ func (s *Service) lingers(h *holding) bool {
 // wentOff has the friends of users told that they are off line, and notes when that was.
 func (s *Service) wentOff(users []accounts.ID) {
 	now := s.db.Now()
-	s.mu.Lock()
-	for _, u := range users {
-		if len(s.seen) < mostLate {
-			s.seen[u] = now
-		}
-	}
-	s.mu.Unlock()
+	s.lastSeen(users, now)
 	for _, u := range users {
 		s.tells.add(u, change{status: Offline, at: now})
 	}
 }
 
-// writeSeen writes when users were last seen to SQL.
-func (s *Service) writeSeen(ctx context.Context) {
+// lastSeen has SQL get when users were last seen.
+func (s *Service) lastSeen(users []accounts.ID, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range users {
+		if len(s.seen) < mostLate {
+			s.seen[u] = at
+		}
+	}
+}
+
+// writeLate brings to SQL and Redis, with each beat, what waits for them, until ctx ends.
+func (s *Service) writeLate(ctx context.Context) {
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+		for more := true; more; {
+			round, cancel := context.WithTimeout(ctx, writeTime)
+			more = s.writeSeen(round)
+			more = s.writeWishes(round) || more
+			cancel()
+		}
+	}
+}
+
+// writeSeen writes when some users were last seen to SQL, and reports whether there may be more.
+func (s *Service) writeSeen(ctx context.Context) bool {
 	s.mu.Lock()
 	some := make(map[accounts.ID]time.Time, min(len(s.seen), atOnce))
 	for u, at := range s.seen {
@@ -244,7 +328,7 @@ func (s *Service) writeSeen(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	if len(some) == 0 || upsertSeen(ctx, s.db, some) != nil { // next time
-		return
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,10 +337,11 @@ func (s *Service) writeSeen(ctx context.Context) {
 			delete(s.seen, u)
 		}
 	}
+	return len(s.seen) > 0
 }
 
-// writeWishes brings wishes to Redis that it may not have.
-func (s *Service) writeWishes(ctx context.Context) {
+// writeWishes brings some wishes to Redis that it may not have, and reports whether there may be more.
+func (s *Service) writeWishes(ctx context.Context) bool {
 	s.mu.Lock()
 	some := make([]accounts.ID, 0, min(len(s.wishes), atOnce))
 	for u := range s.wishes {
@@ -264,24 +349,20 @@ func (s *Service) writeWishes(ctx context.Context) {
 			break
 		}
 		some = append(some, u)
+		delete(s.wishes, u) // before SQL is read: whoever has another wish by then comes again
 	}
 	s.mu.Unlock()
 	rows, err := selectRows(ctx, s.db, some)
-	if err != nil {
-		return
-	}
 	for _, u := range some {
-		if w := rows[u].wish; w.Version > 0 {
-			k, err := s.store.wish(ctx, u, w)
-			if err != nil {
-				return
-			}
-			if k.told {
+		if w := rows[u].wish; err == nil && w.Version > 0 {
+			var k kept
+			if k, err = s.store.wish(ctx, u, w); err == nil && k.told {
 				s.tells.add(u, change{status: w.status(), at: s.db.Now(), own: true})
 			}
 		}
-		s.mu.Lock()
-		delete(s.wishes, u)
-		s.mu.Unlock()
+		if err != nil {
+			s.wishLater(u)
+		}
 	}
+	return err == nil && len(some) == atOnce
 }

@@ -25,7 +25,7 @@ type reader struct {
 
 // readers returns what is to be known of users.
 func (s *Service) readers(ctx context.Context, users []accounts.ID) (map[accounts.ID]reader, error) {
-	picked, err := choices(ctx, s.db, users)
+	picked, err := choices(ctx, s.db, users, "")
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 		}
 	}
 	for at, w := range f.waiting {
-		if group, in := w.Chat.Group(); in && !w.Mentioned {
+		if group, in := w.Chat.Group(); in {
 			seats = append(seats, groups.Seat{Group: group, User: at.User})
 		}
 		person(w.Newest.From)
@@ -133,7 +133,8 @@ func (f facts) ofMessages(p *api.Push, j job, to reader) (there bool) {
 		return false
 	}
 	group, inGroup := w.Chat.Group()
-	if inGroup && !w.Mentioned && f.wishes[groups.Seat{Group: group, User: j.User}] != groups.All {
+	wish := f.wishes[groups.Seat{Group: group, User: j.User}]
+	if inGroup && (wish == groups.Silent || wish == groups.Mentions && w.MentionedAt <= j.After) {
 		return false
 	}
 	from := f.name(w.Newest.From, to.lang)

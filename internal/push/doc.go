@@ -4,7 +4,7 @@
 // # Truth
 //
 // SQL: push_subscriptions, of a user's devices, one each; push_settings; and push_chats, up to where a member of a chat
-// was told of messages. What is to be sent is a message of the outbox.
+// was told of messages, and up to where a push was sent. What is to be sent is a message of the outbox.
 //
 // # From a message to a push
 //
@@ -15,7 +15,8 @@
 // minute the last minute: it finds what was committed late, and who looked on line because a connection had died unnoticed.
 // Messages that come soon after a push wait for half a minute, and are one push with a count.
 //
-// Notices (package notices) are handed over in the transaction that writes them.
+// Notices (package notices) are handed over in the transaction that writes them. A notice that comes while its user looks on line
+// is looked at again after a minute, for the same reason.
 //
 // # Sending
 //
@@ -26,7 +27,7 @@
 //
 // 404 and 410 end a subscription. After 429 and 503 nothing goes to that host until the time it asks for; after a time-out, for
 // half a minute. Other failures are tried again with back-off, and given up after the fifth. Hosts are served side by side, so that one that hangs holds up
-// itself alone.
+// others for no longer than the five seconds after which it rests.
 //
 // # Endpoints are addresses that users give
 //

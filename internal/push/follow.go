@@ -166,7 +166,7 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 				if before[k].at > tx.Now().UnixMilli() { // one waits already, and takes this with it
 					at = before[k].at
 				}
-				fresh[k] = told{u.Seq, at}
+				fresh[k] = told{seq: u.Seq, at: at}
 				users = append(users, u.User)
 			}
 		}
@@ -180,7 +180,7 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 		devices := byUser(subs)
 		var jobs []job
 		for k, t := range fresh {
-			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, At: tx.Now().UnixMilli(), due: t.at}, devices[k.user])...)
+			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, After: before[k].sent, At: tx.Now().UnixMilli(), due: t.at}, devices[k.user])...)
 		}
 		if err := enqueue(ctx, tx, jobs); err != nil {
 			return err

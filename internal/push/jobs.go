@@ -76,6 +76,7 @@ func (s *Service) sendAll(ctx context.Context, ds []queue.Delivery) []error {
 	jobs, attempts, malformed := asked(ds)
 	list, answers := s.prepared(ctx, jobs)
 	s.deliver(ctx, list, attempts, answers)
+	s.noteSent(ctx, list, answers)
 	return s.settled(ctx, jobs, malformed, answers)
 }
 
@@ -88,5 +89,6 @@ func (s *Service) offlineAll(ctx context.Context, ds []queue.Delivery) []error {
 			answers[d.at] = s.offline(ctx, d.job.User, d.push)
 		}
 	}
+	s.noteSent(ctx, list, answers)
 	return s.settled(ctx, jobs, malformed, answers)
 }

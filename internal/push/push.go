@@ -102,10 +102,10 @@ type job struct {
 	Device accounts.DeviceID        `json:"device,omitzero"` // none: to whoever sends pushes of their own
 	Conv   messaging.ConversationID `json:"conv,omitzero"`   // messages that wait in it
 	Notice int64                    `json:"notice,omitempty"`
-	At     int64                    `json:"at"` // Unix ms
+	After  int64                    `json:"after,omitempty"` // up to which message a push was sent before: mentions up to there were told
+	At     int64                    `json:"at"`              // Unix ms
 
 	due int64 // Unix ms when it is to be done; 0: at once
-	seq int64 // of the newest message that it tells of
 }
 
 // key is what a later job of the same takes the place of.

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestOnlyPublicAddressesAreDialled(t *testing.T) {
@@ -135,6 +137,51 @@ func TestARestingHostIsTriedByOneAtFirst(t *testing.T) {
 	}
 }
 
+// hanging is a push service that does not answer, and counts who waits for that.
+type hanging struct{ asked atomic.Int32 }
+
+func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.asked.Add(1)
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// What waits for a host that hangs comes back with those that have found it out.
+func TestAHostThatHangsHoldsUpABatchOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
+		host := &hanging{}
+		w.http = newPoster(host, false)
+		key, err := ecdh.P256().GenerateKey(rand.Reader)
+		w.must(err)
+		const n = 100
+		list, attempts, answers := make([]delivery, n), make([]int, n), make([]error, n)
+		for i := range list {
+			list[i] = delivery{at: i, sub: Subscription{Endpoint: "https://hangs.example/" + rand.Text(),
+				P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(make([]byte, 16))}}
+		}
+		began := time.Now()
+		w.deliver(t.Context(), list, attempts, answers)
+		if took := time.Since(began); took >= 2*requestTime || host.asked.Load() != perHost {
+			t.Errorf("it was asked %d times, and the batch took %s", host.asked.Load(), took)
+		}
+		for i, err := range answers {
+			if l, ok := errors.AsType[later](err); !ok || !l.at.After(time.Now()) {
+				t.Fatalf("answer %d is %v", i, err)
+			}
+		}
+		// Afterwards one finds out.
+		bubble.Sleep(restAfter)
+		if _, resting := w.hosts.resting("hangs.example", time.Now()); resting {
+			t.Fatal("it rests on")
+		}
+		w.deliver(t.Context(), list[:1], attempts, answers)
+		if host.asked.Load() != perHost+1 {
+			t.Errorf("it was asked %d times", host.asked.Load())
+		}
+	})
+}
+
 // world is one node's pushes on an engine. Who is on line, and what waits, the test says.
 type world struct {
 	*Service
@@ -144,6 +191,9 @@ type world struct {
 	online  map[accounts.ID]bool
 	partial bool
 	told    []string // what the hook was told
+	read    bool     // no notice is unread
+	seq     int64    // of the newest message that waits
+	mention int64    // the seq of the newest one that mentions
 	asked   int      // how often other domains were asked what pushes say
 }
 
@@ -159,7 +209,7 @@ func (w *world) Waiting(_ context.Context, places []messaging.Place) (map[messag
 	w.asked++
 	all := map[messaging.Place]messaging.Waiting{}
 	for _, p := range places {
-		all[p] = messaging.Waiting{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: 2, Mentioned: true, Newest: api.Message{Content: api.Content{Text: "hello"}}}
+		all[p] = messaging.Waiting{Chat: messaging.In(groups.ID(p.Conv)), Title: "Rowing", Unread: 2, Seq: w.seq, MentionedAt: w.mention, Newest: api.Message{Content: api.Content{Text: "hello"}}}
 	}
 	return all, nil
 }
@@ -168,6 +218,9 @@ func (w *world) Pending(_ context.Context, places []notices.Place) (map[notices.
 	w.asked++
 	all := map[notices.Place]notices.Notice{}
 	for _, p := range places {
+		if w.read {
+			continue
+		}
 		all[p] = notices.Notice{User: p.User, Seq: p.Seq, Kind: api.NoticeAccountLogin}
 	}
 	return all, nil
@@ -175,7 +228,7 @@ func (w *world) Pending(_ context.Context, places []notices.Place) (map[notices.
 
 func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64, hook bool) *world {
 	t.Helper()
-	w := &world{t: t, db: db, ahead: ahead, online: map[accounts.ID]bool{}}
+	w := &world{t: t, db: db, ahead: ahead, online: map[accounts.ID]bool{}, seq: 2, mention: 2}
 	cfg := Config{DB: db, People: w, Presence: w, Chats: w, Told: w, Secret: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
 	if hook {
 		cfg.Offline = func(_ context.Context, user accounts.ID, p api.Push) error {
@@ -260,6 +313,23 @@ func (w *world) waits() string {
 
 // take empties the outbox, as a node that sends does.
 func (w *world) take() { w.exec("DELETE FROM outbox") }
+
+// sends hands to the hook what is due in the outbox.
+func (w *world) sends() {
+	w.t.Helper()
+	const due = "FROM outbox WHERE topic = ? AND due <= ?"
+	now := w.db.Now().UnixMilli()
+	payloads, err := sqldb.Column[[]byte](w.db.QueryContext(w.t.Context(), "SELECT payload "+due+" ORDER BY id", TopicOffline, now))
+	w.must(err)
+	w.exec("DELETE "+due, TopicOffline, now)
+	var ds []queue.Delivery
+	for _, p := range payloads {
+		ds = append(ds, queue.Delivery{Topic: TopicOffline, Attempt: 1, Payload: p})
+	}
+	if len(ds) > 0 {
+		w.must(errors.Join(w.offlineAll(w.t.Context(), ds)...))
+	}
+}
 
 func (w *world) follows() {
 	w.t.Helper()
@@ -512,6 +582,100 @@ func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
 		w.offlineAll(t.Context(), ds[:1])
 		if len(w.told) != 1 {
 			t.Errorf("told of who is on line: %q", w.told)
+		}
+	})
+}
+
+// TestTwoSettingsThatChangeAtOnceAreBothKept: neither change writes what it has read before the other.
+func TestTwoSettingsThatChangeAtOnceAreBothKept(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		for range 30 {
+			user := ids.New[accounts.User]()
+			var both sync.WaitGroup
+			for _, u := range []Update{{Messages: new(bool)}, {Requests: new(bool)}} {
+				both.Go(func() {
+					if err := w.Choose(t.Context(), user, u); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			both.Wait()
+			st, err := w.Status(t.Context(), user)
+			w.must(err)
+			if want := (Choice{Notices: true}); st.Choice != want {
+				t.Fatalf("after two changes it is %+v, want %+v", st.Choice, want)
+			}
+		}
+	})
+}
+
+// TestAMentionIsPushedOnce to who wants to be notified of mentions alone: messages after it are no more pushes, unless none was sent yet.
+func TestAMentionIsPushedOnce(t *testing.T) {
+	eachEngine(t, true, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann := w.member(conv)
+		w.exec("DELETE FROM push_subscriptions")
+		w.exec(`INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, version, gone)
+			VALUES (?, ?, 0, '', 0, 0, '', '', ?, 0, 1, 0)`, conv, ann, int(groups.Mentions))
+		w.seq, w.mention = 0, 0
+		w.follows()
+		said := func(mentions bool) {
+			w.ahead.Add(int64(time.Minute))
+			w.seq++
+			if mentions {
+				w.mention = w.seq
+			}
+			w.says(conv, w.seq, 0)
+			w.follows()
+		}
+		for _, one := range []struct {
+			what     string
+			mentions bool
+			want     int
+		}{{"a message", false, 0}, {"a mention", true, 1}, {"a message after it", false, 0}, {"another mention", true, 1}} {
+			w.told = nil
+			said(one.mentions)
+			if w.sends(); len(w.told) != one.want {
+				t.Errorf("%s: told %q, want %d", one.what, w.told, one.want)
+			}
+		}
+		w.told = nil
+		said(true)
+		w.partial = true // nobody knows who is on line: the push has to wait
+		w.sends()
+		w.partial = false
+		said(false)
+		if w.sends(); len(w.told) != 1 {
+			t.Errorf("a message after a mention that waits: told %q, want one", w.told)
+		}
+	})
+}
+
+// TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed: whoever looked on line then is looked at again, once.
+func TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed(t *testing.T) {
+	eachEngine(t, true, func(t *testing.T, w *world) {
+		ann := w.member(w.conversation())
+		w.exec("DELETE FROM push_subscriptions")
+		for i, one := range []struct {
+			what         string
+			online, read bool // a minute later
+			want         int
+		}{{"has left", false, false, 1}, {"is on line", true, false, 0}, {"has left, and has read it", false, true, 0}} {
+			w.told, w.read, w.online = nil, false, map[accounts.ID]bool{ann: true}
+			w.must(transact(t.Context(), w.db, func(ctx context.Context, tx *sqldb.Tx) error {
+				return w.Notices(ctx, tx, []notices.Notice{{User: ann, Seq: int64(i + 1), At: tx.Now().UnixMilli()}})
+			}))
+			w.sends()
+			if len(w.told) != 0 {
+				t.Errorf("who looks on line is told %q", w.told)
+			}
+			w.read, w.online[ann] = one.read, one.online
+			w.ahead.Add(int64(deep))
+			w.sends()
+			if len(w.told) != one.want {
+				t.Errorf("who %s a minute later is told %q, want %d", one.what, w.told, one.want)
+			}
+			w.wants("afterwards", "")
 		}
 	})
 }

@@ -76,6 +76,13 @@ func (h *hosts) rest(host string, now time.Time, d time.Duration) time.Time {
 	return h.until[host]
 }
 
+// rests returns until when a host rests, or is found out about; zero: it does not.
+func (h *hosts) rests(host string) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until[host]
+}
+
 // well notes that a host answers.
 func (h *hosts) well(host string) {
 	h.mu.Lock()
@@ -125,6 +132,11 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	var wanted []delivery
 	for i, j := range jobs {
 		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
+		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and no follower looks at notices again
+			s.metrics.sent.WithLabelValues(postponed).Inc()
+			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
+			continue
+		}
 		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
 			s.metrics.sent.WithLabelValues(needless).Inc()
 			continue
@@ -140,7 +152,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	if err != nil {
 		return all(err)
 	}
-	var messages []job
+	messages := map[memberKey]told{}
 	for _, d := range wanted {
 		var there bool
 		d.push, there, err = facts.compose(d.job)
@@ -152,16 +164,28 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 		default:
 			list = append(list, d)
 			if !d.job.Conv.IsZero() {
-				d.job.seq = d.push.Seq
-				messages = append(messages, d.job)
+				messages[memberKey{d.job.User, d.job.Conv}] = told{seq: d.push.Seq}
 			}
 		}
 	}
 	// What came since the follower has looked is part of these pushes.
-	if err := noteSent(ctx, s.db, messages); err != nil {
+	if err := noteTold(ctx, s.db, messages); err != nil {
 		return all(asKind(err))
 	}
 	return list, answers
+}
+
+// noteSent notes up to where pushes of messages were sent. One that is to be sent later, or again, has told of no mention yet.
+func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error) {
+	all := map[memberKey]told{}
+	for _, d := range list {
+		if !d.job.Conv.IsZero() && answers[d.at] == nil {
+			all[memberKey{d.job.User, d.job.Conv}] = told{sent: d.push.Seq}
+		}
+	}
+	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil { // at worst a mention is pushed with a later message again
+		s.log.LogAttrs(ctx, slog.LevelWarn, "it is not noted which pushes were sent", slog.Any("error", err))
+	}
 }
 
 type device struct {
@@ -191,7 +215,8 @@ func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	return err
 }
 
-// deliver sends to all hosts side by side, and to none more at once than it may bear. It fills in the answers.
+// deliver sends to all hosts side by side, and to none more at once than it may bear, nor any more once it has come to rest.
+// It fills in the answers.
 func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, answers []error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
@@ -201,7 +226,8 @@ func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, 
 		host := hostOf(d.sub)
 		grouped[host] = append(grouped[host], d)
 	}
-	for _, some := range grouped {
+	for host, some := range grouped {
+		before := s.hosts.rests(host)
 		g := new(errgroup.Group)
 		g.SetLimit(perHost)
 		all.Go(func() {
@@ -209,6 +235,11 @@ func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, 
 				g.Go(func() error {
 					if ctx.Err() != nil {
 						answers[d.at] = later{s.db.Now()}
+						return nil
+					}
+					if until := s.hosts.rests(host); until.After(before) {
+						s.metrics.sent.WithLabelValues(postponed).Inc()
+						answers[d.at] = later{until}
 						return nil
 					}
 					answers[d.at] = s.send(ctx, d, attempts[d.at])

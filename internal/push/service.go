@@ -160,7 +160,7 @@ func (s *Service) Status(ctx context.Context, user accounts.ID) (st Status, err 
 	for _, sub := range found {
 		st.Devices = append(st.Devices, sub.Device)
 	}
-	all, err := choices(ctx, s.db, []accounts.ID{user})
+	all, err := choices(ctx, s.db, []accounts.ID{user}, "")
 	st.Choice = all[user]
 	return st, asKind(err)
 }
@@ -172,17 +172,16 @@ type Update struct{ Messages, Requests, Notices, Previews *bool }
 func (s *Service) Choose(ctx context.Context, user accounts.ID, u Update) (err error) {
 	defer errs.Wrap(&err, "push.Choose %s", user)
 	return asKind(transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-		all, err := choices(ctx, tx, []accounts.ID{user})
+		c, err := lockChoice(ctx, tx, user)
 		if err != nil {
 			return err
 		}
-		c := all[user]
 		for _, one := range []struct{ to, value *bool }{{&c.Messages, u.Messages}, {&c.Requests, u.Requests}, {&c.Notices, u.Notices}, {&c.Previews, u.Previews}} {
 			if one.value != nil {
 				*one.to = *one.value
 			}
 		}
-		return putChoice(ctx, tx, user, c)
+		return setChoice(ctx, tx, user, c)
 	}))
 }
 

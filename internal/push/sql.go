@@ -40,10 +40,13 @@ func seed(ctx context.Context, db *sqldb.DB) (value string, err error) {
 		return value, err
 	}
 	first := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
-	if _, err := db.ExecContext(ctx, first.For(1), seedName, newSeed()); err != nil {
-		return "", err
-	}
-	return setting(ctx, db, seedName)
+	err = transact(ctx, db, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := tx.ExecContext(ctx, first.For(1), seedName, newSeed()); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), seedName).Scan(&value)
+	})
+	return value, err
 }
 
 // readMark returns up to when the follower has come; zero: nowhere.
@@ -108,12 +111,12 @@ func liveSubscriptions(ctx context.Context, q sqldb.Querier, users []accounts.ID
 }
 
 // choices returns what up to 500 users want to be pushed.
-func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]Choice, error) {
+func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID, lock string) (map[accounts.ID]Choice, error) {
 	all := make(map[accounts.ID]Choice, len(users))
 	for _, u := range users {
 		all[u] = usual
 	}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, messages, requests, notices, previews FROM push_settings WHERE user_id IN (?)", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages, requests, notices, previews FROM push_settings WHERE user_id IN (?)"+lock, bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var c Choice
@@ -123,15 +126,27 @@ func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[acc
 	})
 }
 
-func putChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID, c Choice) error {
-	put := tx.Dialect().Compile(sqldb.Upsert{Table: "push_settings", Columns: []string{"user_id", "messages", "requests", "notices", "previews"}, Key: []string{"user_id"},
-		Set: []string{"messages", "requests", "notices", "previews"}})
-	_, err := tx.ExecContext(ctx, put.For(1), user, c.Messages, c.Requests, c.Notices, c.Previews)
+// lockChoice returns a user's choice, and locks it until tx ends. Its row is there then.
+func lockChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID) (Choice, error) {
+	first := tx.Dialect().Compile(sqldb.Upsert{Table: "push_settings", Columns: []string{"user_id", "messages", "requests", "notices", "previews"}, Key: []string{"user_id"}})
+	if _, err := tx.ExecContext(ctx, first.For(1), user, usual.Messages, usual.Requests, usual.Notices, usual.Previews); err != nil {
+		return Choice{}, err
+	}
+	all, err := choices(ctx, tx, []accounts.ID{user}, tx.Dialect().ForUpdate())
+	return all[user], err
+}
+
+// setChoice writes a choice that is locked.
+func setChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID, c Choice) error {
+	_, err := tx.ExecContext(ctx, "UPDATE push_settings SET messages = ?, requests = ?, notices = ?, previews = ? WHERE user_id = ?", c.Messages, c.Requests, c.Notices, c.Previews, user)
 	return err
 }
 
 // told is up to where a member of a conversation was told of messages, and when.
-type told struct{ seq, at int64 }
+type told struct {
+	seq, at int64
+	sent    int64 // up to where a push was sent, and not only queued
+}
 
 type memberKey struct {
 	user accounts.ID
@@ -145,18 +160,18 @@ func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (
 		args = append(args, u.User, u.Conv)
 	}
 	found := make(map[memberKey]told, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at FROM push_chats WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at, sent FROM push_chats WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k memberKey
 		var t told
-		err := rows.Scan(&k.user, &k.conv, &t.seq, &t.at)
+		err := rows.Scan(&k.user, &k.conv, &t.seq, &t.at, &t.sent)
 		found[k] = t
 		return err
 	})
 }
 
-var tolds = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at"}, Key: []string{"user_id", "conversation"},
-	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = {greatest}(at, {new.at})"}}
+var tolds = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"}, Key: []string{"user_id", "conversation"},
+	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = {greatest}(at, {new.at})", "sent = {greatest}(sent, {new.sent})"}}
 
 // putTold notes up to where members were told, in the order of their keys.
 func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
@@ -165,22 +180,18 @@ func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b memberKey) int { return cmp.Or(a.user.Compare(b.user), a.conv.Compare(b.conv)) })
-	args := make([]any, 0, 4*len(keys))
+	args := make([]any, 0, 5*len(keys))
 	for _, k := range keys {
-		args = append(args, k.user, k.conv, all[k].seq, all[k].at)
+		args = append(args, k.user, k.conv, all[k].seq, all[k].at, all[k].sent)
 	}
 	_, err := tx.ExecContext(ctx, tx.Dialect().Compile(tolds).For(len(keys)), args...)
 	return err
 }
 
-// noteSent notes up to where pushes of messages go.
-func noteSent(ctx context.Context, db *sqldb.DB, jobs []job) error {
-	if len(jobs) == 0 {
+// noteTold is [putTold] in a transaction of its own.
+func noteTold(ctx context.Context, db *sqldb.DB, all map[memberKey]told) error {
+	if len(all) == 0 {
 		return nil
-	}
-	all := make(map[memberKey]told, len(jobs))
-	for _, j := range jobs {
-		all[memberKey{j.User, j.Conv}] = told{seq: j.seq}
 	}
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return putTold(ctx, tx, all) })
 }

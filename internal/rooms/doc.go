@@ -21,7 +21,8 @@
 // reads only. room_playback has a checkpoint: at each change of what is on, at each pause, and of what goes on every
 // 30 seconds from a node on which somebody watches. When Redis has lost a register it is made anew from there
 // under a higher generation, so that no client takes it for older than what it has seen; what is lost are the
-// commands since the checkpoint. While Redis is away commands are refused, and readers get the checkpoint.
+// commands since the checkpoint. So it is when Redis was set back to an older register than a client, a node or SQL has
+// seen, as by a failover. While Redis is away commands are refused, and readers get the checkpoint.
 //
 // All moments of a register are of one clock, the Redis servers', as [bus.Bus.Time] knows it: nodes' own
 // clocks may be wrong, and it is the clock of the place where the order of commands is decided.

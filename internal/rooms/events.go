@@ -49,7 +49,7 @@ func (s *Service) publish(ctx context.Context, d scene) {
 		case Member:
 			data = who.member(d.room, v)
 		case Room:
-			data = v.wire(s.watched.viewers(v.ID))
+			data = v.wire(s.viewersOf(context.WithoutCancel(ctx), v.ID))
 		}
 		if n.to.IsZero() {
 			batch = s.appendEvent(batch, d.room.ID, ViewerID{}, n.typ, d.at, data)

@@ -284,7 +284,7 @@ func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath)
 	if err != nil {
 		return nil, err
 	}
-	place := scene.Room.place(&scene.Me, s.watched.viewers(id))
+	place := scene.Room.place(&scene.Me, s.viewersOf(ctx, id))
 	return &body[api.RoomScene]{api.RoomScene{Room: place.Room, Me: *place.Me, Playback: playbackWire(id, scene.Playback),
 		Playlist: api.RoomPlaylist{Items: mapped(scene.Playlist, Item.wire)}, Danmaku: scene.Danmaku, Clock: s.Clock()}}, nil
 }
@@ -310,7 +310,7 @@ func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *str
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&m, s.watched.viewers(id))}, nil
+	return &body[api.RoomPlace]{r.place(&m, s.viewersOf(ctx, id))}, nil
 }
 
 func (s *Service) deleteRoom(ctx context.Context, caller accounts.Caller, in *RoomPath) (*empty, error) {
@@ -333,7 +333,7 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&m, s.watched.viewers(id))}, nil
+	return &body[api.RoomPlace]{r.place(&m, s.viewersOf(ctx, id))}, nil
 }
 
 // parseKey returns the key of somebody who comes; a link that is no id is none. ErrLink.
@@ -368,7 +368,7 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&m, s.watched.viewers(id))}, nil
+	return &body[api.RoomPlace]{r.place(&m, s.viewersOf(ctx, id))}, nil
 }
 
 func (s *Service) postGuest(ctx context.Context, in *struct {
@@ -387,7 +387,7 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomGuest]{api.RoomGuest{Token: token, Expires: moment(m.Expires), RoomPlace: r.place(&m, s.watched.viewers(id))}}, nil
+	return &body[api.RoomGuest]{api.RoomGuest{Token: token, Expires: moment(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}}, nil
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*empty, error) {

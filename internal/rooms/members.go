@@ -293,14 +293,14 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 		if u.Role != nil && m.Role == Guest {
 			return ErrGuest
 		}
+		if set(&m.Role, u.Role); m.Role != before.Role {
+			m.More, m.Less = 0, 0
+		}
 		if u.May != nil {
 			if *u.May&^d.me.may(d.room) != 0 { // nobody gives what they have not
 				return ErrMay
 			}
 			m.permit(d.room, *u.May)
-		}
-		if set(&m.Role, u.Role); u.Role != nil && *u.Role != before.Role {
-			m.More, m.Less = 0, 0
 		}
 		if u.MutedUntil != nil {
 			var err error

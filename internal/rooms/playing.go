@@ -3,6 +3,7 @@ package rooms
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -30,7 +31,7 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 		return state, nil
 	}
 	if err == nil {
-		state, err := s.revive(ctx, id)
+		state, err := s.revive(ctx, id, playback.State{})
 		if !away(err) {
 			return state, err
 		}
@@ -41,14 +42,38 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	return c.state(), asKind(ctx, err)
 }
 
-// revive makes a register anew that Redis has lost, and returns the one that is there then.
-func (s *Service) revive(ctx context.Context, id ID) (playback.State, error) {
-	state, err := nextGeneration(ctx, s.db, id)
+// revive makes a register anew that Redis has lost, or of which it has an old one, and returns the one that is there then.
+func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playback.State, error) {
+	state, err := nextGeneration(ctx, s.db, id, old)
 	if err != nil {
 		return playback.State{}, asKind(ctx, err)
 	}
 	s.metrics.revived.Inc()
-	return s.store.load(ctx, id, state)
+	return s.store.load(ctx, id, state, old)
+}
+
+// outdo is revive for those who have the room open: they have seen a newer register than old, and take no
+// other of its generation for newer. ErrStateAway.
+func (s *Service) outdo(ctx context.Context, id ID, old playback.State) (playback.State, error) {
+	state, err := s.revive(ctx, id, old)
+	switch {
+	case away(err):
+		return playback.State{}, ErrStateAway
+	case err != nil:
+		return playback.State{}, err
+	}
+	s.show(id, state)
+	return state, nil
+}
+
+// setBack reports whether Redis has an older register than the one that a caller claims to have seen. A claim of a
+// generation that the room never had counts for nothing.
+func (s *Service) setBack(ctx context.Context, id ID, seen, state playback.State) (bool, error) {
+	if !seen.Newer(state) {
+		return false, nil
+	}
+	given, err := selectGiven(ctx, s.db, id)
+	return err == nil && seen.Generation <= given, asKind(ctx, err)
 }
 
 // Command changes what is on. ErrVersion: its sender saw another register, and gets the one that is there. ErrRoom, ErrMay,
@@ -75,33 +100,50 @@ func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.
 
 // command runs a command, tells of it, and keeps a checkpoint where it is due. ErrVersion, ErrStateAway.
 func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playback.State, error) {
-	for {
-		state, done, err := s.store.command(ctx, id, c, s.cfg.Bus.Nodes().Time())
+	seen := playback.State{Generation: c.Generation, Version: c.Version}
+	for outdone := false; ; outdone = true {
+		// Whoever has gone meanwhile: what Redis does is told to those who have the room open.
+		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
+		state, done, err := s.store.command(ask, id, c, s.cfg.Bus.Nodes().Time())
+		cancel()
+		old := errors.Is(err, errNoState)
+		if err == nil && !done && !outdone {
+			if old, err = s.setBack(ctx, id, seen, state); err != nil {
+				return playback.State{}, err
+			}
+		}
 		switch {
-		case errors.Is(err, errNoState):
-			// Made anew it has another generation, which nobody has seen.
-			if _, err := s.revive(ctx, id); away(err) {
-				return playback.State{}, ErrStateAway
-			} else if err != nil {
+		case old: // Redis has lost the register, or was set back. Made anew it has another generation, which nobody has seen.
+			if _, err := s.outdo(ctx, id, state); err != nil {
 				return playback.State{}, err
 			}
 			continue
-		case away(err), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return playback.State{}, ErrStateAway
 		case err != nil:
+			s.watched.unsure(id, seen) // it may have been carried out
+			if away(err) || errors.Is(err, context.DeadlineExceeded) {
+				err = ErrStateAway
+			}
 			return playback.State{}, err
 		case !done:
 			s.metrics.commands.WithLabelValues("refused").Inc()
 			return state, ErrVersion
 		}
 		s.metrics.commands.WithLabelValues("done").Inc()
-		s.tell(id, api.EventRoomPlayback, playbackWire(id, state))
-		s.watched.changed(id)
+		s.show(id, state)
 		if c.Verb == playback.Pause || c.Verb == playback.Load {
 			s.checkpoint(ctx, map[ID]playback.State{id: state})
 		}
 		return state, nil
 	}
+}
+
+// commandTime is how long Redis may take for a command.
+const commandTime = 5 * time.Second
+
+// show tells of a register that this node has made, or found in Redis.
+func (s *Service) show(id ID, state playback.State) {
+	s.tell(id, api.EventRoomPlayback, playbackWire(id, state))
+	s.watched.shown(id, state)
 }
 
 // checkpoint keeps registers in SQL.
@@ -124,6 +166,15 @@ func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, v
 	}
 	if state, err = s.state(ctx, id); err != nil {
 		return playback.State{}, err
+	}
+	if m.may(r)&Control != 0 {
+		old, err := s.setBack(ctx, id, playback.State{Generation: generation, Version: version}, state)
+		if err != nil {
+			return playback.State{}, err
+		}
+		if old {
+			return s.outdo(ctx, id, state)
+		}
 	}
 	if state.Generation != generation || state.Version != version || state.Item == "" || state.Paused {
 		return state, nil
@@ -193,7 +244,7 @@ func (s *Service) settle(ctx context.Context, id ID, held bool) (playback.State,
 	if held {
 		verb = playback.Hold
 	}
-	return s.command(ctx, id, playback.Command{Verb: verb})
+	return s.command(ctx, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: verb})
 }
 
 // Scene returns all that somebody needs to show a room; with copies in this process it is one command to

@@ -111,9 +111,10 @@ func (s *store) command(ctx context.Context, id ID, c playback.Command, now time
 	return state, list[0].N == 1, err
 }
 
-// load makes a register, unless there is one, and returns the one that is there.
-func (s *store) load(ctx context.Context, id ID, state playback.State) (playback.State, error) {
-	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key}, append([]string{text(stateLife.Milliseconds())}, stateArgs(state)...)...).Items()
+// load makes a register, unless there is another one than old, and returns the one that is there.
+func (s *store) load(ctx context.Context, id ID, state, old playback.State) (playback.State, error) {
+	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key},
+		append([]string{text(stateLife.Milliseconds()), text(old.Generation), text(old.Version)}, stateArgs(state)...)...).Items()
 	if err != nil {
 		return playback.State{}, err
 	}
@@ -204,7 +205,7 @@ func (s *store) online(ctx context.Context, list []ID) (map[ID][]Presence, error
 	return all, nil
 }
 
-// dropOnline removes viewers of nodes that do not live.
+// dropOnline removes viewers whose nodes do not live, or do not know them.
 func (s *store) dropOnline(ctx context.Context, id ID, dead []Presence) error {
 	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKey.At(id).Key}
 	for _, p := range dead {

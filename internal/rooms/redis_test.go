@@ -29,10 +29,10 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 					t.Fatalf("a command on nothing: %v", err)
 				}
 				want := playback.State{Generation: 1 + roll.Int64N(5), Position: roll.Int64N(100_000), Time: 1_700_000_000_000, Rate: playback.Normal, Paused: true}
-				if got, err := s.load(t.Context(), id, want); err != nil || got != want {
+				if got, err := s.load(t.Context(), id, want, playback.State{}); err != nil || got != want {
 					t.Fatalf("loaded %+v, %v, want %+v", got, err, want)
 				}
-				if got, err := s.load(t.Context(), id, playback.State{Generation: 99}); err != nil || got != want {
+				if got, err := s.load(t.Context(), id, playback.State{Generation: 99}, playback.State{Generation: want.Generation, Version: want.Version + 1}); err != nil || got != want {
 					t.Fatalf("loaded over another one: %+v, %v", got, err)
 				}
 				now := want.Time
@@ -48,6 +48,11 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 						t.Fatalf("seed %d, %+v at %d: the script has %+v %v %v, the rules %+v %v", seed, c, now, got, done, err, want, ok)
 					}
 				}
+				newer := playback.State{Generation: want.Generation + 1, Item: "V1StGXR8_Z5j", Position: 7, Time: now, Rate: playback.Normal}
+				if got, err := s.load(t.Context(), id, newer, want); err != nil || got != newer {
+					t.Fatalf("loaded in place of %+v: %+v, %v", want, got, err)
+				}
+				want = newer
 				found, err := s.states(t.Context(), []ID{ids.New[Room](), id})
 				if err != nil || len(found) != 1 || found[id] != want {
 					t.Fatalf("read %+v, %v", found, err)

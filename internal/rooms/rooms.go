@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/text/cases"
 
@@ -269,8 +270,14 @@ func checkSource(k Kind, s string) (string, error) {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "", ErrSource.On("body.source", "is no https URL without a user")
 	}
-	return u.String(), nil
+	if s = u.String(); utf8.RuneCountInString(s) > mostSource {
+		return "", ErrSource.On("body.source", "is longer than 2000 characters when it is encoded")
+	}
+	return s, nil
 }
+
+// mostSource is how long a source is that a row takes.
+const mostSource = 2000
 
 // until checks a moment up to which somebody is muted; 0 for one that has passed. ErrUntil.
 func until(t, now time.Time) (int64, error) {

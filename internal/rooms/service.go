@@ -440,7 +440,11 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 		return Room{}, Member{}, err
 	}
 	d, err := s.change(ctx, id, user, configure, SettingsChanged.Of(s.caches, id), func(_ context.Context, _ *sqldb.Tx, d *scene) error {
-		if d.room = u.on(d.room, hash); !same(d.was, d.room) {
+		d.room = u.on(d.room, hash)
+		if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // nobody gives what they have not
+			return ErrMay
+		}
+		if !same(d.was, d.room) {
 			d.tell(api.EventRoomChanged, d.room)
 		}
 		return nil

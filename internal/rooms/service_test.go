@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -462,6 +463,54 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 	})
 }
 
+// Whoever may change the room's settings gives all no more than they have themselves: they are one of them.
+func TestNobodyGivesAllWhatTheyHaveNot(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(2)
+		id, owner, me := w.open(who[0], who[1]), ViewerID(who[0]), ViewerID(who[1])
+		_, _, err := w.SetMember(ctx, owner, id, me, MemberUpdate{May: to(Chat | Control | Configure)})
+		w.must(err)
+		for what, c := range map[string]struct {
+			u    Update
+			want error
+		}{
+			"what they have":              {Update{MemberMay: to(forMembers | Control)}, nil},
+			"what they have not":          {Update{MemberMay: to(forMembers | Moderate)}, ErrMay},
+			"less":                        {Update{MemberMay: to(Chat)}, nil},
+			"what all have, to be kept":   {Update{GuestMay: to(Chat | Shoot)}, nil},
+			"guests what they have":       {Update{GuestMay: to(Chat)}, nil},
+			"guests what they have not":   {Update{GuestMay: to(Shoot)}, ErrMay},
+			"the name, and nothing to do": {Update{Name: to("Sailing")}, nil},
+		} {
+			_, _, err := w.Change(ctx, owner, id, Update{MemberMay: to(forMembers), GuestMay: to(forGuests)})
+			w.must(err)
+			if what == "guests what they have not" {
+				_, _, err := w.Change(ctx, owner, id, Update{GuestMay: to(Chat)})
+				w.must(err)
+			}
+			_, _, err = w.Change(ctx, me, id, c.u)
+			w.fails(what, err, c.want)
+			w.fails(what+": clear danmaku then", w.ClearDanmaku(ctx, me, id), ErrMay)
+		}
+	})
+}
+
+func TestWhoIsAnAdminNoMoreMayWhatIsSaidAtOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		who := w.people(2)
+		id := w.open(who[0], who[1])
+		w.appoint(id, who[0], who[1])
+		r, m, err := w.SetMember(t.Context(), ViewerID(who[0]), id, ViewerID(who[1]), MemberUpdate{Role: to(Ordinary), May: to(Chat | Control)})
+		w.must(err)
+		if got := m.may(r); m.Role != Ordinary || got != Chat|Control {
+			t.Errorf("the member is %v and may %q", m.Role, got.names())
+		}
+	})
+}
+
 // dump is what SQL has of rooms, but for their registers, which readers may have to make anew.
 func (w *world) dump() string {
 	w.t.Helper()
@@ -611,6 +660,18 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 	})
 }
 
+// Each of these characters folds to three.
+func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		name := strings.Repeat("\u0390", 60)
+		r, _, err := w.Create(t.Context(), w.people(1)[0], Update{Name: &name, Listed: to(true)})
+		w.must(err)
+		if found, err := searchRooms(t.Context(), w.db, "\u0390", 10); err != nil || len(found) != 1 || found[0].room.ID != r.ID || found[0].room.Name != name {
+			t.Errorf("found %+v, %v", found, err)
+		}
+	})
+}
+
 func TestAPlaylistKeepsItsOrder(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -622,7 +683,8 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 			w.must(err)
 			list = append(list, it.ID)
 		}
-		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"}} {
+		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"},
+			{Source: "https://example.org/" + strings.Repeat("字", 300)}} { // each is nine characters of a URL
 			_, err := w.Add(ctx, me, id, bad)
 			w.fails(bad.Source, err, ErrSource)
 		}

@@ -73,9 +73,15 @@ func (r Room) wordsText() string {
 	return string(text)
 }
 
+// folded is a name as searches compare it, as far as a row takes it: a character may fold to three.
+func folded(name string) string {
+	text := []rune(fold(name))
+	return string(text[:min(len(text), 120)])
+}
+
 func insertRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO rooms (id, name, folded, password, access, listed, guests, member_may, guest_may, hold, drift, jump, repeats, words, members, said, created, active, closed) VALUES "+sqldb.Tuples(19, 1),
-		r.ID, r.Name, fold(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.said, r.Created, r.Created, 0); err != nil {
+		r.ID, r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.said, r.Created, r.Created, 0); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO room_playback (room_id, given, fence, item, position, at, rate, paused) VALUES "+sqldb.Tuples(8, 1), r.ID, 0, 0, "", 0, r.Created, playback.Normal, true)
@@ -84,7 +90,7 @@ func insertRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
 
 func updateRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
 	_, err := tx.ExecContext(ctx, "UPDATE rooms SET name = ?, folded = ?, password = ?, access = ?, listed = ?, guests = ?, member_may = ?, guest_may = ?, hold = ?, drift = ?, jump = ?, repeats = ?, words = ?, members = ? WHERE id = ?",
-		r.Name, fold(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.ID)
+		r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.ID)
 	return err
 }
 
@@ -384,9 +390,28 @@ func selectCheckpoint(ctx context.Context, q sqldb.Querier, id ID) (s playback.S
 	return s, sqldb.Missing(err, ErrRoom)
 }
 
-// nextGeneration returns a room's register for a Redis that has lost it: as of the checkpoint, under a generation that
-// no register of this room had. ErrRoom.
-func nextGeneration(ctx context.Context, db *sqldb.DB, id ID) (s playback.State, err error) {
+// selectGiven returns the highest generation that a register of a room ever had. ErrRoom.
+func selectGiven(ctx context.Context, q sqldb.Querier, id ID) (given int64, err error) {
+	err = q.QueryRowContext(ctx, "SELECT given FROM room_playback WHERE room_id = ?", id).Scan(&given)
+	return given, sqldb.Missing(err, ErrRoom)
+}
+
+// selectStamps returns the stamps of rooms' checkpoints.
+func selectStamps(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]int64, error) {
+	all := make(map[ID]int64, len(list))
+	rows, err := q.QueryContext(ctx, "SELECT room_id, fence FROM room_playback WHERE room_id IN (?)", bun.List(list))
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var id ID
+		var stamp int64
+		err := rows.Scan(&id, &stamp)
+		all[id] = stamp
+		return err
+	})
+}
+
+// nextGeneration returns a room's register for a Redis that has lost it, or the latest of it: as of the checkpoint, or as
+// old is where that is newer, under a generation that no register of this room had. ErrRoom.
+func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State) (s playback.State, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		given := int64(0)
 		err := tx.QueryRowContext(ctx, "SELECT p.given FROM room_playback p JOIN rooms r ON r.id = p.room_id WHERE p.room_id = ? AND r.closed = 0"+tx.Dialect().ForUpdate(), id).Scan(&given)
@@ -395,6 +420,9 @@ func nextGeneration(ctx context.Context, db *sqldb.DB, id ID) (s playback.State,
 		}
 		if s, err = selectCheckpoint(ctx, tx, id); err != nil {
 			return err
+		}
+		if old.Newer(s) {
+			s = old
 		}
 		s.Generation, s.Version = max(given, s.Generation)+1, 0
 		_, err = tx.ExecContext(ctx, "UPDATE room_playback SET given = ? WHERE room_id = ?", s.Generation, id)

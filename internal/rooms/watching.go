@@ -3,6 +3,7 @@ package rooms
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
 const (
@@ -31,6 +33,10 @@ const (
 	lingerFor = time.Minute
 	// roundTime is how long what a beat does may take.
 	roundTime = 5 * time.Second
+	// followTime is how much of that may be for SQL to say what flies: who watches is for Redis alone.
+	followTime = time.Second
+	// countTime is how long an answer may wait for the number of viewers.
+	countTime = 500 * time.Millisecond
 )
 
 // watched are the rooms in which somebody is by this node, or was a moment ago.
@@ -51,12 +57,15 @@ type watch struct {
 	renewed time.Time // entries were written
 	kept    time.Time // the count was
 
-	moved bool // the register has changed since the last checkpoint
-	held  bool // it waits for players
+	moved  bool  // the register has changed since the last checkpoint
+	held   bool  // it waits for players, or this node does not know whether it does
+	stamp  int64 // of the newest register that this node has told or heard of
+	unsure bool  // Redis may have another one
 
 	ring    danmaku.Ring[api.Danmaku]
 	filling chan struct{} // full while the ring is read from SQL
 	filled  bool
+	doubts  int    // times that the ring has come into doubt
 	leave   func() // the channel
 	used    time.Time
 }
@@ -91,6 +100,14 @@ func (w *watched) active(id ID, user ViewerID, now time.Time) {
 	}
 }
 
+// has reports whether somebody watches a room by this node.
+func (w *watched) has(id ID, user ViewerID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[id]
+	return r != nil && r.viewers[user] != nil
+}
+
 // holds notes whether a room waits for players.
 func (w *watched) holds(id ID, held bool) {
 	w.mu.Lock()
@@ -107,14 +124,30 @@ func (w *watched) changed(id ID) {
 	w.of(id, time.Now()).moved = true
 }
 
-// viewers is how many watch a room, as far as this node knows.
-func (w *watched) viewers(id ID) int {
+// shown notes that this node has told of a room's register.
+func (w *watched) shown(id ID, state playback.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.of(id, time.Now())
+	r.moved, r.stamp = true, max(r.stamp, state.Stamp())
+}
+
+// unsure has the next beat look at a room's register, which may be newer than one that was seen.
+func (w *watched) unsure(id ID, seen playback.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.of(id, time.Now())
+	r.unsure, r.stamp = true, max(r.stamp, seen.Stamp())
+}
+
+// viewers is how many watch a room; false where nobody does by this node, which therefore does not count them, or has not yet.
+func (w *watched) viewers(id ID) (n int, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.rooms[id]; r != nil {
-		return r.count
+		return r.count, len(r.viewers) > 0 && !r.kept.IsZero()
 	}
-	return 0
+	return 0, false
 }
 
 // roomOf returns the room of a channel.
@@ -150,9 +183,11 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	r := s.watched.of(id, now)
+	if len(r.viewers) == 0 {
+		r.held = true // of what was before the node may know nothing
+	}
 	if r.viewers[who] == nil {
 		r.viewers[who], r.dirty = &viewer{connections: map[string]struct{}{}, active: s.db.Now()}, true
-		r.gone = slices.DeleteFunc(r.gone, func(u ViewerID) bool { return u == who })
 	}
 	r.viewers[who].connections[connection] = struct{}{}
 }
@@ -198,9 +233,12 @@ func (s *Service) watch(ctx context.Context) {
 }
 
 func (s *Service) beat(ctx context.Context, now time.Time) {
-	s.followWatched(ctx)
+	ask, cancel := context.WithTimeout(ctx, followTime)
+	s.followWatched(ask)
+	cancel()
 	dirty := s.writeViewers(ctx, now)
 	s.countViewers(ctx, now, dirty)
+	s.lookAtUnsure(ctx)
 	s.releaseHeld(ctx)
 	s.keepMoved(ctx, false)
 	s.touch(ctx, now)
@@ -216,7 +254,12 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) 
 		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
 			continue
 		}
-		m := mark{room: id, here: map[ViewerID]time.Time{}, gone: r.gone}
+		m := mark{room: id, here: map[ViewerID]time.Time{}}
+		for _, user := range r.gone {
+			if r.viewers[user] == nil { // else they have come again
+				m.gone = append(m.gone, user)
+			}
+		}
 		for user, v := range r.viewers {
 			m.here[user] = v.active
 		}
@@ -253,7 +296,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	if len(due) == 0 {
 		return
 	}
-	found, err := s.onlineIn(ctx, due)
+	found, err := s.onlineIn(ctx, due, s.watched.has)
 	if err != nil {
 		return // nobody knows
 	}
@@ -293,8 +336,9 @@ type audience struct {
 	first string // of the nodes
 }
 
-// onlineIn returns who watches in rooms, and takes out those of nodes that are dead.
-func (s *Service) onlineIn(ctx context.Context, list []ID) (map[ID]audience, error) {
+// onlineIn returns who watches in rooms, and takes out those of nodes that are dead. So it does with viewers of this node whom here
+// does not know: Redis was set back to when they watched. Only the goroutine that brings them to Redis knows that; for others here is nil.
+func (s *Service) onlineIn(ctx context.Context, list []ID, here func(ID, ViewerID) bool) (map[ID]audience, error) {
 	found, err := s.store.online(ctx, list)
 	if err != nil {
 		return nil, err
@@ -309,7 +353,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID) (map[ID]audience, err
 		var dead []Presence
 		for _, p := range list {
 			switch {
-			case !slices.Contains(live, p.node):
+			case !slices.Contains(live, p.node), here != nil && p.node == s.cfg.Node && !here(id, p.User):
 				dead = append(dead, p)
 				continue
 			case a.first == "" || p.node < a.first:
@@ -323,7 +367,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID) (map[ID]audience, err
 		all[id] = a
 		if len(dead) > 0 {
 			if err := s.store.dropOnline(ctx, id, dead); err != nil {
-				s.log.Debug("rooms: viewers of a dead node stay", "room", id, "err", err)
+				s.log.Debug("rooms: viewers who are gone stay", "room", id, "err", err)
 			}
 		}
 	}
@@ -336,11 +380,21 @@ func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presenc
 	if _, _, err := s.inside(ctx, id, user); err != nil {
 		return nil, err
 	}
-	found, err := s.onlineIn(ctx, []ID{id})
+	found, err := s.onlineIn(ctx, []ID{id}, nil)
 	if away(err) {
 		return nil, nil // nobody is known to be
 	}
 	return found[id].users, err
+}
+
+// viewersOf returns how many watch a room. That costs a question to Redis where nobody watches by this node.
+func (s *Service) viewersOf(ctx context.Context, id ID) int {
+	if n, known := s.watched.viewers(id); known {
+		return n
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	return s.viewers(ctx, []ID{id})[id]
 }
 
 // viewers returns how many watch in rooms; while Redis is away nobody does. What a node has counted that died since is
@@ -365,13 +419,51 @@ func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
 		}
 	}
 	if len(again) > 0 {
-		if found, err := s.onlineIn(ctx, again); err == nil {
+		if found, err := s.onlineIn(ctx, again, nil); err == nil {
 			for _, id := range again {
 				all[id] = len(found[id].users)
 			}
 		}
 	}
 	return all
+}
+
+// lookAtUnsure tells of registers of which nobody has heard, since a command was carried out whose answer was lost; and has
+// those be outdone to which Redis was set back, as somebody has heard of a later one, or SQL has it.
+func (s *Service) lookAtUnsure(ctx context.Context) {
+	told := map[ID]int64{}
+	s.watched.mu.Lock()
+	for id, r := range s.watched.rooms {
+		if r.unsure {
+			told[id], r.unsure = r.stamp, false
+		}
+	}
+	s.watched.mu.Unlock()
+	for some := range slices.Chunk(slices.Collect(maps.Keys(told)), sweepBatch) {
+		kept, err := selectStamps(ctx, s.db, some) // before Redis is asked, which is never behind it
+		states, stateErr := s.store.states(ctx, some)
+		err = errors.Join(err, stateErr)
+		for id, state := range states {
+			switch stamp := state.Stamp(); {
+			case stamp < max(told[id], kept[id]):
+				if _, outErr := s.outdo(ctx, id, state); !errors.Is(outErr, ErrRoom) { // else it was closed
+					err = errors.Join(err, outErr)
+				}
+				delete(states, id)
+			case stamp == told[id], told[id] == 0: // it is known, or events were lost and all who watch read it again
+				delete(states, id)
+			default:
+				s.show(id, state)
+			}
+		}
+		s.checkpoint(ctx, states)
+		if err != nil {
+			s.log.Debug("rooms: nobody knows what is on", "rooms", len(some), "err", err)
+			for _, id := range some {
+				s.watched.unsure(id, playback.State{})
+			}
+		}
+	}
 }
 
 // releaseHeld looks whether rooms still wait for players.
@@ -445,7 +537,7 @@ func (s *Service) letGo(now time.Time) {
 	var leave []func()
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
-		if len(r.viewers) > 0 || r.dirty || r.moved || now.Sub(r.used) < lingerFor {
+		if len(r.viewers) > 0 || r.dirty || r.moved || r.unsure || now.Sub(r.used) < lingerFor {
 			continue
 		}
 		delete(s.watched.rooms, id)
@@ -509,7 +601,11 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	if ready {
 		return flying, nil
 	}
-	r.filling <- struct{}{}
+	select {
+	case r.filling <- struct{}{}:
+	case <-ctx.Done(): // whoever fills it waits for SQL
+		return nil, asKind(ctx, ctx.Err())
+	}
 	defer func() { <-r.filling }()
 	if r.leave == nil {
 		_, leave := s.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{
@@ -520,29 +616,49 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 		r.leave = leave
 		s.watched.mu.Unlock()
 	}
-	since := s.db.Now().UnixMilli() - danmaku.Life
-	kept, err := latestComments(ctx, s.db, id, since, danmaku.Most)
-	if err != nil {
-		return nil, asKind(ctx, err)
-	}
-	slices.Reverse(kept)
-	s.watched.mu.Lock()
-	defer s.watched.mu.Unlock()
-	if !r.filled {
-		var fresh danmaku.Ring[api.Danmaku]
-		there := map[string]bool{}
-		for _, c := range kept {
-			fresh.Add(c.At, c.wire(id))
-			there[c.ID.String()] = true
+	for {
+		now := s.db.Now().UnixMilli()
+		s.watched.mu.Lock()
+		filled, doubts, flying := r.filled, r.doubts, r.ring.Flying(now)
+		s.watched.mu.Unlock()
+		if filled {
+			return flying, nil
 		}
-		for _, d := range r.ring.Flying(s.db.Now().UnixMilli()) {
-			if !there[d.ID] { // it came while SQL was read
-				fresh.Add(d.At.UnixMilli(), d)
-			}
+		kept, err := latestComments(ctx, s.db, id, now-danmaku.Life, danmaku.Most)
+		if err != nil {
+			return nil, asKind(ctx, err)
 		}
-		r.ring, r.filled = fresh, true
+		s.watched.mu.Lock()
+		r.fill(id, kept, now, doubts)
+		s.watched.mu.Unlock()
 	}
-	return r.ring.Flying(s.db.Now().UnixMilli()), nil
+}
+
+// fill puts what SQL had when it was asked, the latest first, before what came since. doubts is r.doubts from before the
+// question: if the number has changed, the answer is too old, and fill does nothing. The caller holds the lock of watched.
+func (r *watch) fill(id ID, kept []Comment, asked int64, doubts int) {
+	if r.doubts != doubts {
+		return
+	}
+	var all danmaku.Ring[api.Danmaku]
+	there := map[string]bool{}
+	for _, c := range slices.Backward(kept) {
+		all.Add(c.At, c.wire(id))
+		there[c.ID.String()] = true
+	}
+	for _, d := range r.ring.Flying(asked) {
+		if !there[d.ID] { // it came while SQL was read
+			all.Add(d.At.UnixMilli(), d)
+		}
+	}
+	r.ring, r.filled = all, true
+}
+
+// doubt has the ring be filled anew: an event may be missing, or what SQL had is not what it has.
+func (r *watch) doubt() {
+	r.ring.Clear()
+	r.filled = false
+	r.doubts++
 }
 
 // heard keeps what this node has to know of an event of a room.
@@ -556,11 +672,12 @@ func (s *Service) heard(r *watch, e events.Event) {
 			r.ring.Add(d.At.UnixMilli(), d)
 		}
 	case api.EventRoomDanmakuCleared:
-		r.ring.Clear()
+		r.doubt()
 	case api.EventRoomPlayback:
 		var p api.Playback
 		if json.Unmarshal(e.Data, &p) == nil {
 			r.moved, r.held = true, p.Held // should the node die that changed it
+			r.stamp = max(r.stamp, playback.State{Generation: p.Generation, Version: p.Version}.Stamp())
 		}
 	case api.EventRoomViewers:
 		var v api.RoomViewers
@@ -570,9 +687,11 @@ func (s *Service) heard(r *watch, e events.Event) {
 	}
 }
 
-// lost has the danmaku be read anew.
+// lost has the danmaku be read anew, whether the room waits for players, and whether Redis has its latest register; and its
+// viewers be written and counted anew.
 func (s *Service) lost(r *watch) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
-	r.filled = false
+	r.doubt()
+	r.held, r.unsure, r.dirty = true, true, true
 }

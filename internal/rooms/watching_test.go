@@ -1,17 +1,27 @@
 package rooms
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -31,7 +41,7 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 		other.Subscribed(who[1].String(), "2", channel)
 		count := func(n *world) func() int { return func() int { return n.viewers(ctx, []ID{id})[id] } }
 		eventually.Equal(t, "viewers", 2, count(w))
-		eventually.Equal(t, "viewers as the other node has them", 2, func() int { return other.watched.viewers(id) })
+		eventually.Equal(t, "viewers as the other node has them", 2, func() int { n, _ := other.watched.viewers(id); return n })
 		w.Unsubscribed(who[0].String(), "1", channel)
 		bubble.Sleep(5 * time.Second)
 		if n := count(w)(); n != 2 {
@@ -48,6 +58,47 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 	})
 }
 
+// A failover, or a backup that is restored, loses the latest that Redis did: to take out who has left.
+func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		other := w.neighbour()
+		who := w.people(3)
+		id := w.open(who[0], who[1], who[2])
+		channel := api.RoomChannel(id.String())
+		count := func() int { return w.viewers(t.Context(), []ID{id})[id] }
+		w.Subscribed(who[0].String(), "1", channel)
+		w.Subscribed(who[1].String(), "2", channel)
+		other.Subscribed(who[1].String(), "1", channel)
+		other.Subscribed(who[2].String(), "2", channel)
+		eventually.Equal(t, "viewers", 3, count)
+		comesBack := func(n *world, user accounts.ID) {
+			t.Helper()
+			w.must(w.store.writeOnline(t.Context(), n.cfg.Node, []mark{{room: id, here: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
+		}
+		w.Unsubscribed(who[0].String(), "1", channel)
+		w.Unsubscribed(who[1].String(), "2", channel)
+		eventually.Equal(t, "viewers when one has left, and one of both nodes left one of them", 2, count)
+		comesBack(w, who[0])
+		comesBack(w, who[1])
+		w.watched.mu.Lock()
+		r := w.watched.rooms[id]
+		w.watched.mu.Unlock()
+		w.lost(r) // nobody watches by this node any more
+		bubble.Sleep(2 * countEvery)
+		if n := count(); n != 2 {
+			t.Errorf("%d watch, want 2", n)
+		}
+		other.Unsubscribed(who[2].String(), "2", channel)
+		eventually.Equal(t, "viewers when one is left", 1, count)
+		comesBack(other, who[2])
+		bubble.Sleep(2 * countEvery)
+		if list, err := w.Online(t.Context(), ViewerID(who[0]), id); err != nil || len(list) != 1 || list[0].User != ViewerID(who[1]) {
+			t.Errorf("on line are %+v, %v", list, err)
+		}
+	})
+}
+
 // A number that a dead node has left is counted anew by whoever asks, although nobody here watches.
 func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -61,6 +112,89 @@ func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 		w.live.Delete(other.cfg.Node)
 		if n := count(); n != 0 {
 			t.Errorf("after the death of the only node with viewers there are %d", n)
+		}
+	})
+}
+
+// How many watch is the same at a node by which nobody does: its answers and its events say it.
+func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		other := w.neighbour()
+		ctx := t.Context()
+		who := w.people(3)
+		id := w.open(who[0], who[1], who[2])
+		channel := api.RoomChannel(id.String())
+		w.Subscribed(who[0].String(), "1", channel)
+		w.Subscribed(who[1].String(), "2", channel)
+		bubble.Sleep(5 * time.Second)
+		changed := make(chan api.Room, 9)
+		_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var r api.Room
+			if e.Type == api.EventRoomChanged && json.Unmarshal(e.Data, &r) == nil {
+				changed <- r
+			}
+		}})
+		defer leave()
+		owner, path := accounts.Caller{User: who[0]}, RoomPath{id.String()}
+		for what, ask := range map[string]func(n *world) (int, error){
+			"a scene": func(n *world) (int, error) {
+				out, err := n.getScene(ctx, owner, &path)
+				return out.Body.Room.Viewers, err
+			},
+			"who comes": func(n *world) (int, error) {
+				out, err := n.postJoin(ctx, owner, &struct {
+					RoomPath
+					Body *api.RoomJoin
+				}{RoomPath: path})
+				return out.Body.Room.Viewers, err
+			},
+			"an event": func(n *world) (int, error) {
+				_, _, err := n.Change(ctx, ViewerID(who[0]), id, Update{Name: to(n.cfg.Node)})
+				return (<-changed).Viewers, err
+			},
+		} {
+			for at, n := range map[string]*world{"a node with them": w, "another one": other} {
+				if got, err := ask(n); err != nil || got != 2 {
+					t.Errorf("%s, by %s: %d viewers, %v", what, at, got, err)
+				}
+			}
+		}
+	})
+}
+
+// Redis does not hear that a viewer left, and by then the viewer has come again.
+func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
+		who := w.people(1)
+		id := w.open(who[0])
+		user, channel := who[0].String(), api.RoomChannel(id.String())
+		listed := func() int {
+			n, err := server.Open(t).Do(t.Context(), keyspace.Cmd{Name: "ZCARD", Key: onlineKey.At(id).Key}).Int()
+			w.must(err)
+			return int(n)
+		}
+		w.Subscribed(user, "1", channel)
+		eventually.Equal(t, "viewers in Redis", 1, listed)
+		wire.BlackHole()
+		w.Unsubscribed(user, "1", channel)
+		eventually.True(t, "a beat to be telling Redis", func() bool {
+			w.watched.mu.Lock()
+			defer w.watched.mu.Unlock()
+			return !w.watched.rooms[id].dirty
+		})
+		w.Subscribed(user, "2", channel)
+		bubble.Sleep(roundTime)
+		wire.Reset()
+		wire.Heal()
+		for range 10 {
+			bubble.Sleep(time.Second)
+			if n := listed(); n != 1 {
+				t.Fatalf("Redis has %d viewers, want 1", n)
+			}
 		}
 	})
 }
@@ -116,6 +250,131 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 	})
 }
 
+// A failover, or a backup that is restored, loses the latest commands: pages have seen them, and take no older register.
+func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		other := w.neighbour()
+		ctx := t.Context()
+		owner := w.people(1)[0]
+		id, me := w.open(owner), ViewerID(owner)
+		it, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"})
+		w.must(err)
+		s, err := w.Playback(ctx, me, id)
+		w.must(err)
+		do := func(c playback.Command) playback.State {
+			t.Helper()
+			c.Generation, c.Version = s.Generation, s.Version
+			s, err = w.Command(ctx, me, id, c)
+			w.must(err)
+			return s
+		}
+		setBack := func(old playback.State) {
+			t.Helper()
+			w.must(w.store.forget(ctx, id))
+			_, err := w.store.load(ctx, id, old, playback.State{})
+			w.must(err)
+		}
+		playing := do(playback.Command{Verb: playback.Load, Item: it.ID.String(), Position: 5000})
+		paused := do(playback.Command{Verb: playback.Pause})
+		setBack(playing)
+		s, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Play})
+		if !errors.Is(err, ErrVersion) || !s.Newer(paused) || !s.Paused || s.Item != paused.Item || s.Position != paused.Position {
+			t.Errorf("a command after a pause that was lost: %+v, %v, want %+v under another generation", s, err, paused)
+		}
+		do(playback.Command{Verb: playback.Play})
+		sought := do(playback.Command{Verb: playback.Seek, Position: 90_000})
+		later := do(playback.Command{Verb: playback.Seek, Position: 120_000})
+		setBack(sought)
+		if s, err = w.Ended(ctx, me, id, later.Generation, later.Version); err != nil || !s.Newer(later) || s.Paused || s.Position != sought.Position {
+			t.Errorf("an end after a seek that was lost: %+v, %v, want %+v under another generation", s, err, sought)
+		}
+		w.Subscribed(owner.String(), "1", api.RoomChannel(id.String()))
+		other.Subscribed(ids.New[Viewer]().String(), "2", api.RoomChannel(id.String()))
+		bubble.Sleep(2 * beatEvery)
+		for what, n := range map[string]*world{"the node of the command": w, "a node that heard of it": other, "a node that did not hear of it": other} {
+			playing := do(playback.Command{Verb: playback.Play})
+			paused := do(playback.Command{Verb: playback.Pause})
+			bubble.Sleep(2 * beatEvery)
+			setBack(playing)
+			n.watched.mu.Lock()
+			r := n.watched.rooms[id]
+			if r.stamp != paused.Stamp() {
+				t.Errorf("%s knows of %+v, want %+v", what, playback.Stamped(r.stamp), paused)
+			}
+			if what == "a node that did not hear of it" {
+				r.stamp = playing.Stamp()
+			}
+			n.watched.mu.Unlock()
+			n.lost(r)
+			bubble.Sleep(2 * beatEvery)
+			if s, err = w.Playback(ctx, me, id); err != nil || !s.Newer(paused) || !s.Paused {
+				t.Errorf("%s: the room stands at %+v, %v, want %+v under another generation", what, s, err, paused)
+			}
+		}
+	})
+}
+
+// The sender of a command does not get Redis' answer, and has gone.
+func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
+	for what, send := range map[string]func(w *world, wire *redistest.Wire, command func(context.Context) error){
+		"its answer is lost": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
+			wire.Hold(redistest.ToNode)
+			w.fails("a command", command(w.t.Context()), ErrStateAway)
+			wire.Reset()
+			wire.Heal()
+		},
+		"its sender gives up": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
+			wire.Delay(100 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(w.t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_ = command(ctx)
+			wire.Heal()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				server := redistest.InMemory(t)
+				wire := server.Wire()
+				w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
+				other := newWorld(t, w.db, server.Open(t), w.ahead, w.live, Settings{})
+				ctx := t.Context()
+				who := w.people(1)
+				id, owner := w.open(who[0]), ViewerID(who[0])
+				s, err := w.Playback(ctx, owner, id)
+				w.must(err)
+				command := func(ctx context.Context, verb playback.Verb) (playback.State, error) {
+					return w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: verb})
+				}
+				s, err = command(ctx, playback.Pause) // from here on Redis knows the script
+				w.must(err)
+				bubble.Sleep(time.Second)
+				var mu sync.Mutex
+				var heard []api.Playback
+				_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+					var p api.Playback
+					if e.Type == api.EventRoomPlayback && json.Unmarshal(e.Data, &p) == nil {
+						mu.Lock()
+						defer mu.Unlock()
+						heard = append(heard, p)
+					}
+				}})
+				defer leave()
+				send(w, wire, func(ctx context.Context) error {
+					_, err := command(ctx, playback.Play)
+					return err
+				})
+				bubble.Sleep(10 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				if len(heard) != 1 || heard[0].Version != s.Version+1 || heard[0].Paused {
+					t.Errorf("who has the room open heard %+v, want that it plays", heard)
+				}
+			})
+		})
+	}
+}
+
 func TestAllWaitForWhoWaitsForData(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -158,6 +417,54 @@ func TestAllWaitForWhoWaitsForData(t *testing.T) {
 		w.must(w.Buffering(ctx, ann, id, true))
 		stands("plays")
 	})
+}
+
+// A node does not hear that a room waits for a player: nobody watched there by then, or the event was lost. The player
+// is gone for good.
+func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
+	for what, miss := range map[string]func(w, other *world, id ID, waits func()){
+		"viewers who come by another node": func(_, other *world, id ID, waits func()) {
+			waits()
+			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+		},
+		"viewers who come when the node has forgotten the room": func(w, _ *world, id ID, waits func()) {
+			waits()
+			bubble.Sleep(2 * lingerFor)
+			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+		},
+		"an event that is lost": func(_, other *world, id ID, waits func()) {
+			other.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+			bubble.Sleep(2 * beatEvery)
+			waits()
+			bubble.Sleep(2 * beatEvery)
+			other.watched.holds(id, false)
+			other.watched.mu.Lock()
+			r := other.watched.rooms[id]
+			other.watched.mu.Unlock()
+			other.lost(r)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := single(t, Settings{})
+				other := w.neighbour()
+				ctx := t.Context()
+				who := w.people(1)
+				id, owner := w.open(who[0]), ViewerID(who[0])
+				_, _, err := w.Change(ctx, owner, id, Update{Hold: to(true)})
+				w.must(err)
+				s, err := w.Playback(ctx, owner, id)
+				w.must(err)
+				_, err = w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Play})
+				w.must(err)
+				miss(w, other, id, func() { w.must(w.Buffering(ctx, owner, id, true)) })
+				bubble.Sleep(bufferingLife + 3*beatEvery)
+				if s, err := w.Playback(ctx, owner, id); err != nil || s.Held || s.Paused {
+					t.Errorf("nobody waits for data, and the room stands at %+v, %v", s, err)
+				}
+			})
+		})
+	}
 }
 
 // Danmaku that flew before a node had anybody in a room are there for whoever comes, and what was cleared is not.
@@ -205,6 +512,90 @@ func TestWhatFliesIsOnEveryNode(t *testing.T) {
 		for _, n := range []*world{w, other} {
 			if got := flies(n); len(got) != 0 {
 				t.Errorf("cleared, flies %q", got)
+			}
+		}
+	})
+}
+
+// SQL does not answer the question what flies in a room, which somebody asks.
+func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(1)
+		id, owner := w.open(who[0]), ViewerID(who[0])
+		w.watched.mu.Lock()
+		asks := w.watched.of(id, time.Now()).filling
+		w.watched.mu.Unlock()
+		asks <- struct{}{}
+		impatient, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		scene := make(chan error, 1)
+		go func() {
+			_, err := w.Scene(impatient, owner, id)
+			scene <- err
+		}()
+		bubble.Sleep(2 * time.Second)
+		select {
+		case err := <-scene:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("who waits for a second got %v", err)
+			}
+		default:
+			t.Error("who waits for a second still waits after two")
+		}
+		w.Subscribed(who[0].String(), "1", api.RoomChannel(id.String()))
+		bubble.Sleep(countEvery + roundTime)
+		if n := w.viewers(ctx, []ID{id})[id]; n != 1 {
+			t.Errorf("%d watch, want 1", n)
+		}
+		<-asks
+		if list, err := w.follow(ctx, id); err != nil || len(list) != 0 {
+			t.Errorf("when SQL has answered flies %+v, %v", list, err)
+		}
+	})
+}
+
+// A moderator clears, or events are lost, after SQL was asked what flies and before its answer is taken.
+func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(1)
+		id, owner := w.open(who[0]), ViewerID(who[0])
+		for what, doubt := range map[string]func(r *watch){
+			"cleared": func(*watch) { w.must(w.ClearDanmaku(ctx, owner, id)) },
+			"lost": func(r *watch) {
+				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteComments(ctx, tx, id) }))
+				w.lost(r)
+			}, // the event among them
+		} {
+			_, err := w.Shoot(ctx, owner, id, Comment{Text: "one"})
+			w.must(err)
+			bubble.Sleep(time.Second)
+			if list, err := w.follow(ctx, id); err != nil || len(list) != 1 {
+				t.Fatalf("%s: the test is void: flies %+v, %v", what, list, err)
+			}
+			now := w.db.Now().UnixMilli()
+			w.watched.mu.Lock()
+			r := w.watched.rooms[id]
+			w.watched.mu.Unlock()
+			w.lost(r)
+			if list, err := w.follow(ctx, id); err != nil || len(list) != 1 {
+				t.Errorf("%s: after a loss flies %+v, %v, want what SQL has", what, list, err)
+			}
+			w.watched.mu.Lock()
+			doubts := r.doubts
+			w.watched.mu.Unlock()
+			kept, err := latestComments(ctx, w.db, id, now-danmaku.Life, danmaku.Most)
+			w.must(err)
+			doubt(r)
+			bubble.Sleep(time.Millisecond) // its event comes; the next beat is later
+			w.watched.mu.Lock()
+			r.fill(id, kept, now, doubts)
+			w.watched.mu.Unlock()
+			if list, err := w.follow(ctx, id); err != nil || len(list) != 0 {
+				t.Errorf("%s: flies %+v, %v", what, list, err)
 			}
 		}
 	})

@@ -23,9 +23,13 @@ type Service struct {
 	people People
 	log    *slog.Logger
 
-	mu     sync.Mutex // held while SQL is read, so that many callers make one statement
-	keys   map[ID]Key // never changed, only replaced
-	loaded time.Time  // when keys was
+	load func(context.Context) ([]Key, error) // all keys, from SQL
+
+	turn   chan struct{} // of one: held while SQL is read, so that many callers make one statement
+	keys   map[ID]Key    // never changed, only replaced
+	loaded time.Time     // when keys was
+	looked time.Time     // when SQL was asked last,
+	fault  error         // and what came of that
 
 	used sync.Map // ID: true, since the last flush
 }
@@ -41,7 +45,8 @@ const (
 
 // New returns the keys in db.
 func New(db *sqldb.DB, people People, log *slog.Logger) *Service {
-	return &Service{db: db, people: people, log: log}
+	return &Service{db: db, people: people, log: log, turn: make(chan struct{}, 1),
+		load: func(ctx context.Context) ([]Key, error) { return selectKeys(ctx, db) }}
 }
 
 // Authenticate returns who holds a key. ErrKey, ErrStore.
@@ -61,22 +66,31 @@ func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, er
 	return &Caller{Key: k, people: s.people}, nil
 }
 
-// find looks a key up in the copy of this node.
+// find looks a key up in the copy of this node. Who has waited for others that asked SQL meanwhile takes what they
+// were told, however long that took: while SQL is slow or away a statement is for all who wait.
 func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	age := time.Since(s.loaded)
-	if k, there = s.keys[id]; age < minAge || there && age < maxAge {
+	asked := time.Now()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Key{}, false, ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	k, there = s.keys[id]
+	switch {
+	case there && time.Since(s.loaded) < maxAge:
 		return k, there, nil
+	case time.Since(s.looked) < minAge || !s.looked.Before(asked):
+		return k, there, s.fault
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
 	defer cancel()
-	began := time.Now()
-	all, err := selectKeys(ctx, s.db)
-	if err != nil {
-		return Key{}, false, asKind(err)
+	s.looked = time.Now()
+	all, err := s.load(ctx)
+	if s.fault = asKind(err); err != nil {
+		return Key{}, false, s.fault
 	}
-	s.keys, s.loaded = make(map[ID]Key, len(all)), began
+	s.keys, s.loaded = make(map[ID]Key, len(all)), s.looked
 	for _, k := range all {
 		s.keys[k.ID] = k
 	}

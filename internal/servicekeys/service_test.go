@@ -1,12 +1,16 @@
 package servicekeys
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
@@ -54,6 +58,38 @@ func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
 			if err := d.Revoke(ctx, "shop"); !errors.Is(err, ErrUnknown) {
 				t.Errorf("revoked twice: %v", err)
 			}
+		})
+	}
+}
+
+// Callers who come while SQL takes its time, or does not answer, wait for one look at it and not
+// each for their own.
+func TestManyCallersWaitForOneLookAtSlowSQL(t *testing.T) {
+	for name, fault := range map[string]error{"slow": nil, "away": ErrStore} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				s, looks := New(sqldbtest.SQLite(t), nil, slog.New(slog.DiscardHandler)), 0
+				k := Key{ID: ids.New[Key]()}
+				token, hash := newToken(k.ID)
+				k.hash = hash
+				s.load = func(context.Context) ([]Key, error) {
+					looks++
+					time.Sleep(2 * maxAge)
+					return []Key{k}, fault
+				}
+				var all sync.WaitGroup
+				for range 50 {
+					all.Go(func() {
+						if _, err := s.Authenticate(t.Context(), token); !errors.Is(err, fault) {
+							t.Errorf("got %v, want %v", err, fault)
+						}
+					})
+				}
+				all.Wait()
+				if looks > 2 {
+					t.Errorf("SQL was asked %d times", looks)
+				}
+			})
 		})
 	}
 }

@@ -56,8 +56,9 @@ func (s *Service) Keep(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 // removedNow is how many files one change removes itself. The rest, as of a group that is dissolved, a job removes.
 const removedNow = 50
 
-// Release gives up locked files that no message has any more. Their bytes are removed after the commit, or
-// by a job if this node dies before.
+// Release gives up locked files that no message has any more. Their bytes are removed after the commit, for which nobody
+// waits: a storage that is slow or away must not keep a recalled message from being recalled for all. A job does it if this
+// node dies before.
 func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	if len(list) == 0 {
 		return nil
@@ -65,13 +66,15 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	now := tx.Now()
 	list = slices.Clone(list)
 	tx.AfterCommit(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
-		defer cancel()
-		for _, id := range list[:min(len(list), removedNow)] {
-			if err := s.forget(ctx, &Transfer{ID: id}, now); err != nil {
-				s.log.Warn("transfers: the file of a message is left to the job that expires", "transfer", id, "err", err)
+		s.releasing.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+			defer cancel()
+			for _, id := range list[:min(len(list), removedNow)] {
+				if err := s.forget(ctx, &Transfer{ID: id}, now); err != nil {
+					s.log.Warn("transfers: the file of a message is left to the job that expires", "transfer", id, "err", err)
+				}
 			}
-		}
+		})
 	})
 	return s.rows.expireAt(ctx, tx, list, now)
 }

@@ -12,6 +12,8 @@ import (
 	"image/png"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,6 +24,8 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -63,7 +67,7 @@ func (w *world) locked(then func(ctx context.Context, tx *sqldb.Tx) error, list 
 	return found
 }
 
-// keep has a message have a file, and drop has none have it any more.
+// keep has a message have a file, and drop has none have it any more and waits until it is gone.
 func (w *world) keep(id ID) {
 	w.t.Helper()
 	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Keep(ctx, tx, []ID{id}) }, id)
@@ -72,6 +76,25 @@ func (w *world) keep(id ID) {
 func (w *world) drop(id ID) {
 	w.t.Helper()
 	w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Release(ctx, tx, []ID{id}) }, id)
+	w.releasing.Wait()
+}
+
+// While a storage does not answer, who takes the last message back does not wait for it: others would see the message
+// all the while.
+func TestNobodyWaitsForTheStorageToGiveUpAFile(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		up := w.put("a.bin", random(testChunk+1))
+		w.keep(up.ID)
+		w.storage.mu.Lock()
+		w.storage.hangs = removeTime / 2
+		w.storage.mu.Unlock()
+		w.locked(func(ctx context.Context, tx *sqldb.Tx) error { return w.Release(ctx, tx, []ID{up.ID}) }, up.ID)
+		if len(w.objects()) == 0 {
+			t.Error("the transaction has waited for the storage")
+		}
+		bubble.Sleep(removeTime)
+		w.sound()
+	})
 }
 
 // seenBy are the users who see messages that have files.
@@ -446,6 +469,35 @@ func FuzzRecording(f *testing.F) {
 		typ, d, err := recording(bytes.NewReader(data))
 		if err != nil || d < 0 || d > 24*time.Hour || typ != "" && !strings.HasPrefix(typ, "audio/") {
 			t.Errorf("got %q, %s, %v", typ, d, err)
+		}
+	})
+}
+
+// A request of a few kilobytes must not become thousands of requests to the storage.
+func TestARequestForVeryManyRangesGetsTheWholeFile(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		data := random(3 * testChunk)
+		w.Serve(seenBy{})
+		link, err := w.Link(t.Context(), w.users[0], w.put("a.bin", data).ID)
+		w.must(err)
+		a := web.New(web.Config{})
+		w.Routes(a)
+		for ranges, want := range map[int]int{2: http.StatusPartialContent, mostRanges: http.StatusPartialContent, mostRanges + 1: http.StatusOK, 2000: http.StatusOK} {
+			var list []string
+			for i := range ranges {
+				list = append(list, fmt.Sprintf("%[1]d-%[1]d", 2*(ranges-i)))
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, link.URL, nil)
+			r.Header.Set("Range", "bytes="+strings.Join(list, ","))
+			answer := httptest.NewRecorder()
+			before := w.storage.opens.Load()
+			a.Handler().ServeHTTP(answer, r)
+			if answer.Code != want || want == http.StatusOK && !bytes.Equal(answer.Body.Bytes(), data) {
+				t.Errorf("%d ranges: got %d and %d bytes", ranges, answer.Code, answer.Body.Len())
+			}
+			if n := w.storage.opens.Load() - before; n > mostRanges {
+				t.Errorf("%d ranges: %d parts were opened", ranges, n)
+			}
 		}
 	})
 }

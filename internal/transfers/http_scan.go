@@ -2,9 +2,11 @@ package transfers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 )
 
@@ -30,6 +32,9 @@ func (p postScanner) scan(ctx context.Context, t *Transfer, content io.Reader) (
 	req.Header.Set("X-Stoa-Size", strconv.FormatInt(t.Size, 10))
 	req.Header.Set("X-Stoa-Sha256", t.SHA256)
 	resp, err := p.client.Do(req)
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		err = of.Err // without the address, in which there may be a secret of the scanner's
+	}
 	if err != nil {
 		return false, err
 	}

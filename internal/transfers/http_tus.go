@@ -6,6 +6,7 @@ import (
 	"crypto/sha1" //nolint:gosec // tus wants it
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"hash"
 	"net/http"
 	"strconv"
@@ -41,7 +42,7 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 	})
 	a.Raw("OPTIONS "+path, options)
 	a.Raw("OPTIONS /v1/uploads", options)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses, Replay: createdAgain,
 		Summary:     "Offer a file, or begin an upload for messages, as clients of tus do",
 		Description: "Upload-Metadata has `filename` and, as wanted, `to`, `filetype` and `sha256`, each in base64. The upload goes on at Location: without `to` at once, else once the other has accepted; until then it is refused with 409, which clients of tus try again.",
 		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
@@ -113,7 +114,7 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &createReply{tusOf(&t), "/v1/transfers/" + t.ID.String() + "/upload", t.wire(t.progress(0, s.chunk))}, nil
+	return &createReply{tusOf(&t), uploadPath(t.ID.String()), t.wire(t.progress(0, s.chunk))}, nil
 }
 
 // createReply is tusReply with where the upload goes on.
@@ -122,6 +123,21 @@ type createReply struct {
 	Location string `header:"Location"`
 	Body     api.Transfer
 }
+
+// createdAgain has a retry of a creation say what the first answer said.
+func createdAgain(h http.Header, body []byte) {
+	var t api.Transfer
+	if json.Unmarshal(body, &t) != nil {
+		return
+	}
+	h.Set("Tus-Resumable", tusVersion)
+	h.Set("Location", uploadPath(t.ID))
+	h.Set("Upload-Offset", "0")
+	h.Set("Upload-Length", strconv.FormatInt(t.Size, 10))
+	h.Set("Upload-Expires", t.Expires.UTC().Format(http.TimeFormat))
+}
+
+func uploadPath(id string) string { return "/v1/transfers/" + id + "/upload" }
 
 // metadata reads an Upload-Metadata: names, each with a value in base64 or none.
 func metadata(text string) (map[string]string, bool) {

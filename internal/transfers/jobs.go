@@ -14,14 +14,15 @@ import (
 func (s *Service) Jobs() []worker.Job {
 	jobs := []worker.Job{
 		{Name: "transfers.expire", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.expire},
-		{Name: "transfers.sweep", Every: 6 * time.Hour, Singleton: true, Run: func(ctx context.Context) error {
+		// A bucket tells a thousand names at a time: of many millions that takes a quarter of an hour.
+		{Name: "transfers.sweep", Every: 6 * time.Hour, Singleton: true, Timeout: 2 * time.Hour, Run: func(ctx context.Context) error {
 			_, err := s.sweep(ctx)
 			return err
 		}},
 	}
-	finish := worker.Job{Name: "transfers.finish", Every: 20 * time.Second, Singleton: true, Run: s.finishWaiting}
+	finish := worker.Job{Name: "transfers.finish", Every: 20 * time.Second, Singleton: true, Timeout: scanTurn + finishAfter, Run: s.finishWaiting}
 	if s.scanner != nil {
-		finish.Every = time.Second
+		finish.Every, finish.Timeout = time.Second, finish.Timeout+s.cfg.ScanTime
 	}
 	return append(jobs, finish)
 }

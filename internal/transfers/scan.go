@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -66,33 +69,124 @@ func (l *limited) Write(b []byte) (int, error) {
 const (
 	scansAtOnce = 4
 	scanBatch   = 100
+
+	// scanTurn is for how long one run of the job begins with files. Those that it has begun it ends.
+	scanTurn = time.Minute
 )
 
-// finishWaiting finishes files that are stored as a whole. Where there is no scanner, that are those whose node
-// has died before it had.
+// again is when a file is tried again that could not be finished, and how often that was so.
+type again struct {
+	at    time.Time
+	tries int
+}
+
+// putOff is for how long a file is left alone that could not be finished so often in a row. The next run tries it for a
+// second time; then it is longer than the job waits after two runs that fail, so that one without the file comes between.
+func putOff(tries int) time.Duration {
+	if tries == 1 {
+		return 0
+	}
+	return min(time.Minute, time.Second<<min(tries, 10))
+}
+
+// finishWaiting finishes files that are stored as a whole, those that come meanwhile too. Where there is no scanner, that
+// are those whose node has died before it had. It begins behind the files of the run before: so those on which
+// the scanner hangs, or of which it cannot tell, keep no others waiting. It fails if no file could be finished, as where
+// the scanner is away; a single one puts off itself alone.
 func (s *Service) finishWaiting(ctx context.Context) error {
-	before := s.rows.db.Now()
-	if s.scanner == nil {
-		before = before.Add(-finishAfter)
+	type result struct {
+		of  ID
+		err error
 	}
-	all, err := s.rows.waiting(ctx, before, scanBatch)
-	if err != nil {
-		return asKind(err)
-	}
-	slots := make(chan struct{}, scansAtOnce)
-	faults := make(chan error, len(all))
-	for i := range all {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			faults <- s.finish(ctx, &all[i])
-		}()
-	}
+	var page []Transfer
 	var found []error
-	for range all {
-		found = append(found, <-faults)
+	var fault error
+	finished := false
+	results := make(chan result, scansAtOnce)
+	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.rows.db.Now().Sub(a.at) > time.Hour }) // they are gone
+	for began, busy := time.Now(), 0; ; {
+		turn := time.Since(began) < scanTurn
+		for turn && busy < scansAtOnce && len(page) == 0 {
+			before := s.rows.db.Now()
+			if s.scanner == nil {
+				before = before.Add(-finishAfter)
+			}
+			some, err := s.rows.waiting(ctx, before, s.waited, scanBatch)
+			if err != nil {
+				fault, began = asKind(err), time.Time{} // the turn is over
+			}
+			if len(some) == 0 {
+				break
+			}
+			if page = s.due(some); len(page) == 0 {
+				s.waited = some[len(some)-1]
+			}
+		}
+		for turn && busy < scansAtOnce && len(page) > 0 {
+			t := page[0]
+			page, s.waited, busy = page[1:], t, busy+1
+			go func() { results <- result{t.ID, s.finishSafely(ctx, &t)} }()
+		}
+		if busy == 0 {
+			if turn { // there are no others behind those of this run
+				s.waited = Transfer{}
+			}
+			if !finished {
+				return errors.Join(append(found, fault)...)
+			}
+			if len(found) > 0 {
+				s.log.Warn("transfers: some files cannot be finished and are tried again", "files", len(found), "err", errors.Join(found...))
+			}
+			return fault
+		}
+		select {
+		case r := <-results:
+			busy--
+			if r.err != nil {
+				found = append(found, r.err)
+			} else {
+				finished = true
+			}
+			if ctx.Err() == nil {
+				s.tried(r.of, r.err)
+			}
+		case <-time.After(time.Second):
+		}
 	}
-	return errors.Join(found...)
+}
+
+// due returns those of some files that are not put off.
+func (s *Service) due(some []Transfer) (due []Transfer) {
+	now := s.rows.db.Now()
+	for i := range some {
+		if !s.again[some[i].ID].at.After(now) {
+			due = append(due, some[i])
+		}
+	}
+	return due
+}
+
+// tried notes how finishing a file went.
+func (s *Service) tried(id ID, err error) {
+	a, before := s.again[id]
+	switch {
+	case err != nil:
+		a.tries++
+		a.at = s.rows.db.Now().Add(putOff(a.tries))
+		s.again[id] = a
+	case before:
+		delete(s.again, id)
+	}
+}
+
+// finishSafely is finish where nobody is behind it: a panic, as of what decodes a picture, is an error of that file.
+func (s *Service) finishSafely(ctx context.Context, t *Transfer) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic while transfer %s is finished: %v\n%s", t.ID, v, debug.Stack())
+		}
+	}()
+	return s.finish(ctx, t)
 }
 
 // passes reports whether the scanner, if there is one, passes a file.
@@ -100,18 +194,43 @@ func (s *Service) passes(ctx context.Context, t *Transfer) (bool, error) {
 	if s.scanner == nil {
 		return true, nil
 	}
-	c, err := s.read(ctx, t)
+	within, cancel := context.WithTimeout(ctx, s.cfg.ScanTime)
+	defer cancel()
+	c, err := s.read(within, t)
 	if err != nil {
 		return false, err
 	}
 	defer c.Close()
-	within, cancel := context.WithTimeout(ctx, s.cfg.ScanTime)
-	defer cancel()
-	passes, err := s.scanner.scan(within, t, c)
+	file := &lent{from: c}
+	defer file.end()
+	passes, err := s.scanner.scan(within, t, file)
 	if err != nil {
 		return false, fmt.Errorf("scanning transfer %s: %w", t.ID, err)
 	}
 	return passes, nil
+}
+
+// lent is a file that a scanner reads: net/http reads the body of a request on beside whoever has its answer already.
+type lent struct {
+	mu   sync.Mutex
+	from io.Reader // nil: it has ended
+}
+
+// Read implements io.Reader.
+func (l *lent) Read(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.from == nil {
+		return 0, io.ErrClosedPipe
+	}
+	return l.from.Read(b)
+}
+
+// end has no read begin any more, and waits for the one that is under way.
+func (l *lent) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.from = nil
 }
 
 // finishAfter is for how long a node finishes what was uploaded to it before others help.

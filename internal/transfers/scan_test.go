@@ -9,13 +9,19 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // onReal is a node in real time, for what no bubble has: programs and connections.
@@ -108,6 +114,16 @@ func TestAScannerDecides(t *testing.T) {
 	}
 }
 
+// What stands in the address of a scanner, for which it takes files, is for it alone.
+func TestAScannerThatIsAwayIsToldOfWithoutItsAddress(t *testing.T) {
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	s := newScanner(away.URL + "/?key=hidden")
+	if _, err := s.scan(t.Context(), &Transfer{}, http.NoBody); err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "dial") {
+		t.Errorf("it is said: %v", err)
+	}
+}
+
 // during is a scanner that passes every file, after something has happened.
 type during func()
 
@@ -115,6 +131,37 @@ func (d during) scan(_ context.Context, _ *Transfer, content io.Reader) (bool, e
 	_, err := io.Copy(io.Discard, content)
 	d()
 	return true, err
+}
+
+// early is a scanner that refuses every file before it has read it; what reads it goes on, as net/http does.
+type early func(content io.Reader)
+
+func (e early) scan(_ context.Context, _ *Transfer, content io.Reader) (bool, error) {
+	go e(content)
+	return false, nil
+}
+
+func TestAFileIsNotReadAnyMoreOnceTheScannerHasAnswered(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		read := make(chan error, 1)
+		w.scanner = early(func(content io.Reader) {
+			<-time.After(time.Second)
+			_, err := io.Copy(io.Discard, content)
+			read <- err
+		})
+		data := random(2*testChunk + 1)
+		id := w.begin(data).ID
+		_, err := w.send(id, piece(data, 0))
+		w.must(err)
+		before := w.storage.opens.Load()
+		w.must(w.finishWaiting(t.Context()))
+		if err := <-read; !errors.Is(err, io.ErrClosedPipe) || w.storage.opens.Load() != before {
+			t.Errorf("reading afterwards: %v, %d parts were opened", err, w.storage.opens.Load()-before)
+		}
+		if got := w.stands(id); got.Status != Failed || got.Reason != reasonScan {
+			t.Errorf("it is %+v", got)
+		}
+	})
 }
 
 func TestAFileThatIsCancelledWhileItIsScannedStaysSo(t *testing.T) {
@@ -131,6 +178,155 @@ func TestAFileThatIsCancelledWhileItIsScannedStaysSo(t *testing.T) {
 		if got := w.stands(id); got.Status != Failed || got.Reason != reasonCancelled || got.Content {
 			t.Errorf("got %+v", got)
 		}
+		w.sound()
+	})
+}
+
+// judge is a scanner.
+type judge func(ctx context.Context, t *Transfer) (bool, error)
+
+func (j judge) scan(ctx context.Context, t *Transfer, _ io.Reader) (bool, error) { return j(ctx, t) }
+
+// works has a job of this node be done each second until the test ends.
+func (w *world) works(job string) {
+	w.t.Helper()
+	jobs := slices.DeleteFunc(w.Jobs(), func(j worker.Job) bool { return j.Name != job })
+	jobs[0].Every = time.Second
+	pool, err := worker.NewPool(worker.PoolConfig{}, jobs...)
+	w.must(err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { _ = pool.Run(ctx) })
+	w.t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+}
+
+// within waits as long as a scan may take.
+func within(ctx context.Context, d time.Duration) (bool, error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(d):
+		return true, nil
+	}
+}
+
+func TestAScanMayTakeAsLongAsTheSettingSays(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		w.scanner = judge(func(ctx context.Context, _ *Transfer) (bool, error) { return within(ctx, w.cfg.ScanTime-time.Second) })
+		data := random(testChunk + 1)
+		id := w.begin(data).ID
+		_, err := w.send(id, piece(data, 0))
+		w.must(err)
+		w.works("transfers.finish")
+		bubble.Sleep(2 * w.cfg.ScanTime)
+		if got := w.stands(id); got.Status != Done {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// Files on which the scanner hangs, or of which it cannot tell, however many there are and
+// however long, hold up neither those that are there nor those that come.
+func TestAFileThatCannotBeScannedKeepsNoOtherWaiting(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files int
+		scan  judge
+	}{
+		"it hangs":       {2 * scansAtOnce, func(ctx context.Context, _ *Transfer) (bool, error) { return within(ctx, time.Hour) }},
+		"it cannot tell": {scanBatch + 1, func(context.Context, *Transfer) (bool, error) { return false, errors.New("the scanner is confused") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Settings{Open: 2 * scanBatch, ScanTime: 2 * time.Minute}, func(t *testing.T, w *world) {
+				good := map[ID]bool{}
+				w.scanner = judge(func(ctx context.Context, of *Transfer) (bool, error) {
+					if of.Name == "good" {
+						return true, nil
+					}
+					return tc.scan(ctx, of)
+				})
+				for range tc.files {
+					w.put("bad", random(10))
+				}
+				good[w.put("good", random(10)).ID] = true
+				w.works("transfers.finish")
+				for range 3 {
+					bubble.Sleep(4 * w.cfg.ScanTime)
+					for id := range good {
+						if got := w.stands(id); got.Status != Done {
+							t.Fatalf("after %s it is %+v", 4*w.cfg.ScanTime, got)
+						}
+					}
+					good[w.put("good", random(10)).ID] = true
+				}
+			})
+		})
+	}
+}
+
+// A file of which the scanner cannot tell puts off itself alone: who sends one while there is nothing else to
+// scan does not have others wait for a minute.
+func TestAFileOfWhichTheScannerCannotTellPutsOffNoOther(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		var tries atomic.Int64
+		w.scanner = judge(func(_ context.Context, of *Transfer) (bool, error) {
+			if of.Name == "good" {
+				return true, nil
+			}
+			tries.Add(1)
+			return false, errors.New("the scanner takes no such file")
+		})
+		w.put("bad", random(10))
+		w.works("transfers.finish")
+		bubble.Sleep(10 * time.Minute)
+		if n := tries.Load(); n < 10 || n > 20 {
+			t.Errorf("it was tried %d times in ten minutes", n)
+		}
+		for range 5 {
+			id := w.put("good", random(10)).ID
+			bubble.Sleep(5 * time.Second)
+			if got := w.stands(id); got.Status != Done {
+				t.Errorf("after five seconds it is %+v", got)
+			}
+			bubble.Sleep(17 * time.Second)
+		}
+	})
+}
+
+// What decodes a picture may panic: that is a fault of this file, and not the end of the node.
+func TestAFileOnWhichItPanicsIsNotTheEndOfTheNode(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		w.scanner = judge(func(_ context.Context, of *Transfer) (bool, error) {
+			if of.Name == "good" {
+				return true, nil
+			}
+			panic("index out of range")
+		})
+		bad, good := w.put("bad", random(10)), w.put("good", random(10))
+		w.works("transfers.finish")
+		bubble.Sleep(5 * time.Second)
+		if got := w.stands(good.ID); got.Status != Done {
+			t.Errorf("another is %+v", got)
+		}
+		if got := w.stands(bad.ID); !got.uploaded() {
+			t.Errorf("it is %+v", got)
+		}
+	})
+}
+
+func TestAStorageOfManyPartsIsSweptAsAWhole(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		lost, err := w.storage.Create(t.Context(), newPart(ids.New[Transfer](), 0, w.db.Now()).name) // of a node that died
+		w.must(err)
+		w.must(lost.Keep(t.Context()))
+		w.storage.mu.Lock()
+		w.storage.lists = 20 * time.Minute
+		w.storage.mu.Unlock()
+		w.pass(orphanAge)
+		w.works("transfers.sweep")
+		bubble.Sleep(30 * time.Minute)
 		w.sound()
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,6 +74,9 @@ type Service struct {
 	messages  Messages // nil: no message has a file
 	studio    *picture.Studio
 	looking   *semaphore.Weighted // over files that are in memory to be looked at, in bytes
+	waited    Transfer            // with which the job that finishes has begun last; zero: it begins at the front
+	again     map[ID]again        // files that it could not finish
+	releasing sync.WaitGroup      // of files that messages have given up, or that were cancelled
 	signer    signer
 	cfg       Settings
 	log       *slog.Logger
@@ -85,7 +89,7 @@ func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
 	s := &Service{rows: &rows{cfg.DB}, fast: fast{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, metrics: newMetrics(cfg.Metrics),
+		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, looking: semaphore.NewWeighted(lookMemory)}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {
@@ -113,8 +117,11 @@ func New(cfg Config) (_ *Service, err error) {
 // Serve has files be given to those who see messages that have them. It is called before the first file is fetched.
 func (s *Service) Serve(m Messages) { s.messages = m }
 
-// Close ends what New began.
-func (s *Service) Close() error { return s.storage.Close() }
+// Close ends what New began. It waits for files that are being removed.
+func (s *Service) Close() error {
+	s.releasing.Wait()
+	return s.storage.Close()
+}
 
 // Offer is a file that a user would like to send to another, or to messages.
 type Offer struct {
@@ -283,7 +290,7 @@ func (s *Service) Reject(ctx context.Context, user accounts.ID, id ID) (_ Transf
 // sides can; again it changes nothing. An upload that is whole goes; ErrKept if messages have it. ErrUnknown.
 func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Cancel %s", id)
-	return s.change(ctx, user, id, func(t *Transfer, now time.Time) error {
+	t, gone, err := s.decided(ctx, user, id, func(t *Transfer, now time.Time) error {
 		switch {
 		case t.kept():
 			return ErrKept
@@ -296,7 +303,27 @@ func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transf
 		}
 		return nil
 	})
+	if errors.Is(err, errSame) {
+		return t, nil
+	}
+	if err != nil {
+		return Transfer{}, err
+	}
+	s.ended(ctx, &t, nil)
+	removed := make(chan struct{})
+	s.releasing.Go(func() {
+		defer close(removed)
+		s.remove(ctx, gone)
+	})
+	select {
+	case <-removed:
+	case <-time.After(cancelWait):
+	}
+	return t, nil
 }
+
+// cancelWait is how long who cancels waits for the bytes to be removed, which goes on behind it where the storage is slow or away.
+const cancelWait = 2 * time.Second
 
 // errSame says that a transfer is already what it was to become.
 var errSame = errors.New("transfers: nothing changes")
@@ -304,20 +331,26 @@ var errSame = errors.New("transfers: nothing changes")
 // change lets decide alter a transfer of a user's, tells both sides, and removes the content
 // that it has no more.
 func (s *Service) change(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (Transfer, error) {
+	t, gone, err := s.decided(ctx, user, id, decide)
+	if errors.Is(err, errSame) {
+		return t, nil
+	}
+	if err != nil {
+		return Transfer{}, err
+	}
+	s.ended(ctx, &t, gone)
+	return t, nil
+}
+
+// decided is the part of change that is in SQL. It returns the parts that count no more. errSame.
+func (s *Service) decided(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (_ Transfer, gone []string, err error) {
 	t, gone, err := s.rows.change(ctx, id, func(t *Transfer, now time.Time) error {
 		if !t.has(user) {
 			return ErrUnknown
 		}
 		return decide(t, now)
 	})
-	if errors.Is(err, errSame) {
-		return t, nil
-	}
-	if err != nil {
-		return Transfer{}, asKind(err)
-	}
-	s.ended(ctx, &t, gone)
-	return t, nil
+	return t, gone, asKind(err)
 }
 
 // ended tells of a committed change, and removes parts that count no more.

@@ -549,6 +549,11 @@ func TestNothingIsLeftOfAnErasedUser(t *testing.T) {
 			}
 		}
 		w.sound()
+		var bytes int64
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT bytes FROM transfer_quotas WHERE user_id = ?", w.users[0]).Scan(&bytes))
+		if want := int64(len(data)) + 10; bytes != want {
+			t.Errorf("the other side's day has %d bytes, want the %d that were uploaded", bytes, want)
+		}
 		if got := w.stands(others.ID); got.Status != Pending {
 			t.Errorf("another's transfer is %+v", got)
 		}
@@ -675,5 +680,35 @@ func TestTheListHasPages(t *testing.T) {
 		if _, _, err := w.List(t.Context(), w.users[0], "nonsense"); !errors.Is(err, ErrCursor) {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// Who cancels does not wait for a storage that hangs: it has taken effect, and the bytes are removed once it answers.
+func TestACancelWaitsForNoStorage(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		data := random(2 * testChunk)
+		id := w.begin(data).ID
+		_, err := w.send(id, piece(data, 0))
+		w.must(err)
+		w.storage.mu.Lock()
+		w.storage.hangs = 40 * time.Second
+		w.storage.mu.Unlock()
+		canceled := make(chan error, 1)
+		go func() {
+			_, err := w.Cancel(t.Context(), w.users[1], id)
+			canceled <- err
+		}()
+		bubble.Sleep(5 * time.Second)
+		select {
+		case err := <-canceled:
+			w.must(err)
+		default:
+			t.Error("it still waits after five seconds")
+		}
+		if got := w.stands(id); got.Content {
+			t.Errorf("got %+v", got)
+		}
+		bubble.Sleep(time.Minute)
+		w.sound()
 	})
 }

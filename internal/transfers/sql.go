@@ -133,8 +133,8 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 			return nil, err
 		}
 	}
-	if unused := t.Size - t.Stored; !before.Status.final() && t.Status.final() && unused > 0 {
-		if _, err := tx.ExecContext(ctx, "UPDATE transfer_quotas SET bytes = bytes - ? WHERE user_id = ? AND day = ?", unused, t.From, dayOf(t.Created)); err != nil {
+	if !before.Status.final() && t.Status.final() {
+		if err := r.giveBack(ctx, tx, t); err != nil {
 			return nil, err
 		}
 	}
@@ -142,6 +142,16 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 		return nil, nil
 	}
 	return r.dropParts(ctx, tx, t.ID)
+}
+
+// giveBack gives its day's quota back what a transfer that ends did not use of it.
+func (r *rows) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
+	unused := t.Size - t.Stored
+	if unused <= 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE transfer_quotas SET bytes = bytes - ? WHERE user_id = ? AND day = ?", unused, t.From, dayOf(t.Created))
+	return err
 }
 
 // dropParts removes the rows of a transfer's parts and thumbnails, and returns their names.
@@ -220,9 +230,11 @@ func (r *rows) due(ctx context.Context, now time.Time, n int) ([]Transfer, error
 	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE expires <= ? ORDER BY expires LIMIT ?", now.UnixMilli(), n))
 }
 
-// waiting returns transfers that are stored as a whole, and were before a moment, and are to be finished.
-func (r *rows) waiting(ctx context.Context, before time.Time, n int) ([]Transfer, error) {
-	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? ORDER BY updated LIMIT ?", Transferring, before.UnixMilli(), n))
+// waiting returns transfers behind one of them that are stored as a whole, and were before a moment, and are to be finished.
+func (r *rows) waiting(ctx context.Context, before time.Time, after Transfer, n int) ([]Transfer, error) {
+	at := after.Updated.UnixMilli()
+	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? AND (updated > ? OR updated = ? AND id > ?) ORDER BY updated, id LIMIT ?",
+		Transferring, before.UnixMilli(), at, at, after.ID, n))
 }
 
 // of returns transfers of a user, on either side.
@@ -240,6 +252,11 @@ func (r *rows) forget(ctx context.Context, id ID, by time.Time) (gone []string, 
 		}
 		if err != nil {
 			return err
+		}
+		if !t.Status.final() { // it ends with the account of one of the two
+			if err = r.giveBack(ctx, tx, &t); err != nil {
+				return err
+			}
 		}
 		if gone, err = r.dropParts(ctx, tx, id); err != nil {
 			return err

@@ -55,6 +55,34 @@ type harmed struct {
 	keep  error // of each part that is kept, of which then nothing is known
 	kept  int   // parts
 	after func(kept int)
+	hangs time.Duration // each removal, before it happens
+	lists time.Duration // how long a list of all parts takes
+	opens atomic.Int64  // parts that were opened
+}
+
+func (h *harmed) Open(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
+	h.opens.Add(1)
+	return h.Storage.Open(ctx, name, from, n)
+}
+
+func (h *harmed) List(ctx context.Context, each func(name string) error) error {
+	h.mu.Lock()
+	lists := h.lists
+	h.mu.Unlock()
+	if lists > 0 {
+		<-time.After(lists)
+	}
+	return h.Storage.List(ctx, each)
+}
+
+func (h *harmed) Remove(ctx context.Context, names ...string) error {
+	h.mu.Lock()
+	hangs := h.hangs
+	h.mu.Unlock()
+	if hangs > 0 {
+		<-time.After(hangs)
+	}
+	return h.Storage.Remove(ctx, names...)
 }
 
 func (h *harmed) set(write, keep error) {

@@ -13,7 +13,7 @@
 // away: no try counts, and what waits is sent when it is back.
 //
 // Rows with one subject (a group, a user; all messages are one) are delivered in the order of their commits by a
-// node, unless one of them failed: later ones may overtake it then, and with several workers any
+// node, unless one of them failed or the target was away: later ones may overtake it then, and with several workers any
 // may. Messages have numbers, groups versions.
 //
 // # Before the fact

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -35,8 +36,12 @@ func newPoster(sign *standardwebhooks.Webhook, dial func(ctx context.Context, ne
 	return &poster{sign, &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// errUnreachable says that the target is away.
-var errUnreachable = errors.New("the target is away")
+var (
+	// errUnreachable says that the target is away.
+	errUnreachable = errors.New("the target is away")
+	// errTorn says that the target answered 2xx, and what is behind that did not arrive whole.
+	errTorn = errors.New("the target's answer did not arrive whole")
+)
 
 // errStatus is an answer that is no success.
 type errStatus int
@@ -65,7 +70,7 @@ func (p *poster) send(ctx context.Context, url string, e envelope) ([]byte, erro
 	req.Header.Set("webhook-signature", signature)
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
+		return nil, fmt.Errorf("%w: %w", errUnreachable, unwrapped(err))
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxVerdict+1))
@@ -75,9 +80,26 @@ func (p *poster) send(ctx context.Context, url string, e envelope) ([]byte, erro
 	case status < 200 || status > 299:
 		return nil, errStatus(status)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
+		return nil, fmt.Errorf("%w: %w", errTorn, err)
 	}
 	return answer, nil
+}
+
+// unwrapped is an error of a request without its address, in which there may be a secret of the target's.
+func unwrapped(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
+}
+
+// tell posts a message to which any 2xx is an answer, whatever comes of what is behind it.
+func (p *poster) tell(ctx context.Context, url string, e envelope) error {
+	_, err := p.send(ctx, url, e)
+	if errors.Is(err, errTorn) {
+		return nil
+	}
+	return err
 }
 
 // ask posts a question and returns the verdict.

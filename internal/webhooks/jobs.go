@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 )
@@ -40,6 +41,10 @@ func (s *Service) deliver(ctx context.Context, ds []queue.Delivery) []error {
 					answers[i] = fmt.Errorf("%w: it waits for one before it", queue.ErrNotNow)
 					continue
 				}
+				if end, ok := ctx.Deadline(); ok && time.Until(end) < s.cfg.After.Timeout {
+					answers[i] = queue.ErrUntried // it would be cut off, and come twice
+					continue
+				}
 				answers[i] = s.deliverOne(ctx, ds[i])
 				failed[ds[i].Key] = answers[i] != nil
 				away = errors.Is(answers[i], errUnreachable)
@@ -60,7 +65,7 @@ func (s *Service) deliverOne(ctx context.Context, d queue.Delivery) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.After.Timeout)
 	defer cancel()
-	_, err := s.post.send(ctx, s.cfg.After.URL, e)
+	err := s.post.tell(ctx, s.cfg.After.URL, e)
 	outcome := "delivered"
 	switch {
 	case errors.Is(err, errUnreachable):

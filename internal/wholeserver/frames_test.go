@@ -464,7 +464,7 @@ func TestMetricsCountSocketsTheirCallsAndTheirEnds(t *testing.T) {
 				}
 			}
 		}
-		shown("stoa_gateway_connections 0", `stoa_gateway_refused_total{reason="token"} 0`)
+		shown("stoa_gateway_connections 0", `stoa_gateway_refused_total{reason="token"} 0`, `stoa_gateway_refused_total{reason="draining"} 0`)
 		w, other := f.open(t, ""), f.open(t, "")
 		w.connect(token)
 		other.connect(token)

@@ -2,6 +2,7 @@ package wholeserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -45,7 +47,7 @@ func (w *wire) heard() (all []string) {
 			e := push.Push.Pub.Data
 			switch {
 			case push.Push.Unsubscribe != nil:
-				all = append(all, on+" ends")
+				all = append(all, fmt.Sprintf("%s ends %d", on, push.Push.Unsubscribe.Code))
 			case e.Type == api.EventMessageNew && e.Data.System != nil:
 				all = append(all, on+" "+e.Data.System.Event)
 			case e.Type == api.EventMessageNew:
@@ -103,7 +105,7 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		if err := f.ann.RemoveFromGroup(ctx, g, f.bobID); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.heard(); !slices.Contains(got, "chat ends") || !slices.Contains(got, "own left") {
+		if got := w.heard(); !slices.Contains(got, "chat ends 2000") || !slices.Contains(got, "own left") {
 			t.Errorf("who is removed heard %q", got)
 		}
 		says("two")
@@ -113,5 +115,67 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 		if got := w.hear(); got != "2 error 103 permission denied" {
 			t.Errorf("subscribe after one has left: %s", got)
 		}
+	})
+}
+
+// A node that is cut off from Redis takes a member out, and dies before it could tell of it.
+func TestWhoIsOutOfAGroupHearsItNoLongerThoughTheNodeThatTookThemOutHasDied(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p, ctx := newPair(t), t.Context()
+		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
+		p.befriend(bob, eve)
+		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
+		must(t, err)
+		g := made.Group.ID
+		beside := p.client(1, client.WithTokens(bob.c.Tokens()))
+		w := (&frames{Server: p.nodes[1]}).open(t, "")
+		w.connect(eve.c.Tokens().AccessToken)
+		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(g)+`"}}`)
+		if got := w.hear(); got != "2 ok" {
+			t.Fatalf("subscribe: %s", got)
+		}
+		_, err = beside.Send(ctx, client.ChatIn(g), saying("one"))
+		must(t, err)
+		if got := w.heard(); !slices.Contains(got, "chat one") {
+			t.Fatalf("a member heard %q", got)
+		}
+		p.wires[0].Refuse()
+		must(t, bob.c.RemoveFromGroup(ctx, g, eve.id))
+		p.nodes[0].Stop()
+		bubble.Sleep(30 * time.Second)
+		_, err = beside.Send(ctx, client.ChatIn(g), saying("two"))
+		must(t, err)
+		if got := w.heard(); !slices.Contains(got, "chat ends 2000") || slices.Contains(got, "chat two") {
+			t.Errorf("who was removed heard %q", got)
+		}
+	})
+}
+
+// SQL goes away between the two looks at what a subscriber may have. Who has the channel still does not take it for its end.
+func TestWhoSubscribesAsSQLGoesAwayIsAskedToSubscribeAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p, ctx := newPair(t), t.Context()
+		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
+		p.befriend(bob, eve)
+		made, err := bob.c.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{eve.id}})
+		must(t, err)
+		db, err := sqldb.Open(ctx, sqldb.Config{URL: "sqlite", Dir: p.dir})
+		must(t, err)
+		defer db.Close()
+		w := (&frames{Server: p.nodes[1]}).open(t, "")
+		w.connect(eve.c.Tokens().AccessToken)
+		p.wires[1].Delay(200 * time.Millisecond) // of the channel
+		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(made.Group.ID)+`"}}`)
+		bubble.Sleep(100 * time.Millisecond)
+		_, err = db.ExecContext(ctx, "ALTER TABLE chat_members RENAME TO away")
+		must(t, err)
+		if got := w.hear(); got != "2 ok" {
+			t.Fatalf("subscribe: %s", got)
+		}
+		if got := w.heard(); !slices.Equal(got, []string{"chat ends 2500"}) {
+			t.Errorf("who subscribed heard %q", got)
+		}
+		_, err = db.ExecContext(ctx, "ALTER TABLE away RENAME TO chat_members")
+		must(t, err)
 	})
 }

@@ -154,3 +154,55 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestARequestToJoinLeavesTheNoticesOfWhoCannotAnswerIt: it has ended, or its reader is no admin any more.
+func TestARequestToJoinLeavesTheNoticesOfWhoCannotAnswerIt(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := newCircle(t, 4)
+		ctx := t.Context()
+		ann, bob, eve, dan := c.people[0], c.people[1], c.people[2], c.nodes[0].SignUp(t, "UTC")
+		made, err := ann.CreateGroup(ctx, api.GroupNew{Name: "Rowing", Members: []string{id(bob), id(eve)}})
+		c.must(err)
+		g, admin, member, asking := made.Group.ID, api.RoleAdmin, api.RoleMember, api.JoinAsking
+		_, err = ann.UpdateGroup(ctx, g, api.GroupUpdate{Joins: &asking})
+		c.must(err)
+		requested := func(of *client.Client) (n int) {
+			list, err := of.Notices(ctx, "", 0)
+			c.must(err)
+			for _, notice := range list.Notices {
+				if notice.Kind == api.NoticeGroupRequested {
+					n++
+				}
+			}
+			return n
+		}
+		wants := func(when string, of map[*client.Client]int) {
+			t.Helper()
+			for who, want := range of {
+				if got := requested(who); got != want {
+					t.Errorf("%s: %s has %d notices of requests, want %d", when, id(who), got, want)
+				}
+			}
+		}
+		for _, who := range []*client.Client{bob, eve} {
+			_, err = ann.UpdateGroupMember(ctx, g, id(who), api.GroupMemberUpdate{Role: &admin})
+			c.must(err)
+		}
+		reply, err := dan.AskToJoinGroup(ctx, g, "Dan")
+		c.must(err)
+		wants("asked", map[*client.Client]int{ann: 1, bob: 1, eve: 1})
+		_, err = ann.UpdateGroupMember(ctx, g, id(bob), api.GroupMemberUpdate{Role: &member})
+		c.must(err)
+		c.must(ann.RemoveFromGroup(ctx, g, id(eve)))
+		wants("one is no admin any more, one was removed", map[*client.Client]int{ann: 1, bob: 0, eve: 0})
+		c.must(ann.AnswerGroupRequest(ctx, g, reply.Request.ID, false))
+		wants("answered", map[*client.Client]int{ann: 0, bob: 0, eve: 0})
+		_, err = ann.UpdateGroupMember(ctx, g, id(bob), api.GroupMemberUpdate{Role: &admin})
+		c.must(err)
+		_, err = dan.AskToJoinGroup(ctx, g, "Dan")
+		c.must(err)
+		wants("asked again", map[*client.Client]int{ann: 1, bob: 1})
+		c.must(ann.DissolveGroup(ctx, g))
+		wants("dissolved", map[*client.Client]int{ann: 0, bob: 0})
+	})
+}

@@ -17,9 +17,15 @@ import (
 )
 
 // onAir are nodes that carry live streams on loopback, with a Redis, a database and a secret in common.
-func onAir(t *testing.T, n int) (nodes []*testkit.Server) {
+func onAir(t *testing.T, n int) []*testkit.Server {
 	t.Helper()
-	memory, dir := redistest.InMemory(t), t.TempDir()
+	return onAirWith(t, redistest.InMemory(t), n)
+}
+
+// onAirWith is onAir with a Redis of the test's.
+func onAirWith(t *testing.T, memory *redistest.Memory, n int) (nodes []*testkit.Server) {
+	t.Helper()
+	dir := t.TempDir()
 	for range n {
 		wire := memory.Wire()
 		nodes = append(nodes, testkit.Start(t, func(c *app.Config) {
@@ -173,6 +179,27 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 	})
 	show(t, nodes[1], id, made.Keys.Publish, nil) // elsewhere
 	look(t, nodes[0], path, made.Keys.Play, nil)
+}
+
+// The publisher's node takes the lease again, with another token.
+func TestViewersAtAllNodesStayWhenRedisIsEmptied(t *testing.T) {
+	memory := redistest.InMemory(t)
+	nodes := onAirWith(t, memory, 2)
+	ann := nodes[0].SignUp(t, "UTC")
+	made := makeStream(t, ann, api.StreamNew{Title: "Sunday match"})
+	id, path := made.Stream.ID, "/v1/streams/"+made.Stream.ID+"/whep"
+	show(t, nodes[0], id, made.Keys.Publish, nil)
+	here, there := look(t, nodes[0], path, made.Keys.Play, nil), look(t, nodes[1], path, made.Keys.Play, nil)
+	memory.FlushAll()
+	eventually.True(t, "the stream to be on the air again", func() bool {
+		st, err := ann.Stream(t.Context(), id)
+		return err == nil && st.Live != nil
+	})
+	n := len(there.Frames())
+	eventually.True(t, "pictures of some seconds", func() bool { return there.Ended() || len(there.Frames()) > n+200 })
+	if here.Ended() || there.Ended() {
+		t.Errorf("sent away were the viewer at the publisher's node: %t, at the other: %t", here.Ended(), there.Ended())
+	}
 }
 
 func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {

@@ -221,6 +221,35 @@ func TestADrainedNodeSendsItsSocketsToOthersAndNoneLosesAnEvent(t *testing.T) {
 	})
 }
 
+// A node without sockets, such as one that serves the API alone, drains as long as others.
+func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		r := newRegistry(t, p.memory, p.nodes[0])
+		var streams []<-chan heard
+		for range 10 {
+			streams = append(streams, p.listen(0, p.enter(0)))
+		}
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		r.tell(cluster.Order{Drain: true, Stop: true})
+		time.Sleep(2 * time.Second)
+		if status, _, doc := asks(t, p.nodes[0], "/readyz"); status != http.StatusServiceUnavailable || doc["status"] != "draining" {
+			t.Errorf("/readyz while it drains: %d, %v", status, doc)
+		}
+		for _, s := range streams {
+			<-s
+		}
+		if took := time.Since(began); took < 5*time.Second {
+			t.Errorf("the last of ten streams ended after %s", took)
+		}
+		eventually.Equal(t, "the node's last word", cluster.Stopped, func() cluster.Status { return r.entry().Status })
+		if took := time.Since(began); took < 20*time.Second {
+			t.Errorf("it stopped after %s", took)
+		}
+	})
+}
+
 // TestADrainThatIsUndoneAtOnceLeavesTheNodeServing: whichever way the two cross.
 func TestADrainThatIsUndoneAtOnceLeavesTheNodeServing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

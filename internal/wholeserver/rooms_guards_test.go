@@ -115,6 +115,38 @@ func TestWhoIsBlockedIsNotHeardInARoom(t *testing.T) {
 	})
 }
 
+// A node that is cut off from Redis blocks somebody for a user, and dies before it could tell of it.
+func TestWhoIsBlockedIsNotHeardInARoomThoughTheNodeThatBlockedThemHasDied(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := newCircle(t, 3)
+		ctx := t.Context()
+		ann, eve := c.at(1, 0), c.people[2]
+		room, _ := c.openRoom()
+		w := c.watch(1, eve.Tokens().AccessToken, room)
+		says := func() string {
+			t.Helper()
+			_, err := ann.SayInRoom(ctx, room, "Popcorn?")
+			c.must(err)
+			return w.types()
+		}
+		if got := says(); !strings.HasSuffix(got, "said") {
+			t.Fatalf("before there is a block she hears %q", got)
+		}
+		c.wires[0].Refuse()
+		c.must(eve.Block(ctx, id(ann)))
+		c.nodes[0].Stop()
+		bubble.Sleep(30 * time.Second)
+		if got := w.types(); !strings.HasSuffix(got, "ends 2500") {
+			t.Errorf("after the block she heard %q, and was to subscribe again", got)
+		} else {
+			w.again("3", room)
+		}
+		if got := says(); strings.Contains(got, "said") {
+			t.Errorf("after the block she hears %q", got)
+		}
+	})
+}
+
 // Who is out of a room, by whatever way, has their subscription ended with code 2000, hears nothing more, and is refused.
 func TestASubscriptionEndsForWhoIsOutOfTheRoom(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -63,6 +63,26 @@ func (p *pair) tus(node int, who *client.Client, method, path string, body io.Re
 
 const offsetOctets = "application/offset+octet-stream"
 
+// A client of tus goes on by what the headers say, also of an answer that is sent again.
+func TestARetriedCreationSaysWhereTheUploadGoesOn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		bob := p.join(0, "Bob")
+		create := func(node int) *http.Response {
+			return p.tus(node, bob.c, "POST", "/v1/uploads", nil, "Idempotency-Key", "k", "Upload-Length", "3", "Upload-Metadata", "filename eA==")
+		}
+		first, again := create(0), create(1)
+		if first.StatusCode != 201 || again.StatusCode != 201 || again.Header.Get("Idempotency-Replayed") != "true" {
+			t.Fatalf("got %d, then %d %v", first.StatusCode, again.StatusCode, again.Header)
+		}
+		for _, name := range []string{"Tus-Resumable", "Location", "Upload-Offset", "Upload-Length", "Upload-Expires"} {
+			if got, want := again.Header.Get(name), first.Header.Get(name); got != want || want == "" {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+	})
+}
+
 func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)

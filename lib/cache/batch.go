@@ -178,20 +178,25 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 		if leases[i] == "" {
 			continue
 		}
-		text, life, env := "", time.Duration(0), slots.Envelope{} // gives the lease up
+		cmd, life, env := releaseCmd(r.key, leases[i]), time.Duration(0), slots.Envelope{}
+		replaced := false
 		if err == nil {
 			if sealed, l, sealErr := c.seal(e, took, r); sealErr == nil {
-				text, life, env = textOr(&sealed, l), l, sealed
+				cmd, life, env, replaced = fillCmd(r.key, leases[i], &sealed, l), l, sealed, true
 			}
 		}
-		cmds = append(cmds, fillScript.Cmd([]keyspace.Key{r.key}, leases[i], text, millis(life)))
+		cmds = append(cmds, cmd)
 		filled = append(filled, func(stored bool, err error) {
 			if err != nil {
 				c.rt.leases.disown(leases[i], releaseCmd(r.key, leases[i]), c.leaseLife(), nil)
 			}
-			if stored && text != "" {
+			switch {
+			case !replaced:
+			case life <= 0:
+				r.forgetReplaced()
+			case stored:
 				c.keepLoaded(e, &env, r)
-			} else if text != "" {
+			default:
 				c.stats.refused.add(1)
 			}
 		})
@@ -245,13 +250,24 @@ func forEach(reads []*reading, do func(*reading) error) error {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			if err := do(r); err != nil {
+			if err := recovered(func() error { return do(r) }); err != nil {
 				once.Do(func() { first = err })
 			}
 		})
 	}
 	all.Wait()
 	return first
+}
+
+// recovered has a panic of a value's own methods be an error: on a goroutine of the
+// cache no caller can recover it.
+func recovered(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = aborted(p)
+		}
+	}()
+	return do()
 }
 
 // Warming says how a cache is warmed up.
@@ -279,7 +295,7 @@ func (c *core) warm(ctx context.Context, keys iter.Seq[any], w Warming, read fun
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			if err := read(ctx, part); err != nil {
+			if err := recovered(func() error { return read(ctx, part) }); err != nil {
 				stop(fmt.Errorf("cache: warm %s: %w", c.fam.Pattern, err))
 				return
 			}

@@ -165,7 +165,7 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 	for part := range slices.Chunk(keys, messageKeys) {
 		var b strings.Builder
 		for _, k := range part {
-			b.WriteString(k.String())
+			b.WriteString(inLine(k.String()))
 			b.WriteByte('\n')
 		}
 		cmds = append(cmds, rt.bus.PublishCmd(topic, dropped, b.String()))

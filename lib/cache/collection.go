@@ -38,8 +38,14 @@ type Collection struct {
 
 	mu         sync.Mutex
 	loads      map[loadKey]*sharedLoad
-	refreshing map[string]bool       // by logical key
-	overdue    map[string]bus.Moment // when a load of another node was waited for in vain, likewise
+	refreshing map[string]bool    // by logical key
+	overdue    map[string]overdue // loads that were waited for in vain, likewise
+}
+
+// overdue is what is known of a load that was waited for in vain.
+type overdue struct {
+	since  bus.Moment // when that was noticed or, if broken, when the lease was dropped
+	broken bool       // whoever loads since then may be slow, and has the time that a lease lasts
 }
 
 // Collection returns the collections of a family, for package collection.
@@ -52,10 +58,10 @@ func (rt *Runtime) Collection(fam *keyspace.Family, key func(k any) keyspace.Key
 	case s.Load == nil:
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
-	p = p.withDefaults()
+	p = rt.policy(p)
 	rt.checkStale(fam, p.MaxStale)
 	c := &Collection{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		shape: shapes.Of(fam), policy: p, source: s, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]bus.Moment{}}
+		shape: shapes.Of(fam), policy: p, source: s, loads: map[loadKey]*sharedLoad{}, refreshing: map[string]bool{}, overdue: map[string]overdue{}}
 	rt.register(c)
 	return c
 }
@@ -261,7 +267,7 @@ func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 		g = &sharedLoad{done: make(chan struct{}), began: now, generation: c.rt.generationOf(key.String())}
 		c.loads[at] = g
 		inner, mine := context.WithoutCancel(ctx), g
-		c.rt.work.Go(func() {
+		c.rt.begin(func() {
 			inner, cancel := context.WithTimeout(inner, c.policy.LoadTimeout)
 			defer cancel()
 			// A source that ignores the end of its context must not block its callers.
@@ -357,9 +363,11 @@ func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 			c.rt.leases.disown(l.token, c.releaseCmd(key, l, era), c.leaseLife(), err)
 			return grant{}, false
 		case n >= 0:
+			c.forgetOverdue(key)
 			l.left = n
 			return l, false
 		case n == shapes.IsThere:
+			c.forgetOverdue(key)
 			return grant{}, true
 		case n == shapes.IsFenced:
 			c.stats.fenced.add(1)
@@ -381,33 +389,44 @@ func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 	}
 }
 
-// noteOverdue remembers that another node's load was waited for in vain.
+// noteOverdue remembers that another load was waited for in vain.
 func (c *Collection) noteOverdue(key keyspace.Key) {
 	now := bus.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, since := range c.overdue {
-		if time.Duration(now-since) > c.leaseLife() {
+	for name, o := range c.overdue {
+		if time.Duration(now-o.since) > c.leaseLife() {
 			delete(c.overdue, name)
 		}
 	}
 	if _, known := c.overdue[key.String()]; !known {
-		c.overdue[key.String()] = now
+		c.overdue[key.String()] = overdue{since: now}
 	}
 }
 
-// breakOverdue drops what another node has begun to load and had the time for twice,
-// and reports whether it did.
+// forgetOverdue forgets a load that was waited for in vain and has ended.
+func (c *Collection) forgetOverdue(key keyspace.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.overdue[key.String()].broken {
+		delete(c.overdue, key.String())
+	}
+}
+
+// breakOverdue drops what another has begun to load and had the time for twice, once in the
+// time that a lease lasts: which lease is there now is not known, and its holder may live.
+// It reports whether it did.
 func (c *Collection) breakOverdue(key keyspace.Key) bool {
 	now, name := bus.Now(), key.String()
 	c.mu.Lock()
-	since, known := c.overdue[name]
-	due := known && time.Duration(now-since) >= 2*c.stats.loadTime()
+	o, known := c.overdue[name]
+	age := time.Duration(now - o.since)
+	due := known && !o.broken && age >= 2*c.stats.loadTime() && age <= c.leaseLife()
 	if due {
-		delete(c.overdue, name)
+		c.overdue[name] = overdue{since: now, broken: true}
 	}
 	c.mu.Unlock()
-	return due && time.Duration(now-since) <= c.leaseLife() && c.rt.one(c.shape.Drop(key)).Err == nil
+	return due && c.rt.one(c.shape.Drop(key)).Err == nil
 }
 
 func (c *Collection) releaseCmd(key keyspace.Key, l grant, era uint64) keyspace.Cmd {
@@ -480,7 +499,7 @@ func (c *Collection) refresh(ctx context.Context, k any, key keyspace.Key, era u
 	}
 	c.refreshing[name] = true
 	ctx = context.WithoutCancel(ctx)
-	c.rt.work.Go(func() {
+	c.rt.begin(func() {
 		defer func() {
 			c.mu.Lock()
 			delete(c.refreshing, name)

@@ -157,7 +157,7 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 	if fam.TTL.Base == 0 {
 		panic(fmt.Sprintf("cache: values of %s would never expire", fam.Pattern))
 	}
-	p = p.withDefaults()
+	p = rt.policy(p)
 	rt.checkStale(fam, p.MaxStale)
 	if (p.MaxWeight > 0) != (types.weigh != nil) {
 		panic(fmt.Sprintf("cache: %s needs both a MaxWeight and who weighs its values, or neither", fam.Pattern))
@@ -247,6 +247,9 @@ func (c *core) readThrough(ctx context.Context, k any, now bus.Moment, maxAge ti
 // errAborted is what callers get when a read ended in the middle.
 var errAborted = errors.New("cache: the read was aborted")
 
+// aborted is the error of a read that ended with a panic.
+func aborted(p any) error { return fmt.Errorf("%w: %v\n%s", errAborted, p, debug.Stack()) }
+
 // A flight is a read under way, which all callers of this process share.
 type flight struct {
 	reading
@@ -332,12 +335,12 @@ func (c *core) join(among map[string]*flight, k any, now bus.Moment) (f *flight,
 // caller may leave while others still wait.
 func (f *flight) in(ctx context.Context, load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
 	detached := context.WithoutCancel(ctx)
-	f.c.rt.work.Go(func() {
+	f.c.rt.begin(func() {
 		// A source or a value's own methods may panic or end this goroutine.
 		defer func() {
 			err := errAborted
 			if p := recover(); p != nil {
-				err = fmt.Errorf("%w: %v\n%s", errAborted, p, debug.Stack())
+				err = aborted(p)
 			}
 			f.finish(Entry[*localCopy]{}, err)
 		}()
@@ -548,20 +551,15 @@ func (c *core) keepInstead(hash uint64, e, of *localCopy) {
 // refresh loads a value before it becomes stale, beside its readers.
 func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces string) {
 	name := key.String()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refreshing[name] {
+	if !c.beginRefresh(name) {
 		return
 	}
-	c.refreshing[name] = true
 	c.stats.refreshed.add(1)
 	ctx = context.WithoutCancel(ctx)
-	c.rt.work.Go(func() {
+	c.rt.begin(func() {
 		defer func() {
 			_ = recover() // the value is still fresh
-			c.mu.Lock()
-			delete(c.refreshing, name)
-			c.mu.Unlock()
+			c.endRefresh(name)
 		}()
 		r := c.read(k, key, bus.Now())
 		if r.replaces = replaces; !c.rt.undropped.has(key) {
@@ -573,11 +571,28 @@ func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces st
 	})
 }
 
+// beginRefresh reports that no load runs beside those who read a key, and has one begin.
+func (c *core) beginRefresh(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refreshing[name] {
+		return false
+	}
+	c.refreshing[name] = true
+	return true
+}
+
+func (c *core) endRefresh(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.refreshing, name)
+}
+
 // renew extends a value's soft life, at most to the end of its hard life.
 func (c *core) renew(key keyspace.Key, id string, env slots.Envelope) {
 	env.Soft = min(c.rt.clock()+c.fam.TTL.Draw().Milliseconds(), env.Hard)
 	c.stats.renewed.add(1)
-	c.rt.work.Go(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.Text())) })
+	c.rt.begin(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.Text())) })
 }
 
 // cleanUp removes local copies that are expired or outdated.

@@ -52,13 +52,8 @@ func ExampleCutOff() {
 	}
 	defer rt.Close()
 	load := func(context.Context, int) (int, error) { return 42, nil }
-	balances := cache.Keyed(rt, "balance", strconv.Itoa, load, cache.With(cache.Policy{CutOff: cache.Fail}))
-	likes := cache.Keyed(rt, "like", strconv.Itoa, load, cache.With(cache.Policy{CutOff: cache.Bypass}))
-	for _, c := range []*cache.Cache[int, int]{balances, likes} {
-		if _, err := c.Get(ctx, 7); err != nil {
-			fmt.Println(err)
-		}
-	}
+	balances := cache.Keyed(rt, "balance", strconv.Itoa, load, cache.With(cache.Policy{MaxStale: time.Second / 2, CutOff: cache.Fail}))
+	likes := cache.Keyed(rt, "like", strconv.Itoa, load, cache.With(cache.Policy{MaxStale: time.Second / 2, CutOff: cache.Bypass}))
 
 	db.Close() // as if Redis were gone
 	for range time.Tick(10 * time.Millisecond) {

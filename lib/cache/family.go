@@ -52,8 +52,12 @@ func (f *family) target(k any) Target {
 
 // clearEverywhere is ClearEverywhere.
 func (f *family) clearEverywhere(ctx context.Context) error {
-	err := f.rt.forgetFamily(ctx, f.fam)
-	if err == nil {
+	refused, err := f.rt.forgetFamily(ctx, f.fam)
+	switch {
+	case err == nil && len(refused) > 0:
+		f.rt.later(ctx, refused)
+		return fmt.Errorf("%w: it refuses %d keys, such as %s", ErrQueued, len(refused), refused[0])
+	case err == nil:
 		return nil
 	}
 	f.rt.undropped.addFamily(f.fam)

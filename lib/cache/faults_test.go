@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
@@ -67,6 +69,8 @@ func numberNode(t testing.TB, db *redis.DB, cfg cache.Config, p cache.Policy, s 
 }
 
 var one = keyspace.Int{N: 1}
+
+func textOf(id keyspace.Int) string { return decimal(id.N) }
 
 func TestNobodyWaitsForAReadThatBeganBeforeTheCommit(t *testing.T) {
 	for _, by := range []string{"key", "tag"} {
@@ -297,6 +301,141 @@ func TestValuesWithMethodsOfTheirOwn(t *testing.T) {
 	})
 }
 
+var named = keyspace.Def1[keyspace.Raw](keyspace.New("old").Brownfield(), "old/{name}", keyspace.CachedOf[int64](),
+	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "numbers by any name"})
+
+// A name that users choose may have any byte where keys are as another program has made them.
+func TestAChangeOfAKeyWithALineBreakIsSeenByAllNodes(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		var value atomic.Int64
+		node := func() *cache.Cache[keyspace.Raw, int64] {
+			rt, _ := numberNode(t, db, cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: (&row{}).load})
+			return cache.New(rt, named, cache.Policy{MaxStale: time.Second}, cache.Source[keyspace.Raw, int64]{
+				Load: func(context.Context, keyspace.Raw) (int64, error) { return value.Load(), nil }})
+		}
+		ours, theirs := node(), node()
+		for _, name := range []string{"plain", "two\nlines", "two\x00parts\nand a line", "\n"} {
+			value.Store(1)
+			k := keyspace.Raw{S: name}
+			if got, err := theirs.Get(t.Context(), k); got != 1 || err != nil {
+				t.Fatalf("%q: Get = %d, %v", name, got, err)
+			}
+			_, err := ours.Mutate(t.Context(), k, func(context.Context) error { value.Store(2); return nil })
+			must(t, err)
+			time.Sleep(time.Second)
+			if got, err := theirs.Get(t.Context(), k); got != 2 || err != nil {
+				t.Errorf("%q: Get = %d, %v after MaxStale, want 2", name, got, err)
+			}
+		}
+	})
+}
+
+// unlucky is a codec of whole numbers that cannot stand 13.
+type unlucky struct{}
+
+func (unlucky) Name() string { return "unlucky" }
+
+func (unlucky) Append(b []byte, v int64) ([]byte, error) { return fmt.Append(b, v), nil }
+
+func (unlucky) Decode(b []byte, v *int64) error {
+	if string(b) == "13" {
+		panic("13")
+	}
+	_, err := fmt.Sscan(string(b), v)
+	return err
+}
+
+// Keys are read by goroutines of the cache, where no caller can recover.
+func TestADecoderThatPanicsWhileManyAreReadEndsNoProcess(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		s := &row{}
+		s.value.Store(13)
+		source := cache.Source[keyspace.Int, int64]{Load: s.load, Codec: unlucky{}}
+		_, other := numberNode(t, db, cache.Config{}, cache.Policy{}, source)
+		held := newHold()
+		s.hold.Store(held)
+		var loading sync.WaitGroup
+		loading.Go(func() { _, _ = other.Get(t.Context(), one) })
+		<-held.reached
+
+		// The other node stores the value just before it is read here.
+		asked := 0
+		cfg := cache.Config{Hooks: cache.Hooks{Asking: func(ctx context.Context, _ cache.Tier, _ string, _ int) (context.Context, func(cache.Tier, error)) {
+			if asked++; asked == 2 {
+				close(held.release)
+				loading.Wait()
+			}
+			return ctx, nil
+		}}}
+		_, c := numberNode(t, db, cfg, cache.Policy{Entries: -1}, source)
+		if got, err := c.GetMany(t.Context(), []keyspace.Int{one}); err == nil || !strings.Contains(err.Error(), "13") {
+			t.Errorf("GetMany = %v, %v; want the panic as an error", got, err)
+		}
+		if err := c.Warm(t.Context(), slices.Values([]keyspace.Int{one}), cache.Warming{}); err == nil || !strings.Contains(err.Error(), "13") {
+			t.Errorf("Warm = %v; want the panic as an error", err)
+		}
+		if asked != 3 {
+			t.Errorf("asked %d times, want 3: this proves nothing", asked)
+		}
+	})
+}
+
+func TestWhatTheSourceHasNoMoreDoesNotComeBack(t *testing.T) {
+	type people = cache.Cache[keyspace.Int, user]
+	for name, read := range map[string]func(context.Context, *people) error{
+		"alone": func(ctx context.Context, c *people) error { _, err := c.Get(ctx, one); return err },
+		"many": func(ctx context.Context, c *people) error {
+			found, err := c.GetMany(ctx, []keyspace.Int{one})
+			if err == nil && len(found) == 0 {
+				err = cache.ErrNotFound
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				server := redistest.InMemory(t)
+				s := &table{}
+				s.set(1, user{Name: "ada"})
+				node := func() *people {
+					return cache.Keyed(open(t, cache.Options{Redis: server.Wire().Config()}), "mortal", textOf, s.load,
+						cache.Lives(keyspace.Expire(time.Minute).StaleIfError(time.Hour)), cache.With(cache.Policy{Beta: -1, Renew: -1}))
+				}
+				a, b := node(), node()
+				must(t, read(t.Context(), a))
+				s.mu.Lock()
+				delete(s.rows, 1)
+				s.delay = 50 * time.Millisecond
+				s.mu.Unlock()
+				bubble.Sleep(2 * time.Minute)
+				if err := read(t.Context(), a); !errors.Is(err, cache.ErrNotFound) {
+					t.Errorf("after its life: %v", err)
+				}
+				again := make(chan error, 1)
+				go func() { again <- read(t.Context(), a) }()
+				bubble.Sleep(10 * time.Millisecond)
+				if err := read(t.Context(), b); !errors.Is(err, cache.ErrNotFound) {
+					t.Errorf("on another node, while this one asks again: %v", err)
+				}
+				if err := <-again; !errors.Is(err, cache.ErrNotFound) {
+					t.Errorf("again: %v", err)
+				}
+				boom := errors.New("boom")
+				s.mu.Lock()
+				s.err = boom
+				s.mu.Unlock()
+				for _, c := range []*people{a, b} {
+					if err := read(t.Context(), c); !errors.Is(err, boom) {
+						t.Errorf("while the source fails: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestManyReadWhileTheSourceFails(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &table{}
@@ -409,6 +548,37 @@ func TestANodeThatIsCutOffDoesAsItsPolicySays(t *testing.T) {
 	}
 }
 
+func TestASlowSourceIsAskedOnceAtATimeWhileRedisIsAway(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		s := &table{}
+		s.set(1, user{Name: "ada"})
+		c := cache.Keyed(open(t, cache.Options{Redis: wire.Config()}), "slow", textOf, s.load,
+			cache.Lives(keyspace.Expire(time.Second).StaleIfError(time.Hour)), cache.With(cache.Policy{CutOff: cache.ServeStale}))
+		get := func() {
+			if u, err := c.Get(t.Context(), one); u.Name != "ada" || err != nil {
+				t.Errorf("Get = %+v, %v", u, err)
+			}
+		}
+		get()
+		wire.Refuse()
+		s.mu.Lock()
+		s.delay = 2 * time.Second
+		s.mu.Unlock()
+		bubble.Sleep(2 * time.Second)
+		before := s.loads.Load()
+		var readers sync.WaitGroup
+		for range 1000 {
+			readers.Go(get)
+			time.Sleep(10 * time.Millisecond)
+		}
+		readers.Wait()
+		if n := s.loads.Load() - before; n < 2 || n > 6 {
+			t.Errorf("%d loads of two seconds in ten, want about five", n)
+		}
+	})
+}
+
 func TestThatTheBusDoesNotRunIsSaidOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
@@ -438,7 +608,7 @@ func TestAMaxStaleOfLessThanTwoBeatsIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		stale, beat time.Duration
 		refused     bool
-	}{{50 * time.Millisecond, 0, true}, {200 * time.Millisecond, 0, false}, {50 * time.Millisecond, 25 * time.Millisecond, false}, {0, time.Second, true}} {
+	}{{50 * time.Millisecond, 0, true}, {200 * time.Millisecond, 0, false}, {50 * time.Millisecond, 25 * time.Millisecond, false}, {0, time.Second, false}, {0, 3 * time.Second, true}} {
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n", Beat: c.beat})
 		refused := func(make func(rt *cache.Runtime)) (refused bool) {
 			defer func() { refused = recover() != nil }()
@@ -452,4 +622,35 @@ func TestAMaxStaleOfLessThanTwoBeatsIsRefused(t *testing.T) {
 			t.Errorf("%s with a beat of %s: refused %v", c.stale, b.Beat(), got)
 		}
 	}
+}
+
+// A process that stands still has not lost the server that it has within it.
+func TestAPauseIsNoOutageOfTheEmbeddedServer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n"})
+		rt := cache.NewRuntime(db, b, cache.Config{})
+		s := &row{}
+		c := cache.New(rt, numbers, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var running sync.WaitGroup
+		running.Go(func() { _ = b.Run(ctx, func() {}) })
+		must(t, b.Wait(ctx))
+		loads := func(want int64) {
+			t.Helper()
+			_, err := c.Get(t.Context(), one)
+			must(t, err)
+			if got := s.loads.Load(); got != want {
+				t.Errorf("%d loads, want %d", got, want)
+			}
+		}
+		loads(1)
+		stop() // nothing is heard of the server from now on
+		running.Wait()
+		time.Sleep(4 * time.Second) // of virtual time
+		loads(1)
+		time.Sleep(2 * time.Second)
+		loads(2)
+	})
 }

@@ -48,6 +48,13 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 			return r.found(), nil
 		}
 	}
+	if lease == "" && r.best != nil { // no lease keeps those who come after Wait from a load of their own
+		name := r.key.String()
+		if !c.beginRefresh(name) {
+			return c.serveStale(r.best, r.tier), nil
+		}
+		defer c.endRefresh(name)
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
 	late := context.AfterFunc(ctx, func() {
@@ -82,14 +89,17 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 		r.release(lease)
 		return entry, err
 	}
-	stored, err := c.rt.one(fillScript.Cmd([]keyspace.Key{r.key}, lease, textOr(&env, life), millis(life))).Int()
+	stored, err := c.rt.one(fillCmd(r.key, lease, &env, life)).Int()
 	if err != nil {
 		c.rt.leases.disown(lease, releaseCmd(r.key, lease), c.leaseLife(), nil)
 	}
-	if stored == 1 && life > 0 {
+	switch {
+	case life <= 0:
+		r.forgetReplaced()
+	case stored == 1:
 		c.keepLoaded(e, &env, r)
 		entry.Version = env.ID
-	} else if life > 0 {
+	default:
 		c.stats.refused.add(1)
 	}
 	return entry, nil
@@ -274,6 +284,22 @@ func textOr(e *slots.Envelope, life time.Duration) string {
 		return ""
 	}
 	return e.Text()
+}
+
+// fillCmd puts what was loaded in the place of its lease. What must not be stored replaces what was
+// there all the same: the source has it no more.
+func fillCmd(key keyspace.Key, lease string, e *slots.Envelope, life time.Duration) keyspace.Cmd {
+	if life <= 0 {
+		return fillScript.Cmd([]keyspace.Key{key}, lease, "", "-1")
+	}
+	return fillScript.Cmd([]keyspace.Key{key}, lease, e.Text(), millis(life))
+}
+
+// forgetReplaced drops this process' copy of what was replaced by something that must not be stored.
+func (r *reading) forgetReplaced() {
+	if r.best != nil || r.replaces != "" { // else there is none, and other keys share the counter
+		r.c.rt.invalidate(r.key.String())
+	}
 }
 
 // keepLoaded stores the local copy of what was just loaded.

@@ -54,7 +54,7 @@ type modelActor func() modelActor
 // slotSteps are the twins.
 type slotSteps struct {
 	acquire func(slot, token string, now, until int64, unwanted string) (string, bool)
-	fill    func(slot, token, value string) (string, bool)
+	fill    func(slot, token, value string, life int64) (string, bool)
 	fence   func(slot, token string, now, until int64) (string, bool)
 	finish  func(slot, token, value string) (string, int)
 	put     func(slot, value string) (string, bool)
@@ -146,12 +146,12 @@ func (m *model) loader(mark int64, unwanted string) modelActor {
 		return func() modelActor {
 			version := m.commits // the source was asked
 			return func() modelActor {
-				if m.r.IntN(10) == 0 { // it failed
-					next, _ := m.s.fill(m.slot, mine, "")
+				if m.r.IntN(10) == 0 { // it failed, or what it found must not be stored
+					next, _ := m.s.fill(m.slot, mine, "", -m.r.Int64N(2))
 					m.set(next, 0)
 					return nil
 				}
-				next, ok := m.s.fill(m.slot, mine, value(version))
+				next, ok := m.s.fill(m.slot, mine, value(version), modelLife)
 				if ok {
 					m.set(next, modelLife)
 					m.stored++
@@ -325,14 +325,14 @@ func TestNoInterleavingLeavesAnOldValue(t *testing.T) {
 func TestTheModelSeesWrongRules(t *testing.T) {
 	for name, spoil := range map[string]func(*slotSteps){
 		"a fill that does not look for its lease": func(s *slotSteps) {
-			s.fill = func(slot, _, value string) (string, bool) { return value, value != "" }
+			s.fill = func(slot, _, value string, _ int64) (string, bool) { return value, value != "" }
 		},
 		"a fill that takes any lease for its own": func(s *slotSteps) {
-			s.fill = func(slot, token, value string) (string, bool) {
+			s.fill = func(slot, token, value string, life int64) (string, bool) {
 				if slots.Kind(slot) != slots.IsLease {
 					return slot, false
 				}
-				return fillSlot(slot, slot[1:1+slots.TokenLen], value)
+				return fillSlot(slot, slot[1:1+slots.TokenLen], value, life)
 			}
 		},
 		"a lease that is taken from a fence": func(s *slotSteps) {
@@ -465,9 +465,12 @@ func agree(t *testing.T, db *redis.DB, seed uint64, steps int) {
 				want = slot
 			}
 		case 1:
+			if text == "" {
+				textLife = -int64(r.IntN(2))
+			}
 			script, reply = "fill", run(fillScript, token, text, strconv.FormatInt(textLife, 10))
 			var ok bool
-			if next, ok = fillSlot(slot, token, text); ok && text != "" {
+			if next, ok = fillSlot(slot, token, text, textLife); ok && text != "" {
 				lived = textLife
 			}
 			got, want = number(reply), toInt(ok)

@@ -27,7 +27,7 @@ type Options struct {
 	Redis redis.Config
 	// DB is a connection that is there already, in place of Redis; Close leaves it open.
 	DB *redis.DB
-	// Node is what this process is called in logs; it need not be unique. Empty means a
+	// Node is what this process is called in logs, without a space; it need not be unique. Empty means a
 	// random name.
 	Node string
 
@@ -48,7 +48,13 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			return nil, err
 		}
 	}
-	events := bus.New(db, bus.Keys{Events: sharedEvents.At(), Log: sharedLog.At()}, bus.Config{Node: cmp.Or(o.Node, "process-"+rand.Text()[:6]), Log: o.Log})
+	events, err := bus.Open(db, bus.Keys{Events: sharedEvents.At(), Log: sharedLog.At()}, bus.Config{Node: cmp.Or(o.Node, "process-"+rand.Text()[:6]), Log: o.Log})
+	if err != nil {
+		if o.DB == nil {
+			err = errors.Join(err, db.Close())
+		}
+		return nil, err
+	}
 	rt := NewRuntime(db, events, o.Config)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
@@ -155,7 +161,8 @@ var cacheName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 //
 // It is [New] with a family made for it. Who wants the key's form checked, or the
 // keys in a catalogue, declares the family and calls New: nothing else changes. It panics
-// when name has anything but letters, digits, '-', '_' and '.', or is already the name of a cache of rt.
+// when name has anything but letters, digits, '-', '_' and '.', or is already the name of a cache of rt,
+// or when another cache of rt can have the same keys.
 func Keyed[K comparable, V any](rt *Runtime, name string, key func(K) string, load func(context.Context, K) (V, error), opts ...Option) *Cache[K, V] {
 	return KeyedFrom(rt, name, key, Source[K, V]{Load: load}, opts...)
 }

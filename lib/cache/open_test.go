@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -207,6 +208,21 @@ func TestOfManyGetsAtOnceOneLoads(t *testing.T) {
 	})
 }
 
+func TestANodeThatCannotBeNamedSoIsAnError(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.InMemory(t).Open(t)
+		for name, o := range map[string]cache.Options{"a connection of its own": {Node: "web 1"}, "the program's": {Node: "web 1", DB: db}} {
+			rt, err := cache.Open(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), `"web 1"`) {
+				t.Errorf("on %s: %v, %v, want an error that names the node", name, rt, err)
+			}
+		}
+		if err := db.Ping(t.Context()); err != nil {
+			t.Errorf("the program's connection afterwards: %v", err)
+		}
+	})
+}
+
 func TestOpenOnAConnectionOfTheProgramLeavesItOpen(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
@@ -274,6 +290,43 @@ func TestWhoGivesUpWhileACacheIsOpenedLeavesNothing(t *testing.T) {
 	})
 }
 
+func TestCloseReturnsWhileItsCachesAreRead(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		rt := open(t, cache.Options{Redis: redistest.InMemory(t).Wire().Config()})
+		squares := cache.Keyed(rt, "square", decimal, func(_ context.Context, n int64) (int64, error) {
+			time.Sleep(100 * time.Millisecond)
+			return n * n, nil
+		})
+		var last atomic.Int64
+		var ended atomic.Bool
+		var readers sync.WaitGroup
+		for range 2 { // at any time one of them has a load under way
+			readers.Go(func() {
+				for !ended.Load() {
+					n := last.Add(1)
+					if got, err := squares.Get(t.Context(), n); got != n*n || err != nil {
+						t.Errorf("Get(%d) = %d, %v", n, got, err)
+					}
+				}
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		closed := make(chan error, 1)
+		go func() { closed <- rt.Close() }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(5 * time.Second): // LoadTimeout
+			t.Error("Close waits for what has begun after it")
+		}
+		ended.Store(true)
+		readers.Wait()
+	})
+}
+
 func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
 	if _, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: "ftp://somewhere"}}); err == nil {
 		t.Error("a URL of another protocol is taken")
@@ -290,6 +343,31 @@ func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
 			cache.Keyed(rt, name, decimal, (&nameTable{}).load)
 		}()
 	}
+}
+
+var (
+	clerkSchema = keyspace.New("clerks")
+	clerks      = keyspace.Def1[keyspace.Int](clerkSchema, "clerk:{id}", keyspace.CachedOf[clerk](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "clerks of the tests"})
+)
+
+type clerk struct{ Name string }
+
+// One would read what the other has stored, which JSON often lets pass.
+func TestTwoCachesThatCanHaveOneKeyAreRefused(t *testing.T) {
+	type salary struct{ Amount int }
+	rt := open(t, cache.Options{})
+	c := cache.New(rt, clerks, cache.Policy{}, cache.Source[keyspace.Int, clerk]{Load: func(context.Context, keyspace.Int) (clerk, error) { return clerk{"Ann"}, nil }})
+	if _, err := c.Get(t.Context(), keyspace.Int{N: 7}); err != nil {
+		t.Fatal(err)
+	}
+	load := func(context.Context) (salary, error) { return salary{100}, nil }
+	defer func() {
+		if said, _ := recover().(string); !strings.Contains(said, "clerk:{key} and clerk:{id}") {
+			t.Errorf("said %q", said)
+		}
+	}()
+	got, err := cache.Get(t.Context(), rt, "clerk", "7", load)
+	t.Errorf("a salary of 100 is read as %+v, %v", got, err)
 }
 
 func TestWhatOpenAndKeyedRefuse(t *testing.T) {

@@ -80,7 +80,8 @@ type Policy struct {
 	// none. See [Compress].
 	CompressAbove int
 	// MaxStale bounds how long after an acknowledged change an old value may be
-	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
+	// read, on any node, whatever happens to the network; 0 means 500 ms, and five
+	// seconds for the embedded server, which other nodes cannot reach. It has
 	// to be a few of the bus' beats; New panics when it is less than two.
 	MaxStale time.Duration
 	// Beta is how eagerly a value is loaded again before it expires, by chance, so

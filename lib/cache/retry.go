@@ -38,6 +38,12 @@ func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) {
 // Redo retries drops of a [RetryQueue]: it removes the keys from Redis and then from
 // every process.
 func (rt *Runtime) Redo(keys []keyspace.Key) error {
+	_, err := rt.redo(keys)
+	return err
+}
+
+// redo is Redo, and returns the keys that are not dropped.
+func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
 		if s := shapes.Of(k.Family()); s != nil {
@@ -47,11 +53,20 @@ func (rt *Runtime) Redo(keys []keyspace.Key) error {
 		}
 	}
 	before := rt.undropped.before()
-	err := errors.Join(keyspace.FirstErr(rt.do(cmds...)), rt.tell(keys))
-	if err == nil {
-		rt.undropped.done(keys, before)
+	replies := rt.do(cmds...)
+	if err = rt.tell(keys); err != nil {
+		return keys, errors.Join(keyspace.FirstErr(replies), err)
 	}
-	return err
+	done := make([]keyspace.Key, 0, len(keys))
+	for i, r := range replies {
+		if r.Err == nil {
+			done = append(done, keys[i])
+		} else {
+			left = append(left, keys[i])
+		}
+	}
+	rt.undropped.done(done, before)
+	return left, keyspace.FirstErr(replies)
 }
 
 // memoryKeys bounds the keys whose drops wait in memory. Where there are more, all of
@@ -88,7 +103,8 @@ func (q *memoryQueue) run(rt *Runtime) {
 		delete(q.keys, name) // a key that is added again meanwhile belongs to a later change
 	}
 	q.mu.Unlock()
-	if len(keys) > 0 && rt.Redo(keys) != nil {
-		q.add(keys)
+	if len(keys) > 0 {
+		left, _ := rt.redo(keys)
+		q.add(left)
 	}
 }

@@ -22,15 +22,16 @@ import (
 // Config is what the caches of a process have in common.
 type Config struct {
 	// Budget is how long a read waits for Redis before it asks the source;
-	// 0 means 75 ms, and a second for the embedded server, which is slow at
-	// scripts and never unreachable.
+	// 0 means 75 ms, and five seconds for the embedded server, which is slow at
+	// scripts, and unreachable only while this process stands still.
 	Budget time.Duration
 	// Loads bounds how many loads run at once, so that a cold cache or an outage of
 	// Redis cannot overload the source; 0 means 64. Further loads wait.
 	Loads int
 	// Retries keeps the drops that Redis did not take; nil keeps them in memory. None is
 	// given up: where more than 10,000 keys wait, all that is cached of a family is
-	// dropped once Redis is back.
+	// dropped once Redis is back. A process that waits for a drop does it itself as well, once a
+	// minute: it does not learn that another one has done it.
 	Retries RetryQueue
 	// Hooks are called with what happens.
 	Hooks Hooks
@@ -60,7 +61,10 @@ type Runtime struct {
 	mu     sync.Mutex
 	caches map[string]registered // by family pattern
 	events map[string]*declared  // by name
-	work   sync.WaitGroup        // loads and refreshes under way
+
+	work    sync.WaitGroup // loads and refreshes under way
+	working sync.RWMutex   // held by what begins one
+	ended   bool           // Run has: nobody waits for what begins from now on
 
 	gets    sync.Map   // the caches of [Get] by name
 	getting sync.Mutex // one is made at a time
@@ -98,11 +102,23 @@ const (
 	dropped = "drop"
 )
 
+// standstill is for how long this process may stand still, in a pause of its machine say, without
+// taking the server that it has within it for one that is away.
+const standstill = 5 * time.Second
+
+// policy is p with its defaults.
+func (rt *Runtime) policy(p Policy) Policy {
+	if p.MaxStale == 0 && rt.db.Mode() == "embedded" {
+		p.MaxStale = standstill
+	}
+	return p.withDefaults()
+}
+
 // NewRuntime returns a runtime on db. Let b run: until it does, caches ask their
 // sources. It registers with b, so call it before [bus.Bus.Run].
 func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	if cfg.Budget == 0 && db.Mode() == "embedded" {
-		cfg.Budget = time.Second
+		cfg.Budget = standstill
 	}
 	cfg.Budget, cfg.Loads = cmp.Or(cfg.Budget, 75*time.Millisecond), cmp.Or(cfg.Loads, 64)
 	if cfg.Log == nil {
@@ -157,6 +173,9 @@ func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	for {
 		select {
 		case <-ctx.Done():
+			rt.working.Lock()
+			rt.ended = true
+			rt.working.Unlock()
 			rt.work.Wait()
 			return nil
 		case <-retry.C:
@@ -166,11 +185,24 @@ func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 		case <-rt.leases.wake:
 			rt.leases.giveBack(rt)
 		case <-clean.C:
+			rt.redoUndropped()
 			for _, c := range rt.registered() {
 				c.cleanUp()
 			}
 		}
 	}
+}
+
+// begin runs a load or a refresh in a goroutine of its own, for which Run waits at its end. Caches
+// may be read then, so that what begins after it has only its own readers to wait for it.
+func (rt *Runtime) begin(f func()) {
+	rt.working.RLock()
+	defer rt.working.RUnlock()
+	if rt.ended {
+		go f()
+		return
+	}
+	rt.work.Go(f)
 }
 
 // Wait returns when no load of this runtime is under way. No cache may be read
@@ -183,6 +215,11 @@ func (rt *Runtime) register(c registered) {
 	p := c.Family().Pattern
 	if _, twice := rt.caches[p]; twice {
 		panic(fmt.Sprintf("cache: %s is cached twice", p))
+	}
+	for _, other := range rt.caches { // as a family of [Keyed], which no schema has that is linted
+		if name, meet := c.Family().Meets(other.Family()); meet {
+			panic(fmt.Sprintf("cache: keys of %s and %s can be the same, such as %q", p, other.Family().Pattern, name))
+		}
 	}
 	rt.caches[p] = c
 }
@@ -200,8 +237,12 @@ func (rt *Runtime) registered() []registered {
 }
 
 func (rt *Runtime) counterOf(key string) uint16 {
-	return uint16(maphash.String(rt.seed, key) % invalidationCounters)
+	return uint16(maphash.String(rt.seed, inLine(key)) % invalidationCounters)
 }
+
+// inLine is a key as it stands in a dropped event: a [keyspace.Raw] may have line breaks. Two keys
+// that become the same share a counter, which costs a look into Redis.
+func inLine(key string) string { return strings.ReplaceAll(key, "\n", "\x00") }
 
 // invalidate makes copies of a key invalid in this process.
 func (rt *Runtime) invalidate(key string) { rt.invalidations[rt.counterOf(key)].Add(1) }

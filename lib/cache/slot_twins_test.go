@@ -31,11 +31,11 @@ func acquireSlot(slot, token string, now, until int64, unwanted string) (next st
 	return string(slots.IsLease) + token + fmt.Sprintf("%013d", until) + kept, true
 }
 
-func fillSlot(slot, token, value string) (next string, ok bool) {
+func fillSlot(slot, token, value string, life int64) (next string, ok bool) {
 	if !strings.HasPrefix(slot, string(slots.IsLease)+token) {
 		return slot, false
 	}
-	if value != "" {
+	if value != "" || life < 0 {
 		return value, true
 	}
 	return slot[slots.KeptAt:], true

@@ -39,7 +39,8 @@ const (
 )
 
 // resolveTags looks up the versions of the reads' tags, in one round trip at most.
-// It also fails while a tag is fenced: no value of it may be stored or used then.
+// It also fails while a tag is fenced, or Redis has not confirmed its drop and may have
+// its old version: no value of it may be stored or used then.
 func resolveTags(rt *Runtime, reads ...*reading) error {
 	if len(reads) == 0 || reads[0].c.types.tags == nil {
 		return nil
@@ -53,6 +54,9 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 		tags := r.c.types.tags(r.k)
 		r.tagGenerations, r.tagVersions = make([]generation, len(tags)), make([]uint64, len(tags))
 		for i, t := range tags {
+			if rt.undropped.n.Load() != 0 && rt.undropped.has(t.key()) { // the key is not made for nothing
+				return errTagUndropped
+			}
 			hash := maphash.String(rt.seed, t.name)
 			if known, ok := rt.tags.GetIfPresent(hash); ok && known.tag == t && !rt.changed(known.generation) && bus.Now() < known.until {
 				r.tagGenerations[i], r.tagVersions[i] = known.generation, known.version
@@ -89,4 +93,7 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 	return nil
 }
 
-var errTagFenced = errors.New("cache: a tag is being changed")
+var (
+	errTagFenced    = errors.New("cache: a tag is being changed")
+	errTagUndropped = errors.New("cache: Redis has not dropped a tag yet")
+)

@@ -3,13 +3,16 @@ package cache
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // undropped are the keys whose drop Redis has not confirmed: it may hold values from
@@ -20,11 +23,16 @@ type undropped struct {
 	n    atomic.Int64 // of keys and families: most reads need no lock
 
 	mu       sync.Mutex
-	keys     map[string]uint64           // the last drop of each that failed
-	families map[*keyspace.Family]uint64 // likewise, of keys that found no room: every key is one
+	keys     map[string]undroppedKey
+	families map[*keyspace.Family]uint64 // the last drop that failed of keys that found no room: every key is one
 	drops    uint64                      // that failed so far
 
 	forgetting atomic.Bool
+}
+
+type undroppedKey struct {
+	key  keyspace.Key
+	drop uint64 // the last one that failed
 }
 
 // add returns the keys that found room. All of the others' families has to be forgotten.
@@ -32,7 +40,7 @@ func (u *undropped) add(keys []keyspace.Key) (kept []keyspace.Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.keys == nil {
-		u.keys, u.families = map[string]uint64{}, map[*keyspace.Family]uint64{}
+		u.keys, u.families = map[string]undroppedKey{}, map[*keyspace.Family]uint64{}
 	}
 	u.drops++
 	for _, k := range keys {
@@ -40,7 +48,7 @@ func (u *undropped) add(keys []keyspace.Key) (kept []keyspace.Key) {
 			u.families[k.Family()] = u.drops
 			continue // a later key may be known, and belongs to this change now
 		}
-		u.keys[k.String()] = u.drops
+		u.keys[k.String()] = undroppedKey{k, u.drops}
 		kept = append(kept, k)
 	}
 	u.count()
@@ -52,7 +60,7 @@ func (u *undropped) addFamily(f *keyspace.Family) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.families == nil {
-		u.keys, u.families = map[string]uint64{}, map[*keyspace.Family]uint64{}
+		u.keys, u.families = map[string]undroppedKey{}, map[*keyspace.Family]uint64{}
 	}
 	u.drops++
 	u.families[f] = u.drops
@@ -88,11 +96,24 @@ func (u *undropped) done(keys []keyspace.Key, before uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, k := range keys {
-		if u.keys[k.String()] <= before {
+		if u.keys[k.String()].drop <= before {
 			delete(u.keys, k.String())
 		}
 	}
 	u.count()
+}
+
+// all returns the keys.
+func (u *undropped) all() (keys []keyspace.Key) {
+	if u.n.Load() == 0 {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, k := range u.keys {
+		keys = append(keys, k.key)
+	}
+	return keys
 }
 
 // full returns the families that have to be forgotten.
@@ -112,6 +133,16 @@ func (u *undropped) forgot(f *keyspace.Family, before uint64) {
 	u.count()
 }
 
+// redoUndropped drops the keys that this process waits for. Those of a [RetryQueue] may have been
+// dropped by another process, of which this one does not learn: once more does no harm.
+func (rt *Runtime) redoUndropped() {
+	for part := range slices.Chunk(rt.undropped.all(), messageKeys) {
+		if left, _ := rt.redo(part); len(left) == len(part) {
+			return // Redis is still away
+		}
+	}
+}
+
 // forgetLimit bounds one look through all keys of Redis.
 const forgetLimit = 10 * time.Minute
 
@@ -121,14 +152,18 @@ func (rt *Runtime) forgetFull(ctx context.Context) {
 	if rt.undropped.n.Load() == 0 || len(rt.undropped.full()) == 0 || !rt.undropped.forgetting.CompareAndSwap(false, true) {
 		return
 	}
-	rt.work.Go(func() {
+	rt.begin(func() {
 		defer rt.undropped.forgetting.Store(false)
 		ctx, cancel := context.WithTimeout(ctx, forgetLimit)
 		defer cancel()
 		for f := range rt.undropped.full() {
 			before := rt.undropped.before()
-			if rt.forgetFamily(ctx, f) != nil {
+			refused, err := rt.forgetFamily(ctx, f)
+			if err != nil {
 				return // Redis is still away
+			}
+			if len(refused) > 0 {
+				rt.later(ctx, refused)
 			}
 			rt.undropped.forgot(f, before)
 			rt.cfg.Log.Warn("Redis did not take a clear, or more drops than can be remembered: now all that was cached of a family is dropped", "family", f.Pattern)
@@ -136,26 +171,34 @@ func (rt *Runtime) forgetFull(ctx context.Context) {
 	})
 }
 
-// forgetFamily drops all keys of a family, and every copy.
-func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) error {
+// forgetFamily drops all keys of a family, and every copy. Without an error it returns the keys that
+// Redis refuses to drop.
+func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) (refused []keyspace.Key, err error) {
 	parser, prefix := keyspace.ParserOf(f), rt.db.Physical(keyspace.Key{})
 	var page []keyspace.Key
-	err := rt.db.Scan(ctx, func(physical string) error {
+	drop := func() error {
+		left, err := rt.redo(page)
+		page = nil
+		if errors.Is(err, redis.ErrUnavailable) {
+			return err
+		}
+		refused = append(refused, left...)
+		return nil
+	}
+	err = rt.db.Scan(ctx, func(physical string) error {
 		if found, ok := parser.Key(strings.TrimPrefix(physical, prefix)); ok {
 			page = append(page, found.Key())
 		}
 		if len(page) < messageKeys {
 			return nil
 		}
-		err := rt.Redo(page)
-		page = nil
-		return err
+		return drop()
 	})
 	if err == nil && len(page) > 0 {
-		err = rt.Redo(page)
+		err = drop()
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return rt.Forget() // processes may have copies of what Redis has not
+	return refused, rt.Forget() // processes may have copies of what Redis has not
 }

@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
@@ -68,6 +70,145 @@ func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
 		ours.Clear()
 		if sees(ours, 2); ours.Stats().RedisHits == hits {
 			t.Error("Redis is not asked after the drop")
+		}
+	})
+}
+
+// The same of a tag: Redis has its old version until the drop is done, and with it all
+// values that were stored under that.
+func TestTheNodeThatDroppedATagWithoutRedisSeesItsChange(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s, p := &row{}, &parked{}
+		s.value.Store(1)
+		source := cache.Source[keyspace.Int, int64]{Load: s.load, Tags: func(keyspace.Int) []cache.Tag { return []cache.Tag{roomTag} }}
+		wire := server.Wire()
+		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{Retries: p}, cache.Policy{MaxStale: time.Second}, source)
+		sees := func(want int64) {
+			t.Helper()
+			for range 2 { // a read leaves a copy for the next one
+				if got, err := c.Get(t.Context(), one); got != want || err != nil {
+					t.Errorf("Get = %d, %v, want %d", got, err, want)
+				}
+				if got, err := c.GetMany(t.Context(), []keyspace.Int{one}); got[one] != want || err != nil {
+					t.Errorf("GetMany = %v, %v, want %d", got, err, want)
+				}
+			}
+		}
+		sees(1)
+		wire.Refuse()
+		s.value.Store(2)
+		if err := rt.Drop(t.Context(), roomTag.Target()); !errors.Is(err, cache.ErrQueued) {
+			t.Fatalf("a drop that Redis does not take: %v", err)
+		}
+		wire.Heal()
+		time.Sleep(5 * time.Second)
+		sees(2)
+
+		must(t, rt.Redo(slices.Clone(p.keys)))
+		sees(2)
+		hits := c.Stats().RedisHits
+		c.Clear()
+		if sees(2); c.Stats().RedisHits == hits {
+			t.Error("Redis is not asked after the drop")
+		}
+	})
+}
+
+// A queue that processes share, such as a table, has a drop done by any of them.
+func TestADropThatAnotherProcessHasDoneIsNotWaitedForForEver(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s, p := &row{}, &parked{}
+		s.value.Store(1)
+		policy := cache.Policy{Unfenced: cache.Proceed, MaxStale: time.Second}
+		source := cache.Source[keyspace.Int, int64]{Load: s.load}
+		wire := server.Wire()
+		rt, ours := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{Retries: p}, policy, source)
+		other, _ := numberNode(t, server.Open(t), cache.Config{}, policy, source)
+		wire.Refuse()
+		must(t, rt.Change(t.Context(), func(context.Context) error { s.value.Store(2); return nil }, ours.Target(one)))
+		wire.Heal()
+		time.Sleep(5 * time.Second)
+		must(t, other.Redo(slices.Clone(p.keys)))
+		time.Sleep(2 * time.Minute)
+		loads := ours.Stats().Loads
+		for range 10 {
+			if got, err := ours.Get(t.Context(), one); got != 2 || err != nil {
+				t.Errorf("Get = %d, %v, want 2", got, err)
+			}
+		}
+		if got := ours.Stats().Loads - loads; got != 1 {
+			t.Errorf("ten reads had %d loads, want one", got)
+		}
+		if got := rt.Health().Queued; got != 0 {
+			t.Errorf("%d drops are waited for, want none", got)
+		}
+	})
+}
+
+// A key of another type stands where a value should: it is never dropped, and the others that
+// waited with it are.
+func TestADropThatNeverSucceedsHoldsUpNoOther(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := &row{}
+		s.value.Store(1)
+		wire := server.Wire()
+		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{MaxStale: time.Second},
+			cache.Source[keyspace.Int, int64]{Load: s.load})
+		two := keyspace.Int{N: 2}
+		must(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'no value')").Run(t.Context(), server.Open(t), []keyspace.Key{c.Target(two).Key()}).Err)
+		wire.Refuse()
+		if err := c.Invalidate(t.Context(), one, two); !errors.Is(err, cache.ErrQueued) {
+			t.Fatalf("a drop that Redis does not take: %v", err)
+		}
+		wire.Heal()
+		time.Sleep(5 * time.Second)
+		if got := rt.Health().Queued; got != 1 {
+			t.Errorf("%d drops wait, want that of the list", got)
+		}
+		loads := c.Stats().Loads
+		for range 10 {
+			if got, err := c.Get(t.Context(), one); got != 1 || err != nil {
+				t.Errorf("Get = %d, %v, want 1", got, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := c.Stats().Loads - loads; got != 1 {
+			t.Errorf("ten reads in ten seconds had %d loads, want one", got)
+		}
+	})
+}
+
+// The same of a clear: it has dropped all but that key.
+func TestAClearThatRedisRefusesForOneKeyIsDoneForTheOthers(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := &row{}
+		s.value.Store(1)
+		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{MaxStale: time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		two := c.Target(keyspace.Int{N: 2}).Key()
+		must(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'no value')").Run(t.Context(), server.Open(t), []keyspace.Key{two}).Err)
+		if _, err := c.Get(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		s.value.Store(2)
+		if err := c.ClearEverywhere(t.Context()); !errors.Is(err, cache.ErrQueued) {
+			t.Errorf("a clear that Redis refuses for one key: %v", err)
+		}
+		loads := c.Stats().Loads
+		for range 10 {
+			if got, err := c.Get(t.Context(), one); got != 2 || err != nil {
+				t.Errorf("Get = %d, %v, want 2", got, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := c.Stats().Loads - loads; got != 1 {
+			t.Errorf("ten reads in ten seconds had %d loads, want one", got)
+		}
+		if got := rt.Health().Queued; got != 1 {
+			t.Errorf("%d drops wait, want that of the list", got)
 		}
 	})
 }

@@ -161,8 +161,8 @@ var atomicName = ScriptName(atomicLua)
 // RunAtomic is Run with nothing of other clients between the commands, as between MULTI
 // and EXEC: either all are carried out or none, and, as there, one that fails does not
 // undo the others. All keys must share a hash tag, or it is [ErrCrossSlot]. A batch that
-// has scripts, commands without a key, or commands that [Cmd.Check] refuses, is refused
-// as a whole, before anything is sent.
+// has scripts, commands without a key, commands with more than 5,000 keys and arguments, or
+// commands that [Cmd.Check] refuses, is refused as a whole, before anything is sent.
 //
 // It is one script and not MULTI, which would need a connection of its own, whereas an
 // [Executor] shares connections. So there is no WATCH: what is decided by what was read
@@ -189,6 +189,11 @@ func (b *Batch) RunAtomic(ctx context.Context, db Executor) error {
 	return err
 }
 
+// mostPassed is how many keys and arguments the script hands on to one command: Lua's unpack gives up
+// at 8,000 in Redis and beyond 5,000 in the embedded server, in the midst of the script, when the
+// commands before have been carried out.
+const mostPassed = 5000
+
 // atomically makes one script of commands.
 func atomically(cmds []Cmd) (Cmd, error) {
 	var keys []Key
@@ -209,6 +214,9 @@ func atomically(cmds []Cmd) (Cmd, error) {
 			return Cmd{}, fmt.Errorf("keyspace: command %d of a transaction%s is a script, a function, or has no key", i+1, about(cmd.Key))
 		}
 		own := append([]Key{cmd.Key}, cmd.More...)
+		if n := len(own) + len(rest); n > mostPassed {
+			return Cmd{}, fmt.Errorf("keyspace: command %d of a transaction%s has %d keys and arguments, more than %d", i+1, about(cmd.Key), n, mostPassed)
+		}
 		for _, k := range own {
 			if first := cmds[0].Key; !SameSlot(first, k) {
 				return Cmd{}, fmt.Errorf("%w: %s and %s", ErrCrossSlot, first, k)

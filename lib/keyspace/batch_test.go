@@ -128,6 +128,7 @@ func TestATransactionIsRefusedAsAWhole(t *testing.T) {
 		{keyspace.Cmd{Name: "PING"}, nil, "command 2 of a transaction is a script, a function, or has no key"},
 		{keyspace.Cmd{Name: keyspace.FunctionMark + "f", Key: fine.Key}, nil, "command 2 of a transaction, of set:{{n}}:{c} is a script, a function"},
 		{keyspace.Cmd{Name: "ZADD", Key: fine.Key, Args: []string{"1", "x"}}, keyspace.ErrType, ""},
+		{fine.AddCmd(make([]string, 8000)...), nil, "command 2 of a transaction, of set:{{n}}:{c} has 8001 keys and arguments, more than 5000"},
 	} {
 		var b keyspace.Batch
 		added := b.Int(fine.AddCmd("x"))
@@ -154,6 +155,24 @@ func TestATransactionIsRefusedAsAWhole(t *testing.T) {
 		if _, ok, err := added.Get(); ok || !errors.Is(err, redis.ErrUnavailable) {
 			t.Errorf("%s without a Redis: %v, %v", r.name, ok, err)
 		}
+	}
+}
+
+// What a transaction takes it carries out, on each engine.
+func TestATransactionCarriesOutItsLargestCommand(t *testing.T) {
+	for _, e := range []redistest.Engine{redistest.SharedEngines(t)[0], redistest.SharedEngines(t)[2]} {
+		t.Run(e.Name, func(t *testing.T) {
+			db, ctx := e.Open(t), t.Context()
+			s, members := vSet.At(keyspace.Int{N: 11}, one), make([]string, 4999)
+			for i := range members {
+				members[i] = fmt.Sprint(i)
+			}
+			var b keyspace.Batch
+			added := b.Int(s.AddCmd(members...))
+			if err := b.RunAtomic(ctx, db); err != nil || added.Value() != 4999 {
+				t.Errorf("%d, %v; want 4999", added.Value(), err)
+			}
+		})
 	}
 }
 

@@ -331,6 +331,39 @@ func TestAWriteGivesTheDeclaredLifeToTheKeyThatItWrites(t *testing.T) {
 	}
 }
 
+// The entries of a consumer that died stand behind many that others are at work on.
+func TestWhatADeadConsumerKeptIsClaimedBehindWhatOthersHave(t *testing.T) {
+	for _, e := range []redistest.Engine{redistest.SharedEngines(t)[0], redistest.SharedEngines(t)[2]} {
+		t.Run(e.Name, func(t *testing.T) {
+			db, ctx := e.Open(t), t.Context()
+			x := vStream.At(keyspace.Int{N: 12}, one)
+			if _, err := x.Join(ctx, db, "g", "0"); err != nil {
+				t.Fatal(err)
+			}
+			for range 40 {
+				if _, err := x.Add(ctx, db, 0, map[string]string{"a": "1"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			open, err := x.Read(ctx, db, "g", "ann", 40)
+			if err != nil || len(open) != 40 {
+				t.Fatal(len(open), err)
+			}
+			for _, i := range []int{30, 35} { // they have been open for a day
+				if err := db.Do(ctx, keyspace.Cmd{Name: "XCLAIM", Key: x.Key, Args: []string{"g", "dead", "0", open[i].ID, "IDLE", "86400000"}}).Err; err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, want := range []string{open[30].ID, open[35].ID, ""} {
+				got, err := x.Claim(ctx, db, "g", "bob", time.Hour, 1)
+				if err != nil || want == "" && len(got) > 0 || want != "" && (len(got) != 1 || got[0].ID != want) {
+					t.Errorf("claimed %v, %v, want %q", got, err, want)
+				}
+			}
+		})
+	}
+}
+
 func TestSpecialKindsAreCheckedAndAllowed(t *testing.T) {
 	check := vLog.Family.Check
 	if check([]byte("HYLLx")) != nil || check([]byte("HYL")) == nil || check(nil) == nil {

@@ -59,6 +59,7 @@ const (
 	fieldVersion = "v"    // changes with each fold
 	fieldLoad    = "load" // token of the load under way
 	fieldBeat    = "beat" // when it was last heard of, Unix ms
+	fieldBy      = "by"   // token of the load that has made the board
 )
 
 type compact struct {
@@ -136,6 +137,7 @@ type snapshot struct {
 	*state
 	load    string
 	beat    int64
+	by      string
 	blobs   []keyspace.Reply // of the log, at most foldChunk
 	pending []change         // decoded blobs
 	more    bool             // the log has others
@@ -149,7 +151,7 @@ func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 	cmds := []keyspace.Cmd{
 		{Name: "HMGET", Key: b.k.State.Key, Args: append([]string{fieldVersion}, stateFields[:]...)},
 		{Name: "LRANGE", Key: b.k.Log.Key, Args: []string{"0", strconv.Itoa(foldChunk)}},
-		{Name: "HMGET", Key: b.k.State.Key, Args: []string{fieldVersion, fieldLoad, fieldBeat}},
+		{Name: "HMGET", Key: b.k.State.Key, Args: []string{fieldVersion, fieldLoad, fieldBeat, fieldBy}},
 	}
 	known := b.known.Load()
 	for {
@@ -176,7 +178,7 @@ func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 			known = nil
 			continue
 		}
-		s := &snapshot{state: known, load: now[1].Str, blobs: log[:min(foldChunk, len(log))], more: len(log) > foldChunk}
+		s := &snapshot{state: known, load: now[1].Str, by: now[3].Str, blobs: log[:min(foldChunk, len(log))], more: len(log) > foldChunk}
 		s.beat, _ = strconv.ParseInt(now[2].Str, 10, 64)
 		var err error
 		s.pending, err = decode(nil, s.blobs)

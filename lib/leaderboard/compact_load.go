@@ -144,21 +144,23 @@ func (b *compact) begin(ctx context.Context, token string) (bool, error) {
 }
 
 // await waits for somebody else's load to end, or ends it when it is dead; done
-// reports that it has loaded the board.
+// reports that it has loaded the board: where it has failed, the board is as it was.
 func (b *compact) await(ctx context.Context) (done bool, err error) {
+	awaited := ""
 	for {
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return false, err
-		}
 		s, err := b.fetch(ctx)
 		if err != nil {
 			return false, err
 		}
 		if s.load == "" {
-			return s.loaded() && !s.doubt, nil
+			return awaited != "" && s.by == awaited && s.loaded() && !s.doubt, nil
 		}
 		if b.watch.dead(s.load, s.beat) {
 			return false, b.abandon(ctx, s.load)
+		}
+		awaited = s.load
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return false, err
 		}
 	}
 }

@@ -446,6 +446,30 @@ func testCounts(t *testing.T, s suite) {
 	})
 }
 
+func TestWhoWaitsForALoadThatFailsLoadsTheBoard(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		k := freshCompact()
+		a, b := leaderboard.Compact(server.Open(t), k), leaderboard.Compact(server.Open(t), k)
+		must(t, a.Load(t.Context(), noon, all(entry("old", 1, noon))))
+		broken := errors.New("the query has failed")
+		begun, failed := make(chan struct{}), make(chan error, 1)
+		go func() {
+			failed <- a.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
+				close(begun)
+				time.Sleep(time.Second)
+				yield(leaderboard.Entry{}, broken)
+			})
+		}()
+		<-begun
+		must(t, b.Load(t.Context(), noon, all(entry("new", 2, noon))))
+		if err := <-failed; !errors.Is(err, broken) {
+			t.Errorf("Load: %v, want %v", err, broken)
+		}
+		wantTop(t, b, noon, "new 2")
+	})
+}
+
 func TestALoadOfACompactBoardIsNotFinishedOnAnOldSnapshot(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)

@@ -360,7 +360,7 @@ func fold(es []Entry, restarts map[string]bool, restart bool) []Entry {
 		if restart {
 			return nil
 		}
-		return newest(es, greater)
+		return greatest(es)
 	}
 	part := make([]Entry, 0, len(es))
 	for _, e := range es {
@@ -371,24 +371,46 @@ func fold(es []Entry, restarts map[string]bool, restart bool) []Entry {
 	if restart {
 		return newest(part, later)
 	}
-	return newest(part, greater)
+	return greatest(part)
 }
 
-// newest returns the newest entry of each member, in the order in which they
-// first occur; same says whether b replaces a when both are of one second.
+// greatest returns one entry for each member, as GT would leave it: with the greatest score and
+// the latest death.
+func greatest(es []Entry) []Entry {
+	return onePerMember(es, func(was, is Entry) Entry {
+		dies := was.Dies
+		if death(is.Dies) > death(dies) {
+			dies = is.Dies
+		}
+		if is.score() > was.score() {
+			was = is
+		}
+		was.Dies = dies
+		return was
+	})
+}
+
+// newest returns the newest entry of each member; same says whether b replaces a when both are of one second.
 func newest(es []Entry, same func(a, b Entry) bool) []Entry {
+	return onePerMember(es, func(was, is Entry) Entry {
+		if a, b := seconds(was.At), seconds(is.At); b > a || b == a && same(was, is) {
+			return is
+		}
+		return was
+	})
+}
+
+// onePerMember returns what keep makes of each member's entries, in the order in which members first occur.
+func onePerMember(es []Entry, keep func(was, is Entry) Entry) []Entry {
 	at := make(map[string]int, len(es))
 	out := make([]Entry, 0, len(es))
 	for _, e := range es {
-		i, twice := at[e.Member]
-		if !twice {
-			at[e.Member] = len(out)
-			out = append(out, e)
+		if i, twice := at[e.Member]; twice {
+			out[i] = keep(out[i], e)
 			continue
 		}
-		if was, is := seconds(out[i].At), seconds(e.At); is > was || is == was && same(out[i], e) {
-			out[i] = e
-		}
+		at[e.Member] = len(out)
+		out = append(out, e)
 	}
 	return out
 }

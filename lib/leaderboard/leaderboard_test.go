@@ -256,6 +256,12 @@ func testFold(t *testing.T, s suite) {
 	must(t, keyspace.FirstErr(s.db.DoMulti(t.Context(), cmds)))
 	wantTop(t, b, noon, "bob 3, eve 2")
 
+	// As one after the other, a lower value and a later time change nothing.
+	apply(t, s.db, b, entry("kim", 5, noon), entry("kim", 4, noon.Add(time.Hour)),
+		entry("leo", 4, noon), entry("leo", 4, noon.Add(time.Hour)), entry("max", 4, noon.Add(time.Minute)))
+	wantTop(t, b, noon, "kim 5, leo 4, max 4, bob 3, eve 2")
+	must(t, b.Remove(t.Context(), entry("kim", 5, noon), entry("leo", 4, noon), entry("max", 4, noon)))
+
 	longer := entry("bob", 3, noon)
 	longer.Dies = longer.Dies.Add(time.Hour)
 	never := entry("ada", 3, noon)

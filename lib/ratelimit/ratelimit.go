@@ -17,6 +17,9 @@ const (
 	// patience is how long a call waits for Redis before it counts in this
 	// process: long against a round trip, short against a person's.
 	patience = 250 * time.Millisecond
+	// standstill is that for the embedded server, which is away only while this process stands
+	// still, in a pause of its machine say.
+	standstill = 5 * time.Second
 	// retryEvery is how often, while Redis is silent, one call finds out whether
 	// it still is.
 	retryEvery = 100 * time.Millisecond
@@ -73,7 +76,11 @@ type Limiter struct {
 
 // New returns a limiter that counts in db.
 func New(db *redis.DB) *Limiter {
-	return &Limiter{db: db, patience: patience, local: local{max: localKeys}, began: time.Now()}
+	wait := patience
+	if db.Mode() == "embedded" {
+		wait = standstill
+	}
+	return &Limiter{db: db, patience: wait, local: local{max: localKeys}, began: time.Now()}
 }
 
 // Allow counts one call against lim, or refuses it. It fails with [ErrLimit],

@@ -228,6 +228,9 @@ func parse(raw string) (target, error) {
 	}
 	for name, values := range q {
 		if !slices.Contains(known, name) {
+			if strings.Contains(query, "@") { // the query may be what follows a '?' in the password
+				return t, errors.New("redis: the URL has an unknown setting, or user and password are not percent-encoded")
+			}
 			return t, fmt.Errorf("redis: the URL has an unknown setting %q", name)
 		}
 		if len(values) > 1 {

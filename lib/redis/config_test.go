@@ -50,6 +50,8 @@ func TestABadConfigIsRefusedAndNeverShowsItsPassword(t *testing.T) {
 		{URL: "redis://:" + secret + "@"},
 		{URL: "redis://u:" + secret + "%zz@h"},
 		{URL: "redis://" + secret + "@h"},
+		{URL: "redis://:x?" + secret + "@h"},
+		{URL: "redis://u:x?" + secret + "&y@h"},
 		{URL: "redis://u:" + secret + "@h:99999"},
 		{URL: "redis://u:" + secret + "@h/x"},
 		{URL: "redis://h1,h2"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,12 @@ func TestEveryEngineBehavesAlike(t *testing.T) {
 			conformance.Run(t, db)
 		})
 	}
+}
+
+func TestAChannelIsHeardWhoseSlotMoves(t *testing.T) {
+	conformance.Resharded(t, func(t *testing.T, addrs []string) *redis.DB {
+		return redistest.Open(t, "redis-cluster://"+strings.Join(addrs, ","))
+	})
 }
 
 func TestSubscribedPrecedesTheMessages(t *testing.T) {

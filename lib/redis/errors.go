@@ -76,6 +76,16 @@ func classify(err error) error {
 	return &unavailable{err}
 }
 
+// unanswered classifies why a command has no reply. An error that a server has said was for the connection that was
+// to be made, and nothing was sent: too many clients, say, or a database that there is not.
+func unanswered(err error) error {
+	err = classify(err)
+	if said, ok := err.(ServerError); ok {
+		return &unavailable{said}
+	}
+	return err
+}
+
 // bare leaves out the arguments that a server repeats of a command which it does not know: of an AUTH that was
 // renamed one is the password.
 func bare(text string) string {

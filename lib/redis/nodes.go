@@ -59,15 +59,19 @@ type node struct {
 	dialer *net.Dialer
 	tls    *tls.Config
 	conns  map[*tracked]struct{}
-	ended  int       // connections not replaced yet
-	away   error     // why, an ErrUnavailable; nil while it is there
-	wanted time.Time // when a command last asked for it
+	said   atomic.Uint64 // how often something came from it
+	ended  int           // connections not replaced yet
+	away   error         // why, an ErrUnavailable; nil while it is there
+	wanted time.Time     // when a command last asked for it
 }
 
 const (
 	// floodLimit is how many late commands end Config.Patience. The client
 	// library queues 1,024 on a connection, and blocks beyond.
 	floodLimit = 400
+	// hurry is how long servers have left then, for the others of a cluster are there: enough to answer
+	// nearby, and too short for a crowd to fill that queue.
+	hurry = 10 * time.Millisecond
 
 	probeEvery    = 20 * time.Millisecond  // at first, then doubling
 	probeEveryMax = 250 * time.Millisecond // bounds how late a return is noticed
@@ -291,14 +295,21 @@ func (ns *nodes) check(ctx context.Context) {
 	guard.Go(func() {
 		select {
 		case <-ns.flood:
+		case <-asking.Done():
+			return
+		}
+		select {
+		case <-time.After(hurry):
 			enough()
 		case <-asking.Done():
 		}
 	})
 	ns.each(func(n *node) bool { return n.away == nil }, func(n *node) {
+		before := n.said.Load()
 		err := ns.ask(asking, n)
 		switch {
 		case err == nil || ctx.Err() != nil:
+		case asking.Err() != nil && n.said.Load() != before: // it is another server that hangs
 		case asking.Err() != nil: // only the asking was cancelled, no command was
 			ns.lost(n, errHangs)
 		default:
@@ -398,6 +409,9 @@ func (t *tracked) RemoteAddr() net.Addr { return t.by }
 
 func (t *tracked) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)
+	if n > 0 {
+		t.node.said.Add(1)
+	}
 	if err != nil && !t.heard.Load() {
 		err = t.node.hint(err)
 	} else if n > 0 && !t.heard.Load() {

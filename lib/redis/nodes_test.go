@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,18 +16,28 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// watched starts a server that accepts and never answers, and connects to it.
-func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, error)) {
+// watching starts a watcher of servers that accept, and do what serve does.
+func watching(t *testing.T, serve func(addr string, far net.Conn)) *nodes {
 	t.Helper()
-	ns = newNodes(Config{Patience: patience, Dial: func(context.Context, string, string) (net.Conn, error) {
+	var serving sync.WaitGroup
+	t.Cleanup(serving.Wait)
+	ns := newNodes(Config{Patience: patience, Dial: func(_ context.Context, _, addr string) (net.Conn, error) {
 		near, far := pipe.New()
 		t.Cleanup(func() { far.Close() })
+		serving.Go(func() { serve(addr, far) })
 		return near, nil
 	}}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); ns.watch(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
+	return ns
+}
+
+// watched starts a server that accepts and never answers, and connects to it.
+func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, error)) {
+	t.Helper()
+	ns = watching(t, func(string, net.Conn) {})
 	dial = func() (net.Conn, error) { return ns.dial(t.Context(), "server", new(net.Dialer), nil) }
 	var err error
 	if conn, err = dial(); err != nil {
@@ -58,27 +70,72 @@ func TestOneLateCommandHasTheServerAskedAndCut(t *testing.T) {
 	})
 }
 
+// flood has commands be late, many at a time, until the test ends.
+func flood(t *testing.T, ns *nodes) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-ended })
+	go func() {
+		defer close(ended)
+		for { // the watcher drains a flood when it begins to ask
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				for range floodLimit {
+					ns.note(context.DeadlineExceeded)
+				}
+			}
+		}
+	}()
+}
+
 func TestManyLateCommandsEndThePatienceWithAServer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ns, conn, _ := watched(t)
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() {
-			for { // until the flood that the watcher drains when it begins to ask has come again
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Millisecond):
-					for range floodLimit {
-						ns.note(context.DeadlineExceeded)
-					}
-				}
-			}
-		}()
-		if took := untilCut(t, conn); took > 5*time.Millisecond {
+		flood(t, ns)
+		if took := untilCut(t, conn); took > hurry+5*time.Millisecond {
 			t.Errorf("cut after %s, want at once", took)
 		}
 	})
+}
+
+func TestManyLateCommandsAtOneServerTakeNoOther(t *testing.T) {
+	for name, near := range map[string]bool{"that is idle and near": true, "that is busy and far away": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				var made atomic.Int64
+				ns := watching(t, func(addr string, far net.Conn) {
+					switch {
+					case addr == "silent":
+					case near:
+						if _, err := far.Read(make([]byte, 100)); err == nil {
+							time.Sleep(hurry / 2)
+							_, _ = far.Write([]byte("+PONG\r\n"))
+						}
+					case made.Add(1) == 1: // it answers commands, and no question in time
+						for err := error(nil); err == nil; _, err = far.Write([]byte("+OK\r\n")) {
+							time.Sleep(hurry / 2)
+						}
+					}
+				})
+				conns := map[string]net.Conn{}
+				for _, addr := range []string{"silent", "other"} {
+					var err error
+					if conns[addr], err = ns.dial(t.Context(), addr, new(net.Dialer), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				go func() { _, _ = io.Copy(io.Discard, conns["other"]) }()
+				flood(t, ns)
+				untilCut(t, conns["silent"])
+				time.Sleep(10 * hurry)
+				var s Stats
+				if ns.count(&s); !ns.isAway("silent") || s.Losses != 1 {
+					t.Errorf("%d losses, and the silent server is away: %v; want it alone", s.Losses, ns.isAway("silent"))
+				}
+			})
+		})
+	}
 }
 
 func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
+	"github.com/stoa-dev/stoa/lib/redis/internal/pipe"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -314,6 +316,34 @@ func TestAReplicaThatRefusesWritesIsAnOutage(t *testing.T) {
 	var server redis.ServerError
 	if !errors.Is(err, redis.ErrUnavailable) || !errors.As(err, &server) || server.Code() != "READONLY" {
 		t.Errorf("SET on a replica: %v; want READONLY under ErrUnavailable", err)
+	}
+}
+
+// Redis says why it takes no connection, and ends it.
+func TestAServerThatTakesNoConnectionIsAnOutage(t *testing.T) {
+	for _, why := range []string{"ERR max number of clients reached", "DENIED Redis is running in protected mode"} {
+		redistest.Bubble(t, func(t *testing.T) {
+			var ends sync.WaitGroup
+			defer ends.Wait()
+			db, err := redis.Open(t.Context(), redis.Config{URL: "redis://memory", Dial: func(context.Context, string, string) (net.Conn, error) {
+				near, far := pipe.New()
+				ends.Go(func() {
+					defer far.Close()
+					_, _ = far.Read(make([]byte, 100))
+					_, _ = io.WriteString(far, "-"+why+"\r\n")
+				})
+				return near, nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			for _, r := range append(db.DoMulti(t.Context(), []keyspace.Cmd{get(1), get(2)}), db.Do(t.Context(), get(1))) {
+				if !errors.Is(r.Err, redis.ErrUnavailable) || !strings.Contains(r.Err.Error(), strings.TrimPrefix(why, "ERR ")) {
+					t.Errorf("%s: %v, want ErrUnavailable that says so", why, r.Err)
+				}
+			}
+		})
 	}
 }
 

@@ -20,7 +20,7 @@ func (db *DB) reply(r rueidis.RedisResult) keyspace.Reply {
 // failed classifies an error and, if the server was too slow, looks after it.
 func (db *DB) failed(err error) error {
 	db.nodes.note(err)
-	return classify(err)
+	return unanswered(err)
 }
 
 func value(m *rueidis.RedisMessage) keyspace.Reply {

@@ -194,7 +194,7 @@ func foreign(ctx context.Context, err error) error {
 	if (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !ended(ctx) {
 		return &unavailable{errors.New(err.Error())}
 	}
-	return classify(err)
+	return unanswered(err)
 }
 
 // ended reports that a context has ended, or is just about to: a connection with the same

@@ -85,6 +85,7 @@ export function home(me: User, fail: (text: string) => void): View {
     if (words.input.value) body.words = Number(words.input.value);
     if (minutes.input.value) body.minutes = Number(minutes.input.value);
     const reply = await json<CheckinReply>("/v1/checkin", { method: "POST", body });
+    told++;
     apply(reply);
     if (reply.new) {
       words.input.value = minutes.input.value = "";
@@ -182,15 +183,24 @@ export function home(me: User, fail: (text: string) => void): View {
     await rest();
   }
 
+  let told = 0; // times that an event or an own check-in told the status: the answer to an earlier question is older
   let loading: Promise<void> | undefined;
+  let again = false; // something may have been missed since what is being loaded was asked for
   function load(): Promise<void> {
     loading ??= (async () => {
       try {
-        const [u, st] = await Promise.all([json<User>("/v1/me", { signal: closed.signal }), json<CheckinStatus>("/v1/checkin", { signal: closed.signal })]);
-        me = u;
-        setUser(u);
-        apply(st);
-        await reload();
+        for (let shown = "", more = true; more; more = again) {
+          again = false;
+          const before = told;
+          const [u, st] = await Promise.all([json<User>("/v1/me", { signal: closed.signal }), json<CheckinStatus>("/v1/checkin", { signal: closed.signal })]);
+          me = u;
+          setUser(u);
+          const text = JSON.stringify(st);
+          if (text === shown) continue; // and so are the days
+          shown = text;
+          if (told === before) apply(st);
+          await reload();
+        }
       } catch (err) {
         failed(err);
         if (!status && !closed.signal.aborted && !(err instanceof Ended)) {
@@ -199,6 +209,7 @@ export function home(me: User, fail: (text: string) => void): View {
         }
       } finally {
         loading = undefined;
+        if (again) void load();
       }
     })();
     return loading;
@@ -231,13 +242,17 @@ export function home(me: User, fail: (text: string) => void): View {
 
   return {
     el,
-    catchUp: () => void load(),
+    catchUp: () => {
+      again = true;
+      void load();
+    },
     event: (e) => {
       if (e.type === "account.updated") {
         me = e.data as User;
         clock();
       }
       if (e.type !== "checkin.marked") return;
+      told++;
       apply(e.data as CheckinStatus);
       void reload();
     },

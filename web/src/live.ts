@@ -8,7 +8,7 @@ import { Groups } from "./chat/groups";
 import { Presences } from "./chat/presence";
 import { calls } from "./chat/talk";
 import type { People } from "./people";
-import { end, token } from "./session";
+import { device, end, Ended, token } from "./session";
 import { t } from "./texts";
 
 export type LiveState = "connecting" | "live" | "waiting";
@@ -26,6 +26,8 @@ export interface Line {
   presences: Presences;
   groups: Groups;
   files: Files;
+  /** What is written in the fields of open chats, and is to be kept as their drafts. */
+  drafts: Map<string, () => string>;
   /** Messages that wait for the user, where they have not said that they want no news. */
   unread: () => number;
   /** Notices that the user has not read, without those of friends, which the page Friends counts. */
@@ -42,14 +44,20 @@ const shown: Record<State, LiveState> = { connecting: "connecting", online: "liv
 
 /** Connects as a user until stop is called. */
 export async function connect(me: User, people: People, on: Listener): Promise<Line> {
-  const client = new StoaClient({ url: location.origin, getToken: token });
+  const mine = device();
+  const getToken = async (refused?: string) => {
+    const got = await token(refused);
+    if (mine !== device()) throw new Ended(""); // somebody else is logged in by now
+    return got;
+  };
+  const client = new StoaClient({ url: location.origin, getToken });
   const chats = new Chats(client, { user: me.id });
   const presences = new Presences(client);
   const groups = new Groups(client, chats, me.id);
   let again: ReturnType<typeof setTimeout> | undefined;
   client.on("state", ({ state, code }) => {
     on.state(shown[state]);
-    if (code === SESSION_ENDED) end(t.frame.outHere);
+    if (code === SESSION_ENDED && mine === device()) end(t.frame.outHere);
     if (code === TOO_MANY) again = setTimeout(() => client.connect(), AGAIN);
   });
   client.on("open", ({ resumed }) => {
@@ -57,20 +65,29 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   });
   client.on("event", (e) => on.event(e));
   let told = 0;
+  let counts = 0; // questions: the answer to an earlier one is older
   let onTold = () => {};
   const count = async () => {
+    const mine = ++counts;
     try {
       const { unread, categories } = await client.call("notices.counts");
+      if (mine !== counts) return;
       told = unread - (categories["friend"] ?? 0);
       onTold();
     } catch {
       // The next notice, or the next connection, asks again.
     }
   };
+  // A message ends its draft, also where its chat was left, or the page closed, before the line was back.
+  const drafts: Line["drafts"] = new Map();
+  chats.on("outgoing", ({ chat, body, state }) => {
+    const draft = chats.get(chat)?.draft;
+    if (state === "sent" && draft && draft.trim() === body.text) void chats.update(chat, { draft: drafts.get(chat)?.() ?? "" }).catch(() => {});
+  });
   for (const name of ["open", "notice.new", "notice.read"] as const) client.on(name, () => void count());
   on.state("connecting");
   const files = new Files(client, me.id);
-  const line = { client, chats, presences, groups, files, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0), told: () => told, onTold: (fn: () => void) => void (onTold = fn) };
+  const line = { client, chats, presences, groups, files, drafts, unread: () => chats.list().reduce((n, chat) => n + calls({ groups }, chat), 0), told: () => told, onTold: (fn: () => void) => void (onTold = fn) };
   alertOf(line, me, people);
   await chats.start();
   client.connect();

@@ -120,8 +120,19 @@ async function late<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
     } catch (err) {
       if (signal.aborted) throw err;
       showState("waiting");
+      await renewed();
       await new Promise((done) => setTimeout(done, 3000));
     }
+  }
+}
+
+// renewed loads the page anew if the server has another one by now, with whose upgrade parts of this one are gone.
+async function renewed(): Promise<void> {
+  try {
+    const script = /\/assets\/index-[^"]+/.exec(await (await fetch("/")).text());
+    if (script && !import.meta.url.endsWith(script[0])) location.reload();
+  } catch {
+    // The server is away.
   }
 }
 
@@ -170,7 +181,7 @@ function show(): void {
   const mine = ++drawn;
   const lost = () => {
     if (mine !== drawn) return;
-    put(main, h("section", { class: "card empty", role: "alert" }, h("p", {}, t.frame.notLoaded), h("button", { type: "button", class: "secondary", onclick: show }, t.words.tryAgain)));
+    put(main, h("section", { class: "card empty", role: "alert" }, h("p", {}, t.frame.notLoaded), h("button", { type: "button", class: "secondary", onclick: () => renewed().then(show) }, t.words.tryAgain)));
   };
   const place = (v: View) => {
     if (mine !== drawn) return v.close();
@@ -220,7 +231,7 @@ function show(): void {
   // The other views are fetched later: the first one is there sooner. When the server
   // is away by then they are there.
   put(main, h("p", { class: "muted" }, t.words.moment));
-  const { line } = login;
+  const { line, device: of } = login;
   const coming: Promise<View> = page === "undo"
     ? import("./undo").then((m) => m.undoView(id))
     : page === "card"
@@ -235,7 +246,7 @@ function show(): void {
       ? import("./notices").then((m) => m.noticesView(announce))
     : page === "friends"
       ? import("./friends").then((m) => m.friends(me, people, announce))
-      : import("./profile").then((m) => m.profile(me, { fail: announce, left }));
+      : import("./profile").then((m) => m.profile(me, { fail: announce, left: (text) => left(text, of) }));
   coming.then(place, lost);
 }
 
@@ -245,17 +256,19 @@ function navigate(hash: string): void {
 }
 
 async function logOut(): Promise<void> {
+  const mine = device();
   try {
     await authed("/v1/auth/logout", { method: "POST" });
   } catch (err) {
     // The user wants to be gone from this device whatever the server says; but
     // they should know that the server could not be told.
-    if (!(err instanceof Ended)) return left(t.frame.outButNotTold(say(err)));
+    if (!(err instanceof Ended)) return left(t.frame.outButNotTold(say(err)), mine);
   }
-  left(t.frame.out);
+  left(t.frame.out, mine);
 }
 
-function left(text: string): void {
+function left(text: string, mine: string): void {
+  if (user() && mine !== device()) return; // somebody else has logged in meanwhile, in another tab
   forget();
   if (!guest) navigate("#/"); // the event may have been quicker than the answer
   announce(text);

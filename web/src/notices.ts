@@ -38,9 +38,12 @@ export function noticesView(fail: (text: string) => void): View {
   const none = h("p", { class: "muted", role: "status" }, t.words.moment);
   const more = act(t.words.showMore, "link", () => read(cursor), failed);
   let cursor = "";
+  let question = 0;
 
   async function read(from: string): Promise<void> {
+    const mine = ++question;
     const page = await json<Notices>(`/v1/notices?limit=${AT_ONCE}${from && `&cursor=${encodeURIComponent(from)}`}`, { signal: closed.signal });
+    if (mine !== question) return; // a later question is on its way
     const rows = page.notices.map(row);
     if (from) list.append(...rows);
     else put(list, ...rows);

@@ -36,6 +36,7 @@ export class People {
   fault: unknown; // why it could not be read the last time
 
   #version = 0;
+  #told = false; // an event has told unread since it was asked for: the answer may be older
   #list = new Map<string, Friend>();
   #changed = new EventTarget();
   #work: Promise<void> | undefined;
@@ -111,7 +112,9 @@ export class People {
   }
 
   async #readUnread(): Promise<void> {
-    this.unread = (await this.#get<Unread>("/v1/friends/requests/unread")).unread;
+    this.#told = false;
+    const { unread } = await this.#get<Unread>("/v1/friends/requests/unread");
+    if (!this.#told) this.unread = unread;
   }
 
   async #readFriends(): Promise<void> {
@@ -182,6 +185,7 @@ export class People {
 
   event(e: Event): void {
     if (e.type === "friend.unread") {
+      this.#told = true;
       this.unread = (e.data as Unread).unread;
       this.#tell();
     } else if (this.#wanted && /^(friend|block)\./.test(e.type)) {

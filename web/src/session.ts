@@ -52,10 +52,10 @@ export function begin(t: Tokens): void {
   save({ access: t.access_token, refresh: t.refresh_token, user: t.user, device: t.device });
 }
 
-/** Keeps a newer view of the user. */
+/** Keeps a newer view of the user, unless somebody else is logged in by now. */
 export function setUser(u: User): void {
   const s = load();
-  if (s) save({ ...s, user: u });
+  if (s?.user.id === u.id) save({ ...s, user: u });
 }
 
 const save = (s: Stored) => localStorage.setItem(STORE, JSON.stringify(s));
@@ -65,20 +65,27 @@ export const forget = () => localStorage.removeItem(STORE);
 
 /** A request as the logged-in user; an expired token is refreshed on the way. */
 export async function authed(path: string, call: Call = {}): Promise<Response> {
-  const access = load()?.access;
-  if (!access) return ended("");
+  const mine = load();
+  if (!mine) return ended("");
   try {
-    return await send(path, { ...call, token: access });
+    return await send(path, { ...call, token: mine.access });
   } catch (err) {
     // A wrong password is 401 as well, and no fault of the token.
     if (!(err instanceof Refused) || err.problem.code !== "auth.token_invalid") throw err;
   }
-  const fresh = await token(access);
+  const fresh = await token(mine.access).catch((err) => {
+    if (err instanceof NoAnswer) throw new Unreachable();
+    if (err instanceof NotRenewed) throw new Refused({ type: "about:blank", title: err.detail, status: err.status, code: err.code }, err.retryAfter);
+    throw err;
+  });
+  const another = () => mine.device !== device();
+  if (another()) throw new Ended(""); // somebody else is logged in by now: what was asked for is not for them
   try {
     return await send(path, { ...call, token: fresh });
   } catch (err) {
-    if (err instanceof Refused && err.problem.code === "auth.token_invalid") return ended(t.frame.outHere);
-    throw err;
+    if (!(err instanceof Refused) || err.problem.code !== "auth.token_invalid") throw err;
+    if (another()) throw new Ended("");
+    return ended(t.frame.outHere);
   }
 }
 
@@ -97,15 +104,13 @@ const renewed = refreshing({
   fetch: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, "Accept-Language": t.locale } }),
 });
 
-/** An access token other than one that was refused. It is renewed by one tab for all. */
+/** An access token other than one that was refused. It is renewed by one tab for all. Its errors are those of @stoa-dev/client. */
 export async function token(refused?: string): Promise<string> {
   try {
     return await renewed(refused);
   } catch (err) {
     // Only a refusal ends the session; an absent server may know it still. Of a ban the server says until when.
     if (err instanceof Ended) return ended(err.code === "" ? "" : err.code === "account.banned" ? err.message : t.frame.outHere);
-    if (err instanceof NoAnswer) throw new Unreachable();
-    if (err instanceof NotRenewed) throw new Refused({ type: "about:blank", title: err.detail, status: err.status, code: err.code }, err.retryAfter);
     throw err;
   }
 }

@@ -1,7 +1,7 @@
 import type { StoaClient, StoaEvent } from "./client.js";
 import { Emitter } from "./emitter.js";
 import { isTemporary, Refused } from "./errors.js";
-import { Outbox, type Outgoing } from "./outbox.js";
+import { newID, Outbox, type Outgoing } from "./outbox.js";
 import type { Chat, ChatChange, ChatMark, ChatSettings, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Messages, Send, Typing } from "./wire.js";
 
 /** What a message says. */
@@ -769,8 +769,10 @@ export class Chats extends Emitter<ChatsEvents> {
     this.marking = true;
     this.later(marksAfter, async () => {
       this.marking = false;
-      for (const [chat, mark] of [...this.marks]) {
+      for (const chat of [...this.marks.keys()]) {
         if (this.client.state !== "online") return; // opened goes on
+        const mark = this.marks.get(chat); // as it is by now
+        if (!mark) continue; // it was sent, or its chat is gone
         this.marks.delete(chat);
         try {
           await this.client.call("chats.mark", { path: { chat }, body: mark });
@@ -807,10 +809,6 @@ export class Chats extends Emitter<ChatsEvents> {
 
 function since(time: string | undefined): number {
   return time ? Date.parse(time) : 0;
-}
-
-function newID(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
 function settingsOf({ pinned, muted, draft }: Chat): Partial<Chat> {

@@ -8,6 +8,9 @@ import type { EventCatalogue, operations } from "./wire.js";
 /** The code with which the server closes a connection whose session has ended. */
 export const SESSION_ENDED = 4500;
 
+// Codes with which a session is over, or a token is of another one: 1 is that of getToken, which has thrown Ended.
+const sessionOver = [1, 3500, SESSION_ENDED];
+
 /**
  * - offline: there is no connection; unless disconnect was called, one is tried again and again
  * - connecting: the first try runs
@@ -73,6 +76,7 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
   readonly storage: Promise<Storage>;
 
   private current: State = "offline";
+  private over = false; // ended, and with the session
   private token: string | undefined;
   private readonly url: string;
   private readonly getToken: TokenSource;
@@ -124,7 +128,7 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
    * Refused, Unreachable or Ended.
    */
   async call<O extends keyof operations>(operation: O, input?: Input<O>): Promise<Answer<O>> {
-    if (this.current === "ended") throw new Ended("The session has ended.");
+    if (this.current === "ended") throw this.over ? new Ended("The session has ended.") : new Unreachable("The server does not want this connection.");
     try {
       return (await this.wire.rpc(operation, input ?? {})).data as Answer<O>;
     } catch (err) {
@@ -152,7 +156,7 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
         refused = token;
         continue;
       }
-      throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText, Number(answer.headers.get("Retry-After") ?? 0));
+      throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText, Number(answer.headers.get("Retry-After")) || 0);
     }
   }
 
@@ -186,7 +190,10 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     this.wire.on("error", ({ error }) => {
       if (this.current === "connecting") this.become("offline", error.code, error.message);
     });
-    this.wire.on("disconnected", ({ code, reason }) => this.become(code === 0 ? "offline" : "ended", code, reason));
+    this.wire.on("disconnected", ({ code, reason }) => {
+      this.over = sessionOver.includes(code);
+      this.become(code === 0 ? "offline" : "ended", code, reason);
+    });
     this.wire.on("connected", ({ data }) => {
       ({ user: this.user, device: this.device } = data as { user: string; device: string });
     });

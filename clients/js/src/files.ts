@@ -1,5 +1,6 @@
 import type { StoaClient } from "./client.js";
 import { isTemporary, Refused, Unreachable } from "./errors.js";
+import { newID } from "./outbox.js";
 import type { FileLink, Media, Send, Sent } from "./wire.js";
 
 export interface FileOptions {
@@ -29,6 +30,7 @@ export interface SendFileOptions extends FileOptions {
 const slice = 4 << 20; // bytes of one request; the server keeps what came before a line was cut
 const tries = 6; // in a row that bring nothing
 const retryAfter = 500; // ms, at first
+const longest = 60; // s that the server may have a call wait; of more the caller is told
 const lookEvery = 300; // ms between two questions whether the server has finished with a file
 
 /**
@@ -40,7 +42,7 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
   let id = options.resume;
   if (!id) {
     const name = options.name ?? (file as File).name ?? "file";
-    const key = crypto.randomUUID();
+    const key = newID();
     const body = JSON.stringify({ name, size: file.size, ...(file.type && { type: file.type }) });
     const begun = await again(signal, () => json(client, "/v1/transfers", { method: "POST", body, headers: { "Content-Type": "application/json", "Idempotency-Key": key } }));
     id = begun.id;
@@ -48,20 +50,20 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
   }
   const path = `/v1/transfers/${id}/upload`;
   const tus = { "Tus-Resumable": "1.0.0" };
-  for (let at = -1, failed = 0, pause = retryAfter; at < file.size; ) {
+  for (let at = -1, most = 0, failed = 0, pause = retryAfter; at < file.size; ) {
     try {
       if (at < 0) at = standsAt(await client.request(path, { method: "HEAD", headers: tus, ...(signal && { signal }) }));
       else {
         const headers = { ...tus, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(at) };
         at = standsAt(await client.request(path, { method: "PATCH", headers, body: file.slice(at, at + slice), ...(signal && { signal }) }));
-        [failed, pause] = [0, retryAfter];
       }
+      if (at > most) [most, failed, pause] = [at, 0, retryAfter];
       options.onProgress?.(at, file.size);
     } catch (err) {
-      const moved = err instanceof Refused && err.code === "transfer.offset";
-      if (signal?.aborted || !(moved || isTemporary(err)) || ++failed >= tries) throw err;
+      const elsewhere = err instanceof Refused && (err.code === "transfer.offset" || err.code === "transfer.cut");
+      if (signal?.aborted || !(elsewhere || isTemporary(err)) || ++failed >= tries) throw err;
       at = -1; // ask where it stands
-      await wait(Math.max(pause, err instanceof Refused ? err.retryAfter * 1000 : 0), signal);
+      await wait(pauseAfter(pause, err), signal);
       pause *= 2;
     }
   }
@@ -77,7 +79,7 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
 export async function sendFile(client: StoaClient, chat: string, file: Blob, options: SendFileOptions = {}): Promise<Sent> {
   const id = await uploadFile(client, file, options);
   const body: Send = {
-    client_id: options.clientId ?? crypto.randomUUID(),
+    client_id: options.clientId ?? newID(),
     kind: options.kind ?? "file",
     media: { ...options.media, file: id },
     ...(options.text && { text: options.text }),
@@ -125,10 +127,15 @@ async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): 
     try {
       return await fn();
     } catch (err) {
-      if (signal?.aborted || !isTemporary(err) || n >= tries) throw err;
-      await wait(pause, signal);
+      if (signal?.aborted || !isTemporary(err) || n >= tries || (err instanceof Refused && err.retryAfter > longest)) throw err;
+      await wait(pauseAfter(pause, err), signal);
     }
   }
+}
+
+// pauseAfter is no shorter than the server wants it.
+function pauseAfter(pause: number, err: unknown): number {
+  return Math.max(pause, err instanceof Refused ? err.retryAfter * 1000 : 0);
 }
 
 function wait(ms: number, signal?: AbortSignal): Promise<void> {

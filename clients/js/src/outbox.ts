@@ -26,6 +26,11 @@ interface Kept {
   out: Outgoing;
 }
 
+/** Names a message, or a write; crypto.randomUUID exists in secure contexts alone. */
+export function newID(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
 const longestPause = 30_000; // ms
 
 /**
@@ -91,8 +96,8 @@ export class Outbox {
     const old = this.kept.get(client_id);
     if (old?.out.state !== "failed") return;
     const { reason: _, ...out } = old.out;
-    await (await this.storage()).delete(old.key);
     await this.keep({ key: this.nextKey(), out: { ...out, state: "sending" } });
+    await (await this.storage()).delete(old.key); // last: the page may be closed between the two
   }
 
   /** Forgets a message that failed. One that is being sent cannot be called back. */

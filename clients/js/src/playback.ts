@@ -22,6 +22,8 @@ export interface Correction {
 /** Of how many questions for the clock the best are taken, and how many of them are. */
 const pingsKept = 16;
 const pingsUsed = 5;
+/** By how much, ms, the servers' clocks differ, and this one runs another way, while that many are asked. */
+const clocksDiffer = 250;
 /** By how much, as a part of the rate, a player drifts at most; with its pitch kept nobody hears it. */
 const nudge = 0.1;
 /** In which time, ms, a player that is off a little is to be back. */
@@ -44,7 +46,11 @@ export class PlaybackSync {
   /** clock notes an answer of `rooms.clock`: when it was asked for and came, and what it says. */
   clock(sent: number, came: number, time: number): void {
     const trip = came - sent;
-    this.pings.push({ trip, offset: time - (sent + trip / 2) });
+    if (trip < 0) return; // this clock was set back meanwhile
+    const offset = time - (sent + trip / 2);
+    // An answer is wrong by half its round trip at most: where two are farther apart, this clock was set between them.
+    this.pings = this.pings.filter((p) => Math.abs(p.offset - offset) <= (p.trip + trip) / 2 + clocksDiffer);
+    this.pings.push({ trip, offset });
     if (this.pings.length > pingsKept) this.pings.shift();
   }
 

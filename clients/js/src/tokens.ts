@@ -25,17 +25,23 @@ export interface RefreshOptions {
 
 /** Returns a source of tokens that renews them by `POST /v1/auth/refresh`, in one tab for all. */
 export function refreshing(options: RefreshOptions): TokenSource {
-  const { load, save } = options;
-  return async (refused) => {
-    const kept = await load();
+  const present = async () => {
+    const kept = await options.load();
     if (!kept) throw new Ended("Nobody is logged in.");
+    return kept;
+  };
+  return async (refused) => {
+    const kept = await present();
     if (kept.access_token !== refused) return kept.access_token;
     return exclusive("stoa.refresh", async () => {
-      const kept = await load();
-      if (!kept) throw new Ended("Nobody is logged in.");
+      const kept = await present();
       if (kept.access_token !== refused) return kept.access_token; // somebody else was quicker
-      const tokens = await renew(options, kept.refresh_token);
-      await save(tokens);
+      let failed: unknown;
+      const tokens = await renew(options, kept.refresh_token).catch((err: unknown) => void (failed = err));
+      const now = await present();
+      if (now.refresh_token !== kept.refresh_token) return now.access_token; // another log-in, which the answer is not for
+      if (!tokens) throw failed;
+      await options.save(tokens);
       return tokens.access_token;
     });
   };

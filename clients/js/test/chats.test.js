@@ -133,6 +133,36 @@ test("an event that was lost is made up for by the next one", async () => {
   assert.deepEqual(b.chats.messages(ba).map((m) => m.text), ["one", "2", "three"]);
 });
 
+test("what is read while marks are sent is marked, too", async (t) => {
+  const [a, b, ab, ba] = await friends();
+  const c = await (await server.person("Cleo")).device();
+  open.add(c);
+  const { request } = await c.client.call("friends.ask", { body: { user: b.person.id } });
+  await b.client.call("friends.accept", { path: { request: request.id }, body: {} });
+  b.close();
+  await say(a, ab, "1");
+  await say(c, ab, "1");
+  await until("both to be stored", () => a.chats.pending(ab).length + c.chats.pending(ab).length === 0);
+
+  let first, goOn;
+  const held = new Promise((done) => (goOn = done));
+  const { call } = StoaClient.prototype;
+  t.mock.method(StoaClient.prototype, "call", async function (id, ...more) {
+    if (id === "chats.mark" && this.user === b.person.id && !first) {
+      first = more[0].path.chat;
+      await held;
+    }
+    return call.call(this, id, ...more);
+  });
+  const d = await b.person.device(); // it marks both chats as delivered, one after the other
+  open.add(d);
+  await until("a mark", () => first);
+  const other = first === ba ? c.person.chat : ba;
+  d.chats.read(other);
+  goOn();
+  await until("the mark", async () => (await d.client.call("chats.get", { path: { chat: other } })).read === 1);
+});
+
 test("where a chat stands tells what was lost, though nothing follows", async () => {
   const [a, b, ab, ba] = await friends();
   await say(a, ab, "1");
@@ -287,6 +317,12 @@ test("a refusal ends a message, and the next one goes on", async () => {
     return failed?.state === "failed" && failed.reason.code === "message.refused";
   });
   const [failed] = a.chats.pending(ab);
+  a.storage.set = async () => {
+    throw new Error("The disk is full.");
+  };
+  await assert.rejects(a.chats.retry(failed.body.client_id), { message: "The disk is full." });
+  delete a.storage.set;
+  assert.ok((await a.storage.entries("")).some(([, out]) => out.body.client_id === failed.body.client_id), "what cannot be kept anew stays");
   await b.chats.setSettings({ messages_from: "friends", receipts: true });
   await until("the retry to be taken", async () => {
     await a.chats.retry(failed.body.client_id);

@@ -80,3 +80,17 @@ test("an upload that was given up is resumed by its id", async () => {
   assert.deepEqual(steps, [4 << 20, data.length]);
   assert.ok((await bytes(await fetchFile(b.client, a.person.chat, sent.seq))).equals(data));
 });
+
+test("an upload goes on where the server has cut a line that stood still", async () => {
+  const [a, b] = await server.friends();
+  const data = randomBytes(5 << 20);
+  const cuts = [new Refused(422, "transfer.cut", "The upload was cut off.", 0)];
+  const request = a.client.request.bind(a.client);
+  a.client.request = async (path, init) => {
+    if (init?.method === "PATCH" && cuts.length > 0) throw cuts.pop();
+    return request(path, init);
+  };
+  const sent = await sendFile(a.client, b.person.chat, new Blob([data]));
+  assert.equal(cuts.length, 0);
+  assert.ok((await bytes(await fetchFile(b.client, a.person.chat, sent.seq))).equals(data));
+});

@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { reference, typesOf } from "../scripts/types.js";
 import WebSocket from "ws";
-import { Chats, Ended, IndexedStorage, MemoryStorage, openStorage, refreshing, StoaClient, WebStorage } from "../dist/index.js";
+import { Chats, Ended, IndexedStorage, MemoryStorage, openStorage, refreshing, Refused, sendFile, StoaClient, Unreachable, uploadFile, WebStorage } from "../dist/index.js";
 import { Device, Server, until } from "./world.js";
 
 // What localStorage is, of a map.
@@ -144,4 +144,119 @@ test("a token that expires on an open connection is replaced", { skip: !process.
   await until("two refreshes", () => d.refreshes >= 1);
   await d.client.call("me.get");
   assert.deepEqual(d.states, ["connecting", "online", "new"]);
+});
+
+test("who sends a file waits for as long as the server says", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let calls = 0;
+  const client = {
+    request: async (path, { method } = {}) => {
+      if (method === "POST") return Response.json({ id: "t" });
+      if (path.endsWith("/upload")) return new Response(null, { headers: { "Upload-Offset": "1" } });
+      return Response.json({ id: "t", status: "done" });
+    },
+    call: async () => {
+      if (++calls === 1) throw new Refused(429, "rate.limited", "Too many calls.", 30);
+      return { seq: 1 };
+    },
+  };
+  const settled = () => new Promise((done) => setImmediate(done));
+  const sent = sendFile(client, "u:x", new Blob(["a"]));
+  await settled();
+  assert.equal(calls, 1);
+  t.mock.timers.tick(29_000);
+  await settled();
+  assert.equal(calls, 1, "it is not asked again before its time");
+  t.mock.timers.tick(1_000);
+  assert.deepEqual(await sent, { seq: 1 });
+  const spent = new Refused(429, "transfer.quota", "You have offered as much as a day allows.", 3600);
+  client.request = async () => {
+    throw spent;
+  };
+  await assert.rejects(uploadFile(client, new Blob(["a"])), spent);
+});
+
+test("an upload over a line that is cut again and again goes on while each try brings something", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const file = new Blob(["twenty bytes of text"]);
+  let stored = 0;
+  const client = {
+    request: async (path, { method } = {}) => {
+      if (method === "POST") return Response.json({ id: "t" });
+      if (!path.endsWith("/upload")) return Response.json({ id: "t", status: "done" });
+      if (method === "PATCH" && ++stored < file.size) throw new Unreachable("The line is cut.");
+      return new Response(null, { headers: { "Upload-Offset": String(stored) } });
+    },
+  };
+  let over = false;
+  const sent = uploadFile(client, file)
+    .catch((err) => err)
+    .finally(() => (over = true));
+  while (!over) {
+    await new Promise((done) => setImmediate(done));
+    t.mock.timers.tick(500);
+  }
+  assert.equal(await sent, "t");
+});
+
+test("who has one connection too many is logged in still", async (t) => {
+  const server = await Server.start("--gateway-max-user=1");
+  t.after(() => server.end());
+  const person = await server.person("Anna");
+  const first = await person.device();
+  t.after(() => first.close());
+  const second = new Device(person);
+  await second.line.open();
+  t.after(() => second.close());
+  await second.start({ offline: true });
+  await until("the server to send it away", () => second.client.state === "ended");
+  await assert.rejects(second.client.call("me.get"), { name: "Unreachable" });
+  await server.post("/v1/auth/refresh", { refresh_token: person.tokens.refresh_token });
+});
+
+test("an answer to a renewal is not for who has logged in meanwhile", async () => {
+  const ada = { access_token: "ada", refresh_token: "ada's" };
+  const bob = { access_token: "bob", refresh_token: "bob's" };
+  for (const answer of [() => Response.json({ access_token: "ada again", refresh_token: "ada's next" }), () => Response.json({ code: "auth.refresh_invalid" }, { status: 401 }), () => Promise.reject(new TypeError("The line is cut."))]) {
+    for (const next of [bob, null]) {
+      let kept = ada;
+      const saved = [];
+      const source = refreshing({
+        url: "http://127.0.0.1:1",
+        load: () => kept,
+        save: (got) => void saved.push(got),
+        fetch: async () => {
+          kept = next; // in another tab
+          return answer();
+        },
+      });
+      if (next) assert.equal(await source("ada"), "bob");
+      else await assert.rejects(source("ada"), { name: "Ended", code: "" });
+      assert.deepEqual(saved, []);
+    }
+  }
+});
+
+test("a page that is in no secure context sends files", async (t) => {
+  const { randomUUID } = crypto;
+  crypto.randomUUID = undefined; // browsers have none there
+  t.after(() => (crypto.randomUUID = randomUUID));
+  const sent = [];
+  const client = {
+    request: async (path, { method } = {}) => {
+      if (method === "POST") return Response.json({ id: "t" });
+      if (path.endsWith("/upload")) return new Response(null, { headers: { "Upload-Offset": "1" } });
+      return Response.json({ id: "t", status: "done" });
+    },
+    call: async (_, { body }) => (sent.push(body.client_id), { seq: 1 }),
+  };
+  for (let i = 0; i < 2; i++) await sendFile(client, "u:x", new Blob(["a"]));
+  assert.match(sent.join(), /^[0-9a-f]{32},[0-9a-f]{32}$/);
+  assert.notEqual(sent[0], sent[1]);
+});
+
+test("a proxy that says by a date when to come back says no seconds", async (t) => {
+  const client = new StoaClient({ url: "http://127.0.0.1:1", getToken: async () => "token", storage: new MemoryStorage() });
+  t.mock.method(globalThis, "fetch", async () => new Response("", { status: 503, headers: { "Retry-After": "Thu, 26 Nov 2026 18:00:00 GMT" } }));
+  await assert.rejects(client.request("/v1/me"), (err) => err instanceof Refused && err.temporary && err.retryAfter === 0);
 });

@@ -13,6 +13,16 @@ test("the clock is the middle of the best pings", () => {
   assert.equal(s.offset(), 2000);
 });
 
+test("a clock that is set counts at once", () => {
+  const s = new PlaybackSync(40, 1000);
+  const sent = 1_700_000_000_000;
+  for (let i = 0; i < 16; i++) s.clock(sent + i * 10_000, sent + i * 10_000 + 20, sent + i * 10_000 + 10);
+  s.clock(sent + 160_000, sent + 130_030, sent + 160_015); // it was set back by half a minute on the way
+  assert.equal(s.offset(), 0);
+  s.clock(sent + 140_000, sent + 140_040, sent + 170_020);
+  assert.equal(s.offset(), 30_000);
+});
+
 test("a player drifts back before it seeks", () => {
   const s = new PlaybackSync(40, 1000);
   const now = 1_700_000_010_000;

@@ -207,6 +207,7 @@ func (bs *Boards) ownEntry(ctx context.Context, b Board, user accounts.ID, clock
 	e := leaderboard.Entry{Member: user.String()}
 	if b.season != 0 {
 		first, last := b.Span()
+		last = min(last, clock.Today(bs.now())) // the record of a year to come would be kept, and not hear of this year's last days
 		for d := first; d <= last; d = civil.DayOf(d.Year()+1, 1, 1) {
 			rec, err := bs.cfg.Record(ctx, user, d.Year())
 			if err != nil {

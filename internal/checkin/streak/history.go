@@ -58,7 +58,7 @@ const MaxGrant = 100
 // ValidReason reports whether a grant can have that reason: 1 to 200 printable characters.
 func ValidReason(s string) bool {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
-	return s != "" && s == strings.TrimSpace(s) && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unprintable)
+	return s != "" && s == strings.TrimSpace(s) && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unprintable)
 }
 
 // History is all that the log holds of one user.
@@ -90,6 +90,23 @@ func (h History) Equal(o History) bool {
 	}) && h.FreezesGranted() == o.FreezesGranted()
 }
 
+// place is where the mark of a day is, or belongs.
+func (h History) place(day civil.Day) (i int, there bool) {
+	return slices.BinarySearchFunc(h.Marks, day, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
+}
+
+// With returns h with that mark, in the place of another one of its day.
+func (h History) With(m Mark) History {
+	h.Marks = slices.Clone(h.Marks)
+	i, there := h.place(m.Day)
+	if there {
+		h.Marks[i] = m
+	} else {
+		h.Marks = slices.Insert(h.Marks, i, m)
+	}
+	return h
+}
+
 // WithFrozen returns h with more days covered by freezes at that time.
 func (h History) WithFrozen(days []civil.Day, at time.Time) History {
 	return h.covered(Frozen, days, at)
@@ -106,11 +123,9 @@ func (h History) WithSkipped(c civil.Clock) History {
 }
 
 func (h History) covered(k Kind, days []civil.Day, at time.Time) History {
-	h.Marks = slices.Clone(h.Marks)
 	for _, d := range days {
-		i, there := slices.BinarySearchFunc(h.Marks, d, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
-		if !there {
-			h.Marks = slices.Insert(h.Marks, i, Mark{Day: d, Kind: k, At: at})
+		if _, there := h.place(d); !there {
+			h = h.With(Mark{Day: d, Kind: k, At: at})
 		}
 	}
 	return h
@@ -149,11 +164,22 @@ func (h History) SignedOf(days []civil.Day) (out []civil.Day) {
 
 // On returns the row of a day.
 func (h History) On(day civil.Day) (m Mark, there bool) {
-	i, there := slices.BinarySearchFunc(h.Marks, day, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
+	i, there := h.place(day)
 	if !there {
 		return Mark{}, false
 	}
 	return h.Marks[i], true
+}
+
+// FirstWith returns the first day that was written with m: m's own, or the first that freezes
+// cover because of m.
+func (h History) FirstWith(m Mark) civil.Day {
+	for _, f := range h.Marks {
+		if f.Day < m.Day && f.Kind == Frozen && f.At.Equal(m.At) {
+			return f.Day
+		}
+	}
+	return m.Day
 }
 
 // SignedIn returns how many days from first to last were signed, and when the last

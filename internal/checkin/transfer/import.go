@@ -100,6 +100,8 @@ type importer struct {
 	clocks map[accounts.ID]civil.Clock
 	emails map[string]accounts.ID
 
+	erased []accounts.ID // that the rows of the chunk name
+
 	faults map[Fault]*Fault // of accounts, by what they say without a line
 	told   int              // all, each once
 }
@@ -153,6 +155,7 @@ func (im *importer) write(ctx context.Context, chunk []line) (err error) {
 		if errors.Is(err, accounts.ErrEmailTaken) && try < openTries {
 			for _, u := range open {
 				delete(im.emails, strings.ToLower(u.Email))
+				delete(im.clocks, u.ID) // which the account that is there need not have
 			}
 			continue
 		}
@@ -193,12 +196,16 @@ func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.U
 		}
 	}
 	slices.SortFunc(users, accounts.ID.Compare)
+	im.erased = nil
 	if users = slices.Compact(users); len(users) > 0 {
 		found, err := im.accounts.Clocks(ctx, users)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(im.clocks, found)
+		if im.erased, err = im.accounts.Erased(ctx, users); err != nil {
+			return nil, err
+		}
 	}
 	var keys []string
 	byKey := map[string]line{} // the first row with that address
@@ -225,6 +232,9 @@ func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.U
 				continue
 			}
 			l := byKey[key]
+			if _, opened := im.byID(l); opened {
+				continue // by a row with another address; this one's day is of the same account
+			}
 			if u, err = im.newUser(l); err != nil {
 				continue // a row that is wrong opens no account; its fault says why
 			}
@@ -313,6 +323,9 @@ func (im *importer) newUser(l line) (accounts.User, error) {
 	if l.User != "" {
 		if u.ID, err = ids.Parse[accounts.User](l.User); err != nil {
 			return u, Fault{Column: "user", Text: "is not an id of 12 characters"}
+		}
+		if slices.Contains(im.erased, u.ID) {
+			return u, Fault{Column: "user", Text: "is of an account that was erased"}
 		}
 	}
 	return u, im.row(new(batch), l, u.ID, u.Clock)

@@ -129,6 +129,7 @@ func TestWrongGrantsAndDaysMadeUpAreTold(t *testing.T) {
 		{",2026-01-02T10:00:00Z,grant,,,some,Why,", "freezes: is not a whole number"},
 		{",2026-01-02T10:00:00Z,grant,,,2,,", "reason: is not 1 to 200 printable characters"},
 		{",2026-01-02T10:00:00Z,grant,,,2,a\tb,", "reason: is not 1 to 200 printable characters"},
+		{",2026-01-02T10:00:00Z,grant,,,2,f\xfcr,", "reason: is not 1 to 200 printable characters"}, // not UTF-8
 		{",2026-01-02T10:00:00Z,grant,,,2,Why,short", "id: is not an id of 12 characters"},
 		{"2026-01-02,,tapped,,,2,,", "freezes: is for grants alone"},
 		{"2026-01-02,,tapped,,,,Why,", "reason: is for grants alone"},
@@ -153,6 +154,45 @@ func TestWrongGrantsAndDaysMadeUpAreTold(t *testing.T) {
 	if again, _, err := imports(t, db, text, ImportOptions{Format: CSV}); err != nil || again.New != 0 {
 		t.Errorf("again: %+v, %v", again, err)
 	}
+}
+
+// An account that somebody opens while an import is about to has another id than the file says.
+func TestDaysGoToTheAccountThatAnotherOpensAtThatMoment(t *testing.T) {
+	var open func() // called as a transaction begins
+	now := func() time.Time {
+		if f := open; f != nil {
+			open = nil
+			f()
+		}
+		return time.Now()
+	}
+	db := sqldbtest.Default(t).Open(t, func(cfg *sqldb.Config) { cfg.Now = now })
+	var theirs accounts.ID
+	text := fmt.Sprintf("user,email,day\n%s,ann@example.org,2026-01-01\n", ids.New[accounts.User]())
+	o := ImportOptions{Format: CSV, CreateAccounts: true, MaxFaults: 1, Fault: func(f Fault) { t.Error(f) }, Progress: func(Imported) error { return nil }}
+	file := ending{strings.NewReader(text), func() {
+		open = func() { theirs = account(t, db, "ann@example.org", "Ann", "UTC") }
+	}}
+	if sum, err := Import(t.Context(), db, file, o); err != nil || sum.New != 1 || sum.Accounts != 0 {
+		t.Fatal(sum, err)
+	}
+	if got := exports(t, db, ExportOptions{Format: CSV, User: theirs}); !strings.Contains(got, theirs.String()+",2026-01-01") {
+		t.Errorf("the account of the address has %q, want the day", got)
+	}
+}
+
+// ending calls ended at the end of a file.
+type ending struct {
+	io.Reader
+	ended func()
+}
+
+func (e ending) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		e.ended()
+	}
+	return n, err
 }
 
 // counting counts what is read.
@@ -295,6 +335,38 @@ ida@example.org,Ida,UTC,2026-99-01
 			t.Errorf("%+v, %+v", ann, bob)
 		}
 	})
+}
+
+// An export from before an erasure opens the account not anew: its id stands for ever. The other rows count.
+func TestAnErasedAccountIsNotOpenedAgain(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	known, gone := account(t, db, "a@example.org", "A", "UTC"), account(t, db, "b@example.org", "B", "UTC")
+	if _, err := db.ExecContext(t.Context(), "UPDATE users SET erased = -1, email = '', email_key = ? WHERE id = ?", "deleted:"+gone.String(), gone); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("user,email,day\n%s,b@example.org,2026-01-01\n%s,a@example.org,2026-01-01\n", gone, known)
+	for _, dry := range []bool{true, false} {
+		sum, faults, err := imports(t, db, text, ImportOptions{Format: CSV, CreateAccounts: true, DryRun: dry})
+		if want := []string{"line 2, user: is of an account that was erased"}; err != nil || !slices.Equal(faults, want) || sum != (Imported{Rows: 2, New: 1, Bad: 1}) {
+			t.Errorf("dry %t: %+v, %q, %v, want %q", dry, sum, faults, err, want)
+		}
+	}
+}
+
+// The owner of a new account may have had another address in one of two exports: a known id goes first, as in a later chunk.
+func TestOneNewAccountWithTwoAddressesIsOpenedOnce(t *testing.T) {
+	db := sqldbtest.SQLite(t)
+	user := ids.New[accounts.User]()
+	text := fmt.Sprintf("user,email,day\n%[1]s,a@example.org,2026-01-01\n%[1]s,b@example.org,2026-01-02\n", user)
+	for i, want := range []Imported{{Rows: 2, New: 2, Accounts: 1}, {Rows: 2, Existing: 2}} {
+		if sum, faults, err := imports(t, db, text, ImportOptions{Format: CSV, CreateAccounts: true}); err != nil || len(faults) > 0 || sum != want {
+			t.Errorf("%d: %+v, %q, %v, want %+v", i, sum, faults, err, want)
+		}
+	}
+	found, err := accounts.NewDirectory(db).ByEmail(t.Context(), []string{"a@example.org", "b@example.org"})
+	if err != nil || len(found) != 1 || found["a@example.org"].ID != user {
+		t.Errorf("%+v, %v", found, err)
+	}
 }
 
 // BenchmarkTransfer imports ten days of 100,000 users by address, who get their

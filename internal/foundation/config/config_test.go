@@ -197,7 +197,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 	for _, redis := range []string{
 		"rediss://stoa:hunter2@host:6379/1", "redis://host?password=hunter2", "redis-sentinel://:hunter2@a,b:2/name",
-		"redis://:hunter2%zz@host", "stoa:hunter2@host",
+		"redis://:hunter2%zz@host", "stoa:hunter2@host", "redis://stoa:2024#hunter2@host/1", "redis://:12/hunter2@host", "redis://stoa:/hunter2@host/1",
+		"redis://stoa:12?hunter2@host/1",
 	} {
 		var got settings
 		rep, err := Load(&got, Sources{Env: []string{"STOA_REDIS=" + redis, "STOA_SMTP_PASSWORD_FILE=" + file, "STOA_SMTP_HOST=h"}})

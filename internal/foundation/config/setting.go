@@ -303,8 +303,8 @@ func (f *field) mask(text string) string {
 		return text // "embedded", "sqlite:/path", "redis://host"
 	}
 	u, err := url.Parse(text)
-	if !f.url || err != nil || u.Host == "" {
-		return masked
+	if !f.url || err != nil || u.Host == "" || u.Fragment != "" || strings.Contains(u.Path+u.RawQuery, "@") {
+		return masked // after a password with '/', '?' or '#' in it, an '@' is in the wrong part
 	}
 	if _, has := u.User.Password(); has {
 		u.User = url.UserPassword(u.User.Username(), masked)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,7 +114,22 @@ func (q *Queue) Run(ctx context.Context, rt *cache.Runtime) {
 	both.Wait()
 }
 
-// runMemory does the drops in memory as soon as Redis takes them.
+// try does drops, and returns those that wait for Redis. What Redis refuses waits no more.
+func try(page []keyspace.Key, redo func([]keyspace.Key) error) []keyspace.Key {
+	err := redo(page)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redis.ErrUnavailable):
+		return page
+	}
+	return slices.DeleteFunc(page, func(k keyspace.Key) bool { // the error does not say which
+		return !errors.Is(redo([]keyspace.Key{k}), redis.ErrUnavailable)
+	})
+}
+
+// runMemory does the drops in memory as soon as Redis takes them. What Redis refuses is left to
+// SQL, where it becomes a dead letter.
 func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) {
 	tick := time.NewTicker(memoryEvery)
 	defer tick.Stop()
@@ -128,7 +144,10 @@ func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) 
 			if page == nil {
 				page = q.take()
 			}
-			if page == nil || redo(page) != nil {
+			if page == nil {
+				break
+			}
+			if page = try(page, redo); len(page) > 0 {
 				break
 			}
 			page = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -158,6 +160,33 @@ func TestDropsWaitForRedis(t *testing.T) {
 			eventually.True(t, "the old value is dropped", func() bool { return !held() })
 		})
 	}
+}
+
+// A key that Redis refuses to drop is not tried for ever from memory, and keeps no later drop from being done.
+func TestAKeyThatRedisRefusesHoldsUpNoOther(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		q := New(sqldbtest.SQLite(t), NewCached(schema), slog.New(slog.DiscardHandler))
+		var refused, dropped atomic.Int64
+		beside(t, func(ctx context.Context) {
+			q.runMemory(ctx, func(keys []keyspace.Key) error {
+				if slices.Contains(keys, oneThing) {
+					refused.Add(1)
+					return redis.ServerError("WRONGTYPE it is a list")
+				}
+				dropped.Add(int64(len(keys)))
+				return nil
+			})
+		})
+		for _, id := range []string{"1", "2"} {
+			if err := q.Add(t.Context(), []keyspace.Key{thingKey.At(keyspace.Text{S: id}).Key}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if dropped.Load() != 1 || refused.Load() != 2 {
+			t.Errorf("%d dropped and %d refused, want one, and two tries of the other", dropped.Load(), refused.Load())
+		}
+	})
 }
 
 // What one node could not do another one finds, whichever node has claimed the

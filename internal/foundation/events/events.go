@@ -25,7 +25,7 @@ type Event struct {
 	Data json.RawMessage `json:"data"` // the domain's own document
 
 	// On is the channel that the event goes to; empty: the user's own. Its name has a
-	// slash, as no user's id has.
+	// slash, as no user's id has. An event without a user, too, goes to Channel alone.
 	On string `json:"-"`
 
 	// Fleeting is an event that is of use at once or not at all: it has no offset, and

@@ -171,16 +171,18 @@ func TestAnEventIsPublishedOnItsChannel(t *testing.T) {
 			}()
 			t.Cleanup(func() { cancel(); <-ended })
 			<-on
-			want := New("tick", "ann", time.UnixMilli(5), []byte(`{"n":1}`))
-			want.Channel = probes.At(keyspace.Text{S: "ann"})
-			here.Publish([]Event{want})
-			select {
-			case e := <-got:
-				if e.ID != want.ID || e.Type != "tick" || e.User != "ann" || e.Time != 5 || string(e.Data) != `{"n":1}` {
-					t.Errorf("got %+v, want %+v", e, want)
+			for _, user := range []string{"ann", ""} { // of nobody: it goes there alone
+				want := New("tick", user, time.UnixMilli(5), []byte(`{"n":1}`))
+				want.Channel = probes.At(keyspace.Text{S: "ann"})
+				here.Publish([]Event{want})
+				select {
+				case e := <-got:
+					if e.ID != want.ID || e.Type != "tick" || e.User != user || e.Time != 5 || string(e.Data) != `{"n":1}` {
+						t.Errorf("got %+v, want %+v", e, want)
+					}
+				case <-time.After(5 * time.Second):
+					t.Error("nothing was published within 5 s")
 				}
-			case <-time.After(5 * time.Second):
-				t.Error("nothing was published within 5 s")
 			}
 		})
 	}
@@ -321,10 +323,38 @@ func TestANodeIsBackOnAChannelThatALateCommandTookItOff(t *testing.T) {
 		if err := leaveScript.Run(t.Context(), b.db, []keyspace.Key{nodes, meta}, "a", millis(resumeFor)).Err; err != nil {
 			t.Fatal(err)
 		}
-		bubble.Sleep(oldList)
+		bubble.Sleep(lateLooks[0])
 		b.Publish([]Event{tick("ann", 1)})
 		ann.wants(t, "1")
 	})
+}
+
+// Another node read who lives before this one had its lease again, and takes it off a channel: at the end
+// of a slow look, or by a command that hung in a connection.
+func TestANodeIsBackOnAChannelThatAnOldListTookItOff(t *testing.T) {
+	for _, after := range []time.Duration{lookTime, time.Minute / 2} {
+		t.Run(after.String(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				server := redistest.InMemory(t)
+				a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
+				ann := a.ear(t, "ann")
+				b.ear(t, "ann")
+				a.TakenForDead()
+				bubble.Sleep(after)
+				if _, _, err := registered(b.db.Do(t.Context(), b.listenCmd("ann", "b"))); err != nil {
+					t.Fatal(err)
+				}
+				b.Publish([]Event{tick("ann", 1)})
+				bubble.Sleep(time.Second)
+				if heard := ann.all(); len(heard) > 0 {
+					t.Fatalf("the test is void: %q is heard", heard)
+				}
+				bubble.Sleep(time.Minute)
+				b.Publish([]Event{tick("ann", 2)})
+				ann.wants(t, "1", "2")
+			})
+		})
+	}
 }
 
 func TestWhatPubSubLosesIsReadFromTheStream(t *testing.T) {
@@ -419,6 +449,31 @@ func TestWhileRedisIsAwayTheSameNodeHearsAndAllAreToldAfterwards(t *testing.T) {
 }
 
 // Listeners look at the truth as soon as they are told, and another node may answer them from Redis.
+// What was published before a node stops is heard: the parts of a node that publish stop before its bus.
+func TestWhatWasPublishedBeforeANodeStopsIsHeardOnOthers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		there := run(t, server.Open(t), "there")
+		far := there.ear(t, "ann")
+		var want []string
+		for i := range 10 {
+			b := NewBus(server.Open(t), fmt.Sprint("here", i), slog.New(slog.DiscardHandler))
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); _ = b.Run(ctx, func() {}) }()
+			if err := b.nodes.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.Publish([]Event{tick("ann", 2*i)})
+			b.Publish([]Event{tick("ann", 2*i+1)})
+			stop()
+			<-ended
+			want = append(want, fmt.Sprint(2*i), fmt.Sprint(2*i+1))
+		}
+		far.wants(t, want...)
+	})
+}
+
 func TestListenersAreToldOfALossOnceRedisHasWhatWasLost(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)

@@ -15,11 +15,12 @@ const (
 	page     = 500                    // channels that one round trip looks at
 	lookTime = 5 * time.Second        // for one page
 	again    = 250 * time.Millisecond // after Redis did not answer
-
-	// oldList is more than the age of another node's list of those that live, with the time for which a
-	// command may be under way ([listenTime]): a node that was taken for dead may be taken off a channel for so long.
-	oldList = 4 * time.Second
 )
+
+// lateLooks are when a node that was taken for dead looks once more. Another node may take it off a
+// channel by a list of those that live from before: at the end of a look ([lookTime], and a list may be
+// 1.5 s old), or by a command that hangs in a connection, which the client closes after some ten seconds.
+var lateLooks = [...]time.Duration{lookTime + 2*time.Second, time.Minute}
 
 // letterItem is one event in what a node gets. Without V it says that the channel has
 // begun a new epoch.
@@ -109,7 +110,6 @@ func (b *Bus) keepRight(ctx context.Context) {
 	defer renew.Stop()
 	defer retry.Stop()
 	wanted := false
-	var oldListsGone <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,9 +119,10 @@ func (b *Bus) keepRight(ctx context.Context) {
 		case <-b.doubt:
 			wanted = true
 		case <-b.dead:
-			wanted, oldListsGone = true, time.After(oldList)
-		case <-oldListsGone:
 			wanted = true
+			for _, after := range lateLooks {
+				time.AfterFunc(after, b.look)
+			}
 		case <-retry.C:
 		}
 		b.resetUnsent(ctx)

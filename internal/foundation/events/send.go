@@ -33,25 +33,36 @@ const (
 	askFirst = 4
 )
 
-// send sends what waits, all at once.
+// send sends what waits, all at once, until ctx ends; then what was published before.
 func (b *Bus) send(ctx context.Context) {
+	work := context.WithoutCancel(ctx) // what is being sent then goes on
 	for {
 		var batch []Event
 		select {
 		case batch = <-b.out:
 		case <-ctx.Done():
+			work, cancel := context.WithTimeout(work, sendTime)
+			defer cancel()
+			for batch = b.gather(nil); len(batch) > 0 && work.Err() == nil; batch = b.gather(nil) {
+				b.sendAll(work, batch)
+			}
 			return
 		}
-		for more := true; more && len(batch) < biggest; {
-			select {
-			case next := <-b.out:
-				batch = append(batch[:len(batch):len(batch)], next...)
-			default:
-				more = false
-			}
-		}
-		b.sendAll(ctx, batch)
+		b.sendAll(work, b.gather(batch))
 	}
+}
+
+// gather returns a batch with others that wait.
+func (b *Bus) gather(batch []Event) []Event {
+	for len(batch) < biggest {
+		select {
+		case next := <-b.out:
+			batch = append(batch[:len(batch):len(batch)], next...)
+		default:
+			return batch
+		}
+	}
+	return batch
 }
 
 func (b *Bus) sendAll(ctx context.Context, batch []Event) {
@@ -67,7 +78,7 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 		if !e.Channel.IsZero() {
 			cmds, events = append(cmds, b.db.PublishCmd(e.Channel.Channel, string(e.appendJSON(nil)))), append(events, nil)
 		}
-		if !silent[e.channel()] {
+		if name := e.channel(); name != "" && !silent[name] {
 			cmds, events = append(cmds, publishCmd(e)), append(events, e)
 		}
 	}
@@ -107,12 +118,14 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 // silentOf returns the channels of a batch to which nobody listens and which nobody can
 // resume, where that is worth knowing before.
 func (b *Bus) silentOf(ctx context.Context, batch []Event) (map[string]bool, error) {
-	names := make([]string, len(batch))
+	names := make([]string, 0, len(batch))
 	for i := range batch {
-		names[i] = batch[i].channel()
+		if name := batch[i].channel(); name != "" {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
-	if names = slices.Compact(names); len(names) < askFirst && b.db.Mode() != "embedded" { // where scripts are slow
+	if names = slices.Compact(names); len(names) == 0 || len(names) < askFirst && b.db.Mode() != "embedded" { // where scripts are slow
 		return nil, nil
 	}
 	return b.silent(ctx, names)
@@ -224,6 +237,9 @@ type unsent struct {
 }
 
 func (u *unsent) add(name string) {
+	if name == "" { // of an event that no listener gets
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.channels) >= mostUnsent {

@@ -44,7 +44,13 @@ type connection struct {
 	ended  atomic.Bool
 	calls  chan struct{} // has room for as many as run at once
 
-	channels map[string]struct{} // to which it has subscribed; guarded by connections.mu
+	channels map[string]*subscription // guarded by connections.mu
+	telling  sync.Mutex               // so that Channels is told of its subscriptions in their order
+}
+
+// subscription is one of a connection to a channel; the next one to the same channel is another.
+type subscription struct {
+	hidden []string // whom it does not hear there
 }
 
 // connections are those of this node.
@@ -79,8 +85,8 @@ func (cs *connections) remove(user, id string) {
 	}
 }
 
-// enter notes that a connection has a channel.
-func (cs *connections) enter(c *connection, channel string) {
+// enter notes that a connection has a channel, on which it does not hear some users.
+func (cs *connections) enter(c *connection, channel string, hidden []string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.on == nil {
@@ -90,16 +96,18 @@ func (cs *connections) enter(c *connection, channel string) {
 		cs.on[channel] = map[*connection]struct{}{}
 	}
 	if c.channels == nil {
-		c.channels = map[string]struct{}{}
+		c.channels = map[string]*subscription{}
 	}
-	cs.on[channel][c], c.channels[channel] = struct{}{}, struct{}{}
+	s := &subscription{hidden}
+	cs.on[channel][c], c.channels[channel] = struct{}{}, s
+	return s
 }
 
-// leave notes that it has not any more, and reports whether it had.
-func (cs *connections) leave(c *connection, channel string) bool {
+// leave notes that it has not any more, by that subscription or, with nil, by any, and reports whether it had.
+func (cs *connections) leave(c *connection, channel string, s *subscription) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if _, had := c.channels[channel]; !had {
+	if had := c.channels[channel]; had == nil || s != nil && s != had {
 		return false
 	}
 	delete(c.channels, channel)
@@ -109,11 +117,18 @@ func (cs *connections) leave(c *connection, channel string) bool {
 	return true
 }
 
-// subscribed returns the channels that a connection has.
-func (cs *connections) subscribed(c *connection) []string {
+// has reports whether a connection has a channel by that subscription.
+func (cs *connections) has(c *connection, channel string, s *subscription) bool {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	return slices.Collect(maps.Keys(c.channels))
+	return c.channels[channel] == s
+}
+
+// subscribed returns the channels that a connection has.
+func (cs *connections) subscribed(c *connection) map[string]*subscription {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return maps.Clone(c.channels)
 }
 
 // having returns the connections that have subscribed to a channel.
@@ -324,10 +339,13 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	})
 	client.OnUnsubscribe(func(e centrifuge.UnsubscribeEvent) { g.unsubscribed(c, e.Channel) })
 	client.OnRefresh(func(e centrifuge.RefreshEvent, reply centrifuge.RefreshCallback) { reply(g.refresh(c, e)) })
-	client.OnAlive(func() { g.check(client.Context(), c) })
+	client.OnAlive(func() {
+		g.check(client.Context(), c)
+		g.checkChannels(c)
+	})
 	client.OnDisconnect(func(e centrifuge.DisconnectEvent) {
 		g.metrics.closed.WithLabelValues(strconv.FormatUint(uint64(e.Code), 10)).Inc()
-		for _, channel := range g.conns.subscribed(c) {
+		for channel := range g.conns.subscribed(c) {
 			g.unsubscribed(c, channel)
 		}
 		g.conns.remove(client.UserID(), client.ID())
@@ -347,34 +365,46 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 // subscribe lets a client have the events of a channel, if its user may.
 func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.SubscribeCallback) {
 	go func() { // it asks SQL, and the connection's other frames wait
-		var options centrifuge.SubscribeOptions
+		var hidden []string
 		err := g.maySubscribe(c.client, channel)
 		if err == nil {
-			options.ServerTagsFilter, err = g.filter(c.client, channel)
+			hidden, err = g.hidden(c.client, channel)
 		}
 		if err != nil {
 			reply(centrifuge.SubscribeReply{}, err)
 			return
 		}
-		g.conns.enter(c, channel) // before it gets an event that has it look again
-		reply(centrifuge.SubscribeReply{Options: options}, nil)
-		switch {
-		case !c.client.IsSubscribed(channel):
-			g.conns.leave(c, channel)
-		case g.maySubscribe(c.client, channel) != nil: // the right ended while nobody knew of this subscription
+		s := g.conns.enter(c, channel, hidden) // before it gets an event that has it look again
+		reply(centrifuge.SubscribeReply{Options: centrifuge.SubscribeOptions{ServerTagsFilter: without(hidden)}}, nil)
+		if !c.client.IsSubscribed(channel) {
+			g.conns.leave(c, channel, s)
+			return
+		}
+		switch err := g.maySubscribe(c.client, channel); {
+		case errors.Is(err, centrifuge.ErrorPermissionDenied): // the right ended while nobody knew of this subscription
 			c.client.Unsubscribe(channel)
+		case err != nil: // nobody can tell
+			c.again(channel)
 		default:
-			g.cfg.Channels.Subscribed(c.client.UserID(), c.client.ID(), channel)
-			if !c.client.IsSubscribed(channel) { // it left before it was told of
-				g.cfg.Channels.Unsubscribed(c.client.UserID(), c.client.ID(), channel)
-			}
+			g.subscribed(c, channel, s)
 		}
 	}()
 }
 
+// subscribed tells of a subscription, unless it has ended by now.
+func (g *Gateway) subscribed(c *connection, channel string, s *subscription) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if g.conns.has(c, channel, s) {
+		g.cfg.Channels.Subscribed(c.client.UserID(), c.client.ID(), channel)
+	}
+}
+
 // unsubscribed notes that a client does not have a channel any more.
 func (g *Gateway) unsubscribed(c *connection, channel string) {
-	if g.conns.leave(c, channel) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if g.conns.leave(c, channel, nil) {
 		g.cfg.Channels.Unsubscribed(c.client.UserID(), c.client.ID(), channel)
 	}
 }
@@ -396,16 +426,22 @@ func (g *Gateway) maySubscribe(client *centrifuge.Client, channel string) error 
 // sender is the tag of an event that has whose words it is.
 const sender = "from"
 
-// filter keeps from a client what those have said whom its user does not want to hear.
-func (g *Gateway) filter(client *centrifuge.Client, channel string) (*centrifuge.FilterNode, error) {
+// hidden returns whom a client's user does not want to hear on a channel, in order.
+func (g *Gateway) hidden(client *centrifuge.Client, channel string) ([]string, error) {
 	hidden, err := g.cfg.Channels.Hidden(client.Context(), client.UserID(), channel)
 	if err != nil {
 		return nil, errAway
 	}
+	slices.Sort(hidden)
+	return hidden, nil
+}
+
+// without keeps from a client what some users have said.
+func without(hidden []string) *centrifuge.FilterNode {
 	if len(hidden) == 0 {
-		return nil, nil
+		return nil
 	}
-	return &centrifuge.FilterNode{Key: sender, Cmp: "nin", Vals: hidden}, nil
+	return &centrifuge.FilterNode{Key: sender, Cmp: "nin", Vals: hidden}
 }
 
 // leave takes a user's clients off a channel.
@@ -464,6 +500,23 @@ func (g *Gateway) check(ctx context.Context, c *connection) {
 	}
 }
 
+// checkChannels takes a connection off those channels that its user may not have any more, and has it subscribe again where the user
+// hears others by now: a node that dies may have done what changes that and told nobody. While nobody can tell, all stays.
+func (g *Gateway) checkChannels(c *connection) {
+	for channel, s := range g.conns.subscribed(c) {
+		err := g.maySubscribe(c.client, channel)
+		if errors.Is(err, centrifuge.ErrorPermissionDenied) {
+			go c.client.Unsubscribe(channel) // see lookAgain
+		}
+		if err != nil {
+			continue
+		}
+		if now, err := g.hidden(c.client, channel); err == nil && !slices.Equal(now, s.hidden) {
+			c.again(channel)
+		}
+	}
+}
+
 // stillHere returns who holds a connection by now.
 func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, error) {
 	now := time.Now()
@@ -488,7 +541,7 @@ func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 		g.leaveRoom(channel, e)
 	case api.EventBlockAdded, api.EventBlockRemoved:
 		for _, c := range g.conns.of(channel) {
-			for _, on := range g.conns.subscribed(c) {
+			for on := range g.conns.subscribed(c) {
 				c.again(on) // by another filter
 			}
 		}

@@ -26,9 +26,9 @@ func newMetrics(reg prometheus.Registerer, connections func() float64) *metrics 
 		closed: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_gateway_closed_total",
 			Help: "Sockets that stood and were closed, by close code: 3000 the client left, 3001 the node stops, 3008 the client read too slowly, 3010 events may have been lost, 4500 logged out."}, []string{"code"}),
 		refused: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_gateway_refused_total",
-			Help: "Connections that were refused: token (it is nobody's, or has expired), away (nobody could tell whose it is) or household (too many were open)."}, []string{"reason"}),
+			Help: "Connections that were refused: token (it is nobody's, or has expired), away (nobody could tell whose it is), household (too many were open) or draining (the node sends its connections away)."}, []string{"reason"}),
 	}
-	for _, reason := range []string{refusedToken, refusedAway, refusedHousehold} {
+	for _, reason := range []string{refusedToken, refusedAway, refusedHousehold, refusedDraining} {
 		m.refused.WithLabelValues(reason) // from 0 on, so that the first one shows as an increase
 	}
 	return m

@@ -230,6 +230,9 @@ type login struct {
 
 // Start implements smtp.Auth.
 func (l *login) Start(server *smtp.ServerInfo) (proto string, toServer []byte, err error) {
+	if l.cfg.TLS == "tls" { // the library does not see it where Check listens to the connection
+		server = &smtp.ServerInfo{Name: server.Name, TLS: true, Auth: server.Auth}
+	}
 	switch has := func(way string) bool { return slices.Contains(server.Auth, way) }; {
 	case has("SCRAM-SHA-256"):
 		l.Auth = smtp.ScramSHA256Auth(l.cfg.User, l.cfg.Password)

@@ -392,15 +392,23 @@ func TestTLSFromTheFirstByte(t *testing.T) {
 	s := &server{addr: l.Addr().(*net.TCPAddr)}
 	var all sync.WaitGroup
 	all.Go(func() {
-		if conn, err := l.Accept(); err == nil {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
 			s.talk(conn)
 		}
 	})
 	t.Cleanup(func() { l.Close(); all.Wait() })
 	c := sender(t, s, func(cfg *Config) {
-		cfg.TLS, cfg.TLSConfig = "tls", &tls.Config{RootCAs: pool}
+		// The library does not know that this address is of this machine, where a password may go in the clear.
+		cfg.Host, cfg.TLS, cfg.TLSConfig = "[::ffff:127.0.0.1]", "tls", &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}
 		cfg.User, cfg.Password = "stoa", "hunter2"
 	})
+	if greeting, err := c.Check(t.Context()); err != nil || greeting != "mail.test ESMTP" {
+		t.Errorf("the check: %q, %v", greeting, err)
+	}
 	if err := c.Send(t.Context(), Message{To: "ann@example.org", Subject: "Hello", Text: "x"}); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ type Metric struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"type"` // "counter", "gauge", "histogram", "summary" or "untyped"
 	Help   string   `json:"help"`
-	Labels []string `json:"labels,omitempty"` // that vary; not those that are the same on all of a process's values
+	Labels []string `json:"labels,omitempty"` // the constant ones first
 }
 
 // Describe lists the metrics in r by name, those without a value included.
@@ -121,7 +121,10 @@ func Describe(r *Registry) ([]Metric, error) {
 }
 
 // A Desc shows what it describes only as text.
-var descText = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* variableLabels: \{(.*)\}\}$`)
+var (
+	descText   = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	constLabel = regexp.MustCompile(`(\w+)="(?:[^"\\]|\\.)*"`)
+)
 
 func describe(c prometheus.Collector) (out []Metric) {
 	var kind string
@@ -156,8 +159,11 @@ func describe(c prometheus.Collector) (out []Metric) {
 		metric := Metric{Type: cmp.Or(kinds[d], kind)}
 		metric.Name, _ = strconv.Unquote(m[1])
 		metric.Help, _ = strconv.Unquote(m[2])
-		if m[3] != "" {
-			metric.Labels = strings.Split(m[3], ",")
+		for _, label := range constLabel.FindAllStringSubmatch(m[3], -1) {
+			metric.Labels = append(metric.Labels, label[1])
+		}
+		if m[4] != "" {
+			metric.Labels = append(metric.Labels, strings.Split(m[4], ",")...)
 		}
 		out = append(out, metric)
 	}

@@ -107,7 +107,7 @@ func TestDescribeKnowsMetricsWithoutAValue(t *testing.T) {
 	}
 	want := []Metric{
 		{"stoa_a_total", "counter", `Says "a", {b}.`, []string{"route", "status"}},
-		{"stoa_b_seconds", "histogram", "B.", []string{"op"}},
+		{"stoa_b_seconds", "histogram", "B.", []string{"x", "op"}},
 		{"stoa_c", "gauge", "C.", nil},
 		{"stoa_d_total", "counter", "D.", nil},
 		{"stoa_e", "gauge", "E.", []string{"part"}},

@@ -37,7 +37,7 @@ func newCollector[Change, State any](p *Projection[Change, State], name string) 
 		p:        p,
 		up:       desc("up", "1 while Redis has everything that was acknowledged, 0 while SQL answers."),
 		missed:   desc("missed_rows", "Rows that were acknowledged and are not in Redis yet; beyond 65,536 they are not counted."),
-		unsure:   desc("unsure_rows", "Rows whose commit SQL did not answer, to be looked up."),
+		unsure:   desc("unsure_rows", "Rows whose commit SQL did not answer, until they have been looked up twice."),
 		age:      desc("mark_age_seconds", "How long ago the time lies up to which all of this node's commits are in Redis."),
 		replays:  desc("replays_total", "Passes over the log, after Redis or a node was harmed."),
 		failures: desc("replay_failures_total", "Passes over the log that failed; SQL answers until one succeeds."),
@@ -56,6 +56,9 @@ func (c *collector[Change, State]) Collect(ch chan<- prometheus.Metric) {
 	p := c.p
 	p.mu.Lock()
 	missed, unsure := len(p.missed.rows), len(p.unsure.rows)
+	for _, l := range p.again {
+		unsure += len(l.rows)
+	}
 	p.mu.Unlock()
 	up := 0.0
 	if p.Up() {

@@ -35,48 +35,50 @@ func shown(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 }
 
 func TestMetricsFollowAnOutageAndItsReplay(t *testing.T) {
-	server := redistest.Server(t)
-	reg := prometheus.NewRegistry()
-	d := newDomain(t, redistest.Open(t, server.URL), "node")
-	cfg := d.cfg
-	cfg.Metrics, cfg.Name, cfg.Log = reg, "test", slog.New(slog.DiscardHandler)
-	d.Projection = New(cfg)
-	if v := shown(t, reg); v["stoa_projection_up"] != 0 || len(v) != 8 {
-		t.Errorf("before the first round: got %v", v)
-	}
-	d.run(t)
-	eventually.True(t, "the projection is up", d.Up)
-	if v := shown(t, reg); v["stoa_projection_up"] != 1 || v["stoa_projection_replays_total"] != 0 ||
-		v["stoa_projection_last_replay_timestamp_seconds"] != 0 || v["stoa_projection_mark_age_seconds"] > 5 {
-		t.Errorf("in order: got %v", v)
-	}
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		reg := prometheus.NewRegistry()
+		d := newDomain(t, server.Open(t), "node")
+		cfg := d.cfg
+		cfg.Metrics, cfg.Name, cfg.Log = reg, "test", slog.New(slog.DiscardHandler)
+		d.Projection = New(cfg)
+		if v := shown(t, reg); v["stoa_projection_up"] != 0 || len(v) != 8 {
+			t.Errorf("before the first round: got %v", v)
+		}
+		d.run(t)
+		eventually.True(t, "the projection is up", d.Up)
+		if v := shown(t, reg); v["stoa_projection_up"] != 1 || v["stoa_projection_replays_total"] != 0 ||
+			v["stoa_projection_last_replay_timestamp_seconds"] != 0 || v["stoa_projection_mark_age_seconds"] > 5 {
+			t.Errorf("in order: got %v", v)
+		}
 
-	// A row under way holds the mark at the second of its arrival.
-	at := time.Now().Add(-20 * time.Second)
-	d.Begin(at)
-	eventually.True(t, "the mark grows old", func() bool { return shown(t, reg)["stoa_projection_mark_age_seconds"] >= 20 })
+		// A row under way holds the mark at the second of its arrival.
+		at := time.Now().Add(-20 * time.Second)
+		d.Begin(at)
+		eventually.True(t, "the mark grows old", func() bool { return shown(t, reg)["stoa_projection_mark_age_seconds"] >= 20 })
 
-	server.Kill()
-	d.commit(1, at)
-	d.Missed(at, 1)
-	d.Begin(at)
-	d.Unsure(at, 2)
-	v := shown(t, reg)
-	if v["stoa_projection_up"] != 0 || v["stoa_projection_missed_rows"] != 1 || v["stoa_projection_unsure_rows"] != 1 {
-		t.Errorf("while Redis is away: got %v", v)
-	}
+		server.Kill()
+		d.commit(1, at)
+		d.Missed(at, 1)
+		d.Begin(at)
+		d.Unsure(at, 2)
+		v := shown(t, reg)
+		if v["stoa_projection_up"] != 0 || v["stoa_projection_missed_rows"] != 1 || v["stoa_projection_unsure_rows"] != 1 {
+			t.Errorf("while Redis is away: got %v", v)
+		}
 
-	restarted := time.Now()
-	server.RestartEmpty()
-	eventually.True(t, "the projection is up again", d.Up)
-	eventually.True(t, "nothing is left over", func() bool {
-		v = shown(t, reg)
-		return v["stoa_projection_missed_rows"] == 0 && v["stoa_projection_unsure_rows"] == 0 && v["stoa_projection_mark_age_seconds"] < 5
+		restarted := time.Now()
+		server.RestartEmpty()
+		eventually.True(t, "the projection is up again", d.Up)
+		eventually.True(t, "nothing is left over", func() bool {
+			v = shown(t, reg)
+			return v["stoa_projection_missed_rows"] == 0 && v["stoa_projection_unsure_rows"] == 0 && v["stoa_projection_mark_age_seconds"] < 5
+		})
+		if v["stoa_projection_replays_total"] == 0 || int64(v["stoa_projection_last_replay_timestamp_seconds"]) < restarted.Unix() {
+			t.Errorf("after the replay: got %v", v)
+		}
+		d.has(t, 1, 2)
 	})
-	if v["stoa_projection_replays_total"] == 0 || int64(v["stoa_projection_last_replay_timestamp_seconds"]) < restarted.Unix() {
-		t.Errorf("after the replay: got %v", v)
-	}
-	d.has(t, 1, 2)
 }
 
 func TestAReplayThatFailsIsNoneThatHappened(t *testing.T) {

@@ -59,13 +59,19 @@ const (
 	// from a request's arrival to its commit plus the difference of two nodes'
 	// clocks.
 	margin = time.Minute
-	// dead is how long a node's mark stands still before others replay for it.
+	// dead is how long a node's mark stands still before others replay for it, by their own clocks.
 	dead = 10 * time.Second
 	// noteEvery is how often a node that is cut off from Redis writes its mark to SQL, and how
 	// long it is cut off before it begins. Within dead the others do not replay for it.
 	noteEvery = dead / 4
+	// readyWithin is how long the first round may take before the process goes on to start: it replays all since the
+	// oldest mark, and a supervisor waits a minute.
+	readyWithin = 10 * time.Second
 	// remembered is how many missed rows are kept; beyond it the log is read.
 	remembered = 1 << 16
+	// slowCommit is how long a commit may go on after its connection has ended: the server waits for its disk, or for a
+	// replica (with MySQL's semi-synchronous replication ten seconds).
+	slowCommit = 30 * time.Second
 	// atOnce is how many changes are brought to Redis together: one SELECT, one pipeline.
 	atOnce = 500
 	// patience is how long SQL may take to compute the state of changes while their
@@ -122,9 +128,10 @@ type Projection[Change, State any] struct {
 	ended    atomic.Uint64 // connections to Redis, before it was last known complete
 
 	mu      sync.Mutex
-	pending map[int64]int   // rows under way by second of arrival
-	missed  backlog[Change] // acknowledged, and not in Redis
-	unsure  backlog[Change] // committed or not, and not acknowledged
+	pending map[int64]int    // rows under way by second of arrival
+	missed  backlog[Change]  // acknowledged, and not in Redis
+	unsure  backlog[Change]  // committed or not, and not acknowledged
+	again   []lookup[Change] // unsure rows that were looked up once
 
 	// These belong to Run.
 	identity string // of the servers, when Redis was last known complete
@@ -132,11 +139,18 @@ type Projection[Change, State any] struct {
 	sound    bool   // the last round succeeded
 	// others are the nodes that lived in the last round. After Redis was away some are
 	// awaited: they may miss rows until their marks have moved and are not behind.
-	others, awaited map[string]string
-	awaitedSince    time.Time
+	others          map[string]string
+	awaited         map[string]standing
+	seen, seenNotes watch     // the marks in Redis, and in SQL
 	reached, noted  time.Time // when Redis was last reached, and a mark written to SQL
 	note            string    // the mark in SQL; empty: there is none
 	looked          time.Time // when the marks in SQL were last read
+}
+
+// standing is a mark that does not move.
+type standing struct {
+	mark  string    // empty: there is none
+	since time.Time // by the clock of the node that looks
 }
 
 // backlog is what is still to be applied: the rows, or if there are too many
@@ -160,6 +174,12 @@ func (b *backlog[Row]) take() (all backlog[Row]) {
 	return all
 }
 
+// lookup is what is to be applied when it is due.
+type lookup[Row any] struct {
+	backlog[Row]
+	due time.Time
+}
+
 // New returns a projection that is not up until [Projection.Run] made it so.
 func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State] {
 	if cfg.Every == 0 {
@@ -168,7 +188,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Second
 	}
-	p := &Projection[Change, State]{cfg: cfg, store: newStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, reached: time.Now()}
+	p := &Projection[Change, State]{cfg: cfg, store: newStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]standing{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
 	p.applied.Store(time.Now().UnixMilli())
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
@@ -226,7 +246,8 @@ func (p *Projection[Change, State]) Missed(at time.Time, row Change) {
 
 // Unsure reports a row whose commit was not answered: SQL has it or not, and
 // nobody was told that it has. It is looked up and applied when SQL answers
-// again; until then reads go on trusting Redis.
+// again, and once more half a minute later, as the commit may have gone on without its
+// connection; until then reads go on trusting Redis.
 func (p *Projection[Change, State]) Unsure(at time.Time, row Change) {
 	p.mu.Lock()
 	p.settle(at)
@@ -309,12 +330,15 @@ func (p *Projection[Change, State]) poke() {
 }
 
 // Run keeps the projection complete until ctx ends. It calls ready after the
-// first round, also when Redis is away. On a clean end it removes its mark.
+// first round, also when Redis is away, or while that one takes long. On a clean end it removes its mark, unless that
+// is the last one.
 func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	ready = sync.OnceFunc(ready)
+	defer time.AfterFunc(readyWithin, ready).Stop()
 	var failed error
-	for first := true; ; first = false {
+	for {
 		select {
 		case <-ctx.Done():
 			p.leave(context.WithoutCancel(ctx))
@@ -341,9 +365,7 @@ func (p *Projection[Change, State]) Run(ctx context.Context, ready func()) error
 		if !complete && !errors.Is(err, errReplay) { // a replay is too much work to repeat at once
 			next /= 10
 		}
-		if first {
-			ready()
-		}
+		ready()
 		pause.Reset(next)
 	}
 }
@@ -373,28 +395,54 @@ func (p *Projection[Change, State]) complete() int64 {
 	if p.unsure.since != 0 {
 		oldest = min(oldest, p.unsure.since)
 	}
+	for _, l := range p.again {
+		oldest = min(oldest, l.since)
+	}
 	return oldest
 }
 
 // repair applies the rows that were missed, and those that are unsure as far as
 // SQL answers. What fails stays where it was.
 func (p *Projection[Change, State]) repair(ctx context.Context) error {
-	if err := p.applyAll(ctx, &p.missed); err != nil {
+	if _, err := p.applyAll(ctx, &p.missed); err != nil {
 		return fmt.Errorf("apply missed rows: %w", err)
 	}
-	if err := p.applyAll(ctx, &p.unsure); err != nil {
+	if err := p.lookUp(ctx); err != nil {
 		p.cfg.Log.Debug("rows without an answer cannot be looked up yet", "marks", p.cfg.Applied.String(), "err", err)
 	}
 	return nil
 }
 
-func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Change]) (err error) {
+// lookUp applies the rows that are unsure: at once, and when no commit of them is under way any more.
+func (p *Projection[Change, State]) lookUp(ctx context.Context) error {
+	rows, err := p.applyAll(ctx, &p.unsure)
+	if err != nil {
+		return err
+	}
+	if rows.since != 0 {
+		p.mu.Lock()
+		p.again = append(p.again, lookup[Change]{rows, time.Now().Add(slowCommit)})
+		p.mu.Unlock()
+	}
+	for len(p.again) > 0 && !time.Now().Before(p.again[0].due) {
+		if _, err := p.applyAll(ctx, &p.again[0].backlog); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.again = p.again[1:]
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// applyAll applies a backlog and returns what it had.
+func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Change]) (all backlog[Change], err error) {
 	p.mu.Lock()
-	all := b.take()
+	all = b.take()
 	p.mu.Unlock()
 	switch {
 	case all.since == 0:
-		return nil
+		return all, nil
 	case len(all.rows) < remembered:
 		err = p.renewLate(ctx, all.rows)
 	default:
@@ -405,7 +453,7 @@ func (p *Projection[Change, State]) applyAll(ctx context.Context, b *backlog[Cha
 		b.add(all.since, all.rows...)
 		p.mu.Unlock()
 	}
-	return err
+	return all, err
 }
 
 // errReplay marks a round in which the domain could not replay its log.
@@ -435,7 +483,9 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err != nil {
 		return err
 	}
-	silent := p.await(marks, !p.sound || identity != p.identity || ended != p.ended.Load())
+	stale := p.seen.stale(marks)
+	delete(stale, p.cfg.Node)
+	silent := p.await(marks, stale, !p.sound || identity != p.identity || ended != p.ended.Load())
 	p.writable.Store(true) // what comes from here on need not be replayed
 	// Before the mark moves, for which others may wait.
 	if err := p.repair(ctx); err != nil {
@@ -448,15 +498,15 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 		own = markTime(p.mark)
 	}
 	noted := p.deadNotes(ctx)
-	since, stale := oldest(marks, harmed, p.cfg.Node)
-	for _, mark := range noted {
-		since = min(since, markTime(mark))
+	since := min(oldest(stale), oldest(noted))
+	if harmed { // everybody's rows may lack
+		since = min(since, oldest(marks))
 	}
 	if harmed && p.mark != "" {
 		since = min(since, own)
 	}
-	if silent {
-		since = min(since, p.awaitedSince.UnixMilli())
+	for _, from := range silent {
+		since = min(since, from.UnixMilli())
 	}
 	if since != math.MaxInt64 {
 		p.up.Store(false)
@@ -484,6 +534,9 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 		if err := p.store.remove(ctx, node, mark); err != nil {
 			return fmt.Errorf("remove a mark from sql: %w", err)
 		}
+	}
+	for node := range silent {
+		delete(p.awaited, node)
 	}
 	p.identity = identity
 	return nil
@@ -527,41 +580,45 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]st
 		return nil
 	}
 	p.looked = now
-	maps.DeleteFunc(notes, func(node, mark string) bool { return node == p.cfg.Node || !isDead(mark) })
-	return notes
+	gone := p.seenNotes.stale(notes)
+	delete(gone, p.cfg.Node)
+	return gone
 }
 
 // await tells which nodes have not said since Redis was away that it has what they had
-// committed. silent reports that one has said nothing for so long that it is dead; one that
-// replays lives, however long that takes.
-func (p *Projection[Change, State]) await(marks map[string]string, away bool) (silent bool) {
+// committed. silent are those that have said nothing for so long that they are dead, and from when on
+// Redis may lack their rows: they are awaited until that is replayed. One that replays lives, however long that takes.
+func (p *Projection[Change, State]) await(marks, stale map[string]string, away bool) (silent map[string]time.Time) {
 	if p.identity == "" {
 		away = false // the node starts, and replays what all nodes have
 	}
-	if away {
-		p.awaited, p.awaitedSince = p.others, time.Now()
-		for node := range p.awaited {
-			p.awaited[node] = marks[node]
-		}
-	}
+	now, nodes := time.Now(), p.others // those that lived before, and those that live
 	p.others = map[string]string{}
 	for node, mark := range marks {
-		if node != p.cfg.Node && !isDead(mark) {
+		if _, gone := stale[node]; node != p.cfg.Node && !gone {
 			p.others[node] = mark
 		}
 	}
 	if away {
-		maps.Copy(p.awaited, p.others)
-		return false
+		maps.Copy(nodes, p.others)
+		for node := range nodes {
+			if _, known := p.awaited[node]; !known { // else a round before has waited for it, and failed
+				p.awaited[node] = standing{marks[node], now}
+			}
+		}
 	}
+	silent = map[string]time.Time{}
 	for node, was := range p.awaited {
 		switch mark := marks[node]; {
+		case away: // it is to move from here on
+			if mark != was.mark {
+				p.awaited[node] = standing{mark, now}
+			}
 		case isBehind(mark): // it lives, or is replayed for and its mark removed
-		case mark != was:
+		case mark != was.mark:
 			delete(p.awaited, node)
-		case time.Since(p.awaitedSince) > dead:
-			silent = true
-			delete(p.awaited, node)
+		case now.Sub(was.since) > dead:
+			silent[node] = was.since
 		}
 	}
 	return silent
@@ -597,26 +654,50 @@ func markTime(mark string) int64 {
 	return ms
 }
 
-func isDead(mark string) bool {
+// beat is when a node has written its mark, by its own clock.
+func beat(mark string) time.Time {
 	_, beat, _ := strings.Cut(mark, " ")
 	ms, err := strconv.ParseInt(beat, 10, 64)
-	return err != nil || time.Since(time.UnixMilli(ms)) > dead
+	if err != nil {
+		return time.Time{} // nor does it say that the node lives
+	}
+	return time.UnixMilli(ms)
 }
 
-// oldest returns where a replay has to begin, MaxInt64 when none is due, and
-// the marks of dead nodes. When Redis was harmed everybody's rows may lack.
-func oldest(marks map[string]string, harmed bool, self string) (since int64, stale map[string]string) {
-	since, stale = math.MaxInt64, map[string]string{}
+// oldest returns where a replay for nodes with those marks has to begin, MaxInt64 when there
+// are none.
+func oldest(marks map[string]string) int64 {
+	since := int64(math.MaxInt64)
+	for _, mark := range marks {
+		since = min(since, markTime(mark))
+	}
+	return since
+}
+
+// watch has the marks of nodes as they were last seen.
+type watch map[string]standing
+
+// stale returns the marks of dead nodes: those that stand still. A beat is of another node's
+// clock, which may be behind, and counts only where a mark is seen for the first time.
+func (w watch) stale(marks map[string]string) map[string]string {
+	now, stale := time.Now(), map[string]string{}
 	for node, mark := range marks {
-		gone := node != self && isDead(mark)
-		if gone {
-			stale[node] = mark
-		}
-		if gone || harmed {
-			since = min(since, markTime(mark))
+		if _, known := w[node]; !known {
+			w[node] = standing{mark, beat(mark)}
 		}
 	}
-	return since, stale
+	for node, was := range w {
+		switch mark := marks[node]; {
+		case mark != was.mark: // also where a node comes back that was taken for dead
+			w[node] = standing{mark, now}
+		case now.Sub(was.since) <= dead:
+		case mark == "":
+			delete(w, node)
+		default:
+			stale[node] = mark
+		}
+	}
+	return stale
 }
 
 // beating keeps this node's mark alive while fn runs. The mark says that the node is behind
@@ -671,10 +752,11 @@ func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to str
 }
 
 // leave takes this node's mark away when nothing is missing, so that nobody
-// replays for a node that stopped in good order.
+// replays for a node that stopped in good order. The last mark stays (swap.lua): Redis
+// may be set back to this moment later on, and would lack everything from here on.
 func (p *Projection[Change, State]) leave(ctx context.Context) {
 	p.mu.Lock()
-	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0
+	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0 || len(p.again) > 0
 	p.mu.Unlock()
 	if p.mark == "" || open {
 		return

@@ -284,6 +284,31 @@ func TestALostOrOldMarkReplaysFromWhereItStood(t *testing.T) {
 	}
 }
 
+// Redis is set back to a moment at which no node ran. The mark of the node that stopped last says
+// from when on rows are missing.
+func TestARedisOfAMomentWithoutNodesIsReplayedInto(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		rdb, sql := redistest.Open(t, "embedded"), sqldbtest.Engines(t)[0].Open(t)
+		n1, n2 := newDomainOn(t, rdb, sql, "n1"), newDomainOn(t, rdb, sql, "n2")
+		stop1, stop2 := n1.run(t), n2.run(t)
+		bubble.Sleep(time.Second)
+		stop2()
+		stop1()
+		if n1.markOf(t, "n1") == "" || n1.markOf(t, "n2") != "" {
+			t.Errorf("n1 stopped last: its mark is %q, and that of n2 %q", n1.markOf(t, "n1"), n1.markOf(t, "n2"))
+		}
+		bubble.Sleep(5 * time.Minute)
+		n3 := newDomainOn(t, rdb, sql, "n3")
+		n3.commit(3, time.Now().Add(-3*time.Minute)) // by a node of which this Redis knows nothing
+		n3.run(t)
+		eventually.True(t, "redis to be complete", n3.Up)
+		n3.has(t, 3)
+		if n := len(n3.replays()); n != 1 || n3.markOf(t, "n1") != "" || n3.markOf(t, "n3") == "" {
+			t.Errorf("%d replays, the mark of n1 is %q, and that of n3 %q", n, n3.markOf(t, "n1"), n3.markOf(t, "n3"))
+		}
+	})
+}
+
 func TestARestartedServerIsReplayedInto(t *testing.T) {
 	server := redistest.Server(t)
 	d := newDomain(t, redistest.Open(t, server.URL), "n1")
@@ -325,9 +350,71 @@ func TestAnotherNodeReplaysForADeadOneAndLeavesTheLivingAlone(t *testing.T) {
 	})
 }
 
+// Its clock is a quarter of a minute behind.
+func TestANodeWhoseClockIsBehindLivesWhileItsMarkMoves(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		d.cfg.Every = 100 * time.Millisecond
+		d.run(t)
+		move := func(times int) {
+			t.Helper()
+			for range times {
+				behind := time.Now().Add(-15 * time.Second).UnixMilli()
+				if err := d.db.Do(t.Context(), applied.At().SetCmd("behind", fmt.Sprintf("%d %d", behind, behind))).Err; err != nil {
+					t.Fatal(err)
+				}
+				bubble.Sleep(time.Second)
+			}
+		}
+		move(3) // at first sight it is taken for dead
+		before := len(d.replays())
+		move(20)
+		if n := len(d.replays()) - before; n != 0 || d.markOf(t, "behind") == "" || !d.Up() {
+			t.Errorf("%d replays for a node that lives, its mark is %q, and Redis is trusted: %v", n, d.markOf(t, "behind"), d.Up())
+		}
+		bubble.Sleep(dead + time.Second)
+		if n := len(d.replays()) - before; n != 1 || d.markOf(t, "behind") != "" || !d.Up() {
+			t.Errorf("%d replays for a node that is dead, its mark is %q, and Redis is trusted: %v", n, d.markOf(t, "behind"), d.Up())
+		}
+	})
+}
+
+// A supervisor gives up a part that is not ready within a minute, and the next start would replay as much.
+func TestANodeIsReadyWhileItsFirstReplayTakesLong(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		rdb := redistest.Open(t, "embedded")
+		old := newMark(time.Now().Add(-24 * time.Hour).UnixMilli()) // of a Redis that was restored
+		if err := rdb.Do(t.Context(), applied.At().SetCmd("n0", old)).Err; err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(time.Minute)
+		d := newDomain(t, rdb, "n1")
+		d.hold = make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		ready, ended := make(chan struct{}), make(chan struct{})
+		go func() { defer close(ended); _ = d.Run(ctx, sync.OnceFunc(func() { close(ready) })) }()
+		defer func() { cancel(); <-ended }()
+		bubble.Sleep(30 * time.Second)
+		select {
+		case <-ready:
+		default:
+			t.Error("the node is not ready after half a minute")
+		}
+		if d.Up() {
+			t.Error("it trusts a Redis that is not complete")
+		}
+		close(d.hold)
+		bubble.Sleep(time.Second)
+		if !d.Up() || len(d.replays()) != 1 {
+			t.Errorf("after its replay it is not up, or did it %d times", len(d.replays()))
+		}
+	})
+}
+
 func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		d.cfg.Every = 100 * time.Millisecond
 		d.run(t)
 		eventually.True(t, "the first round", d.Up)
 		d.mu.Lock()
@@ -352,6 +439,46 @@ func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
 		d.mu.Unlock()
 		eventually.True(t, "the mark to move on", func() bool { return mark() > at.UnixMilli() })
 		d.has(t, 9)
+	})
+}
+
+// The connection ends in the midst of a commit, which the server finishes later: it waits for a disk or a replica.
+func TestACommitThatGoesOnWithoutItsConnectionIsApplied(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
+		d.cfg.Every, d.cfg.Late = time.Second, nil
+		d.cfg.State = func(_ context.Context, rows []int) (states []int, err error) { // what SQL shows
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, row := range rows {
+				if !d.log[row].IsZero() {
+					states = append(states, row)
+				}
+			}
+			return states, nil
+		}
+		stop := d.run(t)
+		at := time.Now()
+		d.Begin(at)
+		d.Unsure(at, 1)
+		bubble.Sleep(15 * time.Second)
+		d.commit(1, at)
+		if mark := markTime(d.markOf(t, "n1")); mark > at.UnixMilli() {
+			t.Errorf("the mark has moved to %d, and a commit of %d may be under way", mark, at.UnixMilli())
+		}
+		bubble.Sleep(slowCommit)
+		d.has(t, 1)
+		if mark := markTime(d.markOf(t, "n1")); mark <= at.UnixMilli() {
+			t.Errorf("the mark stands at %d, and no commit can be under way", mark)
+		}
+
+		d.mark(t, "n2")
+		d.Begin(at)
+		d.Unsure(at, 2)
+		bubble.Sleep(2 * time.Second) // it is looked up once
+		if stop(); d.markOf(t, "n1") == "" {
+			t.Error("the node took its mark away, and a commit may be under way")
+		}
 	})
 }
 
@@ -493,9 +620,8 @@ func TestANodeThatDiedInAnOutageIsReplayedFor(t *testing.T) {
 		if err := d.db.Do(t.Context(), keyspace.Cmd{Name: "HDEL", Key: applied.At().Key, Args: []string{"n2"}}).Err; err != nil {
 			t.Fatal(err)
 		}
-		d.sound = false // as after a round without an answer
-		for range 2 {
-			if round() {
+		for _, sound := range []bool{false, false, true} { // as after a round without an answer, and after one that failed further on
+			if d.sound = sound; round() {
 				t.Error("redis is trusted, and n2 has said nothing")
 			}
 		}

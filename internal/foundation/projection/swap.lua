@@ -1,16 +1,17 @@
--- swap: compare-and-set one field of a hash; an empty new value removes it.
+-- swap: compare-and-set one field of a hash; an empty new value removes it, unless it is the last one.
 --
 -- KEYS[1] marks  hash  node → Unix ms up to which its commits are applied, and when it said so, with a + while it replays
 -- ARGV[1] node
 -- ARGV[2] the value expected, '' for none
 -- ARGV[3] the value to set, '' to remove the field
 --
--- Returns 1, or 0 when the field held something else.
+-- Returns 1, or 0 when the field held something else. The last mark stays: whatever Redis is set
+-- back to then says from when on rows may lack.
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if held ~= ARGV[2] then return 0 end
-if ARGV[3] == '' then
-  redis.call('HDEL', KEYS[1], ARGV[1])
-else
+if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+elseif redis.call('HLEN', KEYS[1]) > 1 then
+  redis.call('HDEL', KEYS[1], ARGV[1])
 end
 return 1

@@ -34,7 +34,9 @@ func TestConformance(t *testing.T) {
 		{"ABadMessageIsTriedFiveTimesAndCanBeReplayed", fiveTries},
 		{"AHandlerMayGiveUpAndAMessageBeDropped", giveUpAndDrop},
 		{"WhatIsAwayUsesUpNoTries", notNow},
+		{"WhatWaitsForSomethingThatIsAwayAges", ages},
 		{"ABatchIsAnsweredMessageByMessage", batches},
+		{"WhatAHandlerDoesNotBeginWithKeepsItsPlace", untried},
 		{"WhatAStoppedNodeCouldNotFinishIsFreeAtOnceAndLosesNoTry", released},
 		{"AHandlerThatOutlivesItsClaimDoesNotSettleForItsSuccessor", lateHandler},
 		{"AMessageThatKillsEveryNodeEndsAsADeadLetter", killsEveryNode},
@@ -285,6 +287,26 @@ func notNow(t *testing.T, s queue.Store) {
 	}
 }
 
+// ages: the age is all that tells operators of it.
+func ages(t *testing.T, s queue.Store) {
+	cfg := quick()
+	cfg.Backoff = time.Hour // it is not tried again while the test looks
+	stop := consume(t, s, cfg, map[string]queue.Handler{topic(t): func(context.Context, queue.Delivery) error { return queue.ErrNotNow }})
+	publish(t, s, queue.Message{Topic: topic(t)})
+	eventually.True(t, "a try", func() bool {
+		es := list(t, s, topic(t), false)
+		return len(es) == 1 && es[0].State == queue.Waiting && es[0].Error != ""
+	})
+	eventually.True(t, "the message between two tries to have an age", func() bool {
+		stats, err := s.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats[slices.IndexFunc(stats, func(st queue.Stat) bool { return st.Topic == topic(t) })].Age > 0
+	})
+	stop()
+}
+
 func batches(t *testing.T, s queue.Store) {
 	var ms []queue.Message
 	for i := range 25 {
@@ -331,6 +353,40 @@ func batches(t *testing.T, s queue.Store) {
 		if n%5 == 0 && attempt != 3 || attempt > 3 {
 			t.Errorf("message %d succeeded in attempt %d", n, attempt)
 		}
+	}
+}
+
+func untried(t *testing.T, s queue.Store) {
+	var ms []queue.Message
+	var want []byte
+	for i := range byte(25) {
+		ms, want = append(ms, queue.Message{Topic: topic(t), Key: "one", Payload: []byte{i}}), append(want, i)
+	}
+	publish(t, s, ms...)
+	var mu sync.Mutex
+	var got []byte
+	stop := consume(t, s, quick(), nil, queue.Batch{Topics: []string{topic(t)}, Size: 10, Handle: func(_ context.Context, ds []queue.Delivery) []error {
+		mu.Lock()
+		defer mu.Unlock()
+		answers := make([]error, len(ds))
+		for i, d := range ds {
+			if i >= 3 {
+				answers[i] = queue.ErrUntried
+				continue
+			}
+			if got = append(got, d.Payload[0]); d.Attempt != 1 {
+				t.Errorf("message %d is handled in attempt %d, want 1", d.Payload[0], d.Attempt)
+			}
+		}
+		return answers
+	}})
+	eventually.True(t, "all handled", func() bool { return left(t, s, topic(t)) == [2]int{} })
+	stop()
+	if s.Name() != "sql" { // a stream has no order
+		slices.Sort(got)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("messages were handled in the order %v", got)
 	}
 }
 

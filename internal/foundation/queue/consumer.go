@@ -26,7 +26,7 @@ const (
 	defaultClaim   = time.Minute
 	defaultPoll    = time.Second
 	defaultBackoff = time.Second
-	defaultGrace   = 10 * time.Second
+	defaultGrace   = 5 * time.Second // and as long again to settle, before a supervisor gives up
 	defaultSize    = 100
 
 	settleTime = 10 * time.Second // for recording an outcome
@@ -69,6 +69,10 @@ type Config struct {
 	// means 8.
 	Workers int
 
+	// Apart are topics whose handlers share as many workers of their own: they may wait for another
+	// server for long, which holds up no other topic then. Nil means none.
+	Apart []string
+
 	// Claim is how long a message stays with a node that does not settle it; the
 	// handler's context ends after nine tenths of it. It must exceed the
 	// difference of the nodes' clocks by far, and is longer than asked where the
@@ -84,7 +88,7 @@ type Config struct {
 	// as long. Up to a fifth is added as jitter. Zero means a second.
 	Backoff time.Duration
 
-	// Grace is how long handlers may go on after the stop. Zero means 10 s.
+	// Grace is how long handlers may go on after the stop. Zero means 5 s.
 	Grace time.Duration
 
 	// Log gets one line per failed try. Nil discards.
@@ -151,9 +155,16 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 		return nil
 	}
 	handlers = maps.Clone(handlers)
-	faults := []error{add(slices.Sorted(maps.Keys(handlers)), cfg.Workers, 1, func(ctx context.Context, ds []Delivery) []error {
-		return []error{handlers[ds[0].Topic](ctx, ds[0])}
-	})}
+	one := func(ctx context.Context, ds []Delivery) []error { return []error{handlers[ds[0].Topic](ctx, ds[0])} }
+	var together, apart []string
+	for _, topic := range slices.Sorted(maps.Keys(handlers)) {
+		if slices.Contains(cfg.Apart, topic) {
+			apart = append(apart, topic)
+		} else {
+			together = append(together, topic)
+		}
+	}
+	faults := []error{add(together, cfg.Workers, 1, one), add(apart, cfg.Workers, 1, one)}
 	for _, b := range batches {
 		faults = append(faults, add(slices.Clone(b.Topics), 1, cmp.Or(b.Size, defaultSize), b.Handle))
 	}
@@ -282,12 +293,12 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 		failed := 0
 		for i, d := range fresh {
 			outcomes = append(outcomes, l.judge(d, answers[i], hard.Err() != nil))
-			if answers[i] != nil {
+			if hasFailed(answers[i]) {
 				failed++
 			}
 		}
 		if failed > 0 { // one line also for a batch: its messages mostly fail together
-			first := slices.IndexFunc(answers, func(err error) bool { return err != nil })
+			first := slices.IndexFunc(answers, hasFailed)
 			l.tell(soft, outcomes[len(outcomes)-len(fresh)+first], answers[first], failed)
 		}
 	}
@@ -329,8 +340,8 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 	}
 	o.err = errorText(err)
 	switch {
-	case stopped:
-		o.kind = "released" // the stop was the reason, not the message
+	case stopped || errors.Is(err, ErrUntried):
+		o.kind = "released" // the stop, or the time, was the reason, not the message
 	case away(err):
 		o.kind = "postponed"
 		o.wait = 4 * l.cfg.Backoff
@@ -344,6 +355,8 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 	}
 	return o
 }
+
+func hasFailed(err error) bool { return err != nil && !errors.Is(err, ErrUntried) }
 
 // away reports that what the handler needs is away: it says so, or SQL or Redis
 // do.

@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		handled: shared(reg, &faults, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_queue_handled_total",
-			Help: "Tries at messages by outcome: done, retry, dead, postponed (what the handler needs is away), released (at a stop)."},
+			Help: "Tries at messages by outcome: done, retry, dead, postponed (what the handler needs is away), released (at a stop, or not begun with)."},
 			[]string{"queue", "topic", "outcome"})),
 		seconds: shared(reg, &faults, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_queue_seconds",
 			Help: "Duration of a try, or of a batch under its first topic.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, topic)),

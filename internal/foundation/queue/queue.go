@@ -37,6 +37,10 @@ var (
 	// Unavailable, and those with which SQL or Redis are away, count as that.
 	ErrNotNow = errors.New("queue: not now")
 
+	// ErrUntried is the answer for a message of a batch that the handler has no time left to
+	// begin with: it comes again at once, as if nobody had taken it.
+	ErrUntried = errors.New("queue: not tried")
+
 	// ErrNotFound says that no message has that id.
 	ErrNotFound = errors.New("queue: no such message")
 

@@ -127,6 +127,9 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET dead = 1, error = ?, claim = '' WHERE id = ? AND claim = ?", o.err, id, o.claim)
 			case "retry":
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, claim = '' WHERE id = ? AND claim = ?", due, o.err, id, o.claim)
+			case "released": // in its place among those that wait
+				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = created, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
+					o.err, id, o.claim)
 			default: // the try did not count
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
 					due, o.err, id, o.claim)
@@ -278,13 +281,14 @@ func (s *SQL) change(ctx context.Context, what string, ids []string, do func(con
 	return n, nil
 }
 
-// Stats implements [Store].
+// Stats implements [Store]. A message that was tried is not one of the future, though a try did not count because
+// something was away: it has the error.
 func (s *SQL) Stats(ctx context.Context) (_ []Stat, err error) {
 	defer errs.Wrap(&err, "queue.Stats")
 	now := s.db.Now()
 	rows, err := s.db.QueryContext(ctx, `SELECT topic, SUM(1 - dead), SUM(claimed), SUM(dead), MIN(since)
 		FROM (SELECT topic, dead, CASE WHEN claim <> '' THEN 1 ELSE 0 END AS claimed,
-			CASE WHEN dead = 0 AND (due <= ? OR attempts > 0) THEN created ELSE ? END AS since
+			CASE WHEN dead = 0 AND (due <= ? OR attempts > 0 OR error <> '') THEN created ELSE ? END AS since
 			FROM outbox LIMIT ?) AS some GROUP BY topic ORDER BY topic`, now.UnixMilli(), now.UnixMilli(), countRows)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (st Stat, err error) {
 		var since int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -133,6 +134,30 @@ func TestTheWaitsAreThoseThatWerePromised(t *testing.T) {
 		if got := metric(t, registry, "stoa_queue_dead"); got != 0 {
 			t.Errorf("%v dead letters measured after the replay, want none", got)
 		}
+	})
+}
+
+// Messages to a server that hangs come again and again, and are due before all that is new.
+func TestATopicApartHoldsUpNoOther(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := queue.NewSQL(sqldbtest.SQLite(t))
+		mails, banned := make(chan struct{}, 1000), make(chan struct{}, 1)
+		stop := consume(t, s, queue.Config{Apart: []string{"mail"}}, map[string]queue.Handler{
+			"mail": func(context.Context, queue.Delivery) error {
+				mails <- struct{}{}
+				time.Sleep(10 * time.Second)
+				return queue.ErrNotNow
+			},
+			"ban": func(context.Context, queue.Delivery) error { banned <- struct{}{}; return nil },
+		})
+		publish(t, s, slices.Repeat([]queue.Message{{Topic: "mail"}}, 100)...)
+		bubble.Sleep(30 * time.Second)
+		publish(t, s, queue.Message{Topic: "ban"})
+		bubble.Sleep(time.Second)
+		if tried := len(mails); tried < 24 || len(banned) != 1 {
+			t.Errorf("%d mails were tried and %d bans handled, want 24 at least, and the one", tried, len(banned))
+		}
+		stop()
 	})
 }
 

@@ -103,6 +103,9 @@ func Copy(ctx context.Context, from *sqldb.Alone, to *sqldb.DB, progress func(Pr
 	return all, err
 }
 
+// lockName has a hash of the database's name: either name has up to 64 characters.
+const lockName = "CONCAT('" + stateTable + ".', LEFT(SHA2(DATABASE(), 256), 32))"
+
 // lock keeps a second copy away, for as long as the connection lives.
 func lock(ctx context.Context, to *sqldb.DB) (unlock func() error, err error) {
 	conn, err := to.Writer().Conn(ctx)
@@ -110,7 +113,11 @@ func lock(ctx context.Context, to *sqldb.DB) (unlock func() error, err error) {
 		return nil, err
 	}
 	var got sql.NullInt64
-	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT(DATABASE(), '."+stateTable+"'), 0)").Scan(&got)
+	// It says nothing until the copy ends. 24 days are the most that a server on Windows takes.
+	_, err = conn.ExecContext(ctx, "SET SESSION wait_timeout = 2147483")
+	if err == nil {
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 0)").Scan(&got)
+	}
 	if err == nil && got.Int64 != 1 {
 		err = ErrRunning
 	}
@@ -118,7 +125,7 @@ func lock(ctx context.Context, to *sqldb.DB) (unlock func() error, err error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return func() error {
-		_, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT(DATABASE(), '."+stateTable+"'))")
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lockName+")")
 		return errors.Join(err, conn.Close())
 	}, nil
 }
@@ -176,6 +183,13 @@ func (c *copying) begin(ctx context.Context) error {
 			}
 		}
 	}
+	if !resumed { // before the schema, which takes a while: a server that starts meanwhile looks for it
+		_, err = c.to.ExecContext(ctx, "CREATE TABLE "+stateTable+" (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied BIGINT NOT NULL)"+
+			" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin")
+		if err != nil {
+			return err
+		}
+	}
 	if err := c.to.Migrate(ctx, migrations.FS); err != nil {
 		return err
 	}
@@ -184,13 +198,6 @@ func (c *copying) begin(ctx context.Context) error {
 	}
 	for _, t := range c.tables {
 		c.total += t.rows
-	}
-	if !resumed {
-		_, err = c.to.ExecContext(ctx, "CREATE TABLE "+stateTable+" (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied BIGINT NOT NULL)"+
-			" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin")
-		if err != nil {
-			return err
-		}
 	}
 	return c.agree(ctx)
 }

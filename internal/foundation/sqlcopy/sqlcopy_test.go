@@ -16,9 +16,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/golang-migrate/migrate/v4/database"
+
 	"github.com/stoa-dev/stoa/internal/foundation/sqlcopy"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // TestMain lets the test binary be the process that is killed in the middle of a copy:
@@ -210,7 +213,7 @@ func TestACopyThatWasKilledGoesOnWhereItWas(t *testing.T) {
 
 func TestADatabaseThatDiesDuringACopyCostsNothing(t *testing.T) {
 	path := source(t)
-	server := sqldbtest.OwnServer(t, sqldbtest.Options{})
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	batches := 0
 	if _, err := copyIt(t.Context(), path, server.URL, func(sqlcopy.Progress) {
 		if batches++; batches == 4 {
@@ -228,6 +231,37 @@ func TestADatabaseThatDiesDuringACopyCostsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	whole(t, db)
+}
+
+func TestACopyMayTakeLongerThanTheServerKeepsAnIdleConnection(t *testing.T) {
+	path := source(t)
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{})
+	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	exec := func(query string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("SET GLOBAL wait_timeout = 1")
+	waited := false
+	if _, err := copyIt(t.Context(), path, server.URL, func(sqlcopy.Progress) {
+		if waited {
+			return
+		}
+		waited = true
+		eventually.True(t, "the end of all connections of the copy but one", func() bool {
+			return number(t, db, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()") <= 1
+		})
+		exec("SET GLOBAL wait_timeout = 3600")
+	}); err != nil {
+		t.Fatal(err)
+	}
 	whole(t, db)
 }
 
@@ -271,6 +305,62 @@ func TestWhatChangedMeanwhileIsFound(t *testing.T) {
 				t.Errorf("got %v, want ErrUnfinished", err)
 			}
 		})
+	}
+}
+
+// The schema takes the longest until the first row is there, and a server may start meanwhile.
+func TestACopyIsUnderWayBeforeTheSchemaIsMade(t *testing.T) {
+	path := source(t)
+	to, db := target(t)
+	name := ""
+	if err := db.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := database.GenerateAdvisoryLockId(name + ":schema_migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Writer().Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", lock); err != nil { // migrations wait
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := copyIt(t.Context(), path, to, none); done <- err }()
+	eventually.NoError(t, "the copy to be known", func() error {
+		if err := sqlcopy.Unfinished(t.Context(), db); !errors.Is(err, sqlcopy.ErrUnfinished) {
+			return fmt.Errorf("got %v, want ErrUnfinished", err)
+		}
+		return nil
+	})
+	if _, err := conn.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", lock); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	whole(t, db)
+}
+
+// A lock of MySQL has a name of 64 characters, and so has a database.
+func TestACopyGoesToADatabaseOfTheLongestName(t *testing.T) {
+	short, db := target(t)
+	name := strings.Repeat("n", 64)
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := db.ExecContext(context.WithoutCancel(t.Context()), "DROP DATABASE "+name); err != nil {
+			t.Error(err)
+		}
+	}()
+	head, tail, _ := strings.Cut(short, "/stoa_")
+	_, options, _ := strings.Cut(tail, "?")
+	if _, err := copyIt(t.Context(), source(t), head+"/"+name+"?"+options, none); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -61,6 +61,17 @@ func (db *DB) Backup(ctx context.Context, file string) (err error) {
 	return os.Rename(part, file)
 }
 
+// MoveLogs moves the logs that are left of a database whose file at path is gone to where they are those of one at
+// to: SQLite would play them into the next file at path, whose they are not.
+func MoveLogs(path, to string) error {
+	for _, log := range []string{"-wal", "-journal"} {
+		if err := os.Rename(path+log, to+log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // Alone is a SQLite database that no other process can open until Close.
 type Alone struct {
 	Path string

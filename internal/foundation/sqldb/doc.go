@@ -36,7 +36,9 @@
 //   - RowsAffected counts the changed rows on MySQL and MariaDB, the matched
 //     ones on SQLite: an UPDATE to the values a row has already counts 0 and 1.
 //     Do not take 0 for "no such row" unless something always changes.
-//   - A row read in order to be changed is read with [Dialect.ForUpdate].
+//   - A row read in order to be changed is read with [Dialect.ForUpdate], and so is one
+//     that an insert has just met: InnoDB refuses a duplicate a moment before a plain read
+//     sees the row in its way.
 //   - Text on MySQL and MariaDB ignores trailing spaces in comparisons, and
 //     SQLite knows no lengths. Trim and measure first.
 //   - Text is valid UTF-8 without NUL; bytes go into blobs as []byte.

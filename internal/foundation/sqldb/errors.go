@@ -33,6 +33,7 @@ var (
 		3140, // invalid JSON
 	}
 	mysqlUnavailable = []uint16{
+		1021, 1114, // the disk is full, or a table, which is how InnoDB says so
 		1040,       // too many connections
 		1053,       // shutdown in progress
 		1203, 1226, // the user's connections are used up
@@ -104,6 +105,13 @@ func IsUnavailable(err error) bool {
 	// too long, by any deadline, is one of these.
 	_, ok := errors.AsType[*net.OpError](err)
 	return ok
+}
+
+// tooManyStatements reports that the server prepares no more. A statement that is prepared on one connection
+// is prepared again on each other one that sends it.
+func tooManyStatements(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == 1461
 }
 
 // sqliteCode is the extended result code, or 0.

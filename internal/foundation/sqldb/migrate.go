@@ -84,12 +84,13 @@ func (db *DB) Version(ctx context.Context) (version int, dirty bool, err error) 
 }
 
 func (db *DB) migrate(ctx context.Context, fsys fs.FS, move func(*migrate.Migrate) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	// It bounds the wait alone: an index of a large table may take an hour.
+	waiting, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	for {
 		err = db.migrateOnce(ctx, fsys, move)
 		// Each try waits itself: MySQL 10 s for its lock, SQLite for the file.
-		if !errors.Is(err, database.ErrLocked) && !IsRetryable(err) || ctx.Err() != nil {
+		if !errors.Is(err, database.ErrLocked) && !IsRetryable(err) || waiting.Err() != nil {
 			break
 		}
 	}
@@ -125,15 +126,29 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 			return errors.Join(err, conn.Close())
 		}
 	}
-	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), drv)
+	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), interruptible{drv, ctx})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	m.LockTimeout = lockPatience
-	defer context.AfterFunc(ctx, func() { m.GracefulStop <- true })()
 	err = move(m)
 	srcErr, drvErr := m.Close()
 	return errors.Join(err, srcErr, drvErr)
+}
+
+// interruptible is a driver that begins no migration once ctx has ended. The library's own way, GracefulStop, is a
+// data race, and reports no error.
+type interruptible struct {
+	database.Driver
+	ctx context.Context
+}
+
+// SetVersion implements database.Driver. A migration begins with its version, marked as dirty.
+func (i interruptible) SetVersion(version int, dirty bool) error {
+	if dirty && i.ctx.Err() != nil {
+		return i.ctx.Err()
+	}
+	return i.Driver.SetVersion(version, dirty)
 }
 
 // expanding is a source that replaces the macros.

@@ -1,13 +1,17 @@
 package sqldb_test
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func files(pairs ...string) fstest.MapFS {
@@ -56,6 +60,60 @@ func TestAMigrationThatFailsIsUndoneOnSQLiteAndReportedDirtyElsewhere(t *testing
 			must(t, db.Migrate(t.Context(), repaired))
 			if err := db.Migrate(t.Context(), files(good...)); !errors.Is(err, sqldb.ErrNewerSchema) {
 				t.Errorf("an older program gets %v, want ErrNewerSchema", err)
+			}
+		})
+	}
+}
+
+// watched calls opening before each of its files is opened.
+type watched struct {
+	fstest.MapFS
+	opening func(name string)
+}
+
+func (w watched) Open(name string) (fs.File, error) {
+	w.opening(name)
+	return w.MapFS.Open(name)
+}
+
+// two migrations.
+var two = files("0001_a.up.sql", "CREATE TABLE a (n INTEGER)", "0002_b.up.sql", "CREATE TABLE b (n INTEGER)")
+
+func TestAMigrationMayTakeLongerThanANodeWaitsForAnother(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: t.TempDir()})
+		must(t, err)
+		defer db.Close()
+		must(t, db.Migrate(t.Context(), watched{two, func(name string) {
+			if name == "0002_b.up.sql" {
+				time.Sleep(time.Hour)
+			}
+		}}))
+		if version, _, err := db.Version(t.Context()); version != 2 || err != nil {
+			t.Errorf("version %d, %v, want 2", version, err)
+		}
+	})
+}
+
+func TestMigrationsThatAreInterruptedAreNoSuccess(t *testing.T) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			db, err := sqldb.Open(t.Context(), e.Config(t))
+			must(t, err)
+			defer db.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			err = db.Migrate(ctx, watched{two, func(name string) {
+				if name == "0001_a.up.sql" {
+					cancel()
+				}
+			}})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want %v: nobody knows whether all were applied", err, context.Canceled)
+			}
+			must(t, db.Migrate(t.Context(), two))
+			if version, dirty, err := db.Version(t.Context()); version != 2 || dirty || err != nil {
+				t.Errorf("version %d, dirty %v, %v after the next try, want 2", version, dirty, err)
 			}
 		})
 	}

@@ -102,6 +102,7 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	default:
 		mc.Net, mc.Addr = "tcp", u.Host
 	}
+	mc.TLS = nil // it is for 127.0.0.1, the default address; NewConnector makes one for this address
 	if mc.Timeout == 0 {
 		mc.Timeout = dialTimeout
 	}

@@ -2,9 +2,11 @@ package sqldb_test
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -205,6 +207,28 @@ func TestTheTransactionsTimeStandsStillAndHasMilliseconds(t *testing.T) {
 	}))
 }
 
+// A disk that is full ends as a table that is full does, which a table in memory shows.
+func TestAServerWithoutRoomIsUnavailable(t *testing.T) {
+	db := sqldbtest.Default(t).Open(t)
+	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := tx.ExecContext(ctx, "SET SESSION max_heap_table_size = 16384"); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "CREATE TEMPORARY TABLE little (text CHAR(250)) ENGINE = MEMORY"); err != nil {
+			return err
+		}
+		for range 1000 {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO little VALUES ('x')"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !sqldb.IsUnavailable(err) || sqldb.IsRetryable(err) || sqldb.IsRowError(err) {
+		t.Errorf("got %v, want it unavailable", err)
+	}
+}
+
 func TestErrorsAreToldByCode(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		exec(t, db, "INSERT INTO things (id, name, n) VALUES ('a', '', 0)")
@@ -300,6 +324,22 @@ func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
 					t.Errorf("%d old rows and a new one: %d added, %v", n, added, err)
 				}
 			}
+			find := db.Finder("SELECT id FROM things WHERE (id, name) IN ", 2, "")
+			for _, n := range []int{1, 2, 8, 9, 64, 65, 512} {
+				keys := []any{"nobody", ""}
+				for i := range n {
+					keys = append(keys, fmt.Sprint("new", i), "")
+				}
+				rows, err := find.Find(t.Context(), keys)
+				var found []string
+				must(t, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+					found = append(found, "")
+					return rows.Scan(&found[len(found)-1])
+				}))
+				if len(found) != n {
+					t.Errorf("%d of %d rows are found", len(found), n)
+				}
+			}
 			var changed int
 			must(t, db.NewRaw("SELECT COUNT(*) FROM things WHERE n = 99").Scan(t.Context(), &changed))
 			if changed != 0 {
@@ -308,11 +348,30 @@ func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
 		}
 		t.Run("prepared", check)
 		if db.Dialect() != sqldb.SQLite {
+			in := db.Inserter(sqldb.Upsert{Table: "things", Columns: []string{"id", "name", "n"}, Key: []string{"id"}})
+			find := db.Finder("SELECT id FROM things WHERE (id, name) IN ", 2, "")
+			one := func(t *testing.T, id string) {
+				t.Helper()
+				if added, err := in.Insert(t.Context(), []any{id, "", 1}); added != 1 || err != nil {
+					t.Errorf("a new row: %d added, %v", added, err)
+				}
+				found := 0
+				rows, err := find.Find(t.Context(), []any{id, ""})
+				must(t, sqldb.Each(rows, err, func(*sql.Rows) error { found++; return nil }))
+				if found != 1 {
+					t.Errorf("%d rows are found, want 1", found)
+				}
+			}
+			one(t, "here")
+			conn, err := db.Writer().Conn(t.Context()) // the one that was used last
+			must(t, err)
+			defer conn.Close()
 			var most int
 			must(t, db.NewRaw("SELECT @@max_prepared_stmt_count").Scan(t.Context(), &most))
 			exec(t, db, "SET GLOBAL max_prepared_stmt_count = 0")
 			defer exec(t, db, fmt.Sprint("SET GLOBAL max_prepared_stmt_count = ", most))
 			t.Run("where the server has too many statements", check)
+			t.Run("where they are prepared on another connection alone", func(t *testing.T) { one(t, "there") })
 		}
 	})
 }
@@ -435,6 +494,40 @@ func TestAFaultyURLIsRefusedWithoutShowingItsPassword(t *testing.T) {
 		if text := strings.ReplaceAll(err.Error(), "s3cret2", ""); strings.Contains(text, "s3") || strings.Contains(text, "cret") {
 			t.Errorf("the error shows the password: %v", err)
 		}
+	}
+}
+
+// The server speaks as much MySQL as a client needs to say for which host it wants a certificate.
+func TestTheCertificateIsWantedForTheHostOfTheURL(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	// Version 10 of the protocol, the server's version, the connection's number, and with 0x0800 the ability to encrypt.
+	greeting := "\x0a8.0.0\x00\x01\x00\x00\x00saltsalt\x00\x01\x0a" + strings.Repeat("\x00", 16) + "saltsaltsalt\x00"
+	asked := make(chan string, 10)
+	var server sync.WaitGroup
+	server.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(conn, "%c\x00\x00\x00%s", len(greeting), greeting)
+			_, _ = io.ReadFull(conn, make([]byte, 36)) // the request for TLS
+			_ = tls.Server(conn, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				asked <- hello.ServerName
+				return nil, errors.New("that is all")
+			}}).Handshake()
+			conn.Close()
+		}
+	})
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	must(t, err)
+	_, err = sqldb.Open(t.Context(), sqldb.Config{URL: "mysql://u:s3cret@localhost:" + port + "/db?tls=true", Patience: -1})
+	must(t, l.Close())
+	server.Wait()
+	close(asked)
+	if got := <-asked; got != "localhost" {
+		t.Errorf("a certificate is wanted for %q, want localhost; the error is %v", got, err)
 	}
 }
 

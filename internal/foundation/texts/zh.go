@@ -85,6 +85,7 @@ var chinese = map[string]string{
 	"is no file that you can fetch":                                                                         "不是你可以获取的文件",
 	"is no id":                                                                                              "不是标识符",
 	"is no https URL without a user":                                                                        "不是不含用户名的 https 网址",
+	"is longer than 2000 characters when it is encoded":                                                     "编码后超过 2000 个字符",
 
 	// Package live.
 	"There is no such stream.":                           "直播流不存在。",

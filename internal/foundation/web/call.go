@@ -237,8 +237,8 @@ func (c *call) clientIP() netip.Addr {
 			} else {
 				rest, last, more = "", line, false
 			}
-			next, err := netip.ParseAddr(strings.TrimSpace(last))
-			if err != nil {
+			next, ok := forwardedAddr(strings.TrimSpace(last))
+			if !ok {
 				return ip // what stands further left, anybody may have written
 			}
 			ip = next.Unmap().WithZone("")
@@ -248,6 +248,16 @@ func (c *call) clientIP() netip.Addr {
 		}
 	}
 	return ip
+}
+
+// forwardedAddr reads an address of X-Forwarded-For, to which some proxies add the port, or at least the
+// brackets that an IPv6 address has beside one.
+func forwardedAddr(s string) (netip.Addr, bool) {
+	if ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil {
+		return ip, true
+	}
+	with, err := netip.ParseAddrPort(s)
+	return with.Addr(), err == nil
 }
 
 func (a *API) trusts(ip netip.Addr) bool {

@@ -57,7 +57,7 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 		c.refuse(newProblem(http.StatusBadRequest, errKey))
 		return
 	}
-	rec := record{Scope: c.scope(), Key: key, RequestHash: requestHash(r, body)}
+	rec := record{Scope: c.scope(), Key: key, RequestHash: c.route.in.requestHash(r, body)}
 	if a.cfg.DB == nil || c.route.op.NoReplay {
 		c.id = rec.requestID()
 		a.answer(ctx, c, c, r, body)
@@ -73,6 +73,9 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 		h.Set("Idempotency-Replayed", "true")
 		if rec.ContentType != "" {
 			h.Set("Content-Type", rec.ContentType)
+		}
+		if replay := c.route.op.Replay; replay != nil && rec.Status < http.StatusBadRequest {
+			replay(h, rec.Body)
 		}
 		c.WriteHeader(rec.Status)
 		// A failed write has nobody left to tell.
@@ -145,11 +148,17 @@ func idempotencyKey(h http.Header) (string, bool) {
 	return lines[0], true
 }
 
-// requestHash tells requests of one operation apart. Two bodies that mean the
+// requestHash tells requests of one operation apart, also by the headers that it reads. Two bodies that mean the
 // same in other bytes are different requests.
-func requestHash(r *http.Request, body []byte) string {
+func (in *input) requestHash(r *http.Request, body []byte) string {
 	sum := sha256.New()
-	for _, part := range []string{r.URL.Path, r.URL.RawQuery, string(body)} {
+	parts := []string{r.URL.Path, r.URL.RawQuery, string(body)}
+	for i := range in.params {
+		if p := &in.params[i]; p.in == "header" {
+			parts = append(parts, p.from(r))
+		}
+	}
+	for _, part := range parts {
 		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		sum.Write([]byte(part))
 	}

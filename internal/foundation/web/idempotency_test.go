@@ -46,6 +46,30 @@ func request(t *testing.T, w *httptest.ResponseRecorder) uint64 {
 	return r.Request
 }
 
+// What a client of tus creates, headers say.
+func TestAnotherRequestByItsHeadersIsNoRetry(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		op := Op{Method: "POST", Path: "/v1/measured", ID: "thing.measured", Status: http.StatusCreated}
+		Handle(s.API, op, func(_ context.Context, _ person, in *struct {
+			Length string `header:"X-Length"`
+		}) (*lengthOut, error) {
+			return &lengthOut{in.Length}, nil
+		})
+		ask := func(length string) *httptest.ResponseRecorder {
+			return s.ask(t, "POST", "/v1/measured", "", "Idempotency-Key", "k", "X-Length", length)
+		}
+		if w := ask("5"); w.Code != 201 {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		if w := ask("5"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("the same one: got %d %v", w.Code, w.Header())
+		}
+		if w := ask("7"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another one: got %d %v", w.Code, w.Header())
+		}
+	})
+}
+
 func TestARetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1")
@@ -185,7 +209,7 @@ func TestARefusalIsStored(t *testing.T) {
 func TestAClaimOfADeadProcessLapses(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: requestHash(r, []byte(thingBody))})
+		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +250,7 @@ func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
 			})
 		}
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: requestHash(r, []byte(thingBody))})
+		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}

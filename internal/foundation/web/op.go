@@ -49,6 +49,10 @@ type Op struct {
 	// status than that of their kind.
 	Statuses map[string]int
 
+	// Replay sets the headers of an answer without a refusal that is sent again, of which status, Content-Type
+	// and body are kept. Nil: it has no others.
+	Replay func(h http.Header, body []byte)
+
 	// MaxBody is the largest request body in bytes. Zero means 64 KiB.
 	MaxBody int64
 

@@ -124,6 +124,7 @@ func (c *call) refuse(p *problem) {
 	}
 	p.setHeaders(c, c.Header())
 	c.wrote, c.status = true, p.Status
+	c.extend()
 	c.ResponseWriter.WriteHeader(p.Status)
 	// A failed write has nobody left to tell.
 	n, _ := c.ResponseWriter.Write(p.encode())

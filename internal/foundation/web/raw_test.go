@@ -117,17 +117,21 @@ func TestAnOperationMayGiveItsBodyMoreTime(t *testing.T) {
 		s := newSite(t)
 		s.echo(Op{BodyTime: time.Minute})
 		network := s.listen(t)
-		c, err := network.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		fmt.Fprint(c, "PUT /v1/picture HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: image/png\r\nConnection: close\r\nContent-Length: 2\r\n\r\na")
-		<-time.After(3 * bodyTimeout)
-		fmt.Fprint(c, "b")
-		answer, err := io.ReadAll(c)
-		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
-			t.Errorf("got %.200s, %v", answer, err)
+		for _, tc := range []struct{ rest, want string }{{"b", "HTTP/1.1 200"}, {"", "HTTP/1.1 408"}} {
+			c, err := network.Dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprint(c, "PUT /v1/picture HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: image/png\r\nConnection: close\r\nContent-Length: 2\r\n\r\na")
+			if tc.rest != "" {
+				<-time.After(3 * bodyTimeout)
+				fmt.Fprint(c, tc.rest)
+			}
+			answer, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(answer), tc.want) {
+				t.Errorf("the rest %q: got %.200s, %v, want %s", tc.rest, answer, err, tc.want)
+			}
 		}
 	})
 }

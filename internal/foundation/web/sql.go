@@ -122,7 +122,7 @@ func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (ma
 	for _, rec := range recs {
 		keys = append(keys, rec.Scope, rec.Key)
 	}
-	rows, err := tx.QueryContext(ctx, recordSelect+sqldb.AnyOf("scope = ? AND idem_key = ?", len(recs)), keys...)
+	rows, err := tx.QueryContext(ctx, recordSelect+sqldb.AnyOf("scope = ? AND idem_key = ?", len(recs))+tx.Dialect().ForUpdate(), keys...)
 	found := map[rowKey]record{}
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var rec record

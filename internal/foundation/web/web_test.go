@@ -27,6 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -117,7 +118,7 @@ func (s *site) logged() string {
 func (s *site) listen(t *testing.T) *bubble.Network {
 	t.Helper()
 	network := bubble.NewNetwork()
-	srv := &http.Server{Handler: s.Handler()}
+	srv := &http.Server{Handler: s.Handler(), WriteTimeout: answerTimeout}
 	var served sync.WaitGroup
 	served.Go(func() { _ = srv.Serve(network) })
 	t.Cleanup(func() { _ = srv.Close(); served.Wait() })
@@ -456,6 +457,10 @@ func TestTheClientsAddressIsTheLastUntrustedOne(t *testing.T) {
 		{"203.0.113.9, 10.1.1.1,10.2.2.2", "203.0.113.9"},
 		{"::ffff:203.0.113.9", "203.0.113.9"},
 		{"2001:db8::1", "2001:db8::1"},
+		{"198.51.100.1, 203.0.113.9:51820", "203.0.113.9"},
+		{"[2001:db8::1]:443", "2001:db8::1"},
+		{"203.0.113.9:80, [2001:db8::1]", "2001:db8::1"},
+		{"203.0.113.9:80:80", "192.0.2.1"},
 		{"203.0.113.9, nonsense", "192.0.2.1"},
 		{"10.1.1.1", "10.1.1.1"},
 		{",", "192.0.2.1"},
@@ -719,7 +724,7 @@ func TestDeclarationsThatCannotWorkPanic(t *testing.T) {
 		"limit of a week": {Method: "GET", Path: "/a", ID: "a", Limit: ratelimit.Limit{Max: 1, Window: 7 * 24 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(nil) })
+			s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(redistest.Open(t, "embedded")) })
 			defer func() {
 				if recover() == nil {
 					t.Error("no panic")

@@ -127,6 +127,7 @@ func NewPool(cfg PoolConfig, jobs ...Job) (*Pool, error) {
 		j.Jitter = cmp.Or(j.Jitter, j.Every/10)
 		j.Timeout = cmp.Or(j.Timeout, defaultTimeout)
 		p.jobs = append(p.jobs, j)
+		p.failures.WithLabelValues(j.Name) // from 0: what a counter begins with is no increase to Prometheus
 	}
 	if cfg.Metrics != nil {
 		for _, c := range []prometheus.Collector{p.runs, p.failures, p.seconds, p.lastSuccess} {

@@ -262,6 +262,25 @@ func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
 	})
 }
 
+// An increase is what Prometheus saw between two looks: a counter that begins with the first failures hides them.
+func TestFailuresOfAJobAreCountedFromZero(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	_, err := worker.NewPool(worker.PoolConfig{Metrics: registry}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "stoa_job_failures_total" && len(f.GetMetric()) == 1 && f.GetMetric()[0].GetCounter().GetValue() == 0 {
+			return
+		}
+	}
+	t.Error("a job that has not failed yet has no counter of its failures")
+}
+
 func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

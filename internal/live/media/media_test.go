@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"github.com/at-wat/ebml-go/mkvcore"
 	"log/slog"
 	"net"
 	"os"
@@ -15,6 +14,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/at-wat/ebml-go/mkvcore"
+	"github.com/pion/rtp"
 
 	"github.com/stoa-dev/stoa/internal/live/livetest"
 	"github.com/stoa-dev/stoa/internal/live/media"
@@ -222,26 +224,10 @@ func TestAnOfferThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
-	e := engine(t)
-	p, src := publish(t, e, livetest.Camera{KeyEvery: time.Second})
-	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := media.Record(src, file, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
-	from := p.Sent.Load()
-	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > from+75 })
-	p.Close()
-	src.Close(nil)
-	out, err := r.Result()
-	if err != nil || out.Bytes < 1000 || out.Duration < time.Second || out.Full {
-		t.Fatalf("recorded %+v, %v", out, err)
-	}
-	text, err := os.ReadFile(file.Name())
+// recorded counts the pictures and sounds of a file, and wants both in order, and a key frame as the first picture.
+func recorded(t *testing.T, name string) (pictures, sounds int) {
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +235,6 @@ func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
 	if err != nil || len(tracks) != 2 {
 		t.Fatalf("%d tracks, %v", len(tracks), err)
 	}
-	var pictures, sounds int
 	var all sync.WaitGroup
 	for _, tr := range tracks {
 		all.Go(func() {
@@ -274,8 +259,104 @@ func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
 		})
 	}
 	all.Wait()
+	return pictures, sounds
+}
+
+func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
+	e := engine(t)
+	p, src := publish(t, e, livetest.Camera{KeyEvery: time.Second})
+	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := media.Record(src, file, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := p.Sent.Load()
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > from+75 })
+	p.Close()
+	src.Close(nil)
+	out, err := r.Result()
+	if err != nil || out.Bytes < 1000 || out.Duration < time.Second || out.Full {
+		t.Fatalf("recorded %+v, %v", out, err)
+	}
+	pictures, sounds := recorded(t, file.Name())
 	if pictures < 40 || sounds < 40 {
 		t.Errorf("%d pictures and %d sounds are in the file", pictures, sounds)
+	}
+}
+
+// What is recorded has to be a file of the largest size at most.
+func TestARecordingIsNoLargerThanItMayBe(t *testing.T) {
+	src := media.Unconnected()
+	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const most = 100_000
+	r, err := media.Record(src, file, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := append([]byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}, make([]byte, 300)...)
+	for i := range uint32(500) { // a key frame every 0.9 s, and as many sounds
+		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 81000}, Payload: frame})
+		media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 43200}, Payload: []byte{0xfc, 0}})
+	}
+	eventually.True(t, "the file to be full", func() bool {
+		select {
+		case <-r.Done():
+			return true
+		default:
+			return false
+		}
+	})
+	out, err := r.Result()
+	if err != nil || !out.Full || out.Bytes > most || out.Bytes < most*9/10 {
+		t.Errorf("recorded %+v, %v", out, err)
+	}
+	if info, err := os.Stat(file.Name()); err != nil || info.Size() != out.Bytes {
+		t.Errorf("the file: %+v, %v", info, err)
+	}
+}
+
+func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
+	src := media.Unconnected()
+	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := media.Record(src, file, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 50
+	for i := range uint32(n) { // two seconds
+		frame := []byte{0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0} // not a key
+		if i == 0 {
+			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
+		}
+		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 3600}, Payload: frame})
+		if i == 1 { // the first picture is whole, and the file begun
+			media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 0}, Payload: []byte{0xfc, 0}})
+			media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 1, Timestamp: 960}, Payload: []byte{0xfc, 0}})
+		}
+	}
+	for i := uint32(2); i < n; i++ {
+		media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
+	}
+	eventually.True(t, "all packets taken", func() bool { return media.Waiting(r) == 0 })
+	r.Stop()
+	if _, err := r.Result(); err != nil {
+		t.Fatal(err)
+	}
+	// The last of each waits for one that follows.
+	if pictures, sounds := recorded(t, file.Name()); pictures < n-1 || sounds < n-1 {
+		t.Errorf("%d pictures and %d sounds are in the file, want %d of each", pictures, sounds, n-1)
 	}
 }
 

@@ -19,6 +19,11 @@ var ErrNoRecording = errors.New("media: only VP8 and Opus are recorded")
 const (
 	// cuesBytes is kept free in a file for the index of key frames.
 	cuesBytes = 64 << 10
+	// headBytes is the most that a file has before all pictures and sounds, and pictureBytes and soundBytes what it has before each of them:
+	// a picture may begin a cluster, a sound does so every half a minute.
+	headBytes    = cuesBytes + 4<<10
+	pictureBytes = 48
+	soundBytes   = 16
 	// lateness is how many packets a picture may be waited for, and stillness for how long.
 	lateness  = 512
 	stillness = time.Second
@@ -26,7 +31,7 @@ const (
 
 // Recording is what a recorder has written.
 type Recording struct {
-	Bytes    int64
+	Bytes    int64 // of the file
 	Duration time.Duration
 	Full     bool // it ended because the file had its size
 }
@@ -45,8 +50,8 @@ type Recorder struct {
 	once  sync.Once
 }
 
-// Record begins to write a source of VP8 and Opus into file, up to about most bytes, and closes it at the end. The file begins
-// with a key frame. ErrNoRecording, ErrEnded: the file is not touched.
+// Record begins to write a source of VP8 and Opus into file, up to most bytes; the file stays open. It begins with
+// a key frame. ErrNoRecording, ErrEnded: the file is not touched.
 func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
 	if v := src.Formats.Video; v != nil && v.Mime != webrtc.MimeTypeVP8 {
 		return nil, ErrNoRecording
@@ -64,12 +69,11 @@ func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
 		if info, err := file.Stat(); err == nil {
 			r.out.Bytes = info.Size()
 		}
-		r.err = errors.Join(r.err, file.Close())
 	}()
 	return r, nil
 }
 
-// Done is closed when the file is closed.
+// Done is closed when the file is whole.
 func (r *Recorder) Done() <-chan struct{} { return r.done }
 
 // Result returns what was written, once it is done.
@@ -78,13 +82,13 @@ func (r *Recorder) Result() (Recording, error) {
 	return r.out, r.err
 }
 
-// Stop ends the recording before the source does, and waits for the file.
+// Stop ends the recording before the source does, and waits until the file is whole.
 func (r *Recorder) Stop() {
 	r.once.Do(func() { close(r.stop) })
 	<-r.done
 }
 
-// kept keeps the library from closing the file, which is measured first, and remembers what was amiss.
+// kept keeps the library from closing the file, which is the caller's, and remembers what was amiss.
 type kept struct {
 	*os.File
 	mu  sync.Mutex
@@ -110,6 +114,7 @@ type tracked struct {
 	build *samplebuilder.SampleBuilder
 	to    webm.BlockWriteCloser
 	clock int64 // of its timestamps, in units a millisecond
+	extra int64 // bytes before each sample
 	begun bool
 	base  int64 // ms into the file of its first sample
 	last  uint32
@@ -130,10 +135,10 @@ func (r *Recorder) run() error {
 	out := &kept{File: r.file}
 	tracks := [2]*tracked{}
 	if r.src.Formats.Video != nil {
-		tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90}
+		tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90, extra: pictureBytes}
 	}
 	if r.src.Formats.Audio != nil {
-		tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 48}
+		tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 48, extra: soundBytes}
 	}
 	begun := false
 	begin := func(width, height uint64) error {
@@ -147,7 +152,12 @@ func (r *Recorder) run() error {
 			which = append(which, tracks[video])
 			entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
 		}
-		opts := []mkvcore.BlockWriterOption{mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes), mkvcore.WithOnErrorHandler(out.fail), mkvcore.WithOnFatalHandler(out.fail)}
+		// The library's own sorter drops what is older than what was written: all sound, once it lags behind the pictures.
+		sorter, err := mkvcore.NewMultiTrackBlockSorter(mkvcore.WithMaxDelayedPackets(16), mkvcore.WithSortRule(mkvcore.BlockSorterWriteOutdated))
+		if err != nil {
+			return err
+		}
+		opts := []mkvcore.BlockWriterOption{mkvcore.WithBlockInterceptor(sorter), mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes), mkvcore.WithOnErrorHandler(out.fail), mkvcore.WithOnFatalHandler(out.fail)}
 		if tracks[video] != nil {
 			opts = append(opts, mkvcore.WithMaxKeyframeInterval(2, 30_000))
 		}
@@ -155,7 +165,7 @@ func (r *Recorder) run() error {
 		for i, w := range ws {
 			which[i].to = w
 		}
-		begun = err == nil
+		begun, r.out.Bytes = err == nil, headBytes
 		r.began = time.Now()
 		return err
 	}
@@ -193,14 +203,14 @@ func (r *Recorder) run() error {
 			if at < 0 {
 				continue
 			}
-			r.out.Duration = max(r.out.Duration, time.Duration(at)*time.Millisecond)
-			n, err := t.to.Write(key, at, s.Data)
-			if err != nil {
-				return err
-			}
-			r.out.Bytes += int64(n)
-			if r.out.Bytes >= r.most {
+			r.out.Bytes += t.extra + int64(len(s.Data))
+			if r.out.Bytes > r.most {
 				r.out.Full = true
+				return out.fault()
+			}
+			r.out.Duration = max(r.out.Duration, time.Duration(at)*time.Millisecond)
+			if _, err := t.to.Write(key, at, s.Data); err != nil {
+				return err
 			}
 		}
 	}

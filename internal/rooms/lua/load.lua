@@ -1,14 +1,17 @@
--- load: make a room's register from its checkpoint, unless there is one.
+-- load: make a room's register, unless there is another one than that which is replaced.
 --
 -- KEYS[1] state  hash  see keys.go
 -- ARGV[1] the key's life in milliseconds
--- ARGV[2] … the state, in the order g v i p t r s h
+-- ARGV[2] generation and
+-- ARGV[3] version of the one that is replaced; 0 and 0: none is
+-- ARGV[4] … the state, in the order g v i p t r s h
 --
 -- Returns the state that is there now, in that order.
 local fields = { 'g', 'v', 'i', 'p', 't', 'r', 's', 'h' }
-if redis.call('EXISTS', KEYS[1]) == 0 then
+local was = redis.call('HMGET', KEYS[1], 'g', 'v')
+if not was[1] or was[1] == ARGV[2] and was[2] == ARGV[3] then
   local set = {}
-  for i, name in ipairs(fields) do set[#set + 1] = name; set[#set + 1] = ARGV[i + 1] end
+  for i, name in ipairs(fields) do set[#set + 1] = name; set[#set + 1] = ARGV[i + 3] end
   redis.call('HSET', KEYS[1], unpack(set))
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end

@@ -25,6 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
@@ -761,6 +762,61 @@ func TestABackendThatFailsLosesNothing(t *testing.T) {
 		_, err = store.Replay(ctx, list[0].ID)
 		n.must(err)
 		eventually.Equal(t, "delivered by a replay", "four", texts)
+	})
+}
+
+// What stands behind the address of a webhook, for which the app's backend takes calls, is for it alone, also while it is away.
+func TestNoSecretOfAWebhooksAddressIsLoggedOrStored(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		b.set(nil, true)
+		lines, dir := &logtest.Buffer{}, t.TempDir()
+		s := testkit.StartLogged(t, lines.Logger(), b.after, func(c *app.Config) {
+			c.Data = dir
+			c.Webhooks.After.URL += "?key=hidden-after"
+			c.Webhooks.Before.URL = "http://app.example.org/ask?key=hidden-before"
+		})
+		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite", Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		s.SignUp(t, "UTC")
+		var list []queue.Entry
+		eventually.Equal(t, "a delivery was tried", true, func() bool {
+			list, err = queue.NewSQL(db).List(t.Context(), queue.Filter{Topic: webhooks.Topic})
+			return err == nil && len(list) == 1 && list[0].Error != ""
+		})
+		if said := lines.String() + list[0].Error; strings.Contains(said, "hidden-") || strings.Count(said, "connection refused") < 2 {
+			t.Errorf("it is said:\n%s", said)
+		}
+	})
+}
+
+// Any 2xx is an answer, whatever comes of what is behind it.
+func TestADeliveryIsAnsweredByItsStatus(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, b.after)
+		for what, answer := range map[string]http.HandlerFunc{
+			"ends too early": func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "10")
+				_, _ = io.WriteString(w, "ok")
+			},
+			"never ends": func(w http.ResponseWriter, r *http.Request) {
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			},
+		} {
+			b.forget()
+			b.set(answer, false)
+			n.SignUp(t, "UTC")
+			eventually.Equal(t, "heard", "user.registered", func() string { return strings.Join(b.heard(), " ") })
+			bubble.Sleep(time.Minute)
+			if waiting, dead := n.outbox(); waiting != 0 || dead != 0 || len(b.heard()) != 1 {
+				t.Errorf("a 200 whose body %s: %d wait, %d are dead, delivered %d times", what, waiting, dead, len(b.heard()))
+			}
+		}
 	})
 }
 

@@ -422,6 +422,12 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 		p.says(t, "hello")
 		b.gets("Rowing: 2 new messages") // that the group was made is the first
 		b.forget()
+		mention := func(text string) {
+			t.Helper()
+			p.n++
+			_, err := p.ann.Send(ctx, p.chat, api.Send{ClientID: fmt.Sprint("m", p.n), Content: api.Content{Kind: api.MessageText, Text: text, Mentions: []string{id(p.bob)}}})
+			must(t, err)
+		}
 		for setting, want := range map[string][2]string{
 			api.NotifyNone:     {"", ""},
 			api.NotifyMentions: {"", "Rowing: ann says @bob"},
@@ -435,9 +441,7 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 			if got := b.said(); got != want[0] {
 				t.Errorf("%s, plain: %q", setting, got)
 			}
-			p.n++
-			_, err = p.ann.Send(ctx, p.chat, api.Send{ClientID: fmt.Sprint("m", p.n), Content: api.Content{Kind: api.MessageText, Text: "ann says @bob", Mentions: []string{id(p.bob)}}})
-			must(t, err)
+			mention("ann says @bob")
 			bubble.Sleep(2 * time.Minute)
 			if got := b.said(); got != strings.Replace(want[1], "Rowing: ", "Rowing: User 1: ", 1) {
 				t.Errorf("%s, mentioned: %q", setting, got)
@@ -446,6 +450,16 @@ func TestAGroupIsPushedAsItsSettingSays(t *testing.T) {
 			chat, err := p.bob.Chat(ctx, p.chat)
 			must(t, err)
 			must(t, p.bob.Mark(ctx, p.chat, api.MarkRequest{Read: chat.Seq}))
+		}
+		// One that nobody reads is pushed once, whatever is said after it.
+		_, err = p.bob.SetGroupSelf(ctx, made.Group.ID, api.GroupSelfUpdate{Notify: yes(api.NotifyMentions)})
+		must(t, err)
+		for _, say := range []func(){func() { mention("@bob") }, func() { p.says(t, "and the others") }, func() { p.says(t, "at eight") }, func() { mention("@bob again") }} {
+			say()
+			bubble.Sleep(2 * time.Minute)
+		}
+		if got, want := b.said(), "Rowing: User 1: @bob | Rowing: User 1: @bob again"; got != want {
+			t.Errorf("mentioned twice: %q, want %q", got, want)
 		}
 	})
 }

@@ -334,9 +334,7 @@ func (t *trial) update(node int, key, text string) {
 func (t *trial) fresh(key string, nodes ...int) {
 	t.Helper()
 	time.Sleep(t.lib.MaxStale) // until then a node may read either value
-	if t.lib.Virtual && !t.virtual && !full {
-		// How soon it has to be is decided in virtual time. Here it may take what a
-		// machine takes that stalls.
+	if t.mayStall() {
 		want, there := t.source.row(key)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end) && slices.ContainsFunc(nodes, func(i int) bool {
 			got, err := t.node[i].Get(t.ctx(), key)
@@ -347,6 +345,10 @@ func (t *trial) fresh(key string, nodes ...int) {
 	}
 	t.now(key, nodes...)
 }
+
+// mayStall reports whether the trial may take as long as a machine that stalls: how soon something has to be is then
+// decided in virtual time.
+func (t *trial) mayStall() bool { return t.lib.Virtual && !t.virtual && !full }
 
 // now is fresh without the wait.
 func (t *trial) now(key string, nodes ...int) {

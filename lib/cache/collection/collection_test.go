@@ -59,7 +59,8 @@ type tables struct {
 	blocked map[int64][]int64
 	pending map[int64]map[string]float64
 	err     error
-	held    chan struct{} // loads wait for it, if there is one, after they have read
+	held    chan struct{}                // loads wait for it, if there is one, after they have read
+	takes   func(id int64) time.Duration // how long a load of friends takes; nil: no time
 
 	loads, picks atomic.Int64
 }
@@ -121,6 +122,9 @@ func relate(t testing.TB, db *redis.DB, s *tables, p collection.Policy, change .
 	n.friends = collection.NewHash(n.rt, friends, p, collection.HashSource[keyspace.Int, string, friend]{
 		Load: func(ctx context.Context, k keyspace.Int) (out map[string]friend, err error) {
 			err = s.read(ctx, &s.loads, func() { out = maps.Clone(s.friends[k.N]) })
+			if s.takes != nil {
+				<-time.After(s.takes(k.N))
+			}
 			return out, err
 		},
 		Pick: func(ctx context.Context, k keyspace.Int, fields []string) (map[string]friend, error) {

@@ -2,8 +2,10 @@ package collection_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,4 +80,54 @@ func TestACollectionWhoseLoaderIsGoneIsWaitedForOnce(t *testing.T) {
 		release()
 		<-done
 	})
+}
+
+// Small collections are loaded all the time, so that what a load takes of late says nothing of the big one.
+func TestABigCollectionThatTakesLongToLoadIsStored(t *testing.T) {
+	for _, count := range []int{1, 2} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				server := redistest.InMemory(t)
+				s := newTables()
+				s.befriend(1, "bob", friend{})
+				var loads atomic.Int64
+				s.takes = func(id int64) time.Duration {
+					if id != 1 {
+						return 5 * time.Millisecond
+					}
+					loads.Add(1)
+					return time.Second
+				}
+				var ns []*relations
+				for range count {
+					ns = append(ns, relate(t, server.Open(t), s, collection.Policy{MaxStale: 500 * time.Millisecond}))
+				}
+				var reads sync.WaitGroup
+				for small := range int64(500) {
+					for i, n := range ns {
+						reads.Go(func() {
+							if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
+								t.Errorf("Has = %v, %v", ok, err)
+							}
+						})
+						reads.Go(func() {
+							if _, err := n.friends.Has(t.Context(), id(2+small*int64(count)+int64(i)), "bob"); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				reads.Wait()
+				for _, n := range ns {
+					if st := n.friends.Stats(); st.RedisHits == 0 {
+						t.Errorf("nothing is stored: %+v", st)
+					}
+				}
+				if got := loads.Load(); got > int64(count)+1 {
+					t.Errorf("%d loads of %d processes, want one more than processes at most", got, count)
+				}
+			})
+		})
+	}
 }

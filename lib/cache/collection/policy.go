@@ -12,7 +12,8 @@ import (
 // not kept.
 type Policy struct {
 	// MaxStale bounds how long after an acknowledged change something old may be
-	// read, on any node, whatever happens to the network; 0 means 500 ms. It has
+	// read, on any node, whatever happens to the network; 0 means 500 ms, and five
+	// seconds for the embedded server, which other nodes cannot reach. It has
 	// to be a few of the bus' beats.
 	MaxStale time.Duration
 	// Renew is the share of reads that check whether the collection is in the last

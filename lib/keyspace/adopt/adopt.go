@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
@@ -45,6 +48,9 @@ type Family struct {
 	Sampled, Lasting int
 	Longest          time.Duration
 	Examples         []string // physical keys, up to three
+
+	padded []string // arguments of Int that begin with zeros in the sample
+	long   string   // an argument that is longer in it than any type holds
 }
 
 // Arg is what differs between the keys of a family.
@@ -126,12 +132,13 @@ func familyOf(shape string, n *node) Family {
 	for _, s := range n.sample[:min(3, len(n.sample))] {
 		f.Examples = append(f.Examples, s.key)
 	}
-	var b strings.Builder
+	var b, match strings.Builder
 	word, used := "", map[string]int{}
 	for i := range len(shape) {
 		kind := shape[i : i+1]
 		if !isArgument(kind) {
 			b.WriteByte(shape[i])
+			match.WriteString(regexp.QuoteMeta(kind))
 			if c := shape[i]; c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
 				word += strings.ToLower(kind)
 			} else if word != "" && i+1 < len(shape) && !isArgument(shape[i+1:i+2]) && shape[i+1] != '{' {
@@ -147,19 +154,45 @@ func familyOf(shape string, n *node) Family {
 			name += strconv.Itoa(used[name])
 		}
 		word = ""
-		arg := Arg{Name: name, Type: "Text"}
+		arg, like := Arg{Name: name, Type: "Text"}, "(?s:(.+))"
 		switch kind {
 		case number:
-			arg.Type = "Int"
+			arg.Type, like = "Int", "(-?[0-9]+)"
 		case raw:
 			arg.Type = "Raw"
 		}
 		f.Args = append(f.Args, arg)
 		b.WriteString("{" + name + "}")
+		match.WriteString(like)
 	}
 	f.Pattern = b.String()
+	exact := regexp.MustCompile("^" + match.String() + "$")
+	some := func(i int, is func(string) bool) bool {
+		return slices.ContainsFunc(n.sample, func(s sampled) bool {
+			found := exact.FindStringSubmatch(s.key)
+			return found != nil && is(found[i+1])
+		})
+	}
+	for i, arg := range f.Args {
+		switch {
+		case arg.Type == "Int":
+			if some(i, padded.MatchString) {
+				f.padded = append(f.padded, arg.Name)
+			}
+		case some(i, func(s string) bool { return len(s) > longestRaw }):
+			f.long = arg.Name
+		case some(i, func(s string) bool { return len(s) > keyspace.MaxText }):
+			f.Args[i].Type = "Raw" // of a Text only the hash would enter the key
+		}
+	}
 	return f
 }
+
+// longestRaw is what a Raw holds at most.
+var longestRaw = keyspace.Raw{}.SegmentForm().Max
+
+// padded is a number as an Int is not written.
+var padded = regexp.MustCompile(`^-?0[0-9]`)
 
 // look asks for types, lives and the beginnings of strings.
 func (f *Family) look(ctx context.Context, owners []*redis.Owner, sample []sampled) error {

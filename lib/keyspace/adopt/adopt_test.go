@@ -2,7 +2,11 @@ package adopt_test
 
 import (
 	"context"
+	"crypto/sha512"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"log"
 	"os"
 	"os/exec"
@@ -39,6 +43,7 @@ func fill(t *testing.T, db *redis.DB) {
 		add("ZADD", "board:{"+n+"}:scores", "1", "ada")
 		add("LPUSH", "timeline:"+strings.Repeat(string(rune('a'+i%26)), 3)+string(rune('a'+i/26))+":posts", "1")
 		add("SET", "v2:cache:"+n, "text")
+		add("SET", "token:"+secret(i), "text")
 		add("SET", "mark:"+n, []string{"7", "seven"}[i%2])
 		add("XADD", fmt.Sprintf("a:%d:b:%d:c:%d:d:%d", i, i, i, i), "*", "k", "v")
 	}
@@ -50,6 +55,9 @@ func fill(t *testing.T, db *redis.DB) {
 		}
 	}
 }
+
+// secret is an identifier of 128 letters.
+func secret(i int) string { return fmt.Sprintf("%x", sha512.Sum512([]byte{byte(i)})) }
 
 func read(t *testing.T) *adopt.Layout {
 	t.Helper()
@@ -84,6 +92,7 @@ func TestFamiliesAreReadFromNames(t *testing.T) {
 		`"odd{odd}key" 1 set Raw `,
 		`"session:{session}" 60 set Text `,
 		`"timeline:{timeline}:posts" 60 list Text `,
+		`"token:{token}" 60 string Raw `,
 		`"user_{user}_profile" 60 hash Int `,
 		`"v2:cache:{cache}" 60 string Int `,
 		`"visits:2026:{id}" 60 string Int number`,
@@ -179,6 +188,103 @@ func main() {
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != want {
 		t.Errorf("%v:\n%s\nwant\n%s\nof\n%s", err, out, want, source)
+	}
+}
+
+// A key that is declared with an Int is written without zeros before the number: that is another one.
+func TestTheSourceSaysWhereNumbersBeginWithZero(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	owners, err := db.Owners(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owners[0].Close()
+	for i := range 12 {
+		for _, key := range []string{fmt.Sprintf("visits:2026-%02d-17", i+1), fmt.Sprintf("stat:%d:%02d", 2000+i, i+1), fmt.Sprintf("v007:cart:%d", 10*i)} {
+			if r := owners[0].Do(t.Context(), []string{"SET", key, "1"}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+		}
+	}
+	l, err := adopt.Read(t.Context(), db, adopt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := l.Source("keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for said, want := range map[string]int{"Numbers of {id} begin with 0": 2, "begin with 0": 2} {
+		if n := strings.Count(string(source), said); n != want {
+			t.Errorf("%d times %q, want %d, of the months of visits and stat:\n%s", n, said, want, source)
+		}
+	}
+}
+
+// A key that is declared with a Text has only the hash of a long one: that is another key.
+func TestLongIdentifiersStandInTheirKeysAsTheyAre(t *testing.T) {
+	db := redistest.Open(t, "embedded")
+	owners, err := db.Owners(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owners[0].Close()
+	for i := range 12 {
+		for _, key := range []string{"sess:" + secret(i), "blob:" + secret(i) + secret(i)} {
+			if r := owners[0].Do(t.Context(), []string{"SET", key, "1"}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+		}
+	}
+	l, err := adopt.Read(t.Context(), db, adopt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := l.Source("keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`keyspace.Def1[keyspace.Raw](Keys, "sess:{sess}"`, "It cannot be declared: {blob} has more than 160 bytes"} {
+		if !strings.Contains(string(source), want) {
+			t.Errorf("the source lacks %q:\n%s", want, source)
+		}
+	}
+	declared := keyspace.Def1[keyspace.Raw](keyspace.New("legacy").Brownfield(), "sess:{sess}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a test's"})
+	if got, want := declared.At(keyspace.Raw{S: secret(7)}).String(), "sess:"+secret(7); got != want {
+		t.Errorf("declared so, a key is %q, want %q", got, want)
+	}
+}
+
+// Names of keys are no names of variables: two may become the same, and some nothing can have.
+func TestTheSourceCompilesWhateverKeysAreCalled(t *testing.T) {
+	l := &adopt.Layout{}
+	for _, pattern := range []string{"init:{n}", "app-{n}", "app2:{n}", "app:{n}", "app_{n}", "main", "keys:{n}", "type:{n}", "time:{n}", "string:{n}"} {
+		f := adopt.Family{Pattern: pattern, Keys: 1, Types: map[string]int{"string": 1}, Sampled: 1, Longest: time.Hour, Examples: []string{"x"}}
+		if strings.Contains(pattern, "{") {
+			f.Args = []adopt.Arg{{Name: "n", Type: "Int"}}
+		}
+		l.Families = append(l.Families, f)
+	}
+	for _, pkg := range []string{"keys", "main"} {
+		source, err := l.Source(pkg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), "keys.go", source, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		declared := map[string]int{}
+		for _, decl := range file.Decls {
+			for _, spec := range decl.(*ast.GenDecl).Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok {
+					declared[v.Names[0].Name]++
+				}
+			}
+		}
+		if len(declared) != len(l.Families)+1 || declared["init"] > 0 || pkg == "main" && declared["main"] > 0 {
+			t.Errorf("package %s declares %v, want Keys and %d others, of which none is init or main", pkg, declared, len(l.Families))
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func (l *Layout) Source(pkg string) ([]byte, error) {
 	}
 	var b, declarations strings.Builder
 	timed := false
-	names := map[string]int{"Keys": 1}
+	names := map[string]bool{"Keys": true}
 	for _, f := range l.Families {
 		fmt.Fprintf(&declarations, "\n\t// %s, such as %s\n", count(f.Keys), strings.Join(quoted(f.Examples), ", "))
 		for _, note := range f.notes() {
@@ -34,9 +34,10 @@ func (l *Layout) Source(pkg string) ([]byte, error) {
 			continue
 		}
 		name := variable(f.Pattern)
-		if names[name]++; names[name] > 1 {
-			name = fmt.Sprint(name, names[name])
+		for word, n := name, 2; names[name]; n++ { // another pattern may have a number of its own
+			name = fmt.Sprint(word, n)
 		}
+		names[name] = true
 		var types []string
 		for _, a := range f.Args {
 			types = append(types, "keyspace."+a.Type)
@@ -90,6 +91,9 @@ func (f *Family) notes() (notes []string) {
 	if f.Value == "JSON" {
 		notes = append(notes, "The values are JSON: with a type of the program, keyspace.JSONOf[T]().")
 	}
+	for _, name := range f.padded {
+		notes = append(notes, fmt.Sprintf("Numbers of {%s} begin with 0, which keyspace.Int does not write: it needs a type of the program.", name))
+	}
 	if f.Lasting > 0 && f.Lasting < f.Sampled {
 		notes = append(notes, fmt.Sprintf("%d of %d that were looked at have no life.", f.Lasting, f.Sampled))
 	}
@@ -107,6 +111,8 @@ func (f *Family) impossible() string {
 		return fmt.Sprintf("it has more than %d arguments", mostArgs)
 	case strings.ContainsAny(strings.ReplaceAll(plain, "{}", ""), "{}"):
 		return "it has braces around a word"
+	case f.long != "":
+		return fmt.Sprintf("{%s} has more than %d bytes", f.long, longestRaw)
 	case f.Sampled == 0:
 		return "its keys went before they were looked at"
 	case f.kind() == "":
@@ -188,7 +194,7 @@ func variable(pattern string) string {
 		up = true
 	}
 	name := b.String()
-	if name == "" || token.IsKeyword(name) || name == "time" || name == "keyspace" {
+	if name == "" || token.IsKeyword(name) || name == "time" || name == "keyspace" || name == "init" || name == "main" {
 		name = "key" + strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 	}
 	return name

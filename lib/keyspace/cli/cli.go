@@ -115,7 +115,7 @@ func (s *Server) Open(ctx context.Context) (*redis.DB, error) {
 // root is the grammar of a program that has nothing but these commands.
 type root struct {
 	JSON     bool   `name:"json" help:"Write JSON, for programs."`
-	Redis    string `env:"REDIS_URL" placeholder:"URL" default:"redis://127.0.0.1:6379" help:"The Redis that is meant: redis://, rediss://, sentinel:// or cluster://."`
+	Redis    string `env:"REDIS_URL" placeholder:"URL" default:"redis://127.0.0.1:6379" help:"The Redis that is meant: redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://."`
 	Prefix   string `name:"key-prefix" placeholder:"PREFIX" default:"stoa" help:"Stands before every key, as redis.Config has it."`
 	NoPrefix bool   `name:"no-key-prefix" help:"Nothing stands before the keys."`
 

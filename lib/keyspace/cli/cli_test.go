@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
@@ -59,6 +61,19 @@ func TestAProgramHasTheCommandsForItsOwnKeys(t *testing.T) {
 	expect(t, cli.ExitOK, "Usage: shop audit", "audit", "--help")
 }
 
+func TestTheHelpNamesSchemesThatThereAre(t *testing.T) {
+	_, help, _ := run(t, "--help")
+	schemes := regexp.MustCompile(`[a-z-]+://`).FindAllString(help, -1)
+	if len(schemes) < 5 {
+		t.Errorf("the help names %q", schemes)
+	}
+	for _, scheme := range schemes {
+		if err := redis.CheckURL(scheme + "h/m"); err != nil && strings.Contains(err.Error(), "unknown scheme") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestTheCommandsLookAfterALiveRedis(t *testing.T) {
 	i := redistest.Server(t)
 	send := func(args ...string) {
@@ -77,6 +92,24 @@ func TestTheCommandsLookAfterALiveRedis(t *testing.T) {
 	expect(t, cli.ExitUsage, "--force", append(at, "sweep", "--prefix", "eu", "--yes")...)
 	expect(t, cli.ExitOK, "2 keys with the prefix eu removed", append(at, "sweep", "--prefix", "eu", "--yes", "--force")...)
 	expect(t, cli.ExitOK, "no keys with the prefix eu found", append(at, "sweep", "--prefix", "eu", "--dry-run")...)
+}
+
+func TestAKeyOfAnyServerOfAClusterIsExplained(t *testing.T) {
+	c := redistest.Cluster(t, 3, 0)
+	at := []string{"--redis", c.URL, "--key-prefix", "eu"}
+	asked := map[*redistest.Instance]bool{}
+	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
+		key := "eu:cart:items:{" + id + "}"
+		owner := c.Owner(key)
+		if _, err := owner.Do("SET", key, `{"pens":3}`, "EX", "60"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, cli.ExitOK, "string, 10 bytes, ", append(at, "explain", key)...)
+		asked[owner] = true
+	}
+	if len(asked) != len(c.Masters) {
+		t.Errorf("the keys are on %d of %d servers, which proves little", len(asked), len(c.Masters))
+	}
 }
 
 func TestKeysWithoutAPrefix(t *testing.T) {

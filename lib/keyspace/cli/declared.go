@@ -151,7 +151,7 @@ func (c *Console) diff(changes []lock.Change, written bool) error {
 // ACL writes lines of Redis' ACL file.
 type ACL struct {
 	Role string `placeholder:"USER" default:"all" help:"Only the line of this user."`
-	Wide bool   `help:"Allow everything under the prefix instead of each declared family: faster, and another version of the program needs no other file."`
+	Wide bool   `help:"Allow everything under the prefix instead of each declared family: faster, and another version of the program needs another file for other commands only."`
 	Into string `placeholder:"FILE" help:"Put the lines into this ACL file, in place of those users' former ones, whose passwords stay."`
 }
 

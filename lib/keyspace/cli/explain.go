@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // Explain says what a name is.
@@ -168,16 +169,16 @@ func (e *explanation) look(ctx context.Context, s *Server, found keyspace.Parsed
 	}
 	p := &present{Type: kind.Str, TTL: -2, Faults: []string{}}
 	if p.Type != "none" {
-		cmds := []keyspace.Cmd{
-			{Name: "PTTL", Key: key},
-			{Name: "MEMORY", Args: []string{"USAGE", db.Physical(key), "SAMPLES", "0"}},
-			{Name: "OBJECT", Args: []string{"ENCODING", db.Physical(key)}},
-			{Name: counts[p.Type], Key: key},
-		}
+		name := db.Physical(key)
+		cmds := [][]string{{"PTTL", name}, {"MEMORY", "USAGE", name, "SAMPLES", "0"}, {"OBJECT", "ENCODING", name}, {counts[p.Type], name}}
 		if counts[p.Type] == "" {
 			cmds = cmds[:3]
 		}
-		for i, r := range db.DoMulti(ctx, cmds) {
+		replies, err := atOwner(ctx, db, cmds)
+		if err != nil {
+			return err
+		}
+		for i, r := range replies {
 			if r.Err != nil {
 				return r.Err
 			}
@@ -196,6 +197,25 @@ func (e *explanation) look(ctx context.Context, s *Server, found keyspace.Parsed
 	}
 	e.Redis = p
 	return nil
+}
+
+// atOwner sends commands on one key to the server that has it: of a cluster, the one that does not
+// name another. In MEMORY and OBJECT the key stands where no client looks for it.
+func atOwner(ctx context.Context, db *redis.DB, cmds [][]string) (replies []keyspace.Reply, err error) {
+	owners, err := db.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range owners {
+		defer o.Close()
+	}
+	for _, o := range owners {
+		replies = o.Do(ctx, cmds...)
+		if e, refused := errors.AsType[redis.ServerError](replies[0].Err); !refused || e.Code() != "MOVED" {
+			break
+		}
+	}
+	return replies, nil
 }
 
 // judge holds what is there against the declaration.

@@ -70,7 +70,7 @@ func (v *visitor) declared(variable string, value ast.Expr) (f family, ok bool) 
 	for _, index := range indices {
 		f.args = append(f.args, v.pass.TypesInfo.TypeOf(index))
 	}
-	f.spelled = regexp.MustCompile("^" + placeholder.ReplaceAllString(regexp.QuoteMeta(f.pattern), "%[-+#0-9.]*[dsvqx]") + "$")
+	f.spelled = regexp.MustCompile("^" + placeholder.ReplaceAllString(regexp.QuoteMeta(f.pattern), "(%[-+#0-9.]*[dsvqx])") + "$")
 	return f, true
 }
 
@@ -82,11 +82,12 @@ func (v *visitor) sprintf(call *ast.CallExpr) (reported bool) {
 		return false
 	}
 	for _, f := range v.families {
-		if !f.spelled.MatchString(text) {
+		verbs := f.spelled.FindStringSubmatch(text)
+		if verbs == nil {
 			continue
 		}
 		d := analysis.Diagnostic{Pos: call.Args[0].Pos(), End: call.Args[0].End(), Message: fmt.Sprintf("%q puts a key of %s together; take it from %s", text, f.pattern, f.variable)}
-		if code, ok := v.at(f, call.Args[1:]); ok {
+		if code, ok := v.at(f, verbs[1:], call.Args[1:]); ok {
 			d.SuggestedFixes = []analysis.SuggestedFix{{
 				Message:   "Take the key from " + f.variable,
 				TextEdits: append(v.imports(call), analysis.TextEdit{Pos: call.Pos(), End: call.End(), NewText: []byte(code)}),
@@ -101,12 +102,15 @@ func (v *visitor) sprintf(call *ast.CallExpr) (reported bool) {
 }
 
 // at is the call that makes a family's key.
-func (v *visitor) at(f family, args []ast.Expr) (code string, ok bool) {
+func (v *visitor) at(f family, verbs []string, args []ast.Expr) (code string, ok bool) {
 	if len(args) != len(f.args) {
 		return "", false
 	}
 	var parts []string
 	for i, arg := range args {
+		if !plainly(verbs[i], v.pass.TypesInfo.TypeOf(arg)) {
+			return "", false
+		}
 		part, ok := v.segment(f.args[i], arg)
 		if !ok {
 			return "", false
@@ -114,6 +118,21 @@ func (v *visitor) at(f family, args []ast.Expr) (code string, ok bool) {
 		parts = append(parts, part)
 	}
 	return fmt.Sprintf("%s.At(%s).String()", f.variable, strings.Join(parts, ", ")), true
+}
+
+// plainly reports whether a verb writes a value as a segment does: with no width, in no other base,
+// and not by a method of the value's own.
+func plainly(verb string, t types.Type) bool {
+	if verb != "%d" && verb != "%s" && verb != "%v" {
+		return false
+	}
+	methods := types.NewMethodSet(t)
+	for _, name := range []string{"Format", "Error", "String"} {
+		if methods.Lookup(nil, name) != nil && (name == "Format" || verb != "%d") {
+			return false
+		}
+	}
+	return true
 }
 
 // segment makes a family's argument of what Sprintf was given: an Int of a whole number, a text of a
@@ -149,7 +168,8 @@ func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) 
 	switch named.Obj().Name() {
 	case "Int":
 		field, plain = "N", "int64"
-		ok = basic.Info()&types.IsInteger != 0
+		kind := basic.Kind() // an int64 does not hold all of some
+		ok = basic.Info()&types.IsInteger != 0 && kind != types.Uint && kind != types.Uint64 && kind != types.Uintptr
 	case "Text", "Raw": // a Hashed would make another key of it
 		field, plain = "S", "string"
 		ok = basic.Info()&types.IsString != 0
@@ -157,7 +177,7 @@ func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) 
 		return "", false
 	}
 	value := text.String()
-	if t := v.pass.TypesInfo.TypeOf(arg); types.TypeString(t, nil) != plain && v.pass.TypesInfo.Types[arg].Value == nil {
+	if _, literal := arg.(*ast.BasicLit); !literal && types.TypeString(v.pass.TypesInfo.TypeOf(arg), nil) != plain {
 		value = plain + "(" + value + ")"
 	}
 	return name + "{" + field + ": " + value + "}", ok

@@ -286,8 +286,9 @@ func headsOf(text string) (heads, error) {
 	}
 	h := heads{}
 	for _, f := range agreed.Families {
-		head, _, _ := strings.Cut(f.Pattern, "{")
-		h[head] = f.Pattern
+		if head, _, _ := strings.Cut(f.Pattern, "{"); head != "" { // else any text would begin so
+			h[head] = f.Pattern
+		}
 	}
 	return h, nil
 }

@@ -23,6 +23,19 @@ func TestABrokenLockFileIsAnError(t *testing.T) {
 	}
 }
 
+// Of keys that begin with an argument, as some of a Redis that runs already do, no text is the beginning.
+func TestAKeyThatBeginsWithAnArgumentIsNotFoundInEveryText(t *testing.T) {
+	h, err := headsOf("{tenant}:cart\n\ttype string\n\tform text\n\t{tenant} digits\n\tlife none\n\towner shop\n\tversion 1\n\nend\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "hello", "content-type", "name:"} {
+		if family := h.of(text); family != "" {
+			t.Errorf("%q is said to spell a key of %s", text, family)
+		}
+	}
+}
+
 // TestAnotherLockFileIsNotAnsweredFromGosCache runs go vet as a stranger does, in a module
 // that knows nothing of Stoa.
 func TestAnotherLockFileIsNotAnsweredFromGosCache(t *testing.T) {

@@ -239,7 +239,7 @@ func (m *Mover[K, V]) Write(ctx context.Context, k K, old, new []keyspace.Cmd) (
 			}
 			return answer[1:], nil
 		case unfilled:
-			if err := m.fill(ctx, k); err != nil {
+			if _, err := m.fill(ctx, k); err != nil {
 				return nil, err
 			}
 		case stale:
@@ -286,36 +286,36 @@ func appendCmds(to []string, key string, cmds []keyspace.Cmd) []string {
 	return to
 }
 
-// fill makes the new key hold what the old one holds.
-func (m *Mover[K, V]) fill(ctx context.Context, k K) error {
+// fill makes the new key hold what the old one holds, of which it returns what stamp.lua says.
+func (m *Mover[K, V]) fill(ctx context.Context, k K) (string, error) {
 	keys := []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}
 	for try := range tries {
 		stamp, _, err := stampScript.Run(ctx, m.db, keys[:1]).Text()
 		if err != nil {
-			return fmt.Errorf("move: fill %s: %w", keys[1], err)
+			return "", fmt.Errorf("move: fill %s: %w", keys[1], err)
 		}
 		v, ok, err := m.plan.Old.Get(ctx, m.db, k)
 		if err != nil {
-			return fmt.Errorf("move: fill %s: %w", keys[1], err)
+			return "", fmt.Errorf("move: fill %s: %w", keys[1], err)
 		}
 		var set []keyspace.Cmd
 		if ok {
 			if set, err = m.plan.New.Set(k, v); err != nil {
-				return fmt.Errorf("move: fill %s: %w", keys[1], err)
+				return "", fmt.Errorf("move: fill %s: %w", keys[1], err)
 			}
 		}
 		done, err := fillScript.Run(ctx, m.db, keys, appendCmds([]string{stamp}, "2", set)...).Int()
 		if err != nil {
-			return fmt.Errorf("move: fill %s: %w", keys[1], err)
+			return "", fmt.Errorf("move: fill %s: %w", keys[1], err)
 		}
 		if done == 1 {
-			return nil
+			return stamp, nil
 		}
 		if err := sleep(ctx, time.Duration(try)*time.Millisecond); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return fmt.Errorf("%w: %s", ErrBusy, keys[0])
+	return "", fmt.Errorf("%w: %s", ErrBusy, keys[0])
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

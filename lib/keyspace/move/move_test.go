@@ -72,7 +72,12 @@ func plan() move.Plan[User, int64] {
 				n, _ := strconv.ParseInt(m["n"], 10, 64)
 				return n, len(m) > 0, err
 			},
-			Set: func(u User, n int64) ([]keyspace.Cmd, error) { return newSet(u, n), nil },
+			Set: func(u User, n int64) ([]keyspace.Cmd, error) {
+				if n == 0 {
+					return nil, nil
+				}
+				return newSet(u, n), nil
+			},
 		},
 	}
 }
@@ -221,19 +226,93 @@ func phases(t *testing.T, db *redis.DB, m, op *move.Mover[User, int64]) {
 	if _, err := op.Advance(ctx); !errors.Is(err, move.ErrPhase) {
 		t.Errorf("advanced beyond new: %v", err)
 	}
-	// Of a node that slept since phase old.
+	// Of a node that slept since phase old, and what leaves no new key.
 	ok(t, db.Do(ctx, oldSet(user(60), 5)[0]).Err)
-	if p, err := op.Clean(ctx); err != nil || p.Keys != 39 {
+	ok(t, db.Do(ctx, oldSet(user(61), 0)[0]).Err)
+	if p, err := op.Clean(ctx); err != nil || p.Keys != 40 {
 		t.Errorf("clean: %+v, %v", p, err)
 	}
 	count(user(60), 6)
-	for n := range 61 {
+	for n := range 62 {
 		exist("cleaned", false, n < 40 || n == 50 || n == 60, user(n))
 	}
 	if got, err := m.Phase(ctx); err != nil || got != move.Done {
 		t.Errorf("it ended in %q, %v", got, err)
 	}
 	redistest.KeysDeclared(t, db, schema)
+}
+
+// Whoever is killed, or loses the connection, after a phase began does not know it, and calls
+// again.
+func TestAStepThatWasKilledAndIsCalledAgainIsOneStep(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.InMemory(t).Open(t)
+		ctx := t.Context()
+		visited, err := visit(ctx, move.Start(db, plan()), user(1))
+		if err != nil || visited != 1 {
+			t.Fatalf("visit %d, %v", visited, err)
+		}
+		// killed ends the step while the phase that it began, after so many polls, reaches the nodes.
+		killed := func(step func(ctx context.Context, op *move.Mover[User, int64]) error, polls time.Duration, want move.Phase) {
+			t.Helper()
+			short, cancel := context.WithTimeout(ctx, polls*poll+2*poll)
+			defer cancel()
+			op := move.Start(db, plan())
+			if err := step(short, op); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("killed on the way to %s: %v", want, err)
+			}
+			if got, err := op.Phase(ctx); err != nil || got != want {
+				t.Fatalf("killed in %q, %v, want %q", got, err, want)
+			}
+		}
+		advance := func(ctx context.Context, op *move.Mover[User, int64]) error {
+			_, err := op.Advance(ctx)
+			return err
+		}
+		clean := func(ctx context.Context, op *move.Mover[User, int64]) error {
+			_, err := op.Clean(ctx)
+			return err
+		}
+		again := func(want move.Phase) {
+			t.Helper()
+			if got, err := move.Start(db, plan()).Advance(ctx); err != nil || got != want {
+				t.Fatalf("called again it came to %q, %v, want %q", got, err, want)
+			}
+		}
+		prove := func() {
+			t.Helper()
+			op := move.Start(db, plan())
+			_, err := op.Fill(ctx)
+			ok(t, err)
+			_, err = op.Compare(ctx)
+			ok(t, err)
+		}
+
+		killed(advance, 5, move.Both)
+		again(move.Both)
+		prove()
+		killed(advance, 5, move.Switched)
+		again(move.Switched)
+		back, err := move.Start(db, plan()).Back(ctx)
+		if err != nil || back != move.Both {
+			t.Fatalf("the way back leads to %q, %v", back, err)
+		}
+		again(move.Switched)
+		killed(func(ctx context.Context, op *move.Mover[User, int64]) error {
+			_, err := op.Back(ctx)
+			return err
+		}, 5, move.Both)
+		prove() // which waits for the nodes as well
+		again(move.Switched)
+		killed(advance, 5, move.New)
+		again(move.New)
+		killed(clean, 10, move.Done)
+		ok(t, clean(ctx, move.Start(db, plan())))
+		if got, _, err := move.Start(db, plan()).Get(ctx, user(1)); err != nil || got != 1 {
+			t.Errorf("read %d, %v", got, err)
+		}
+		redistest.KeysDeclared(t, db, schema)
+	})
 }
 
 func TestWhatCannotBeMovedIsRefused(t *testing.T) {

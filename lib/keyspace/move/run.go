@@ -26,11 +26,19 @@ const every = 1000
 
 // Advance goes to the next phase and returns when every node acts on it, ten
 // Polls later. From Both it does so only after a Compare without a difference,
-// and beyond New only Clean leads.
+// and beyond New only Clean leads. Where an earlier call began a phase and did not
+// see its end, that phase is the next one.
 func (m *Mover[K, V]) Advance(ctx context.Context) (Phase, error) {
 	v, err := m.ask(ctx)
 	if err != nil {
 		return "", err
+	}
+	settling, _, err := m.db.Do(ctx, keyspace.Cmd{Name: "HGET", Key: m.plan.State.Key, Args: []string{settlingField}}).Text()
+	if err != nil {
+		return "", fmt.Errorf("move: phase of %s: %w", m.plan.State, err)
+	}
+	if settling == string(v.phase) {
+		return v.phase, m.settle(ctx, v.phase)
 	}
 	to, ok := next[v.phase]
 	if !ok {
@@ -100,7 +108,7 @@ func (m *Mover[K, V]) settle(ctx context.Context, phase Phase) error {
 		}
 		left := time.Until(end)
 		if left <= 0 {
-			return nil
+			return m.settled(ctx)
 		}
 		if err := sleep(ctx, min(left, m.plan.Poll)); err != nil {
 			return err
@@ -108,10 +116,23 @@ func (m *Mover[K, V]) settle(ctx context.Context, phase Phase) error {
 	}
 }
 
+// settlingField is the field of the state that holds the phase until every node acts on it.
+const settlingField = "settling"
+
+func (m *Mover[K, V]) settled(ctx context.Context) error {
+	if err := m.db.Do(ctx, keyspace.Cmd{Name: "HDEL", Key: m.plan.State.Key, Args: []string{settlingField}}).Err; err != nil {
+		return fmt.Errorf("move: phase of %s: %w", m.plan.State, err)
+	}
+	return nil
+}
+
 // Fill makes every new key hold what its old one holds. It runs beside reads and
 // writes, in phase Both, as often as is wanted.
 func (m *Mover[K, V]) Fill(ctx context.Context) (Progress, error) {
-	return m.pass(ctx, "fill", Both, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error { return m.fill(ctx, k) })
+	return m.pass(ctx, "fill", Both, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error {
+		_, err := m.fill(ctx, k)
+		return err
+	})
 }
 
 // Compare reads both sides of every old key. A difference that stays is counted,
@@ -161,15 +182,20 @@ func (m *Mover[K, V]) compare(ctx context.Context, k K, p *Progress, mu *sync.Mu
 
 // Clean removes the old keys, in phase New, and ends the move. An old key
 // without a new one was written by a node that slept through every phase; it is
-// filled first.
+// filled first, and goes also where its value leaves nothing to hold in the new one.
 func (m *Mover[K, V]) Clean(ctx context.Context) (Progress, error) {
+	v, err := m.ask(ctx)
+	if err != nil || v.phase == Done { // done: an earlier call did not see its end
+		return Progress{What: "clean"}, err
+	}
 	p, err := m.pass(ctx, "clean", New, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error {
+		filled := ""
 		for range tries {
-			gone, err := dropScript.Run(ctx, m.db, []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}).Int()
+			gone, err := dropScript.Run(ctx, m.db, []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}, filled).Int()
 			if err != nil || gone == 1 {
 				return err
 			}
-			if err := m.fill(ctx, k); err != nil {
+			if filled, err = m.fill(ctx, k); err != nil {
 				return err
 			}
 		}

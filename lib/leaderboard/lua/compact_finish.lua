@@ -1,6 +1,6 @@
 -- finish: put a loaded board in place of what was there.
 --
--- KEYS[1] state  hash  the board
+-- KEYS[1] state  hash  the board; field 'by' is the load that has made it
 -- KEYS[2] log    list  changes
 -- KEYS[3] held   list  changes that the load has taken in
 -- ARGV[1] token  of the load
@@ -16,5 +16,5 @@ if (redis.call('HGET', KEYS[1], 'v') or '') ~= ARGV[2] then return 0 end
 
 redis.call('LTRIM', KEYS[2], ARGV[4], -1)
 redis.call('UNLINK', KEYS[1], KEYS[3])
-redis.call('HSET', KEYS[1], 'v', ARGV[3], unpack(ARGV, 5))
+redis.call('HSET', KEYS[1], 'v', ARGV[3], 'by', ARGV[1], unpack(ARGV, 5))
 return 1

@@ -75,6 +75,7 @@ func command(ctx context.Context, cmd redis.Command) once {
 	}
 	c := goredis.NewCmd(ctx, args...)
 	c.SetFirstKeyPos(int8(min(cmd.Key, math.MaxInt8)))
+	c.SetStepCount(1) // else a cluster's client asks COMMAND for it, which the user may not be allowed
 	return once{c}
 }
 
@@ -88,6 +89,7 @@ func do(ctx context.Context, client goredis.UniversalClient, cmds []redis.Comman
 	for i, cmd := range cmds {
 		sent[i] = command(ctx, cmd)
 	}
+	var refused error // why there is no connection: where a server has said it, no command of a pipeline has it
 	if len(sent) == 1 {
 		_ = client.Process(ctx, sent[0]) // the command has its error
 	} else {
@@ -95,11 +97,14 @@ func do(ctx context.Context, client goredis.UniversalClient, cmds []redis.Comman
 		for _, cmd := range sent {
 			_ = p.Process(ctx, cmd)
 		}
-		_, _ = p.Exec(ctx)
+		_, refused = p.Exec(ctx)
 	}
 	replies := make([]keyspace.Reply, len(sent))
 	for i, cmd := range sent {
 		v, err := cmd.Result()
+		if v == nil && err == nil { // not even a nil reply
+			err = refused
+		}
 		replies[i] = reply(v, err)
 	}
 	return replies
@@ -180,6 +185,8 @@ const (
 	silent = 3
 )
 
+var errEnded = errors.New("ongoredis: the server has ended the subscription")
+
 func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) error {
 	subscription := c.client.Subscribe(ctx)
 	subscribe := subscription.Subscribe
@@ -207,9 +214,15 @@ func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) e
 		beat.heard()
 		switch m := m.(type) {
 		case *goredis.Subscription:
-			if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
+			switch m.Kind {
+			case "subscribe", "ssubscribe":
 				up = true
 				on.Subscribed()
+			default: // the channel's slot has another owner; the connection stays, and its pings are answered
+				if c.cluster != nil {
+					c.cluster.ReloadState(ctx)
+				}
+				return errEnded
 			}
 		case *goredis.Message:
 			if up {

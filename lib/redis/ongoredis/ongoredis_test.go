@@ -81,6 +81,12 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 
 func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
 
+func TestAWrappedClientHearsAChannelWhoseSlotMoves(t *testing.T) {
+	conformance.Resharded(t, func(t *testing.T, addrs []string) *redis.DB {
+		return open(t, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs}), redis.WrapConfig{})
+	})
+}
+
 func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
 	server := redistest.Server(t)
 	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})
@@ -91,6 +97,21 @@ func openAt(t *testing.T, addr string) *redis.DB {
 	return open(t, goredis.NewClient(&goredis.Options{Addr: addr}), redis.WrapConfig{})
 }
 
+func TestAClusterIsNotAskedForItsCommands(t *testing.T) {
+	c := redistest.Cluster(t, 3, 0)
+	db := open(t, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")}), redis.WrapConfig{})
+	eventually.NoError(t, "a command", func() error { return db.Do(t.Context(), keyspace.Cmd{Name: "TIME"}).Err })
+	for _, m := range c.Masters {
+		stats, err := m.Do("INFO", "commandstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(stats[0], "cmdstat_command:") {
+			t.Errorf("%s was asked: %s", m.Addr, stats[0])
+		}
+	}
+}
+
 func TestTheTimeoutEndsWhatNoContextDoes(t *testing.T) {
 	server := redistest.Server(t)
 	db := open(t, goredis.NewClient(&goredis.Options{Addr: server.Addr}), redis.WrapConfig{Timeout: 50 * time.Millisecond})
@@ -99,6 +120,20 @@ func TestTheTimeoutEndsWhatNoContextDoes(t *testing.T) {
 	defer server.Resume()
 	if err := db.Ping(t.Context()); !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent server: %v", err)
+	}
+}
+
+func TestAPasswordThatIsRefusedIsAnOutageForBatchesToo(t *testing.T) {
+	server := redistest.Server(t, "requirepass right")
+	db := open(t, goredis.NewClient(&goredis.Options{Addr: server.Addr, Password: "wrong"}), redis.WrapConfig{})
+	cmd := keyspace.Cmd{Name: "TIME"}
+	for _, r := range append(db.DoMulti(t.Context(), []keyspace.Cmd{cmd, cmd}), db.Do(t.Context(), cmd)) {
+		if !errors.Is(r.Err, redis.ErrUnavailable) || !strings.Contains(r.Err.Error(), "WRONGPASS") {
+			t.Errorf("got %+v, want the refusal", r)
+		}
+	}
+	if name, err := db.Fingerprint(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("Fingerprint = %q, %v", name, err)
 	}
 }
 

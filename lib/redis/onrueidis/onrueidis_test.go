@@ -81,9 +81,36 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 
 func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
 
+func TestAWrappedClientHearsAChannelWhoseSlotMoves(t *testing.T) {
+	conformance.Resharded(t, func(t *testing.T, addrs []string) *redis.DB {
+		db, _ := open(t, rueidis.ClientOption{InitAddress: addrs}, redis.WrapConfig{})
+		return db
+	})
+}
+
 func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
 	server := redistest.Server(t)
 	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})
+}
+
+// What a server says to a connection that is to be made is no answer to a command.
+func TestAServerThatTakesNoConnectionIsAnOutage(t *testing.T) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}, SelectDB: 99, ForceSingleClient: true})
+	if err == nil || client == nil {
+		t.Fatalf("got %v, %v, want a client and the refusal", client, err)
+	}
+	defer client.Close()
+	db, err := onrueidis.New(client, redis.WrapConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	cmd := keyspace.Cmd{Name: "TIME"}
+	for _, r := range append(db.DoMulti(t.Context(), []keyspace.Cmd{cmd, cmd}), db.Do(t.Context(), cmd)) {
+		if !errors.Is(r.Err, redis.ErrUnavailable) || !strings.Contains(r.Err.Error(), "DB index") {
+			t.Errorf("got %+v, want the refusal", r)
+		}
+	}
 }
 
 func openAt(t *testing.T, addr string) *redis.DB {

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,4 +81,19 @@ func (c *ClusterSet) Owner(physical string) *Instance {
 		}
 	}
 	return nil
+}
+
+// Move gives the slot of a physical name, of which there is no key, from its owner at the start to
+// the next master, and waits until all masters know.
+func (c *ClusterSet) Move(t testing.TB, physical string) {
+	t.Helper()
+	from := c.Owner(physical)
+	to := c.Masters[(slices.Index(c.Masters, from)+1)%len(c.Masters)]
+	slot, id := from.must("CLUSTER", "KEYSLOT", physical)[0], to.must("CLUSTER", "MYID")[0]
+	to.must("CLUSTER", "SETSLOT", slot, "IMPORTING", from.must("CLUSTER", "MYID")[0])
+	from.must("CLUSTER", "SETSLOT", slot, "MIGRATING", id)
+	to.must("CLUSTER", "SETSLOT", slot, "NODE", id)
+	for _, i := range c.Masters {
+		i.must("CLUSTER", "SETSLOT", slot, "NODE", id)
+	}
 }

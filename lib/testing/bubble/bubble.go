@@ -10,6 +10,7 @@
 package bubble
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,12 +27,21 @@ var inside sync.Map
 // outside: a subtest has a bubble of its own.
 func Test(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
+	defer emptyPools()
 	synctest.Test(t, func(t *testing.T) {
 		inside.Store(t, nil)
 		defer inside.Delete(t)
 		time.Sleep(time.Until(Began)) // before the test has anything that could wake up meanwhile
 		test(t)
 	})
+}
+
+// emptyPools empties every [sync.Pool] of the process. A pool is the same in all bubbles,
+// and a timer or a channel of one bubble that a library takes from its pool in another
+// ends the process. An object of a pool is dropped by the second collection of garbage.
+func emptyPools() {
+	runtime.GC()
+	runtime.GC()
 }
 
 // In reports that a test runs in a bubble, for the helpers of tests that run on real

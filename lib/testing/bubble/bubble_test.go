@@ -1,6 +1,7 @@
 package bubble
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -23,4 +24,16 @@ func TestTimeInABubbleIsVirtual(t *testing.T) {
 			t.Errorf("after a day it is %v, and what was due rang %d times", now, rang)
 		}
 	})
+}
+
+func TestNoPoolKeepsWhatABubbleHasMade(t *testing.T) {
+	var pool sync.Pool
+	Test(t, func(*testing.T) {
+		for range 100 { // the race detector has pools lose some of what is put into them
+			pool.Put(time.NewTimer(time.Hour))
+		}
+	})
+	if kept := pool.Get(); kept != nil {
+		t.Errorf("a pool keeps a %T of a bubble that has ended", kept)
+	}
 }

@@ -1,6 +1,6 @@
 // Where messages are written: a field, what is replied to or edited, a draft.
 
-import type { Message } from "@stoa-dev/client";
+import { isTemporary, type Message } from "@stoa-dev/client";
 import { h, icon, put } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
@@ -29,13 +29,16 @@ export class Composer {
   #before = ""; // what stood in the field before an edit began
   #kept: string; // the draft as the server has it
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #closed = false;
 
   constructor(
     private readonly chat: string,
     private readonly talk: Talk,
     private readonly on: { sent: () => void; up: () => void; file: (file: File) => void; voice: (r: Recording) => void },
   ) {
-    this.#kept = talk.line.chats.get(chat)?.draft ?? "";
+    const { chats, drafts } = talk.line;
+    this.#kept = chats.get(chat)?.draft ?? "";
+    drafts.set(chat, () => this.#draft);
     this.field = h("textarea", {
       name: "message",
       rows: 1,
@@ -47,7 +50,7 @@ export class Composer {
       oninput: () => this.#typed(),
       onpaste: (e: ClipboardEvent) => this.#pasted(e),
     });
-    this.field.value = this.#kept;
+    if (!chats.pending(chat).some((out) => out.body.text === this.#kept.trim())) this.field.value = this.#kept; // else it is on its way
     const group = groupOf(chat);
     if (group) this.#mentions = new Mentions(this.field, group, talk);
     const input = h("input", { type: "file", class: "sr", multiple: true, tabindex: -1, "aria-label": c.files.send, onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")) });
@@ -105,6 +108,8 @@ export class Composer {
     this.#stopRecording?.();
     this.talk.line.chats.typing(this.chat, false);
     if (this.#about?.edits) this.field.value = this.#before;
+    this.talk.line.drafts.delete(this.chat);
+    this.#closed = true;
     this.#keep();
   }
 
@@ -139,14 +144,25 @@ export class Composer {
     this.#timer = setTimeout(() => this.#keep(), DRAFT_AFTER);
   }
 
+  get #draft(): string {
+    return this.#about?.edits ? this.#before : this.field.value;
+  }
+
   // A chat that has not begun has no place for a draft.
   #keep(): void {
     clearTimeout(this.#timer);
-    const draft = this.#about?.edits ? this.#before : this.field.value;
+    const draft = this.#draft;
     const { chats } = this.talk.line;
     if (draft === this.#kept || !chats.get(this.chat)?.seq) return;
+    const before = this.#kept;
     this.#kept = draft;
-    chats.update(this.chat, { draft }).catch(() => (this.#kept = "")); // the next change tries again
+    chats.update(this.chat, { draft }).catch((err: unknown) => {
+      if (this.#kept !== draft) return; // a later change is on its way
+      this.#kept = before;
+      if (!isTemporary(err) || this.#closed) return;
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#keep(), DRAFT_AFTER);
+    });
   }
 
   async #submit(): Promise<void> {

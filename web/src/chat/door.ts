@@ -19,6 +19,7 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
   };
   const body = h("section", { class: "card door", "aria-label": g.doorLabel }, h("p", { class: "muted" }, t.words.moment));
   let shown = ""; // the group's id
+  let withdrew = false; // the user has taken the request back here
 
   async function load(): Promise<void> {
     try {
@@ -67,6 +68,7 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
           throw err instanceof Error && !(err instanceof Ended) ? new Error(explain(err)) : err;
         }
         const withdraw = async () => {
+          withdrew = true;
           await line.client.call("groups.withdraw", { path: { group } });
           put(el, h("p", { role: "status" }, g.withdrawn));
         };
@@ -82,7 +84,9 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
       if (group.id === shown) void load();
     }),
     line.client.on("group.request_closed", (r) => {
-      if (r.group === shown && r.state === "refused") put(body, h("p", { role: "status" }, g.refused));
+      if (r.group !== shown) return;
+      if (r.state === "refused") put(body, h("p", { role: "status" }, g.refused));
+      else if (r.state === "withdrawn" && !withdrew) void load(); // the group may be gone
     }),
   ];
   void load();

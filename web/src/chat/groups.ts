@@ -1,6 +1,7 @@
 // The user's groups: what they are called, the user's place in each, and the members of those that are looked at.
 
 import { isTemporary, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
+import { now } from "../api";
 
 /** What a member may want to do to a group. */
 export type Verb = "invite" | "describe" | "answer" | "mute" | "remove" | "configure" | "appoint" | "dissolve" | "moderate" | "mentionAll" | "pin";
@@ -34,11 +35,14 @@ export class Groups {
   #wanted = new Set<string>(); // groups whose members are looked at
   #others = new Map<string, Profile>(); // who wrote and is no member any more
   #asked = new Set<string>();
+  #unasked = new Set<string>(); // those of them for whom no call has asked yet
   #asking: Promise<void> | undefined;
   #mentions = new Map<string, number>(); // the newest message that mentions the user, by chat
   #requests = new Map<string, GroupRequest[]>(); // that wait for an answer of the user, by group
   #looked = false;
   #steps = new Map<string, Promise<void>>();
+  #questions = 0; // that wait for an answer
+  #told = new Set<string>(); // groups and requests of which an event has told meanwhile: an answer may be older
   #changed = new EventTarget();
 
   constructor(
@@ -47,21 +51,28 @@ export class Groups {
     private readonly user: string,
   ) {
     client.on("open", ({ resumed }) => {
-      if (!resumed || !this.ready) void this.#read();
+      if (!resumed || !this.ready) return void this.#read();
+      for (const { group, version } of this.#held.values()) if (version < group.version && this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // what could not be read without a line
     });
-    client.on("group.mine", (m) => this.take(m));
+    client.on("group.mine", (m) => {
+      this.#told.add(m.group.id);
+      this.take(m);
+    });
     client.on("group.changed", (change) => this.#apply(change));
     client.on("group.left", ({ group }) => {
+      this.#told.add(group);
       this.#held.delete(group);
       this.#tell();
     });
     client.on("group.requested", (r) => {
       if (r.user.id === user) return;
-      this.#requests.set(r.group, [...this.requests(r.group).filter((old) => old.id !== r.id), r]);
+      this.#told.add(r.id);
+      this.#requests.set(r.group, [...(this.#requests.get(r.group) ?? []).filter((old) => old.id !== r.id), r]);
       this.#tell();
     });
     client.on("group.request_closed", (r) => {
-      this.#requests.set(r.group, this.requests(r.group).filter((old) => old.id !== r.id));
+      this.#told.add(r.id);
+      this.#requests.set(r.group, (this.#requests.get(r.group) ?? []).filter((old) => old.id !== r.id));
       this.#tell();
     });
     chats.on("message", (m) => {
@@ -106,7 +117,7 @@ export class Groups {
   /** Somebody who wrote in a group, as others see them. Who is known from nowhere is asked for. */
   profile(id: string, user: string): Profile {
     const known = this.member(id, user)?.user ?? this.#others.get(user);
-    if (!known) this.#ask(user);
+    if (!known) this.#askFor(user);
     return known ?? { id: user, name: "" };
   }
 
@@ -143,9 +154,9 @@ export class Groups {
   silenced(id: string): { until: number; all: boolean } | undefined {
     const h = this.#held.get(id);
     const own = Date.parse(h?.me.muted_until ?? "");
-    if (own > Date.now()) return { until: own, all: false };
+    if (own > now()) return { until: own, all: false };
     const all = Date.parse(h?.group.muted_until ?? "");
-    return h?.me.role === "member" && all > Date.now() ? { until: all, all: true } : undefined;
+    return h?.me.role === "member" && all > now() ? { until: all, all: true } : undefined;
   }
 
   /** Whether a message of those that are new mentions the user. */
@@ -181,9 +192,12 @@ export class Groups {
     if (!h) return;
     await (h.version > 0 ? this.#step(h) : this.#readMembers(h));
     if (!this.may(id, "answer")) return;
-    const { requests } = await this.client.call("groups.requests", { path: { group: id } });
-    this.#requests.set(id, requests);
-    this.#tell();
+    await this.#ask(async () => {
+      const { requests } = await this.client.call("groups.requests", { path: { group: id } });
+      const newer = (this.#requests.get(id) ?? []).filter((r) => this.#told.has(r.id));
+      this.#requests.set(id, [...requests.filter((r) => !this.#told.has(r.id)), ...newer]);
+      this.#tell();
+    });
   }
 
   /** Reads the members after those that were read. */
@@ -205,12 +219,14 @@ export class Groups {
 
   async #read(): Promise<void> {
     try {
-      const { groups } = await this.client.call("groups.list");
-      const there = new Set(groups.map((g) => g.group.id));
-      for (const id of this.#held.keys()) if (!there.has(id)) this.#held.delete(id);
-      this.ready = true;
-      for (const g of groups) this.take(g);
-      this.#tell();
+      await this.#ask(async () => {
+        const { groups } = await this.client.call("groups.list");
+        const there = new Set(groups.map((g) => g.group.id));
+        for (const id of this.#held.keys()) if (!there.has(id) && !this.#told.has(id)) this.#held.delete(id);
+        this.ready = true;
+        for (const g of groups) if (!this.#told.has(g.group.id)) this.take(g);
+        this.#tell();
+      });
     } catch (err) {
       if (isTemporary(err) && this.client.state === "online") setTimeout(() => void this.#read(), RETRY);
       else if (err instanceof Refused) console.warn("stoa: groups are not current:", err);
@@ -243,7 +259,7 @@ export class Groups {
       try {
         for (let more = true; more && h.version > 0 && this.#held.get(id) === h; ) {
           const c = await this.client.call("groups.changes", { path: { group: id }, query: { since: h.version } });
-          h.group = c.group;
+          if (c.group.version >= h.group.version) h.group = c.group; // else an event has told of more meanwhile
           if (c.reset) return void (await this.#readMembers(h));
           for (const m of c.changed) h.members.set(m.user.id, m);
           for (const user of c.removed) h.members.delete(user);
@@ -261,17 +277,29 @@ export class Groups {
     return work;
   }
 
-  #ask(user: string): void {
+  // #ask runs a question whose answer leaves alone what events tell meanwhile.
+  async #ask(question: () => Promise<void>): Promise<void> {
+    if (this.#questions++ === 0) this.#told.clear();
+    try {
+      await question();
+    } finally {
+      this.#questions--;
+    }
+  }
+
+  #askFor(user: string): void {
     if (this.#asked.has(user) || !user) return;
     this.#asked.add(user);
+    this.#unasked.add(user);
     this.#asking ??= this.#askAll();
   }
 
   // #askAll asks at once for those who are drawn together.
   async #askAll(): Promise<void> {
     await new Promise((done) => setTimeout(done, TOGETHER));
-    this.#asking = undefined;
-    const ids = [...this.#asked].filter((id) => !this.#others.has(id)).slice(-100);
+    const ids = [...this.#unasked].slice(0, 100);
+    for (const id of ids) this.#unasked.delete(id);
+    this.#asking = this.#unasked.size > 0 ? this.#askAll() : undefined;
     try {
       const { users } = await this.client.call("users.list", { query: { ids } });
       for (const u of users) this.#others.set(u.id, u);

@@ -1,5 +1,6 @@
 // Making a group, and choosing friends for one.
 
+import { Refused } from "@stoa-dev/client";
 import { dialog } from "../dialog";
 import { h } from "../dom";
 import { field, form } from "../form";
@@ -13,13 +14,17 @@ export function newGroup(talk: Talk): void {
   const name = field(g.name, { name: "group_name", required: true, maxlength: 60, autocomplete: "off" }, g.nameHint);
   void talk.people.want().then(() => {
     const whom = friends(talk, () => true);
-    const key = crypto.getRandomValues(new Uint32Array(4)).join("-"); // a second press makes no second group
+    const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
+    let key = newKey(); // a second press makes no second group
     dialog(g.newGroup, (close) => [
       form(
         { class: "stack" },
         [name],
         async () => {
-          const made = await ask(talk, "groups.create", { body: { name: name.input.value.trim(), members: whom.chosen() }, key });
+          const made = await ask(talk, "groups.create", { body: { name: name.input.value.trim(), members: whom.chosen() }, key }).catch((err: Error) => {
+            if (err.cause instanceof Refused && !err.cause.temporary) key = newKey(); // a refusal is kept under the old one
+            throw err;
+          });
           talk.line.groups.take(made);
           close();
           location.hash = `#/chats/g:${made.group.id}`;

@@ -1,6 +1,7 @@
 // What is to be known and done about a group, beside its chat: members, invitations, settings, leaving. What the user's role does not allow is not offered.
 
 import type { GroupMember, GroupUpdate } from "@stoa-dev/client";
+import { now } from "../api";
 import { act, twice } from "../buttons";
 import { dateOf } from "../days";
 import { h, icon, put, type Child } from "../dom";
@@ -184,7 +185,7 @@ export class Panel {
       const own = member.user.id === this.talk.me.id;
       const name = own ? groups.called(this.group, member.user.id) : nameIn(this.talk, member.user.id, this.group);
       const until = Date.parse(member.muted_until ?? "");
-      return { member, name, note: [member.nickname, member.user.name].filter((other) => other && other !== name).join(" · "), muted: until > Date.now() ? untilWords(until) : "" };
+      return { member, name, note: [member.nickname, member.user.name].filter((other) => other && other !== name).join(" · "), muted: until > now() ? untilWords(until) : "" };
     });
     const found = list.filter((r) => !query || `${r.name} ${r.note}`.toLowerCase().includes(query));
     this.#nobody.hidden = found.length > 0 || (all.length === 0 && !this.#found);
@@ -235,7 +236,7 @@ export class Panel {
     const { id } = member.user;
     const path = { group: this.group, user: id };
     const set = (body: { role?: "member" | "admin"; muted_until?: string }) => this.#then(ask(this.talk, "groups.set_member", { path, body }));
-    const mute = (text: string, ms: number): Item => ({ text, run: () => set({ muted_until: new Date(Date.now() + ms).toISOString() }) });
+    const mute = (text: string, ms: number): Item => ({ text, run: () => set({ muted_until: new Date(now() + ms).toISOString() }) });
     const items: Item[] = [{ text: g.writeTo, label: t.people.writeTo(name), run: () => void (location.hash = `#/chats/${id}`) }];
     if (groups.may(this.group, "appoint")) {
       items.push(member.role === "admin" ? { text: g.noAdmin, run: () => set({ role: "member" }) } : { text: g.makeAdmin, run: () => set({ role: "admin" }) });

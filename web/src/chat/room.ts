@@ -114,6 +114,7 @@ export class Room {
   close(): void {
     this.#closed = true;
     this.#panel?.close();
+    this.#strips?.close();
     this.#composer.close();
     this.talk.line.chats.close(this.chat);
   }
@@ -156,21 +157,23 @@ export class Room {
     this.#moved();
   }
 
-  /** Leads to a message, wherever it is. */
-  async goTo(seq: number): Promise<void> {
+  /** Leads to a message, wherever it is; false where it could not be had. */
+  async goTo(seq: number): Promise<boolean> {
     const { chats } = this.talk.line;
     try {
       await chats.open(this.chat);
       await chats.around(this.chat, seq);
     } catch (err) {
-      return this.talk.failed(err);
+      this.talk.failed(err);
+      return false;
     }
-    if (this.#closed) return;
+    if (this.#closed) return true;
     this.#ready = true;
     this.#stick = false;
     this.draw();
     if (!this.#stream.show(seq)) this.say(c.quoteGone);
     this.#stream.scroller.look();
+    return true;
   }
 
   #head(): void {
@@ -237,7 +240,7 @@ export class Room {
     const { chats } = this.talk.line;
     try {
       await chats.open(this.chat);
-      if (at > 0) return void (await this.goTo(at));
+      if (at > 0 && (await this.goTo(at))) return;
       const state = chats.get(this.chat);
       if (state && state.unread > 0) this.#stream.newFrom = state.read + 1;
       // More may be new than a page has: it begins where the reading ended.

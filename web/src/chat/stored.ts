@@ -20,7 +20,7 @@ const LINK_FOR = 4 * 60_000; // ms for which a link is used again; the server's 
 const links = new Map<string, { url: string; until: number }>();
 
 async function linkOf({ chat, seq }: Place, talk: Talk, side = 0): Promise<string> {
-  const key = `${chat}/${seq}/${side}`;
+  const key = `${talk.me.id}/${chat}/${seq}/${side}`; // "u:" and an id is another chat for another user
   const known = links.get(key);
   if (known && known.until > Date.now()) return known.url;
   const { url } = await fileLink(talk.line.client, chat, seq, side);

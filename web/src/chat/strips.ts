@@ -15,6 +15,8 @@ export class Strips {
   readonly #announced = h("section", { class: "strip announced", "aria-label": g.announcement, hidden: true });
   readonly #pinned = h("button", { type: "button", class: "strip pins", hidden: true, onclick: () => this.#open() });
   #pins: Message[] = [];
+  #known = false; // the pinned messages have been read
+  readonly close: () => void;
   #shown = 0; // the announcement
   #text = "";
 
@@ -24,6 +26,9 @@ export class Strips {
     private readonly on: { goTo: (seq: number) => void; fill: () => void },
   ) {
     this.el = h("div", { class: "strips" }, this.#announced, this.#pinned);
+    this.close = talk.line.client.on("open", ({ resumed }) => {
+      if (!resumed || !this.#known) void this.#read();
+    });
     void this.#read();
   }
 
@@ -62,9 +67,10 @@ export class Strips {
     try {
       const { messages } = await this.talk.line.client.call("chats.pins", { path: { chat: `g:${this.group}` } });
       this.#pins = messages ?? [];
+      this.#known = true;
       this.on.fill();
     } catch {
-      // The next pin asks again.
+      // The next pin, or the next connection, asks again.
     }
   }
 

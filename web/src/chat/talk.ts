@@ -95,6 +95,6 @@ export async function ask<O extends Parameters<StoaClient["call"]>[0]>(talk: Tal
   try {
     return await talk.line.client.call(operation, input);
   } catch (err) {
-    throw err instanceof Refused || err instanceof Unreachable ? new Error(explain(err)) : err;
+    throw err instanceof Refused || err instanceof Unreachable ? new Error(explain(err), { cause: err }) : err;
   }
 }

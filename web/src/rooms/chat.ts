@@ -53,8 +53,12 @@ export class RoomChat {
   read = () => this.#read(0);
 
   async #read(before: number): Promise<void> {
+    const known = Math.max(0, ...this.#lines.keys());
     const page = await this.seat.ask<RoomLines>(`/chat?limit=${PAGE}${before > 0 ? `&before=${before}` : ""}`);
-    if (before > 0 || this.#lines.size === 0) this.#older.hidden = !page.more;
+    // After a long break the latest lines do not follow those that were here, which go.
+    const apart = before === 0 && Math.min(...page.lines.map((line) => line.seq)) > known + 1;
+    if (apart) for (const seq of this.#lines.keys()) if (seq <= known) this.#drop(seq);
+    if (before > 0 || known === 0 || apart) this.#older.hidden = !page.more;
     for (const line of page.lines) this.add(line);
     this.#none.hidden = this.#lines.size > 0;
   }
@@ -67,12 +71,13 @@ export class RoomChat {
     if (after) after.after(el);
     else this.#list.prepend(el);
     this.#lines.set(line.seq, el);
-    if (this.#lines.size > MOST) {
-      const first = Math.min(...this.#lines.keys());
-      this.#lines.get(first)!.remove();
-      this.#lines.delete(first);
-    }
+    if (this.#lines.size > MOST) this.#drop(Math.min(...this.#lines.keys()));
     this.#none.hidden = true;
     if (near) this.#list.scrollTop = this.#list.scrollHeight;
+  }
+
+  #drop(seq: number): void {
+    this.#lines.get(seq)!.remove();
+    this.#lines.delete(seq);
   }
 }

@@ -41,6 +41,8 @@ function kept(): Kept {
 }
 
 export class Danmaku {
+  /** How often everything was taken away: what was asked for before is not to be shown. */
+  clears = 0;
   // Screen readers have the chat; what flies by cannot be read at anybody's own speed.
   readonly el = h("div", { class: "danmaku", "aria-hidden": "true" });
 
@@ -81,6 +83,7 @@ export class Danmaku {
 
   /** Takes away what flies, and what was read of the item. */
   clear(): void {
+    this.clears++;
     this.el.replaceChildren();
     this.#lanes = { scroll: [], top: [], bottom: [] };
     this.#waiting = [];
@@ -124,13 +127,14 @@ export class Danmaku {
   #read(position: number): void {
     if (!this.on || !this.#item) return;
     const item = this.#item;
+    const asked = this.clears;
     const chunk = Math.floor(position / CHUNK);
     const next = position % CHUNK > CHUNK - 5000 ? chunk + 1 : chunk;
     for (const c of [chunk, next]) {
       if (this.#chunks.has(c)) continue;
       this.#chunks.set(c, "asked");
       this.seat.ask<DanmakuList>(`/danmaku?item=${item}&from=${c * CHUNK}&to=${(c + 1) * CHUNK}&limit=200`).then(
-        (got) => item === this.#item && this.#chunks.set(c, got.danmaku),
+        (got) => item === this.#item && asked === this.clears && this.#chunks.set(c, got.danmaku),
         () => this.#chunks.delete(c), // the next look asks again
       );
     }

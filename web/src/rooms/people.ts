@@ -1,6 +1,7 @@
 // Who is in a room, and what can be done about them. What the caller's rights do not allow is not offered.
 
 import type { RoomGone, RoomMember, RoomMembers, RoomOnline } from "@stoa-dev/client";
+import { now } from "../api";
 import { act } from "../buttons";
 import { h } from "../dom";
 import { face } from "../person";
@@ -34,6 +35,8 @@ export class RoomPeople {
   #members = new Map<string, RoomMember>();
   #online = new Set<string>();
   #cursor = "";
+  #pages = 0; // that are being read
+  #told = new Map<string, RoomMember | undefined>(); // what events have told meanwhile: a page may be older
   #me: { id: string; role: keyof typeof ranks; may: string[] } = { id: "", role: "guest", may: [] };
 
   constructor(
@@ -64,21 +67,31 @@ export class RoomPeople {
   }
 
   async #page(cursor: string): Promise<void> {
-    const page = await this.seat.ask<RoomMembers>(`/members?limit=${PAGE}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
-    for (const m of page.members) this.#members.set(m.user.id, m);
-    this.#cursor = page.next ?? "";
+    this.#pages++;
+    try {
+      const page = await this.seat.ask<RoomMembers>(`/members?limit=${PAGE}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+      for (const m of page.members) this.#set(m.user.id, this.#told.has(m.user.id) ? this.#told.get(m.user.id) : m);
+      this.#cursor = page.next ?? "";
+    } finally {
+      if (--this.#pages === 0) this.#told.clear();
+    }
     this.#more.hidden = !this.#cursor;
     this.#draw();
   }
 
-  changed(m: RoomMember): void {
-    this.#members.set(m.user.id, m);
+  changed = (m: RoomMember): void => this.#tell(m.user.id, m);
+
+  gone = ({ user }: RoomGone): void => this.#tell(user, undefined);
+
+  #tell(user: string, m: RoomMember | undefined): void {
+    if (this.#pages > 0) this.#told.set(user, m);
+    this.#set(user, m);
     this.#draw();
   }
 
-  gone({ user }: RoomGone): void {
-    this.#members.delete(user);
-    this.#draw();
+  #set(user: string, m: RoomMember | undefined): void {
+    if (m) this.#members.set(user, m);
+    else this.#members.delete(user);
   }
 
   #draw(): void {
@@ -86,7 +99,7 @@ export class RoomPeople {
     this.#show(
       all.map((member): Row => {
         const until = Date.parse(member.muted_until ?? "");
-        return { member, muted: until > Date.now() ? untilWords(until) : "", own: member.user.id === this.#me.id, watches: this.#online.has(member.user.id), doable: `${this.#me.role} ${this.#me.may.join()}` };
+        return { member, muted: until > now() ? untilWords(until) : "", own: member.user.id === this.#me.id, watches: this.#online.has(member.user.id), doable: `${this.#me.role} ${this.#me.may.join()}` };
       }),
     );
   }
@@ -127,7 +140,7 @@ export class RoomPeople {
       items.push({ text: controls ? r.noControl : r.letControl, run: set({ may: controls ? member.may.filter((m) => m !== "control") : [...member.may, "control"] }) });
     }
     if (!may("moderate")) return items;
-    const mute = (text: string, ms: number): Item => ({ text, run: () => set({ muted_until: new Date(Date.now() + ms).toISOString() })() });
+    const mute = (text: string, ms: number): Item => ({ text, run: () => set({ muted_until: new Date(now() + ms).toISOString() })() });
     if (muted) items.push({ text: r.unmuteThem, run: set({ muted_until: PAST }) });
     else items.push(mute(r.muteHour, HOUR), mute(r.muteDay, 24 * HOUR));
     items.push({ text: r.kick, sure: r.kickSure, run: run(() => this.seat.ask(`/members/${id}`, { method: "DELETE" })) });

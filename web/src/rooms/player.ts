@@ -1,7 +1,7 @@
 // The player of a room, kept where the room is.
 
 import { PlaybackSync, Refused as RefusedOnLine, type Playback, type PlaybackCommand, type Room, type RoomItem, type RoomItemSource } from "@stoa-dev/client";
-import { Refused } from "../api";
+import { Refused, Unreachable } from "../api";
 import { h } from "../dom";
 import { r } from "../texts/rooms";
 import { sign } from "../chat/icons";
@@ -12,8 +12,11 @@ import type { Seat } from "./seat";
 const LOOK = 250; // ms between two looks at how far the player is off
 const ASK_CLOCK = 10_000; // ms
 const FIRST = 12; // questions for the clock at the beginning
+const LOAD_AGAIN = 3000; // ms until it is asked again where a video is
 const AGAIN = 1000; // ms between two jumps, so that one that loads is not sent on
 const BUFFERING = 5000; // ms after which is said again that this player waits
+const END_AGAIN = 3000; // ms after which an end is told again that nothing has followed; twice as long each time
+const END_LONGEST = 30_000; // ms
 const RATES = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const STEP = 5000; // ms of an arrow key
 
@@ -45,14 +48,15 @@ export class Player {
   #room: Room | undefined;
   #items: RoomItem[] = [];
   #may = false;
-  #item = ""; // what the video has
+  #item = ""; // what the video has; "?" where it could not be told where that is
+  #loaded = false; // some of it has come
   #timer: ReturnType<typeof setInterval> | undefined;
   #clock: ReturnType<typeof setInterval>;
   #jumped = 0;
   #dragged = false;
   #waits = false;
   #told: ReturnType<typeof setInterval> | undefined;
-  #ended = ""; // generation and version whose end was told
+  #end = { of: "", next: 0, pause: 0 }; // generation and version whose end was told, and when it is told again
   #gone = false;
   #live: Watched | undefined; // the item is a live stream
   #removed = ""; // an item that is on, and not on the playlist any more
@@ -69,12 +73,12 @@ export class Player {
     this.#controls = h("div", { class: "controls" }, this.#play, this.#next, this.#seek, this.#time, this.#rate, this.#sound, this.#full);
     this.el = h("section", { class: "player", "aria-label": r.player, onkeydown: (e: KeyboardEvent) => this.#key(e) }, this.#stage, this.#controls);
     this.#full.hidden = !document.fullscreenEnabled;
-    video.addEventListener("loadedmetadata", () => this.#apply());
+    video.addEventListener("loadedmetadata", () => ((this.#loaded = true), this.#apply()));
     video.addEventListener("durationchange", () => this.#draw());
     for (const name of ["canplay", "playing"]) video.addEventListener(name, () => (this.#buffers(false), this.#apply()));
     video.addEventListener("waiting", () => this.#buffers(true));
     video.addEventListener("ended", () => void this.#tellEnd());
-    video.addEventListener("error", () => video.hasAttribute("src") && this.#say(r.cannotPlay));
+    video.addEventListener("error", () => this.#broke());
     video.addEventListener("click", () => this.#toggle());
     this.#clock = setInterval(() => !document.hidden && void this.#askClock(), ASK_CLOCK);
     void (async () => {
@@ -116,12 +120,13 @@ export class Player {
 
   /** Takes a register, from whichever way it came. */
   take(state: Playback): void {
-    if (!this.#sync.take(state)) return;
-    this.#state = state;
-    const item = state.item ?? "";
-    if (item !== this.#item) void this.#load(item);
+    const broken = this.#item === "?" || this.video.error !== null;
+    if (this.#sync.take(state)) this.#state = state;
+    else if (!broken) return;
+    const { item = "", paused } = this.#state!;
+    if (broken || item !== this.#item) void this.#load(item);
     else this.#apply();
-    if (state.paused) clearInterval(this.#timer), (this.#timer = undefined);
+    if (paused) clearInterval(this.#timer), (this.#timer = undefined);
     else this.#timer ??= setInterval(() => this.#look(), LOOK);
     this.#draw();
   }
@@ -159,6 +164,7 @@ export class Player {
   async #load(item: string): Promise<void> {
     const { video } = this;
     this.#item = item;
+    this.#loaded = false;
     this.danmaku.load(item);
     this.#buffers(false);
     this.#say("");
@@ -178,7 +184,8 @@ export class Player {
     } catch (err) {
       if (this.#item === item) {
         if (err instanceof Refused && err.problem.status === 404) return this.#endRemoved();
-        this.#item = "?"; // the next register loads it anew
+        this.#item = "?"; // whichever register comes next loads it anew
+        if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503)) setTimeout(() => !this.#gone && this.#item === "?" && void this.#load(this.#state?.item ?? ""), LOAD_AGAIN);
         this.failed(err);
       }
     }
@@ -199,6 +206,13 @@ export class Player {
       },
     );
     this.#draw();
+  }
+
+  // #broke asks anew for what has come until here: its link may be over, or the line was cut.
+  #broke(): void {
+    if (!this.video.hasAttribute("src")) return;
+    if (this.#loaded && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) void this.#load(this.#item);
+    else this.#say(r.cannotPlay);
   }
 
   #endRemoved(): void {
@@ -257,6 +271,7 @@ export class Player {
     this.#apply();
     this.danmaku.at(this.#where());
     this.#drawTime();
+    if (this.video.ended && this.#where() >= this.#length()) void this.#tellEnd();
   }
 
   #buffers(waits: boolean): void {
@@ -269,14 +284,21 @@ export class Player {
     if (waits) this.#told = setInterval(tell, BUFFERING);
   }
 
+  // #tellEnd has the next item follow: the server has no timer for that.
   async #tellEnd(): Promise<void> {
     const s = this.#state;
-    if (!s || s.paused || this.#live || this.#ended === `${s.generation} ${s.version}`) return;
-    this.#ended = `${s.generation} ${s.version}`;
+    if (!s || s.paused || this.#live) return;
+    const of = `${s.generation} ${s.version}`;
+    const now = performance.now();
+    if (this.#end.of !== of) this.#end = { of, next: 0, pause: END_AGAIN };
+    const end = this.#end;
+    if (now < end.next) return;
+    end.next = now + end.pause;
+    end.pause = Math.min(END_LONGEST, 2 * end.pause);
     try {
       this.take(await this.seat.ask<Playback>("/playback/ended", { method: "POST", body: { generation: s.generation, version: s.version } }));
     } catch {
-      // Others tell it, too.
+      // A look to come tells it again.
     }
   }
 

@@ -45,7 +45,7 @@ export class RoomPlaylist {
       const path = source.split(/[?#]/)[0]!;
       const kind = /\.m3u8$/i.test(path) ? "hls" : "url";
       const duration = await lasts(source);
-      const body: RoomItemNew = { kind, source, title: title || decodeURIComponent(path.split("/").at(-1) || path).slice(0, 200), ...(duration > 0 && { duration }) };
+      const body: RoomItemNew = { kind, source, title: title || nameOf(path).slice(0, 200), ...(duration > 0 && { duration }) };
       await this.seat.ask("/playlist", { method: "POST", body });
     };
     this.#add = h(
@@ -128,6 +128,16 @@ export class RoomPlaylist {
       arrange && after !== "" && button(r.items.down(title), "down", move(after)),
       arrange && button(r.items.remove(title), "cross", () => this.seat.ask(`/playlist/${item.id}`, { method: "DELETE" })),
     );
+  }
+}
+
+// nameOf is what the last part of a path says. What is not encoded as UTF-8 stays as it is.
+function nameOf(path: string): string {
+  const last = path.split("/").at(-1) || path;
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last;
   }
 }
 

@@ -1,7 +1,7 @@
 // The room that is open: player, comments, chat, playlist and people.
 
 import { isTemporary, Refused as RefusedOnLine, type Danmaku as Comment, type DanmakuNew, type Room, type RoomGone, type RoomLine, type RoomMember, type RoomPlaylist as Playlist, type RoomScene, type RoomSelf, type RoomViewers, type Playback, type StoaEvent } from "@stoa-dev/client";
-import { Refused, Unreachable } from "../api";
+import { now, Refused, Unreachable } from "../api";
 import { act, twice } from "../buttons";
 import { h, put } from "../dom";
 import { form, say } from "../form";
@@ -48,7 +48,11 @@ export class RoomView {
   #over = false;
   #unsubscribe: () => void;
   #offs: (() => void)[];
-  #reading: Promise<void> | undefined;
+  #reading = false;
+  #again = false; // what is being read may be older than what has changed
+  #heard: RoomSelf | undefined; // what an event has told of the caller since the scene was asked for
+  #lists = 0; // questions for the playlist
+  #shown = 0; // the one whose answer is shown
   #looksWho: ReturnType<typeof setTimeout> | undefined;
   #doable = "";
   #broadcast: Broadcast | undefined;
@@ -104,20 +108,30 @@ export class RoomView {
     this.on.fail(say(err));
   };
 
-  // #read reads what there is to show, once at a time.
-  #read(): Promise<void> {
-    this.#reading ??= this.#readAll().finally(() => (this.#reading = undefined));
-    return this.#reading;
+  // #read reads what there is to show, once at a time: asked for meanwhile, once more.
+  async #read(): Promise<void> {
+    this.#again = true;
+    if (this.#reading) return;
+    this.#reading = true;
+    while (this.#again && !this.#over) {
+      this.#again = false;
+      await this.#readAll();
+    }
+    this.#reading = false;
   }
 
   async #readAll(): Promise<void> {
+    this.#heard = undefined;
+    const question = ++this.#lists;
+    const { clears } = this.#danmaku;
     try {
       const scene = await this.seat.ask<RoomScene>("/scene");
       if (this.#over) return;
       this.#settings(scene.room);
-      this.#self(scene.me);
-      this.#show(scene.playback, scene.playlist);
-      for (const c of scene.danmaku) this.#danmaku.live(c);
+      this.#self(this.#heard ?? scene.me);
+      this.#show(scene.playback);
+      this.#showList(scene.playlist, question);
+      if (clears === this.#danmaku.clears) for (const c of scene.danmaku) this.#danmaku.live(c);
       await Promise.all([this.#chat.read(), this.#people.read()]);
     } catch (err) {
       if (this.#over) return;
@@ -133,7 +147,7 @@ export class RoomView {
       case "room.playback":
         return this.#show(data as Playback);
       case "room.playlist":
-        return void this.seat.ask<Playlist>("/playlist").then((list) => !this.#over && this.#show(undefined, list), this.failed);
+        return this.#readList();
       case "room.said":
         return this.#chat.add(data as RoomLine);
       case "room.danmaku":
@@ -154,7 +168,7 @@ export class RoomView {
       case "room.member": {
         const member = data as RoomMember;
         this.#people.changed(member);
-        if (member.user.id === this.#me?.id) this.#self({ ...member, id: member.user.id });
+        if (member.user.id === this.#me?.id) this.#self((this.#heard = { ...member, id: member.user.id }));
         return;
       }
       case "room.gone":
@@ -213,7 +227,7 @@ export class RoomView {
 
   #self(me: RoomSelf): void {
     this.#me = me;
-    const silent = Date.parse(me.muted_until ?? "") > Date.now();
+    const silent = Date.parse(me.muted_until ?? "") > now();
     this.#people.me(me);
     this.#chat.may(this.#may("chat") && !silent);
     this.#shoot.querySelector("form")!.hidden = !this.#may("danmaku") || silent;
@@ -223,15 +237,23 @@ export class RoomView {
     this.#drawDoings();
   }
 
-  #show(playback?: Playback, list?: Playlist): void {
-    if (list) {
-      this.#items = list.items;
-      this.#player.items(list.items);
-    }
-    if (playback) {
-      this.#player.take(playback);
-      this.#now = this.#player.moment.item;
-    }
+  #show(playback: Playback): void {
+    this.#player.take(playback);
+    this.#now = this.#player.moment.item;
+    this.#drawItems();
+  }
+
+  #readList(): void {
+    const question = ++this.#lists;
+    void this.seat.ask<Playlist>("/playlist").then((list) => this.#showList(list, question), this.failed);
+  }
+
+  // Answers may come in another order than their questions: an older one is not shown.
+  #showList({ items }: Playlist, question: number): void {
+    if (this.#over || question < this.#shown) return;
+    this.#shown = question;
+    this.#items = items;
+    this.#player.items(items);
     this.#drawItems();
   }
 

@@ -1,7 +1,7 @@
 // Who is in a room: a user by the page's own connection, or a guest by one of the guest's token.
 
-import { MemoryStorage, StoaClient, type Room, type RoomGuest, type RoomSelf } from "@stoa-dev/client";
-import { send, type Call } from "../api";
+import { Ended, MemoryStorage, StoaClient, type Room, type RoomGuest, type RoomSelf } from "@stoa-dev/client";
+import { now, send, type Call } from "../api";
 import { authed } from "../session";
 import { t } from "../texts";
 
@@ -44,9 +44,13 @@ export function keepGuest({ token, expires, room }: RoomGuest): void {
 /** The seat of a guest who came into a room in this tab before; undefined where there is none. */
 export function guestSeat(room: string): Seat | undefined {
   const kept = JSON.parse(sessionStorage.getItem(STORE + room) ?? "null") as { token: string; expires: string } | null;
-  if (!kept || Date.parse(kept.expires) < Date.now()) return undefined;
+  if (!kept || Date.parse(kept.expires) < now()) return undefined;
   const { token } = kept;
-  const client = new StoaClient({ url: location.origin, getToken: async () => token, storage: new MemoryStorage(), wire: { headers: { "Accept-Language": t.locale } } });
+  const getToken = async (refused?: string) => {
+    if (refused) throw new Ended(""); // a guest has no other one
+    return token;
+  };
+  const client = new StoaClient({ url: location.origin, getToken, storage: new MemoryStorage(), wire: { headers: { "Accept-Language": t.locale } } });
   client.connect();
   return {
     room,

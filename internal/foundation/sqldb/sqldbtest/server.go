@@ -210,12 +210,16 @@ func prepare(o Options, port int) (*server, error) {
 	if err := os.CopyFS(s.path("data"), os.DirFS(template)); err != nil {
 		return nil, err
 	}
+	if err := os.Mkdir(s.path("tmp"), 0o700); err != nil {
+		return nil, err
+	}
 	flush := "0"
 	if o.Durable {
 		flush = "1"
 	}
 	s.args = append([]string{program.bin, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("sock"),
 		"--pid-file=" + s.path("pid"), "--skip-name-resolve",
+		"--tmpdir=" + s.path("tmp"), // a server that starts removes the temporary tables of all others there
 		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-doublewrite=0"}, program.flags...)
 	if !o.Durable { // what the kernel holds outlives a kill
 		s.args = append(s.args, program.careless...)

@@ -2,6 +2,8 @@ package sqldbtest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,4 +68,17 @@ func schema(t *testing.T, e Engine, db *sqldb.DB) string {
 		all = append(all, query("SHOW CREATE TABLE "+table)...)
 	}
 	return strings.Join(all, "\n")
+}
+
+// A server that starts removes what others have in the folder of temporary tables: statements of theirs fail then.
+func TestAServerSharesItsTemporaryTablesWithNoOther(t *testing.T) {
+	db := Default(t).Open(t)
+	var dir string
+	if err := db.QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir); err != nil {
+		t.Fatal(err)
+	}
+	// What the server's own folder has beside it, a folder that others share has not.
+	if _, err := os.Stat(filepath.Join(dir, "..", "data", "ibdata1")); err != nil {
+		t.Errorf("temporary tables are in %s, want a folder of the server's own: %v", dir, err)
+	}
 }

@@ -184,3 +184,28 @@ func testCloseInSilence(t *testing.T, open func(*testing.T, string) *redis.DB) {
 		t.Errorf("Subscribe returned %v", err)
 	}
 }
+
+// Resharded gives the slot of a channel that is listened to another owner. open returns a DB on a
+// client of the cluster with servers at addrs, and closes both when its test ends.
+func Resharded(t *testing.T, open func(t *testing.T, addrs []string) *redis.DB) {
+	c := redistest.Cluster(t, 3, 0)
+	db, others := open(t, strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")), redistest.Open(t, c.URL)
+	ctx, cancel := context.WithCancel(t.Context())
+	ch := news.At(keyspace.Int{N: 1})
+	var subscribed, heard atomic.Int64
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		_ = db.Subscribe(ctx, ch, redis.Handler{Subscribed: func() { subscribed.Add(1) }, Message: func(string) { heard.Add(1) }})
+	})
+	defer listening.Wait()
+	defer cancel()
+	eventually.True(t, "a subscription", func() bool { return subscribed.Load() == 1 })
+	c.Move(t, db.Physical(keyspace.Key{})+ch.String())
+	eventually.True(t, "a message from the new owner", func() bool {
+		_ = others.Publish(t.Context(), ch, "x") // it may not know of the new owner yet
+		return heard.Load() > 0
+	})
+	if subscribed.Load() < 2 {
+		t.Error("nobody was told that messages may have been missed")
+	}
+}

@@ -192,6 +192,7 @@ export const zh: GroupTexts = {
     "group.all_muted": "目前仅管理员可以发言。",
     "group.store_away": "暂时无法访问群组，请重试。",
     "chat.large": "这么大的群组不显示谁读过消息。",
+    "idempotency.mismatch": "修改之前群组可能已创建，请先查看聊天列表。",
     "chat.pins_full": "置顶消息已达上限，请先取消一条。",
   },
 };

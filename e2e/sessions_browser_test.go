@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// holdsBack has the page keep the first request of a method for a path until window.send is called, and count in
+// window.statuses how such requests were answered.
+func (p *tab) holdsBack(method, path string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
+		const real = window.fetch;
+		window.statuses = [];
+		window.fetch = async (url, init) => {
+			if (init?.method !== %q || new URL(url, location).pathname !== %q) return real(url, init);
+			if (!window.send) await new Promise((go) => (window.send = go));
+			const res = await real(url, init);
+			statuses.push(res.status);
+			return res;
+		};
+	})()`, method, path)))
+}
+
+// refusesOnce has the page's first request of a method for a path that ends so be refused; window.refused tells.
+func (p *tab) refusesOnce(method, path string, status int, code string) {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
+		const real = window.fetch;
+		window.refused = false;
+		window.fetch = async (url, init) => {
+			if (refused || (init?.method ?? "GET") !== %q || !String(url).endsWith(%q)) return real(url, init);
+			refused = true;
+			return new Response(JSON.stringify({ code: %q, status: %d, title: "Not now." }), { status: %[4]d, headers: { "Content-Type": "application/problem+json" } });
+		};
+	})()`, method, path, code, status)))
+}
+
+// adaInTwoTabs are two tabs of a browser in which Ada has signed up.
+func adaInTwoTabs(t *testing.T) (p, other *tab) {
+	p = browse(t, serve(t, "--limits=false")+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.says("[data-streak]", "0")
+	other = p.open(p.location())
+	other.says("[data-streak]", "0")
+	return p, other
+}
+
+// sendsAfterBobLoggedIn has what [tab.holdsBack] keeps of Ada go out once Bob is logged in.
+func (p *tab) sendsAfterBobLoggedIn(other *tab) {
+	p.t.Helper()
+	other.button("Log out")
+	other.signUp("bob@example.com", "Bob", "battery staple")
+	p.says(".home h1", "Bob")
+	p.do(chromedp.Evaluate[chromedp.Void](`send()`))
+	p.until("the answer", "statuses.length > 0")
+}
+
+// leavesBobLoggedIn is sendsAfterBobLoggedIn, whose answer must not concern Bob.
+func (p *tab) leavesBobLoggedIn(other *tab) {
+	p.t.Helper()
+	p.sendsAfterBobLoggedIn(other)
+	p.settles()
+	if !evaluated[bool](p, `localStorage.getItem("stoa.session") !== null`) {
+		p.t.Error("Bob was logged out by what Ada did")
+	}
+	other.says(".home h1", "Bob")
+}
+
+// settles gives what the page does with an answer that has come its time: some other questions are answered meanwhile.
+func (p *tab) settles() {
+	p.t.Helper()
+	p.do(chromedp.Evaluate[chromedp.Void](`(async () => { for (let i = 0; i < 5; i++) await (await fetch("/healthz")).text(); })()`, chromedp.EvalAwaitPromise))
+}
+
+// Ada logs out over a line that stands still, and again in another tab, where Bob logs in before the first try is answered.
+func TestALogOutThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
+	t.Parallel()
+	p, other := adaInTwoTabs(t)
+	p.holdsBack("POST", "/v1/auth/logout")
+	p.button("Log out")
+	p.until("the request", "window.send")
+	p.leavesBobLoggedIn(other)
+}
+
+// Ada checks in over a line that stands still; in another tab she logs out, and Bob logs in, before her second try is refused.
+func TestARequestThatIsLateLeavesTheNextUserLoggedIn(t *testing.T) {
+	t.Parallel()
+	p, other := adaInTwoTabs(t)
+	p.holdsBack("POST", "/v1/checkin")
+	p.refusesOnce("POST", "/v1/checkin", http.StatusUnauthorized, "auth.token_invalid")
+	p.click("#checkin")
+	p.until("the second try", "window.send")
+	p.leavesBobLoggedIn(other)
+}
+
+// Ada sends a file over a line that stands still; she logs out, and Bob logs in before the server has answered.
+func TestAFileOfOneUserIsNotUploadedByTheNext(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	file := filepath.Join(t.TempDir(), "plan.txt")
+	if err := os.WriteFile(file, []byte("We begin at eight."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ada.holdsBack("POST", "/v1/transfers")
+	ada.chooses(".writing input[type=file]", file)
+	ada.until("the request", "window.send")
+	ada.button("Log out")
+	ada.says(".banner", "logged out")
+	ada.signUp("carol@example.com", "Carol", "staple battery")
+	ada.do(chromedp.Evaluate[chromedp.Void](`send()`))
+	ada.until("the answer", "statuses.length > 0")
+	ada.settles()
+	if got := evaluated[string](ada, "statuses.join()"); got != "401" {
+		t.Errorf("Ada's file was answered with %s, want 401 and no second try", got)
+	}
+	bob.lacks(".stored")
+}
+
+// The token runs out in the middle of an upload, while the server cannot be reached.
+func TestAFileGoesOnWhoseTokenCouldNotBeRenewedAtOnce(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	file := filepath.Join(t.TempDir(), "plan.txt")
+	if err := os.WriteFile(file, []byte("We begin at eight."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const real = window.fetch;
+		window.did = [];
+		window.fetch = async (url, init) => {
+			const { pathname } = new URL(url, location);
+			if (pathname === "/v1/transfers" && did.length === 0) {
+				did.push("expired");
+				return new Response(JSON.stringify({ code: "auth.token_invalid" }), { status: 401, headers: { "Content-Type": "application/problem+json" } });
+			}
+			if (pathname === "/v1/auth/refresh" && did.length === 1) {
+				did.push("cut");
+				throw new TypeError("The line is cut.");
+			}
+			return real(url, init);
+		};
+	})()`))
+	ada.chooses(".writing input[type=file]", file)
+	bob.says(".stored", "plan.txt")
+	if got := evaluated[string](ada, "did.join()"); got != "expired,cut" {
+		t.Errorf("what happened on the way is %q", got)
+	}
+}
+
+// upgraded stands before a server. Once a newer one is there, the page has another script, and a part of the old page,
+// whose name begins with gone, is not to be had before the new page was asked for.
+func upgraded(t *testing.T, server, gone string) (at string, newer *atomic.Bool) {
+	t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = "/assets/index-"
+	newer = new(atomic.Bool)
+	var seen atomic.Bool
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host
+	}}
+	proxy.ModifyResponse = func(res *http.Response) error {
+		if !newer.Load() || res.Request.URL.Path != "/" {
+			return nil
+		}
+		page, err := io.ReadAll(res.Body)
+		if err != nil {
+			return err
+		}
+		before, after, _ := bytes.Cut(page, []byte(script))
+		_, rest, _ := bytes.Cut(after, []byte(".js"))
+		name := string(after[:len(after)-len(rest)])
+		page = bytes.Join([][]byte{before, []byte(script + "newer-" + name), rest}, nil)
+		res.Body = io.NopCloser(bytes.NewReader(page))
+		res.ContentLength = int64(len(page))
+		res.Header.Set("Content-Length", strconv.Itoa(len(page)))
+		return nil
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			r.Header.Del("If-None-Match")
+			r.Header.Del("Accept-Encoding")
+		}
+		if name, ok := strings.CutPrefix(r.URL.Path, script+"newer-"); ok {
+			r.URL.Path = script + name
+			seen.Store(true)
+		}
+		if strings.HasPrefix(r.URL.Path, "/assets/"+gone) && newer.Load() && !seen.Load() {
+			http.NotFound(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL, newer
+}
+
+func TestAPageOfBeforeAnUpgradeIsLoadedAnewForAView(t *testing.T) {
+	t.Parallel()
+	at, newer := upgraded(t, serve(t), "notices-")
+	p := browse(t, at+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.says(".live", "Live")
+	newer.Store(true)
+	p.visit("#/notices")
+	p.button("Try again")
+	p.says("main h1", "Notices")
+}
+
+func TestAPageOfBeforeAnUpgradeIsLoadedAnewForTheConnection(t *testing.T) {
+	t.Parallel()
+	at, newer := upgraded(t, serve(t), "live-")
+	p := browse(t, at+"/")
+	p.until("the form to sign up", `document.querySelector("[name=email]") !== null`)
+	newer.Store(true)
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.says(".live", "Live")
+}

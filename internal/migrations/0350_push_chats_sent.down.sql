@@ -1,0 +1,1 @@
+ALTER TABLE push_chats DROP COLUMN sent

@@ -1,0 +1,1 @@
+DROP INDEX chat_members_cleared{{on chat_members}}

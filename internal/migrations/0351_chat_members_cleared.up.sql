@@ -1,0 +1,1 @@
+CREATE INDEX chat_members_cleared ON chat_members (conversation, cleared_seq)
