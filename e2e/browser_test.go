@@ -344,7 +344,7 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	for _, p := range []*tab{p, other} {
 		p.do(chromedp.Evaluate[chromedp.Void](`(() => {
 			const real = fetch;
-			window.fetch = (path, init) => !path.includes("/calendar/") ? real(path, init) : new Promise((_, fail) => {
+			window.fetch = (path, init) => !path.includes("/v1/checkin") ? real(path, init) : new Promise((_, fail) => {
 				init.signal.addEventListener("abort", () => fail(init.signal.reason));
 				document.body.dataset.asking = "";
 			});
