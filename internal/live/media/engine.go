@@ -2,9 +2,6 @@ package media
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -53,11 +50,10 @@ type Config struct {
 
 // Engine makes sessions. It is safe for concurrent use.
 type Engine struct {
-	api   *webrtc.API
-	certs []webrtc.Certificate
-	mux   io.Closer
-	addr  string
-	log   *slog.Logger
+	api  *webrtc.API
+	mux  io.Closer
+	addr string
+	log  *slog.Logger
 }
 
 // New opens the UDP port.
@@ -112,15 +108,6 @@ func New(cfg Config) (_ *Engine, err error) {
 	// does not know the codec and gives up the track. Here the description tells the codec, see [pick].
 	se.SetFireOnTrackBeforeFirstRTP(true)
 	se.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("media: %w", err)
-	}
-	cert, err := webrtc.GenerateCertificate(key)
-	if err != nil {
-		return nil, fmt.Errorf("media: %w", err)
-	}
-	e.certs = []webrtc.Certificate{*cert}
 	codecs := &webrtc.MediaEngine{}
 	if err := register(codecs); err != nil {
 		return nil, fmt.Errorf("media: %w", err)
@@ -139,9 +126,10 @@ func (e *Engine) Addr() string { return e.addr }
 // Close closes the port. Sessions have to be closed before.
 func (e *Engine) Close() error { return e.mux.Close() }
 
-// connection makes a session.
+// connection makes a session. Each has a certificate of its own, which the library makes: one is good for a month, and an engine
+// may run for longer.
 func (e *Engine) connection() (*webrtc.PeerConnection, error) {
-	return e.api.NewPeerConnection(webrtc.Configuration{Certificates: e.certs, BundlePolicy: webrtc.BundlePolicyMaxBundle})
+	return e.api.NewPeerConnection(webrtc.Configuration{BundlePolicy: webrtc.BundlePolicyMaxBundle})
 }
 
 // Format is a codec with its parameters.

@@ -14,6 +14,15 @@ func Unconnected() *Source {
 	return s
 }
 
+// Connect makes a session, and ends it.
+func Connect(e *Engine) error {
+	pc, err := e.connection()
+	if err != nil {
+		return err
+	}
+	return pc.Close()
+}
+
 // Take has a source take a packet of its pictures or of its sound.
 func Take(s *Source, sound bool, p *rtp.Packet) {
 	if sound {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/live/livetest"
 	"github.com/stoa-dev/stoa/internal/live/media"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -365,6 +366,18 @@ func TestAnEngineOnAllAddressesIsReachedOnThisMachine(t *testing.T) {
 	_, src := publish(t, e, livetest.Camera{})
 	v, _ := watch(t, e, src)
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+}
+
+// The engine is outside of the bubble, for its socket; that of the session is the bubble's time.
+func TestAnEngineMakesSessionsForAsLongAsItRuns(t *testing.T) {
+	e := engine(t)
+	later := time.Now().AddDate(1, 0, 0).Round(0)
+	bubble.Test(t, func(t *testing.T) {
+		bubble.Sleep(time.Until(later))
+		if err := media.Connect(e); err != nil {
+			t.Errorf("after a year: %v", err)
+		}
+	})
 }
 
 func TestAnAnswerNamesThePublicAddress(t *testing.T) {
