@@ -64,7 +64,7 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whep", ID: "live.watch", Tags: tags, Limit: watchLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
 		Summary:     "Watch a stream by WHEP (draft-ietf-wish-whep)",
 		Description: "The bearer token is the play key, a token from a room's playlist, or that of a user who may watch. The answer has all candidates, and those of the offer are not looked at: PATCH is answered 405. 409 with Retry-After: the stream is not live.",
-		Errors:      append(slices.Clone(begin), ErrOffAir, ErrNode)}, s.postWHEP)
+		Errors:      append(slices.Clone(begin), ErrTooMany, ErrOffAir, ErrNode)}, s.postWHEP)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags, Status: http.StatusOK,
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
 }

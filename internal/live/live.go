@@ -120,6 +120,7 @@ var (
 	ErrSession = errs.New(errs.NotFound, "live.session_unknown", "There is no such session.")
 	ErrCursor  = errs.New(errs.Invalid, "live.cursor", "That cursor does not come from this list.")
 	ErrFull    = errs.New(errs.Unavailable, "live.full", "As many watch and publish here as this server carries.").Retry(30 * time.Second)
+	ErrTooMany = errs.New(errs.TooMany, "live.too_many_viewers", "You, or others at your address, watch as much here as one may at a time. Close some.").Retry(30 * time.Second)
 	ErrMedia   = errs.New(errs.Unavailable, "live.no_media", "This server carries no streams.").Retry(time.Minute)
 	ErrNode    = errs.New(errs.Unavailable, "live.node_away", "The server to which the stream is published cannot be reached right now. Please try again.").Retry(5 * time.Second)
 	ErrState   = errs.New(errs.Unavailable, "live.state_away", "Who publishes and who watches cannot be found out right now. Please try again.").Retry(2 * time.Second)
@@ -133,7 +134,8 @@ type Settings struct {
 	UDP         string        `koanf:"udp" default:":8189" help:"UDP address of the media of live streams, one port for all; without a host all addresses of the machine; off carries none"`
 	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
 	Owned       int           `koanf:"owned" default:"20" help:"streams that a user may have, at most 1000"`
-	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000"`
+	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000; a tenth is kept for publishers and other nodes"`
+	MaxFrom     int           `koanf:"max_from" default:"200" help:"viewers of this node from one household (IPv4 address or IPv6 /64) that come with keys or with tokens from rooms"`
 	RecordBytes int64         `koanf:"record_bytes" default:"1073741824" help:"bytes at which the recording of a stream ends, or files.max_size where that is less"`
 	RecordFor   time.Duration `koanf:"record_for" default:"720h" help:"how long a recording is kept"`
 	Warm        int           `koanf:"warm" default:"100" help:"live streams that a node reads when it has started; at most 10000" zero:"none"`
@@ -156,6 +158,7 @@ func (c Settings) Validate() error {
 		config.Refuse(c.carries() && err != nil, "udp", "an address is host:port or :port; off carries no media"),
 		config.Refuse(c.Owned < 1 || c.Owned > 1000, "owned", "%d is not between 1 and 1000", c.Owned),
 		config.Refuse(c.Sessions < 1 || c.Sessions > 100_000, "sessions", "%d is not between 1 and 100000", c.Sessions),
+		config.Refuse(c.MaxFrom < 1, "max_from", "%d is less than 1", c.MaxFrom),
 		config.Refuse(c.RecordBytes < LeastRecordBytes, "record_bytes", "%d is less than %d", c.RecordBytes, LeastRecordBytes),
 		config.Refuse(c.RecordFor < time.Hour || c.RecordFor > 10*365*24*time.Hour, "record_for", "%s is not between an hour and ten years", c.RecordFor),
 		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm))
@@ -203,6 +206,7 @@ type Holder struct {
 
 	kind kind
 	hash string // of a key; of the play key at the time for a ticket
+	from string // household
 }
 
 // UserID implements web.Caller: limits are counted by it. All who hold keys of a stream are counted as the stream.

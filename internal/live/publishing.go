@@ -75,7 +75,7 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 	case !by.mayPublish(st):
 		return SessionID{}, "", ErrStream
 	}
-	engine, base, done, err := s.begin()
+	engine, base, done, err := s.begin(places{})
 	if err != nil {
 		return SessionID{}, "", err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/live/media"
@@ -75,6 +76,7 @@ type Service struct {
 	all      bool        // all are
 	nudge    chan struct{}
 	sessions int
+	viewers  map[string]int // of those sessions, by user or household
 }
 
 // New returns the domain on those parts. The error has all faults of the settings.
@@ -84,7 +86,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("live: %w", err)
 	}
 	s := &Service{db: cfg.DB, store: &store{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
-		metrics: newMetrics(cfg.Metrics), airs: map[ID]*air{}, asked: map[ID]bool{}, nudge: make(chan struct{}, 1)}
+		metrics: newMetrics(cfg.Metrics), airs: map[ID]*air{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	cfg.Bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
 	return s, nil
@@ -477,7 +479,7 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 	if !ok {
 		return nil, accounts.ErrToken
 	}
-	h := &Holder{Stream: id, kind: k, hash: hashOf(token)}
+	h := &Holder{Stream: id, kind: k, hash: hashOf(token), from: household.From(ctx)}
 	st, err := s.stream(ctx, id)
 	if errors.Is(err, ErrStream) {
 		return nil, accounts.ErrToken
@@ -565,22 +567,42 @@ func (s *Service) open(ctx context.Context) {
 	s.engine, s.base = engine, ctx
 }
 
-// begin counts a session in and returns what it runs on. done has to be called once at its end. ErrMedia, ErrFull.
-func (s *Service) begin() (engine *media.Engine, base context.Context, done func(), err error) {
+// places is how many of a node's sessions one viewer may have.
+type places struct {
+	who  string // a user or a household
+	most int    // 0: no viewer but a publisher or another node, for whom a tenth of all is kept
+}
+
+// begin counts a session in and returns what it runs on. done has to be called once at its end. ErrMedia, ErrFull, ErrTooMany.
+func (s *Service) begin(p places) (engine *media.Engine, base context.Context, done func(), err error) {
+	all, views := s.cfg.Sessions, p.most > 0
+	if views {
+		all -= all / 10
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.engine == nil || s.base == nil:
 		return nil, nil, nil, ErrMedia
-	case s.sessions >= s.cfg.Sessions:
+	case s.sessions >= all:
 		return nil, nil, nil, ErrFull
+	case views && s.viewers[p.who] >= p.most:
+		return nil, nil, nil, ErrTooMany
 	}
 	s.sessions++
+	if views {
+		s.viewers[p.who]++
+	}
 	s.work.Add(1)
 	return s.engine, s.base, sync.OnceFunc(func() {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.sessions--
-		s.mu.Unlock()
+		if views {
+			if s.viewers[p.who]--; s.viewers[p.who] == 0 {
+				delete(s.viewers, p.who)
+			}
+		}
 		s.work.Done()
 	}), nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -676,6 +677,52 @@ func TestErasingAUserDeletesTheirStreams(t *testing.T) {
 		t.Errorf("ann has %+v, %v", list, err)
 	}
 	w.shown(bob, kept.ID)
+}
+
+// Neither a user nor a household takes all places of a node, and viewers leave some to publishers and to other nodes.
+func TestViewersLeavePlacesToOthers(t *testing.T) {
+	w := single(t, func(s *Service) { s.cfg.Sessions, s.cfg.MaxFrom = 30, 5 })
+	ann := w.person()
+	st, keys := w.made(ann, Update{Access: to(Open)})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	bob := Caller{User: w.person()}
+	var first SessionID
+	for range mostOfUser {
+		_, first, err = w.watch(bob, st.ID)
+		w.must(err)
+	}
+	_, _, err = w.watch(bob, st.ID)
+	w.fails("one more viewer of a user", err, ErrTooMany)
+	_, _, err = w.watch(Caller{User: ann}, st.ID)
+	w.must(err)
+	w.must(w.Leave(t.Context(), bob, st.ID, first))
+	eventually.NoError(t, "the user to be let in for the one that ended", func() error { _, _, err := w.watch(bob, st.ID); return err })
+
+	// from watches from a household.
+	from := func(at string) error {
+		play, err := w.Verify(context.WithValue(t.Context(), household.Key{}, func() string { return at }), keys.Play)
+		w.must(err)
+		_, _, err = w.watch(Caller{Key: play}, st.ID)
+		return err
+	}
+	for range w.cfg.MaxFrom {
+		w.must(from("192.0.2.1"))
+	}
+	w.fails("one more viewer of a household", from("192.0.2.1"), ErrTooMany)
+	for range 27 - 1 - mostOfUser - 1 - w.cfg.MaxFrom {
+		w.must(from("192.0.2.2"))
+	}
+	w.fails("a viewer in a place of publishers'", from("192.0.2.3"), ErrFull)
+	_, _, err = w.watch(w.holds(w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")), st.ID)
+	w.must(err)
+	for range 2 {
+		other, keys := w.made(ann, Update{})
+		_, _, err = w.publish(w.holds(keys.Publish), other.ID)
+		w.must(err)
+	}
+	_, _, err = w.publish(Caller{User: ann}, st.ID)
+	w.fails("a publisher when all is taken", err, ErrFull)
 }
 
 func TestAUserHasSoManyStreams(t *testing.T) {

@@ -26,6 +26,8 @@ const (
 	lingerFor = 10 * time.Second
 	// pullTime bounds the coming about of a relay.
 	pullTime = 10 * time.Second
+	// mostOfUser bounds the viewers of one user at one node: a page has one.
+	mostOfUser = 16
 	// relayLife is how long a token is good that one node shows another.
 	relayLife = time.Minute
 )
@@ -40,13 +42,13 @@ type view struct {
 	viewer *media.Viewer
 }
 
-// Watch answers the offer of a viewer. ErrStream, ErrMay, ErrOffAir, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrNode, ErrState.
+// Watch answers the offer of a viewer. ErrStream, ErrMay, ErrOffAir, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrTooMany, ErrNode, ErrState.
 func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ SessionID, answer string, err error) {
 	defer errs.Wrap(&err, "live.Watch %s", id)
 	if err := s.mayWatch(ctx, by, id); err != nil {
 		return SessionID{}, "", err
 	}
-	engine, base, done, err := s.begin()
+	engine, base, done, err := s.begin(s.placesOf(by))
 	if err != nil {
 		return SessionID{}, "", err
 	}
@@ -92,6 +94,18 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 		s.left(context.WithoutCancel(base), a, v)
 	}()
 	return v.Session, answer, nil
+}
+
+// placesOf returns how much of this node a viewer may have. Who comes with a key, or a token from a room, has no account: that is
+// counted by household.
+func (s *Service) placesOf(by Caller) places {
+	switch {
+	case by.Key == nil:
+		return places{by.User.String(), mostOfUser}
+	case by.Key.kind == relay:
+		return places{}
+	}
+	return places{by.Key.from, s.cfg.MaxFrom}
 }
 
 // counts reports whether a view is a viewer's, and not that of another node.
@@ -228,7 +242,7 @@ func (s *Service) found(id ID) *air {
 
 // pull makes this node a viewer of a stream at the publisher's. ErrNode, ErrOffAir, ErrMedia, ErrFull.
 func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *air, err error) {
-	engine, base, done, err := s.begin()
+	engine, base, done, err := s.begin(places{})
 	if err != nil {
 		return nil, err
 	}

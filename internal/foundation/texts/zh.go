@@ -99,6 +99,7 @@ var chinese = map[string]string{
 	"Streams have pictures in VP8 or H.264 and sound in Opus, and viewers need the codec of the publisher.": "直播的画面为 VP8 或 H.264，声音为 Opus；观众须支持推流者所用的编码。",
 	"There is no such session.":                                                                  "会话不存在。",
 	"As many watch and publish here as this server carries.":                                     "此服务器的推流和观看人数已达上限。",
+	"You, or others at your address, watch as much here as one may at a time. Close some.":       "你或与你同一网络地址的人同时观看的直播已达上限，请关闭一些。",
 	"This server carries no streams.":                                                            "此服务器不提供直播。",
 	"The server to which the stream is published cannot be reached right now. Please try again.": "暂时无法连接该直播流所在的服务器，请重试。",
 	"Who publishes and who watches cannot be found out right now. Please try again.":             "暂时无法得知谁在推流、谁在观看，请重试。",
