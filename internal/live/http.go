@@ -14,12 +14,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits for each user; for a stream where its key comes in place of a user.
+// Limits for each user; for each household, stream and kind of key where a key comes in place of a user.
 var (
 	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
 	keysLimit    = ratelimit.Limit{Max: 30, Window: time.Hour}
 	publishLimit = ratelimit.Limit{Max: 30, Window: time.Minute}
-	watchLimit   = ratelimit.Limit{Max: 600, Window: time.Minute} // all who come with one play key
+	watchLimit   = ratelimit.Limit{Max: 600, Window: time.Minute} // an office may be one household
 )
 
 // sdp is what WHIP and WHEP speak.

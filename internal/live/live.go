@@ -192,7 +192,7 @@ func newKey(k kind, id ID) string {
 	return Prefix + string(k) + id.String() + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
-// hashOf is what SQL has of a key.
+// hashOf is what SQL has of a key, and Redis of a household.
 func hashOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -209,8 +209,9 @@ type Holder struct {
 	from string // household
 }
 
-// UserID implements web.Caller: limits are counted by it. All who hold keys of a stream are counted as the stream.
-func (h *Holder) UserID() string { return h.Stream.String() }
+// UserID implements web.Caller: limits are counted by it. Those of one household who come with one kind of key are counted as one, so that
+// a viewer does not use up what the publisher, other viewers and other nodes may do.
+func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + hashOf(h.from) }
 
 // Caller is who publishes or watches: a user, or whoever holds a key.
 type Caller struct {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/live/livetest"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -29,6 +32,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -723,6 +727,53 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	}
 	_, _, err = w.publish(Caller{User: ann}, st.ID)
 	w.fails("a publisher when all is taken", err, ErrFull)
+}
+
+// keyed lets in who has a key of a stream.
+type keyed struct{ *Service }
+
+func (k keyed) Authenticate(ctx context.Context, token string) (web.Caller, error) {
+	return k.Verify(ctx, token)
+}
+
+// Who has a token from a room, and uses up what it may do, keeps neither the publisher nor other viewers nor other nodes out.
+func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, func(s *Service) { s.cfg.UDP = Off })
+		ann := w.person()
+		st, keys := w.made(ann, Update{})
+		_, guest, _, err := w.Ticket(t.Context(), ann, st.ID.String())
+		w.must(err)
+		a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})
+		w.Routes(a)
+		post := func(path, token, from string) int {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("v=0"))
+			r.RemoteAddr = from + ":1"
+			r.Header.Set("Content-Type", sdp)
+			r.Header.Set("Authorization", "Bearer "+token)
+			rec := httptest.NewRecorder()
+			a.Handler().ServeHTTP(rec, r)
+			return rec.Code
+		}
+		for path, most := range map[string]int{publishPath(st.ID): publishLimit.Max, watchPath(st.ID): watchLimit.Max} {
+			for range most {
+				post(path, guest, "192.0.2.1")
+			}
+			if got := post(path, guest, "192.0.2.1"); got != http.StatusTooManyRequests {
+				t.Errorf("%s once more: %d", path, got)
+			}
+		}
+		for what, got := range map[string]int{
+			"the publisher": post(publishPath(st.ID), keys.Publish, "192.0.2.1"),
+			"a viewer":      post(watchPath(st.ID), keys.Play, "192.0.2.1"),
+			"another guest": post(watchPath(st.ID), guest, "192.0.2.2"),
+			"a node":        post(watchPath(st.ID), w.signer.sign(relay, st.ID, w.db.Now().Add(relayLife), ""), "192.0.2.1"),
+		} {
+			if got != http.StatusServiceUnavailable { // there are no media here
+				t.Errorf("%s: %d", what, got)
+			}
+		}
+	})
 }
 
 func TestAUserHasSoManyStreams(t *testing.T) {
