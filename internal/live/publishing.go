@@ -135,7 +135,7 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 	go func() {
 		defer done()
 		s.keep(base, p)
-		s.finish(context.WithoutCancel(base), a)
+		s.finish(base, a)
 	}()
 	return p.session, answer, nil
 }
@@ -242,7 +242,7 @@ func (s *Service) report(ctx context.Context, p *publication) error {
 }
 
 // finish ends what goes with a publisher: other publishers may come, and what was recorded is kept.
-func (s *Service) finish(ctx context.Context, a *air) {
+func (s *Service) finish(base context.Context, a *air) {
 	p := a.pub
 	p.src.Close(nil)
 	s.metrics.publishers.Dec()
@@ -253,7 +253,7 @@ func (s *Service) finish(ctx context.Context, a *air) {
 	}
 	s.mu.Unlock()
 	func() {
-		ctx, cancel := context.WithTimeout(ctx, finishTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(base), finishTime)
 		defer cancel()
 		err := asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
 			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -273,7 +273,7 @@ func (s *Service) finish(ctx context.Context, a *air) {
 	}()
 	s.log.Info("a stream is not published any more", "stream", a.id, "session", p.session)
 	if p.take != nil {
-		s.keepTake(ctx, p.take)
+		s.keepTake(base, p.take)
 	}
 }
 

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,8 +21,10 @@ const (
 	// webm is what is recorded.
 	webm      = "video/webm"
 	extension = ".webm"
-	// keepTime bounds the bringing of a recording to where files are.
+	// keepTime bounds the bringing of a recording to where files are, and stopTime what is left of that when the node stops: each of
+	// its parts has ten seconds then.
 	keepTime = 30 * time.Minute
+	stopTime = 5 * time.Second
 )
 
 // take is a recording that is not yet a file of its owner's.
@@ -73,11 +74,13 @@ func (s *Service) record(st Stream, p *publication) *take {
 	return t
 }
 
-// keepTake makes a recording a file of its owner's. What cannot be done now is tried again when a node starts.
-func (s *Service) keepTake(ctx context.Context, t *take) {
+// keepTake makes a recording a file of its owner's. What cannot be done now is tried again when a node starts, as what is not done
+// stopTime after base has ended.
+func (s *Service) keepTake(base context.Context, t *take) {
 	defer t.file.Close()
-	ctx, cancel := context.WithTimeout(ctx, keepTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(base), keepTime)
 	defer cancel()
+	defer context.AfterFunc(base, func() { time.AfterFunc(stopTime, cancel) })()
 	if t.recorder != nil {
 		out, err := t.recorder.Result()
 		t.Duration, t.Bytes = out.Duration.Milliseconds(), out.Bytes
@@ -126,10 +129,10 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	return err
 }
 
-// storeFile stores a recording, and has the name of its path say so: where no row can be written then, the next start must not
-// store it once more.
+// storeFile stores a recording under the id of its session, and has the name of its path say so: where no row can be written then, the
+// next start must not store it once more.
 func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) error {
-	file, err := s.cfg.Files.Store(ctx, owner, "live-"+moment(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, io.NewSectionReader(t.file, 0, t.Bytes), s.cfg.RecordFor)
+	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+moment(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, t.file, s.cfg.RecordFor)
 	if err != nil {
 		return err
 	}

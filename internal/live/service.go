@@ -29,8 +29,9 @@ import (
 
 // Files is what this domain asks transfers for.
 type Files interface {
-	// Store keeps a file for a user for a while, and returns its id.
-	Store(ctx context.Context, owner accounts.ID, name, media string, size int64, body io.Reader, keep time.Duration) (file string, err error)
+	// Store keeps a file for a user for a while, and returns its id, which is the one that the caller has chosen unless that cannot be.
+	// A try with the same id goes on where the last one was when its ctx, or the process, ended.
+	Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error)
 }
 
 // Config has what the domain stands on.

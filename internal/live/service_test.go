@@ -52,19 +52,23 @@ type files struct {
 	mu     sync.Mutex
 	stored map[string][]byte
 	fault  error
+	hangs  bool // until the context ends
 }
 
-func (f *files) Store(_ context.Context, _ accounts.ID, name, media string, size int64, body io.Reader, _ time.Duration) (string, error) {
+func (f *files) Store(ctx context.Context, _ accounts.ID, id, name, media string, size int64, body io.ReaderAt, _ time.Duration) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.hangs {
+		<-ctx.Done()
+		return "", errors.Join(f.fault, ctx.Err())
+	}
 	if f.fault != nil {
 		return "", f.fault
 	}
-	b, err := io.ReadAll(body)
+	b, err := io.ReadAll(io.NewSectionReader(body, 0, size))
 	if err != nil || int64(len(b)) != size || media != "video/webm" || !strings.HasSuffix(name, ".webm") {
 		return "", errors.Join(err, errors.New("not what was announced"))
 	}
-	id := ids.New[files]().String()
 	f.stored[id] = b
 	return id, nil
 }
@@ -484,10 +488,10 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	})
 	// One that cannot be kept now is kept by the next start.
 	w.files.mu.Lock()
-	w.files.fault = errors.New("the disk is full")
+	w.files.fault, w.files.hangs = errors.New("the disk is full"), true
 	w.files.mu.Unlock()
 	record()
-	w.stop()
+	w.stop() // waits for a while
 	left, err := filepath.Glob(filepath.Join(w.cfg.Folder, "*.webm"))
 	if w.must(err); len(left) != 1 {
 		t.Fatalf("left are %q", left)
@@ -530,6 +534,32 @@ func TestARecordingIsStoredOnce(t *testing.T) {
 	eventually.True(t, "nothing to be left", func() bool {
 		left, err := filepath.Glob(filepath.Join(w.cfg.Folder, "*"))
 		return err == nil && len(left) == 0
+	})
+}
+
+// A node that stops waits less than the ten seconds that it has for what is being stored, and takes no refusal for the last word then.
+func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, func(s *Service) { s.cfg.UDP = Off })
+		ann := w.person()
+		st, _ := w.made(ann, Update{})
+		session := ids.New[Session]()
+		path := filepath.Join(w.cfg.Folder, fmt.Sprintf("%s.%s.%d.webm", st.ID, session, time.Now().UnixMilli()))
+		w.must(os.WriteFile(path, []byte("pictures and sound"), 0o600))
+		w.files.hangs, w.files.fault = true, ErrStreams
+		base, end := context.WithCancel(t.Context())
+		end()
+		began := time.Now()
+		w.keepTake(base, left(path))
+		if took := time.Since(began); took == 0 || took > 9*time.Second {
+			t.Errorf("a node that stops has waited for %s", took)
+		}
+		w.files.hangs, w.files.fault = false, nil
+		w.keepTake(t.Context(), left(path))
+		list, err := w.Recordings(t.Context(), ann, st.ID)
+		if w.must(err); len(list) != 1 || list[0].File != session.String() || list[0].Fault != "" {
+			t.Errorf("recorded are %+v", list)
+		}
 	})
 }
 

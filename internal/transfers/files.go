@@ -2,6 +2,7 @@ package transfers
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -109,17 +111,49 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 // Store keeps a file that the server has made for a user, for a while from now on, as an upload for messages, and returns its id. It
 // counts like what the user uploads. Where a scanner looks at files, and has not yet, the file is kept as long as an upload is that
 // no message has. ErrSize, ErrQuota, ErrOpen, ErrName, and what [Service.Upload] may return.
-func (s *Service) Store(ctx context.Context, owner accounts.ID, name, media string, size int64, body io.Reader, keep time.Duration) (file string, err error) {
+//
+// The id is the caller's to choose, the same for each try with one file: after the end of ctx, or of the process, the next try goes on
+// where that one was. The file has another id where such an upload has expired.
+func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error) {
 	defer errs.Wrap(&err, "transfers.Store for %s", owner)
-	t, err := s.Offer(ctx, owner, Offer{Name: name, Media: media, Size: size})
+	chosen, err := ids.Parse[Transfer](id)
 	if err != nil {
 		return "", err
 	}
-	if t, err = s.Upload(ctx, owner, t.ID, Piece{Length: size, Body: body}); err != nil {
+	t, err := s.mine(ctx, owner, chosen)
+	switch offer := (Offer{Name: name, Media: media, Size: size}); {
+	case errors.Is(err, ErrUnknown):
+		t, err = s.offer(ctx, owner, chosen, offer)
+	case err == nil && t.Status == Failed:
+		t, err = s.Offer(ctx, owner, offer)
+	}
+	if err != nil {
+		return "", err
+	}
+	left := t.Size - t.Stored
+	t, err = s.Upload(ctx, owner, t.ID, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", err
+	case err != nil:
 		if _, gone := s.Cancel(ctx, owner, t.ID); gone != nil {
 			s.log.Warn("transfers: what there is of a file of the server's expires", "transfer", t.ID, "err", gone)
 		}
 		return "", err
 	}
 	return t.ID.String(), asKind(s.rows.keepUnused(ctx, t.ID, keep))
+}
+
+// until reads until a context ends.
+type until struct {
+	ctx context.Context //nolint:containedctx // of the call that reads
+	io.Reader
+}
+
+// Read implements [io.Reader].
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Reader.Read(p)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -469,6 +470,77 @@ func FuzzRecording(f *testing.F) {
 		typ, d, err := recording(bytes.NewReader(data))
 		if err != nil || d < 0 || d > 24*time.Hour || typ != "" && !strings.HasPrefix(typ, "audio/") {
 			t.Errorf("got %q, %s, %v", typ, d, err)
+		}
+	})
+}
+
+// cutting is a file whose reader's context ends where a byte is read, and that notes what was read of it.
+type cutting struct {
+	*bytes.Reader
+	at   int64
+	cut  context.CancelFunc
+	from []int64
+}
+
+func (c *cutting) ReadAt(p []byte, off int64) (int, error) {
+	c.from = append(c.from, off)
+	if off == c.at {
+		c.cut()
+	}
+	return c.Reader.ReadAt(p, off)
+}
+
+// A node that is stopped while it stores a file of its own leaves what it has stored to the next one, which stores the rest.
+func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		w.Serve(seenBy{})
+		data := random(4 * testChunk)
+		store := func(id string, cutAt int64) (string, []int64, error) {
+			ctx, cut := context.WithCancel(t.Context())
+			defer cut()
+			body := &cutting{bytes.NewReader(data), cutAt, cut, nil}
+			file, err := w.Store(ctx, w.users[0], id, "live.webm", "video/webm", int64(len(data)), body, time.Hour)
+			return file, body.from, err
+		}
+		parsed := func(id string) ID {
+			t.Helper()
+			got, err := ids.Parse[Transfer](id)
+			w.must(err)
+			return got
+		}
+		cutOff := func(id string) {
+			t.Helper()
+			if _, _, err := store(id, testChunk); !errors.Is(err, ErrCut) {
+				t.Fatalf("cut off: %v", err)
+			}
+			if up := w.stands(parsed(id)); up.Status != Transferring || up.Stored != 2*testChunk {
+				t.Fatalf("of a file that was cut off there is %+v", up)
+			}
+		}
+		first := ids.New[Transfer]().String()
+		cutOff(first)
+		for _, want := range [][]int64{{2 * testChunk, 3 * testChunk}, nil} { // what is whole is not stored once more
+			file, from, err := store(first, -1)
+			if w.must(err); file != first || !slices.Equal(from, want) {
+				t.Errorf("got the file %s of bytes from %d, want %s of those from %d", file, from, first, want)
+			}
+		}
+		if _, got, err := w.served(w.FileLink(t.Context(), w.users[0], parsed(first), 0)); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("fetched %d bytes, %v", len(got), err)
+		}
+		var files, size int
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT files, bytes FROM transfer_quotas WHERE user_id = ?", w.users[0]).Scan(&files, &size))
+		if files != 1 || size != len(data) {
+			t.Errorf("%d files with %d bytes count", files, size)
+		}
+
+		late := ids.New[Transfer]().String()
+		cutOff(late)
+		w.pass(w.cfg.IdleFor + time.Minute)
+		w.must(w.expire(t.Context()))
+		file, from, err := store(late, -1)
+		if w.must(err); file == late || len(from) != 4 {
+			t.Errorf("after one that has expired: the file %s, of bytes from %d", file, from)
 		}
 	})
 }

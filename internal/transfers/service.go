@@ -134,9 +134,14 @@ type Offer struct {
 
 // Offer offers a file, or begins an upload for messages. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
 // ErrOpen, accounts.ErrNoUser.
-func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (_ Transfer, err error) {
+func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (Transfer, error) {
+	return s.offer(ctx, from, ids.New[Transfer](), o)
+}
+
+// offer is Offer of a transfer that is to have an id.
+func (s *Service) offer(ctx context.Context, from accounts.ID, id ID, o Offer) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Offer %s", from)
-	t := Transfer{ID: ids.New[Transfer](), From: from, To: o.To, Media: cleanMedia(o.Media), Size: o.Size, SHA256: o.SHA256}
+	t := Transfer{ID: id, From: from, To: o.To, Media: cleanMedia(o.Media), Size: o.Size, SHA256: o.SHA256}
 	if t.Name, err = cleanName(o.Name); err != nil {
 		return Transfer{}, err
 	}
