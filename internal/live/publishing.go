@@ -215,9 +215,19 @@ func (s *Service) round(ctx context.Context, p *publication) error {
 	return nil
 }
 
-// again takes a lease that was lost: Redis has forgotten it, unless another publisher has it.
+// errNotYet says that a lease cannot be had at the moment, and that no other node is known to have it.
+var errNotYet = errors.New("live: the lease cannot be had yet")
+
+// again takes a lease that was lost: Redis has forgotten it, unless another publisher has it. One that this node has taken, and was not
+// told so, runs out.
 func (s *Service) again(ctx context.Context, p *publication) error {
 	held, err := s.leases.Acquire(ctx, leaseKeys(p.stream), s.cfg.Node, s.life)
+	if errors.Is(err, lease.ErrHeld) {
+		h, _, unknown := s.leases.Holder(ctx, leaseKeys(p.stream))
+		if h.Owner == "" || h.Owner == s.cfg.Node {
+			return errors.Join(errNotYet, unknown)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -410,6 +410,24 @@ func TestALeaseThatRedisHasForgottenIsTakenAgain(t *testing.T) {
 	}
 }
 
+// Redis that comes back may be so slow at first that its answer does not come: the node has the lease, and does not know.
+func TestALeaseThatItsNodeDoesNotKnowOfSendsNoPublisherAway(t *testing.T) {
+	w := single(t, func(s *Service) { s.life, s.every = time.Second, time.Hour })
+	ctx := t.Context()
+	st, keys := w.made(w.person(), Update{})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	p := w.found(st.ID).pub
+	was := p.token()
+	w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: publisherKeys.At(st.ID).Key}).Err)
+	_, err = w.leases.Acquire(ctx, leaseKeys(st.ID), w.cfg.Node, w.life)
+	w.must(err)
+	eventually.True(t, "the lease to be taken once more", func() bool {
+		w.must(w.round(ctx, p))
+		return p.open() && p.token() > was
+	})
+}
+
 func TestAPublisherWhoseNodeDiedIsNotLive(t *testing.T) {
 	w := single(t, func(s *Service) { s.life, s.every = 400*time.Millisecond, time.Hour })
 	ann := w.person()
