@@ -437,15 +437,18 @@ func TestAChangeTakesOneConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever
 	defer cancel()
 	chat := With(who[1])
-	for what, change := range map[string]func() error{
-		"draft":    func() error { _, err := w.Set(ctx, who[0], chat, api.ChatChange{Draft: new("soon")}); return err },
-		"reaction": func() error { _, err := w.React(ctx, who[0], chat, 1, "👍", true); return err },
-		"edit":     func() error { _, err := w.Edit(ctx, who[0], chat, 1, "Ho"); return err },
-		"hide":     func() error { return w.Hide(ctx, who[1], With(who[0]), 1) },
-		"clear":    func() error { return w.Clear(ctx, who[1], With(who[0])) },
+	for _, c := range []struct { // clear comes last: no message is left then
+		what   string
+		change func() error
+	}{
+		{"draft", func() error { _, err := w.Set(ctx, who[0], chat, api.ChatChange{Draft: new("soon")}); return err }},
+		{"reaction", func() error { _, err := w.React(ctx, who[0], chat, 1, "👍", true); return err }},
+		{"edit", func() error { _, err := w.Edit(ctx, who[0], chat, 1, "Ho"); return err }},
+		{"hide", func() error { return w.Hide(ctx, who[1], With(who[0]), 1) }},
+		{"clear", func() error { return w.Clear(ctx, who[1], With(who[0])) }},
 	} {
-		if err := change(); err != nil {
-			t.Errorf("%s: %v", what, err)
+		if err := c.change(); err != nil {
+			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }
