@@ -31,6 +31,9 @@ const (
 	// its caller has gone.
 	refreshTimeout = 15 * time.Second
 
+	// renewalTry bounds its first tries, which may wait on a connection that is dead.
+	renewalTry = 3 * time.Second
+
 	maxBody = 16 << 20
 )
 
@@ -42,6 +45,8 @@ type Client struct {
 	changed func(api.Tokens)
 	wait    time.Duration // before the second try
 	idle    time.Duration // after which a silent stream counts as broken
+
+	renewalTry time.Duration
 
 	reconnect time.Duration // before a broken stream is opened again
 
@@ -84,7 +89,7 @@ func New(base string, opts ...Option) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("client.New: %q is no address such as https://stoa.example.org", base)
 	}
-	c := &Client{base: u, http: &http.Client{}, wait: firstWait, idle: maxIdle, reconnect: firstReconnect,
+	c := &Client{base: u, http: &http.Client{}, wait: firstWait, idle: maxIdle, renewalTry: renewalTry, reconnect: firstReconnect,
 		refreshing: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(c)
@@ -332,13 +337,27 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := c.try(ctx, &refresh, body, crand.Text()); err != nil {
+	if err := c.tryRenewal(ctx, &refresh, body); err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) {
 			c.replaceTokens(login, api.Tokens{}) // logged out from elsewhere, or banned
 		}
 		return false, fmt.Errorf("renewing the tokens: %w", err)
 	}
 	return c.replaceTokens(login, fresh), nil
+}
+
+// tryRenewal asks again where the answer does not come: the server answers a refresh token that is used again with the
+// same tokens for ten seconds, and takes it for stolen afterwards. The last try has all the time there is.
+func (c *Client) tryRenewal(ctx context.Context, refresh *call, body []byte) (err error) {
+	for range 2 {
+		within, cancel := context.WithTimeout(ctx, c.renewalTry)
+		err = c.try(within, refresh, body, crand.Text())
+		cancel()
+		if within.Err() == nil || err == nil {
+			return err
+		}
+	}
+	return c.try(ctx, refresh, body, crand.Text())
 }
 
 // sleep waits for d, or returns ctx's error when that ends first.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -990,5 +991,81 @@ func TestARefusalOverASocketSaysWhenToComeBack(t *testing.T) {
 	want := &Error{Status: http.StatusTooManyRequests, Code: "rate.limited", Detail: "Too many calls. Retry after 30 s.", RetryAfter: 30 * time.Second}
 	if !reflect.DeepEqual(err, want) {
 		t.Errorf("got %+v, want %+v", err, want)
+	}
+}
+
+// The server has renewed the tokens, and its answer is lost on a connection that nobody has closed.
+func TestARenewalWhoseAnswerIsLostIsAskedForAgain(t *testing.T) {
+	ann := api.Tokens{AccessToken: "a1", RefreshToken: "r1", Device: "a"}
+	var tries atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/auth/refresh", func(w http.ResponseWriter, r *http.Request) {
+		if tries.Add(1) == 1 {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			return
+		}
+		answer(w, http.StatusOK, ann)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	c := dial(t, &stoa{Server: server})
+	c.renewalTry = 50 * time.Millisecond
+	if got, err := c.Refresh(t.Context()); err != nil || got != ann || c.Tokens() != ann {
+		t.Errorf("got %+v, %v, and %+v in use; want %+v", got, err, c.Tokens(), ann)
+	}
+}
+
+// A program logs in anew while its socket stands: the next call goes over a connection of this log-in.
+func TestACallAfterAnotherLogInGoesOverAConnectionOfItsOwn(t *testing.T) {
+	s := start(t)
+	bob := s.bobLogsIn()
+	s.answerSockets(t, func(ctx context.Context, conn *websocket.Conn) {
+		name := ""
+		for {
+			_, frame, err := conn.Read(ctx)
+			if err != nil {
+				return
+			}
+			var cmd struct {
+				ID      int
+				Connect *struct {
+					Token string
+					Subs  map[string]any
+				}
+			}
+			if err := json.Unmarshal(frame, &cmd); err != nil {
+				t.Error(err)
+			}
+			reply := fmt.Sprintf(`{"id":%d,"rpc":{"data":%q}}`, cmd.ID, name)
+			if cmd.Connect != nil {
+				name = "ann"
+				if cmd.Connect.Token == bob.AccessToken {
+					name = "bob"
+				}
+				if _, foreign := cmd.Connect.Subs["ann"]; foreign && name == "bob" {
+					t.Error("Bob's connection asks for what Ann has missed")
+				}
+				reply = fmt.Sprintf(`{"id":1,"connect":{"client":"c","version":"v","subs":{%q:{"recoverable":true,"epoch":"e","offset":1}}}}`, name)
+			}
+			if err := conn.Write(ctx, websocket.MessageText, []byte(reply)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	c := dial(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	socket := c.Socket(SocketListener{})
+	go func() { over <- socket.Run(ctx) }()
+	defer func() { cancel(); <-over }()
+	for _, want := range []string{"ann", "bob"} {
+		var got string
+		if err := socket.Call(t.Context(), "me.get", api.SocketCall{}, &got); err != nil || got != want {
+			t.Errorf("a call: got %q, %v, want %s's connection", got, err, want)
+		}
+		if _, err := c.Login(t.Context(), api.LoginRequest{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

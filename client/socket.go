@@ -58,6 +58,7 @@ type Socket struct {
 	epoch   string // of the last event
 	offset  uint64
 	known   bool // there was a connection
+	login   int  // of the latest connection
 	silent  time.Duration
 }
 
@@ -173,6 +174,9 @@ func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, erro
 	defer cancel()
 	for renewed := false; ; renewed = true {
 		t, login := s.c.session()
+		if login != s.login {
+			s.login, s.known = login, false // what an earlier log-in has missed is not this one's
+		}
 		l, reply, err := s.dial(ctx, t.AccessToken)
 		switch {
 		case err != nil:
@@ -386,8 +390,11 @@ func (s *Socket) keepToken(ctx context.Context, l *link, life time.Duration) err
 		if sleep(ctx, life-life/refreshPart) != nil {
 			return nil
 		}
-		token := s.c.Tokens().AccessToken
-		if _, err := s.c.renew(ctx, token); err != nil {
+		t, login := s.c.session()
+		if login != l.login {
+			return fmt.Errorf("%w: somebody has logged in anew", ErrUnreachable)
+		}
+		if _, err := s.c.renew(ctx, t.AccessToken); err != nil {
 			if _, refused := passing(err); refused || errors.Is(err, ErrUnreachable) {
 				life = max(life/refreshPart, time.Second)
 				continue
@@ -413,11 +420,20 @@ func (s *Socket) Call(ctx context.Context, operation string, in api.SocketCall, 
 		return err
 	}
 	l, err := s.connected(ctx)
+	for err == nil && l.login != login {
+		if _, now := s.c.session(); now != login {
+			return fmt.Errorf("%s: %w", operation, errLoggedOut)
+		}
+		_ = l.conn.CloseNow() // the log-in that it was opened for is over: Run opens another one
+		select {
+		case <-l.gone:
+			l, err = s.connected(ctx)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
 	if err != nil {
 		return err
-	}
-	if l.login != login {
-		return fmt.Errorf("%s: %w", operation, errLoggedOut)
 	}
 	reply, err := l.ask(ctx, &protocol.Command{Rpc: &protocol.RPCRequest{Method: operation, Data: data}})
 	switch {

@@ -103,3 +103,58 @@ func TestAVoiceMessageIsSentInTheBrowser(t *testing.T) {
 	bob.click(".theirs .recording button")
 	bob.until("the sound", `heard > 0`)
 }
+
+// The microphone is there only after the chat was left: nothing is recorded that nobody sees. A second tap while the
+// browser asks begins no second recording.
+func TestARecordingBeginsInNoChatThatWasLeft(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	ada.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const real = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+		window.streams = [];
+		navigator.mediaDevices.getUserMedia = async (wants) => {
+			await new Promise((go) => (window.allow = go));
+			streams.push(await real(wants));
+			return streams.at(-1);
+		};
+	})()`))
+	ada.button("Record a voice message")
+	ada.button("Record a voice message")
+	ada.do(chromedp.Evaluate[chromedp.Void](`allow()`))
+	ada.says(".recorder", "Recording")
+	ada.until("one recording", `streams.length === 1 && document.querySelectorAll(".recorder").length === 1`)
+	ada.button("Cancel")
+	ada.lacks(".recorder")
+
+	ada.button("Record a voice message")
+	ada.visit("#/chats")
+	ada.lacks(".room-who")
+	ada.do(chromedp.Evaluate[chromedp.Void](`allow()`))
+	ada.until("the end of the recording", `streams.length === 2 && streams.every((s) => s.getTracks().every((track) => track.readyState === "ended"))`)
+	ada.visit("#/chats/" + bob.id())
+	ada.button("Record a voice message")
+	ada.do(chromedp.Evaluate[chromedp.Void](`allow()`))
+	ada.says(".recorder", "Recording")
+}
+
+// A voice message whose link could not be had, and one whose link has ended, are played at the next tap.
+func TestAVoiceMessageIsPlayedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t)
+	ada.button("Record a voice message")
+	ada.says(".recorder", "Recording")
+	ada.until("a second of it", `document.querySelector(".record-time").textContent !== "0:00"`)
+	ada.do(chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll(".recorder button")].at(-1).click()`))
+	bob.until("the message", `document.querySelector(".theirs .recording button") !== null`)
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		window.heard = window.times = 0;
+		const { set } = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, "src");
+		Object.defineProperty(HTMLMediaElement.prototype, "src", { set(url) { set.call(this, times++ ? url : "/gone"); } });
+		const play = HTMLMediaElement.prototype.play;
+		HTMLMediaElement.prototype.play = function () { this.addEventListener("timeupdate", () => (heard = this.currentTime)); return play.call(this); };
+	})()`))
+	bob.click(".theirs .recording button")
+	bob.says(".theirs .fault", "cannot be played")
+	bob.click(".theirs .recording button")
+	bob.until("the sound", `heard > 0 && document.querySelector(".theirs .fault").textContent === ""`)
+}

@@ -540,3 +540,42 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.do(chromedp.EmulateViewport(360, 780))
 	ada.until("a phone in Chinese", "document.documentElement.scrollWidth <= innerWidth")
 }
+
+// What is typed while a line is on its way stays; a line that could not be sent comes back before it.
+func TestWhatIsTypedInARoomMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	p := browse(t, serve(t, "--limits=false")+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.visit("#/rooms")
+	p.makesRoom("Film night")
+	chat := "/v1/rooms/" + strings.TrimPrefix(p.location()[strings.Index(p.location(), "#"):], "#/rooms/") + "/chat"
+	say := func(want string) string {
+		return fmt.Sprintf(`document.querySelector("[name=say]").value === %q`, want)
+	}
+	p.holdsBack("POST", chat)
+	p.typ("[name=say]", "Hello")
+	p.key(kb.Enter)
+	p.until("the line on its way", "window.send !== undefined")
+	p.typ("[name=say]", "How are you")
+	p.do(chromedp.Evaluate[chromedp.Void]("send()"))
+	p.says(".room-chat", "Hello")
+	p.until("what was typed meanwhile", say("How are you"))
+	p.refusesOnce("POST", chat, http.StatusForbidden, "room.muted")
+	p.key(kb.Enter)
+	p.until("a refusal", "refused")
+	p.until("the line that was refused", say("How are you"))
+}
+
+// A room that cannot be read says so, and is read at another try.
+func TestARoomThatCouldNotBeReadIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	ada, bob := adaInTwoTabs(t)
+	ada.visit("#/rooms")
+	ada.makesRoom("Film night")
+	bob.do(chromedp.Evaluate[chromedp.Void](`(() => { window.reach = fetch; window.fetch = () => Promise.reject(new TypeError("away")); })()`))
+	bob.visit(ada.location()[strings.Index(ada.location(), "#"):])
+	bob.says("main", "cannot be reached")
+	bob.do(chromedp.Evaluate[chromedp.Void](`void (window.fetch = reach)`))
+	bob.button("Try again")
+	bob.says(".watch h1", "Film night")
+}

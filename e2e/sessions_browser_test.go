@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
 
@@ -232,4 +233,72 @@ func TestAPageOfBeforeAnUpgradeIsLoadedAnewForTheConnection(t *testing.T) {
 	newer.Store(true)
 	p.signUp("ada@example.com", "Ada", "correct horse")
 	p.says(".live", "Live")
+}
+
+// failsOnce is a proxy before a server whose first answer for an asset that begins with name is none.
+func failsOnce(t *testing.T, server, name string) string {
+	t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed atomic.Bool
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host
+	}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/assets/"+name) && failed.CompareAndSwap(false, true) {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+// A browser does not ask again for a part of the page that has failed once.
+func TestAPartOfThePageThatFailedOnceComes(t *testing.T) {
+	t.Parallel()
+	p := browse(t, failsOnce(t, serve(t), "live-")+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.says(".live", "Live")
+
+	other := p.stranger(failsOnce(t, serve(t), "notices-") + "/")
+	other.signUp("bob@example.com", "Bob", "battery staple")
+	other.visit("#/notices")
+	other.button("Try again")
+	other.says("main h1", "Notices")
+}
+
+// The texts of a language are a file of their own; without it the page is there all the same.
+func TestAPageWithoutTheTextsOfItsLanguageIsEnglish(t *testing.T) {
+	t.Parallel()
+	p := browse(t, serve(t)+"/")
+	p.says(".pitch h1", "A social backend")
+	if _, err := chromedp.Call(p.ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(p.ctx, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{{URLPattern: "*://*:*/assets/zh-*", Block: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	p.button("中文")
+	p.until("the other language", `localStorage.getItem("stoa.language") === "zh"`)
+	p.says(".pitch h1", "A social backend")
+}
+
+// The server cannot be told that the device is logged out, and would go on sending pushes to it.
+func TestALogOutThatTheServerIsNotToldOfEndsPushes(t *testing.T) {
+	t.Parallel()
+	p := browse(t, serve(t)+"/")
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.says(".live", "Live")
+	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		Object.defineProperty(navigator, "serviceWorker", { value: { getRegistration: async () => ({ pushManager: { getSubscription: async () => ({ unsubscribe: async () => (window.unsubscribed = true) }) } }) } });
+		window.fetch = () => Promise.reject(new TypeError("away"));
+	})()`))
+	p.button("Log out")
+	p.says(".banner", "logged out here")
+	p.until("the end of the subscription", `window.unsubscribed === true`)
 }

@@ -28,6 +28,11 @@ export function act(text: string, kind: "primary" | "secondary" | "link", run: (
   );
 }
 
+/** What stands where something could not be loaded: why, and a button that tries again. */
+export function unloaded(why: string, load: () => Promise<unknown>): HTMLElement {
+  return h("div", { class: "stack" }, h("p", { class: "muted", role: "alert" }, why), h("div", { class: "row" }, act(t.words.tryAgain, "secondary", load, () => {})));
+}
+
 /**
  * A button that asks before it acts: a second tap confirms. That is quicker than a
  * dialog and cannot be hit twice by accident, as the first button goes away. Escape

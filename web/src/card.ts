@@ -2,7 +2,7 @@
 
 import { type Card, type User } from "./api";
 import { personPanel } from "./ask";
-import { act, twice } from "./buttons";
+import { act, twice, unloaded } from "./buttons";
 import { h, put, s } from "./dom";
 import { say } from "./form";
 import type { People } from "./people";
@@ -78,13 +78,14 @@ export function cardView(me: User, token: string, people: People, fail: (text: s
     if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
   };
   const body = h("section", { class: "card", "aria-label": t.card.whose }, h("p", { class: "muted" }, t.words.moment));
-  people.cardOwner(token).then((p) => {
-    put(
-      body,
-      p
-        ? personPanel(p, { card: token }, { me: me.id, people, signal: closed.signal, failed })
-        : h("p", { class: "none" }, t.card.worthless),
-    );
-  }, failed);
+  const load = async (): Promise<void> => {
+    try {
+      const p = await people.cardOwner(token);
+      put(body, p ? personPanel(p, { card: token }, { me: me.id, people, signal: closed.signal, failed }) : h("p", { class: "none" }, t.card.worthless));
+    } catch (err) {
+      if (!(err instanceof Ended)) put(body, unloaded(say(err), load));
+    }
+  };
+  void load();
   return { el: h("div", { class: "narrow" }, h("h1", {}, t.card.title), body), close: () => closed.abort() };
 }

@@ -43,6 +43,18 @@ export function field(
   };
 }
 
+/** Sends what is in a field, which is empty meanwhile: it can be written in. What could not be sent comes back. */
+export async function taken<T>(input: HTMLInputElement, send: () => Promise<T>): Promise<T> {
+  const text = input.value;
+  input.value = "";
+  try {
+    return await send();
+  } catch (err) {
+    input.value = [text, input.value].filter(Boolean).join(" ");
+    throw err;
+  }
+}
+
 /**
  * A form around fields. submit runs once at a time; what the server refuses is
  * put beside the field its location names, and the rest above the button.

@@ -12,6 +12,8 @@ import { authed, device, end, Ended, forget, setUser, user, whenEnded } from "./
 import { otherLanguage, t } from "./texts";
 import type { View } from "./view";
 
+const RENEWED = "stoa.renewed"; // when this tab loaded the page anew, in ms since 1970
+
 const bannerText = h("p", {});
 const banner = h(
   "div",
@@ -21,8 +23,8 @@ const banner = h(
 );
 const offline = h("p", { class: "offline", role: "status", hidden: true }, t.frame.offline);
 const dot = h("span", { class: "live", role: "status", hidden: true });
-const told = h("span", { class: "badge", "data-unread-notices": "", hidden: true });
-const bell = h("a", { class: "round bell", href: "#/notices", "aria-label": t.frame.titles.notices, hidden: true }, icon("bell"), told);
+const told = h("span", { id: "told", class: "badge", "data-unread-notices": "", hidden: true });
+const bell = h("a", { class: "round bell", href: "#/notices", "aria-label": t.frame.titles.notices, "aria-describedby": "told", hidden: true }, icon("bell"), told);
 const nav = h("nav", { "aria-label": t.frame.main });
 const main = h("main", { id: "main", tabindex: -1 });
 const mails = h("a", { href: "/dev/mail", hidden: true }, t.frame.mails);
@@ -78,7 +80,10 @@ function begin(): Login {
   showState("connecting");
   const line = late(
     async () => {
-      const { connect } = await import("./live");
+      const { connect } = await import("./live").catch(async (err: unknown) => {
+        await renewed();
+        throw err;
+      });
       return connect(user()!, people, {
         state: showState,
         missed,
@@ -120,17 +125,20 @@ async function late<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
     } catch (err) {
       if (signal.aborted) throw err;
       showState("waiting");
-      await renewed();
       await new Promise((done) => setTimeout(done, 3000));
     }
   }
 }
 
-// renewed loads the page anew if the server has another one by now, with whose upgrade parts of this one are gone.
+// renewed loads the page anew after a part of it did not come: the server may have another page by now, and a browser does
+// not ask for a part again that has failed once. A page that is there does so once a minute at most.
 async function renewed(): Promise<void> {
   try {
     const script = /\/assets\/index-[^"]+/.exec(await (await fetch("/")).text());
-    if (script && !import.meta.url.endsWith(script[0])) location.reload();
+    const again = Date.now() - Number(sessionStorage.getItem(RENEWED)) > 60_000;
+    if (!script || (import.meta.url.endsWith(script[0]) && !again)) return;
+    sessionStorage.setItem(RENEWED, String(Date.now()));
+    location.reload();
   } catch {
     // The server is away.
   }
@@ -156,7 +164,7 @@ const messages = h("span", { class: "badge", "data-unread-chats": "", hidden: tr
 function showUnread(): void {
   const count = (badge: HTMLElement, n: number, what: (n: number) => string) => {
     badge.hidden = n === 0;
-    put(badge, n > 99 ? "99+" : String(n), h("span", { class: "sr" }, what(n)));
+    put(badge, n > 0 && (n > 99 ? "99+" : String(n)), n > 0 && h("span", { class: "sr" }, what(n)));
     return n;
   };
   count(told, login?.told() ?? 0, t.frame.newNotices);
@@ -261,8 +269,11 @@ async function logOut(): Promise<void> {
     await authed("/v1/auth/logout", { method: "POST" });
   } catch (err) {
     // The user wants to be gone from this device whatever the server says; but
-    // they should know that the server could not be told.
-    if (!(err instanceof Ended)) return left(t.frame.outButNotTold(say(err)), mine);
+    // they should know that the server could not be told, which goes on sending pushes here.
+    if (!(err instanceof Ended)) {
+      void navigator.serviceWorker?.getRegistration().then(async (r) => (await r?.pushManager?.getSubscription())?.unsubscribe()).catch(() => {});
+      return left(t.frame.outButNotTold(say(err)), mine);
+    }
   }
   left(t.frame.out, mine);
 }

@@ -19,7 +19,7 @@ function chosen(): Language {
 const language = chosen();
 
 /** What the page says. */
-export const t: Texts = language === "zh" ? (await import("./texts/zh")).zh : en;
+export const t: Texts = language === "zh" ? await import("./texts/zh").then((m) => m.zh, () => en) : en;
 
 document.documentElement.lang = t.locale;
 

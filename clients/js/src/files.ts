@@ -127,7 +127,7 @@ async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): 
     try {
       return await fn();
     } catch (err) {
-      if (signal?.aborted || !isTemporary(err) || n >= tries || (err instanceof Refused && err.retryAfter > longest)) throw err;
+      if (signal?.aborted || !isTemporary(err) || n >= tries || (err instanceof Refused && (err.retryAfter > longest || (err.code === "transfer.open" && n > 1)))) throw err;
       await wait(pauseAfter(pause, err), signal);
     }
   }

@@ -251,6 +251,7 @@ export class Outbox {
     for (const [key, value] of await (await this.storage()).entries(this.prefix)) {
       const out = value as Outgoing;
       const client_id = out.body.client_id;
+      this.last = Math.max(this.last, parseInt(key.slice(this.prefix.length), 10) || 0); // the clock may have been set back since
       if (this.over.has(client_id)) continue;
       there.add(client_id);
       const old = this.kept.get(client_id);

@@ -54,24 +54,52 @@ export class WebStorage implements Storage {
 
 const table = "values";
 
+const ended = ["InvalidStateError", "UnknownError"]; // names of what a connection that has ended throws
+
 /** Keeps things in IndexedDB. */
 export class IndexedStorage implements Storage {
-  private constructor(private readonly db: IDBDatabase) {}
+  private db: Promise<IDBDatabase> | undefined;
+
+  private constructor(
+    private readonly name: string,
+    private readonly factory: IDBFactory,
+  ) {}
 
   /** Opens the database of a name; it fails where the browser allows none. */
   static async open(name = "stoa", factory: IDBFactory = indexedDB): Promise<IndexedStorage> {
-    const asked = factory.open(name, 1);
+    const storage = new IndexedStorage(name, factory);
+    await storage.use(async () => {});
+    return storage;
+  }
+
+  private async connect(): Promise<IDBDatabase> {
+    const asked = this.factory.open(this.name, 1);
     asked.onupgradeneeded = () => asked.result.createObjectStore(table);
     const db = await done(asked);
     db.onversionchange = () => db.close();
-    return new IndexedStorage(db);
+    return db;
   }
 
-  async entries(prefix: string): Promise<[string, unknown][]> {
-    const values = this.db.transaction(table).objectStore(table);
-    const range = IDBKeyRange.bound(prefix, prefix + "\uffff");
-    const [keys, list] = await Promise.all([done(values.getAllKeys(range)), done(values.getAll(range))]);
-    return keys.map((key, i) => [String(key), list[i]]);
+  // A browser may end the connection while the page is in the background: another one is opened.
+  private async use<T>(fn: (db: IDBDatabase) => Promise<T>): Promise<T> {
+    for (let again = false; ; again = true) {
+      const db = (this.db ??= this.connect());
+      try {
+        return await fn(await db);
+      } catch (err) {
+        if (this.db === db) this.db = undefined;
+        if (again || !ended.includes((err as Error).name)) throw err;
+      }
+    }
+  }
+
+  entries(prefix: string): Promise<[string, unknown][]> {
+    return this.use(async (db) => {
+      const values = db.transaction(table).objectStore(table);
+      const range = IDBKeyRange.bound(prefix, prefix + "\uffff");
+      const [keys, list] = await Promise.all([done(values.getAllKeys(range)), done(values.getAll(range))]);
+      return keys.map((key, i) => [String(key), list[i]]);
+    });
   }
 
   set(key: string, value: unknown): Promise<void> {
@@ -84,12 +112,14 @@ export class IndexedStorage implements Storage {
 
   // A change is kept when its transaction is complete, not when the request is done.
   private change(fn: (values: IDBObjectStore) => void): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const tx = this.db.transaction(table, "readwrite", { durability: "strict" });
-      tx.oncomplete = () => resolve();
-      tx.onabort = tx.onerror = () => reject(tx.error ?? new Error("IndexedDB did not keep a value."));
-      fn(tx.objectStore(table));
-    });
+    const kept = (db: IDBDatabase) =>
+      new Promise<void>((resolve, reject) => {
+        const tx = db.transaction(table, "readwrite", { durability: "strict" });
+        tx.oncomplete = () => resolve();
+        tx.onabort = tx.onerror = () => reject(tx.error ?? new Error("IndexedDB did not keep a value."));
+        fn(tx.objectStore(table));
+      });
+    return this.use(kept);
   }
 }
 

@@ -260,3 +260,76 @@ test("a proxy that says by a date when to come back says no seconds", async (t) 
   t.mock.method(globalThis, "fetch", async () => new Response("", { status: 503, headers: { "Retry-After": "Thu, 26 Nov 2026 18:00:00 GMT" } }));
   await assert.rejects(client.request("/v1/me"), (err) => err instanceof Refused && err.temporary && err.retryAfter === 0);
 });
+
+test("a renewal whose answer is lost is asked for again, while the server gives the same tokens", async (t) => {
+  const alive = setInterval(() => {}, 1000); // as a request would
+  t.after(() => clearInterval(alive));
+  let calls = 0;
+  const source = refreshing({
+    url: "http://127.0.0.1:1",
+    load: () => ({ access_token: "ada", refresh_token: "ada's" }),
+    save: () => {},
+    fetch: async (_, { signal }) => {
+      if (++calls === 1) return new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+      return Response.json({ access_token: "ada again", refresh_token: "ada's next" });
+    },
+  });
+  assert.equal(await source("ada"), "ada again");
+  assert.equal(calls, 2);
+});
+
+test("a database whose connection the browser has ended is opened anew", async () => {
+  const opened = [];
+  const factory = {
+    open: (...args) => {
+      const asked = indexedDB.open(...args);
+      asked.addEventListener("success", () => opened.push(asked.result));
+      return asked;
+    },
+  };
+  const storage = await IndexedStorage.open("ended", factory);
+  await storage.set("a", 1);
+  opened.at(-1).close();
+  await storage.set("b", 2);
+  opened.at(-1).close();
+  assert.deepEqual(await storage.entries(""), [["a", 1], ["b", 2]]);
+  opened.at(-1).close();
+  await storage.delete("a");
+  assert.deepEqual(await storage.entries(""), [["b", 2]]);
+});
+
+test("messages are sent in the order of writing, also after the clock was set back", async (t) => {
+  const client = new StoaClient({ url: "http://127.0.0.1:1", getToken: async () => "token", storage: new MemoryStorage() });
+  t.after(() => client.disconnect());
+  const { now } = Date;
+  let ahead = 3_600_000;
+  t.mock.method(Date, "now", () => now() + ahead);
+  const before = new Chats(client, { user: "ada" });
+  await before.start();
+  await before.send("u:bob", { kind: "text", text: "first" });
+  before.stop();
+  ahead = 0;
+  const after = new Chats(client, { user: "ada" });
+  t.after(() => after.stop());
+  await after.start();
+  await after.send("u:bob", { kind: "text", text: "second" });
+  assert.deepEqual(after.pending("u:bob").map((out) => out.body.text), ["first", "second"]);
+});
+
+test("who has too many unfinished transfers is told so after a second try", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let calls = 0;
+  const client = {
+    request: async () => {
+      calls++;
+      throw new Refused(429, "transfer.open", "Finish or cancel some.", 60);
+    },
+  };
+  const sent = assert.rejects(uploadFile(client, new Blob(["a"])), { code: "transfer.open" });
+  for (let i = 0; i < 10; i++) {
+    await new Promise(setImmediate);
+    t.mock.timers.tick(60_000);
+  }
+  await sent;
+  assert.equal(calls, 2);
+});

@@ -24,7 +24,7 @@ export class Composer {
   readonly #writing: HTMLElement;
   readonly #silence = h("p", { class: "silence", role: "status", hidden: true });
   readonly #mentions: Mentions | undefined;
-  #stopRecording: (() => void) | undefined;
+  #recording: AbortController | undefined; // ends the recording that runs, or that is about to begin
   #about: { message: Message; edits: boolean } | undefined;
   #before = ""; // what stood in the field before an edit began
   #kept: string; // the draft as the server has it
@@ -105,7 +105,7 @@ export class Composer {
 
   /** Keeps what is written as a draft. */
   close(): void {
-    this.#stopRecording?.();
+    this.#recording?.abort();
     this.talk.line.chats.typing(this.chat, false);
     if (this.#about?.edits) this.field.value = this.#before;
     this.talk.line.drafts.delete(this.chat);
@@ -188,7 +188,10 @@ export class Composer {
       await chats.send(this.chat, { kind: "text", text, ...(mentions.length > 0 && { mentions }) }, about ? { reply_to: about.message.seq } : {});
       this.on.sent();
     } catch (err) {
-      if (!this.field.value) this.field.value = text; // it was kept nowhere else
+      // It was kept nowhere else. What has been written since comes after it.
+      if (about && !this.#about) this.begin(about.message, false);
+      if (!this.#about?.edits) this.field.value = this.field.value ? `${text}\n${this.field.value}` : text;
+      else this.#before = this.#before ? `${text}\n${this.#before}` : text;
       this.#fault.textContent = explain(err);
     }
   }
@@ -211,27 +214,33 @@ export class Composer {
   }
 
   async #record(): Promise<void> {
+    if (this.#recording) return; // the browser asks for the microphone
+    const recording = (this.#recording = new AbortController());
     const failed = (err: unknown) => void (this.#fault.textContent = err instanceof DOMException ? c.voice.none : explain(err));
     this.#fault.textContent = "";
     try {
-      const bar = await record({
-        done: (r) => {
-          this.on.voice(r);
-          this.on.sent();
+      const bar = await record(
+        {
+          done: (r) => {
+            this.on.voice(r);
+            this.on.sent();
+          },
+          over: () => {
+            bar?.remove();
+            this.#recording = undefined;
+            this.#writing.hidden = this.field.disabled;
+            if (!this.#writing.hidden) this.field.focus();
+          },
+          failed,
         },
-        over: () => {
-          bar.remove();
-          this.#stopRecording = undefined;
-          this.#writing.hidden = this.field.disabled;
-          if (!this.#writing.hidden) this.field.focus();
-        },
-        failed,
-      });
-      this.#stopRecording = () => bar.querySelector<HTMLElement>(".link")?.click();
+        recording.signal,
+      );
+      if (!bar) return;
       this.#writing.hidden = true;
       this.el.append(bar);
       bar.querySelector<HTMLElement>(".primary")!.focus();
     } catch (err) {
+      this.#recording = undefined;
       failed(err);
     }
   }

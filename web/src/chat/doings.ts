@@ -39,7 +39,7 @@ export function messageMenu(chat: string, b: Bubble, opener: HTMLElement, talk: 
     run: () => then(chats.react(chat, m.seq, emoji, !mine(emoji))),
   }));
   const items: Item[] = [{ text: c.reply, run: () => on.reply(m) }];
-  if (m.text) items.push({ text: c.copy, run: () => then(navigator.clipboard.writeText(m.text!).then(() => on.said(t.card.copied))) });
+  if (m.text && navigator.clipboard) items.push({ text: c.copy, run: () => then(navigator.clipboard.writeText(m.text!).then(() => on.said(t.card.copied))) });
   items.push({ text: c.forward, run: () => then(forward(chat, m, talk, on.said)) });
   if (b.own && m.kind === "text" && !m.forwarded) items.push({ text: c.edit, run: () => on.edit(m) });
   if (b.own && group && (groups.get(group)?.group.members ?? 0) <= SMALL) items.push({ text: g.readers, run: () => then(readers(chat, m.seq, talk)) });

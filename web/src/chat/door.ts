@@ -1,7 +1,7 @@
 // The door of a group: what a link into it, or its address, opens for who is not in it.
 
 import { Refused, type GroupMembership } from "@stoa-dev/client";
-import { act } from "../buttons";
+import { act, unloaded } from "../buttons";
 import { h, put, type Child } from "../dom";
 import { field, form } from "../form";
 import type { Line } from "../live";
@@ -27,7 +27,8 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
       if (!closed.signal.aborted) show(there);
     } catch (err) {
       if (err instanceof Refused && err.status === 404) put(body, h("p", { class: "none" }, g.worthless), h("a", { href: "#/chats" }, t.frame.titles.chats));
-      else failed(err);
+      else if (shown) failed(err);
+      else if (!(err instanceof Ended)) put(body, unloaded(explain(err), load));
     }
   }
 

@@ -134,6 +134,7 @@ export class Files {
       this.#sending.delete(key);
     } catch (err) {
       if (!stop.signal.aborted) of.fault = err;
+      if (err instanceof Refused && OVER.includes(err.code)) s.upload = undefined; // the next try begins anew
     }
     this.#tell();
   }
@@ -267,6 +268,9 @@ export class Files {
     this.#changed.dispatchEvent(new Event("change"));
   }
 }
+
+// Codes of an upload that cannot be gone on with.
+const OVER = ["transfer.failed", "transfer.ended", "transfer.unknown"];
 
 // Codes after which the server is asked where the upload stands.
 const AGAIN = ["transfer.offset", "transfer.cut", "transfer.not_accepted"];

@@ -215,6 +215,7 @@ export class Groups {
     h.members = new Map(page.members.map((m) => [m.user.id, m]));
     [h.version, h.next] = [page.version, page.next];
     this.#tell();
+    if (h.version < h.group.version) void this.#step(h); // an event has told of more meanwhile
   }
 
   async #read(): Promise<void> {
@@ -258,12 +259,13 @@ export class Groups {
     const work = (async () => {
       try {
         for (let more = true; more && h.version > 0 && this.#held.get(id) === h; ) {
-          const c = await this.client.call("groups.changes", { path: { group: id }, query: { since: h.version } });
-          if (c.group.version >= h.group.version) h.group = c.group; // else an event has told of more meanwhile
+          const since = h.version;
+          const c = await this.client.call("groups.changes", { path: { group: id }, query: { since } });
+          if (c.reset || c.group.version >= h.group.version) h.group = c.group; // else an event has told of more meanwhile
           if (c.reset) return void (await this.#readMembers(h));
           for (const m of c.changed) h.members.set(m.user.id, m);
           for (const user of c.removed) h.members.delete(user);
-          more = c.more || h.group.version > c.version;
+          more = c.more || (h.group.version > c.version && c.version > since);
           h.version = c.version;
         }
         this.#tell();

@@ -16,12 +16,32 @@ export interface Recording {
   waveform: number[]; // 0 to 100
 }
 
+interface Told {
+  done: (r: Recording) => void;
+  over: () => void;
+  failed: (err: unknown) => void;
+}
+
 /** Whether this browser can record here. */
 export const canRecord = () => isSecureContext && typeof MediaRecorder !== "undefined" && TYPES.some((type) => MediaRecorder.isTypeSupported(type));
 
-/** Asks for the microphone and records; the bar that is returned says for how long, sends and gives up. */
-export async function record(on: { done: (r: Recording) => void; over: () => void; failed: (err: unknown) => void }): Promise<HTMLElement> {
+/**
+ * Asks for the microphone and records; the bar that is returned says for how long, sends and gives up, as signal does. It is
+ * undefined when signal was aborted before the microphone was there.
+ */
+export async function record(on: Told, signal: AbortSignal): Promise<HTMLElement | undefined> {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  const release = () => stream.getTracks().forEach((track) => track.stop());
+  if (signal.aborted) return void release();
+  try {
+    return begin(stream, release, on, signal);
+  } catch (err) {
+    release();
+    throw err;
+  }
+}
+
+function begin(stream: MediaStream, release: () => void, on: Told, signal: AbortSignal): HTMLElement {
   const type = TYPES.find((type) => MediaRecorder.isTypeSupported(type))!;
   const recorder = new MediaRecorder(stream, { mimeType: type });
   const sound = new AudioContext();
@@ -41,15 +61,17 @@ export async function record(on: { done: (r: Recording) => void; over: () => voi
     time.textContent = c.lasts(Math.floor(lasts / 1000));
     if (lasts > LONGEST) send();
   }, LOOK);
+  const stop = () => recorder.state !== "inactive" && recorder.stop();
   const send = () => {
     wanted = true;
-    if (recorder.state !== "inactive") recorder.stop();
+    stop();
   };
+  signal.addEventListener("abort", stop);
   recorder.ondataavailable = ({ data }) => void parts.push(data);
   recorder.onerror = () => on.failed(new Error(c.voice.failed));
   recorder.onstop = () => {
     clearInterval(look);
-    for (const track of stream.getTracks()) track.stop();
+    release();
     void sound.close();
     on.over();
     const bare = type.split(";")[0]!;
@@ -58,11 +80,11 @@ export async function record(on: { done: (r: Recording) => void; over: () => voi
   recorder.start();
   return h(
     "div",
-    { class: "recorder", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && recorder.stop() },
+    { class: "recorder", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && stop() },
     h("span", { class: "record-dot", "aria-hidden": "true" }),
     time,
     h("span", { class: "muted", role: "status" }, c.voice.records),
-    act(t.words.cancel, "link", async () => recorder.stop(), on.failed),
+    act(t.words.cancel, "link", async () => void stop(), on.failed),
     act(c.send, "primary", async () => send(), on.failed),
   );
 }

@@ -38,7 +38,7 @@ export class Room {
   readonly #composer: Composer;
   readonly #strips: Strips | undefined;
   readonly #offer = h("input", { type: "file", class: "sr", name: "offer", tabindex: -1, "aria-label": c.files.offer, onchange: () => void this.#offerFile() });
-  readonly #asking = h("span", { class: "badge", "data-requests": "", hidden: true });
+  readonly #asking = h("span", { id: "asking", class: "badge", "data-requests": "", hidden: true });
   #panel: Panel | undefined;
   #ready = false;
   #loading = false;
@@ -72,7 +72,7 @@ export class Room {
     this.#newest = h("button", { type: "button", class: "newest", hidden: true, onclick: () => void this.#toNewest() }, sign("down"), h("span", {}));
     if (this.group) this.#strips = new Strips(this.group, talk, { goTo: (seq) => void this.goTo(seq), fill: () => this.draw() });
     const about: HTMLButtonElement | null = this.group
-      ? h("button", { type: "button", class: "round about", "aria-expanded": "false", "aria-label": g.about, title: g.about, onclick: () => this.#about(about!) }, sign("people"), this.#asking)
+      ? h("button", { type: "button", class: "round about", "aria-expanded": "false", "aria-label": g.about, "aria-describedby": "asking", title: g.about, onclick: () => this.#about(about!) }, sign("people"), this.#asking)
       : null;
     const opener: HTMLButtonElement = h("button", { type: "button", class: "round", "aria-haspopup": "menu", "aria-label": c.options, onclick: () => this.#options(opener) }, sign("more"));
     this.el = h(
@@ -190,7 +190,7 @@ export class Room {
     const said = this.user ? this.#stands(typing) : typing ? g.somebodyTypes : g.members(this.talk.line.groups.get(this.group)?.group.members ?? 0);
     const asking = this.talk.line.groups.requests(this.group).length;
     this.#asking.hidden = asking === 0;
-    put(this.#asking, String(asking), h("span", { class: "sr" }, g.requestsCount(asking)));
+    put(this.#asking, asking > 0 && String(asking), asking > 0 && h("span", { class: "sr" }, g.requestsCount(asking)));
     const silenced = this.group ? this.talk.line.groups.silenced(this.group) : undefined;
     this.#composer.silence(silenced ? (silenced.all ? g.allSilenced : g.silenced)(untilWords(silenced.until)) : "");
     if (this.#status.textContent !== said) this.#status.textContent = said;

@@ -1,6 +1,6 @@
 // Files of this server in messages: pictures by their thumbnails, recordings, and what can be saved.
 
-import { fileLink, type Media } from "@stoa-dev/client";
+import { fileLink, isTemporary, type Media } from "@stoa-dev/client";
 import { act } from "../buttons";
 import { h, s, type Child } from "../dom";
 import { c } from "../texts/chats";
@@ -15,6 +15,7 @@ export interface Place {
 }
 
 const WIDEST = 320; // px of a picture in a bubble
+const LINK_AGAIN = 5_000; // ms after which a link that could not be had is asked for again
 const LINK_FOR = 4 * 60_000; // ms for which a link is used again; the server's default is five minutes
 
 const links = new Map<string, { url: string; until: number }>();
@@ -46,7 +47,15 @@ export function storedPicture(media: Media, at: Place, talk: Talk): Child {
   const el = act("", "link", () => save(media, at, talk), talk.failed, c.files.savePicture(media.alt || media.name || ""));
   el.classList.add("shot-link");
   el.append(img);
-  linkOf(at, talk, side).then((url) => (img.src = url), () => el.replaceWith(storedFile(media, at, talk) as Node));
+  const load = async (): Promise<void> => {
+    try {
+      img.src = await linkOf(at, talk, side);
+    } catch (err) {
+      if (!isTemporary(err)) return el.replaceWith(storedFile(media, at, talk) as Node);
+      setTimeout(() => el.isConnected && void load(), LINK_AGAIN);
+    }
+  };
+  void load();
   return el;
 }
 
@@ -56,6 +65,7 @@ export function storedVoice(media: Media, at: Place, talk: Talk): Child {
   const lasts = c.lasts(Math.round((media.duration_ms ?? 0) / 1000));
   const waves = s("svg", { class: "waves", viewBox: `0 0 ${3 * BARS} 24`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars(media.waveform ?? []));
   let player: HTMLAudioElement | undefined;
+  let heard = 0; // s, of a player that failed: a link ends while a recording is paused
   const draw = () => {
     const plays = Boolean(player && !player.paused);
     button.replaceChildren(sign(plays ? "pause" : "play"));
@@ -63,14 +73,23 @@ export function storedVoice(media: Media, at: Place, talk: Talk): Child {
     const done = player?.duration ? player.currentTime / player.duration : 0;
     [...waves.children].forEach((bar, i) => bar.classList.toggle("heard", i / BARS < done));
   };
+  const failed = () => {
+    wrong.textContent = c.files.noPlay;
+    heard = player?.currentTime ?? heard;
+    player = undefined;
+    draw();
+  };
   const button = act("", "link", async () => {
+    wrong.textContent = "";
+    if (player && !player.paused) return player.pause();
     if (!player) {
-      player = h("audio", { onplay: draw, onpause: draw, onended: draw, ontimeupdate: draw, onerror: () => void (wrong.textContent = c.files.noPlay) });
-      player.src = await linkOf(at, talk);
+      const src = await linkOf(at, talk);
+      player = h("audio", { onplay: draw, onpause: draw, onended: draw, ontimeupdate: draw, onerror: (e: Event) => e.target === player && failed() });
+      player.src = src;
+      player.currentTime = heard;
     }
-    if (player.paused) await player.play();
-    else player.pause();
-  }, () => void (wrong.textContent = c.files.noPlay));
+    await player.play();
+  }, failed);
   button.className = "round play";
   draw();
   return h("div", { class: "stored" }, h("div", { class: "recording" }, at.seq ? button : sign("voice"), waves, h("span", { class: "muted" }, lasts)), wrong);

@@ -73,7 +73,10 @@ export class Stream {
       const names = mentioned((bubble.message ?? bubble.out?.body)?.mentions, this.talk, groupOf(this.chat));
       const b: Bubble = { ...bubble, chat: this.chat, own, forMe, names, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
       before = { from, at };
-      place(b.key, JSON.stringify(b), () => drawBubble(b, this.talk, this.on));
+      // The names of who is quoted and who reacted may come later than the message.
+      const others = [...(typeof b.quote === "object" ? [b.quote.from] : []), ...(b.message?.reactions ?? []).flatMap((r) => r.users)];
+      const named = others.map((user) => nameIn(this.talk, user, groupOf(this.chat)));
+      place(b.key, JSON.stringify([b, named]), () => drawBubble(b, this.talk, this.on));
     };
     const files = groupOf(this.chat) ? [] : this.talk.line.files.with(placeOf(this.chat));
     const file = (f: Transfer) => {

@@ -80,7 +80,8 @@ export function calls(line: Pick<Line, "groups">, chat: ChatState): number {
 /** What a refusal of a chat's operation means, in the language of the page. */
 export function sayRefusal(code: string, detail: string): string {
   const all: Record<string, string> = { ...c.refusals, ...g.refusals };
-  return all[code] ?? detail;
+  const reasons: Record<string, string> = c.files.reasons;
+  return all[code] ?? (code === "transfer.failed" ? reasons[detail] : undefined) ?? detail;
 }
 
 /** What to tell the user about a failure on the line. */

@@ -71,7 +71,8 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     });
   };
 
-  // The address may name a group that the user has joined this moment, of which the event is on its way: the server knows.
+  // The address may name a group that the user has joined this moment, of which the event is on its way, or one that
+  // they were taken out of while the page was asleep: the server knows.
   const asked = new Set<string>();
   async function askFor(group: string): Promise<void> {
     if (asked.has(group)) return;
@@ -94,7 +95,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     list.show(room?.chat ?? "");
     const group = groupOf(room?.chat ?? "");
     if (line.groups.get(group)) titles.set(group, line.groups.title(group));
-    else if (group && line.groups.ready && !titles.has(group)) void askFor(group).catch(talk.failed);
+    else if (group && line.groups.ready) void askFor(group).catch(talk.failed);
     none.hidden = line.chats.list().length > 0;
     room?.draw();
   }

@@ -3,10 +3,14 @@
 import type { RoomItemSource, StreamKeyed } from "@stoa-dev/client";
 import { Refused, Unreachable } from "../api";
 import { json, token } from "../session";
+import { r } from "../texts/rooms";
 import type { Seat } from "./seat";
 
 const AGAIN = 2000; // ms between two tries to watch
 const LOST = 10_000; // ms without a connection after which it is made anew
+
+/** Whether this browser has WebRTC: some have it switched off, lest it tell addresses. */
+export const canStream = () => typeof RTCPeerConnection !== "undefined";
 
 interface Session {
   answer: string;
@@ -107,6 +111,7 @@ export class Watched {
   }
 
   async #begin(): Promise<void> {
+    if (!canStream()) return this.failed(new Error(r.cannotPlay));
     const pc = new RTCPeerConnection();
     this.#pc = pc;
     this.waits(true);

@@ -3,7 +3,7 @@
 import type { RoomLine, RoomLines } from "@stoa-dev/client";
 import { act } from "../buttons";
 import { h } from "../dom";
-import { form } from "../form";
+import { form, taken } from "../form";
 import { r } from "../texts/rooms";
 import { timeOf } from "../chat/when";
 import type { Seat } from "./seat";
@@ -35,8 +35,7 @@ export class RoomChat {
       async () => {
         const text = this.#text.value.trim();
         if (!text) return;
-        this.add(await this.seat.ask<RoomLine>("/chat", { method: "POST", body: { text } }));
-        this.#text.value = "";
+        this.add(await taken(this.#text, () => this.seat.ask<RoomLine>("/chat", { method: "POST", body: { text } })));
         this.#list.scrollTop = this.#list.scrollHeight;
       },
       h("div", { class: "say-row" }, this.#text, h("button", { type: "submit", class: "primary small" }, r.send)),

@@ -2,7 +2,7 @@
 
 import type { Answer, RoomGuest } from "@stoa-dev/client";
 import { Refused, send } from "../api";
-import { act } from "../buttons";
+import { act, unloaded } from "../buttons";
 import { h, put, type Child } from "../dom";
 import { field, form, say } from "../form";
 import { Ended, json } from "../session";
@@ -28,7 +28,7 @@ export function door(to: To, entered: (room: string) => void, fail: (text: strin
       else show(await json<Place>(`/v1/rooms/${to.room}`));
     } catch (err) {
       if (err instanceof Refused && err.problem.status === 404) put(body, h("p", { class: "none" }, "link" in to ? r.worthless : r.unknown), guest ? null : h("a", { href: "#/rooms" }, r.toRooms));
-      else failed(err);
+      else if (!(err instanceof Ended)) put(body, unloaded(say(err), load));
     }
   }
 

@@ -57,8 +57,11 @@ export class RoomPlaylist {
         { class: "stack" },
         [url, title],
         async () => {
-          await add(url.input.value.trim(), title.input.value.trim());
-          url.input.value = title.input.value = "";
+          const [source, named] = [url.input.value, title.input.value];
+          await add(source.trim(), named.trim());
+          // What was typed meanwhile is of the next one.
+          if (url.input.value === source) url.input.value = "";
+          if (title.input.value === named) title.input.value = "";
         },
         h("div", { class: "row" }, h("button", { type: "submit", class: "secondary" }, r.items.add)),
       ),

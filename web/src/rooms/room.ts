@@ -4,11 +4,11 @@ import { isTemporary, Refused as RefusedOnLine, type Danmaku as Comment, type Da
 import { now, Refused, Unreachable } from "../api";
 import { act, twice } from "../buttons";
 import { h, put } from "../dom";
-import { form, say } from "../form";
+import { form, say, taken } from "../form";
 import { Ended, user } from "../session";
 import { r } from "../texts/rooms";
 import { sign } from "../chat/icons";
-import { broadcast, type Broadcast } from "./camera";
+import { broadcast, canStream, type Broadcast } from "./camera";
 import { RoomChat } from "./chat";
 import { Danmaku } from "./danmaku";
 import { bans, invite, settings } from "./forms";
@@ -211,7 +211,7 @@ export class RoomView {
 
   #drawCamera(): void {
     this.#camera.textContent = this.#broadcast ? r.live.stop : r.live.begin;
-    this.#camera.hidden = this.seat.guest || !navigator.mediaDevices; // a page without TLS has no devices
+    this.#camera.hidden = this.seat.guest || !navigator.mediaDevices || !canStream(); // a page without TLS has no devices
   }
 
   readonly #may = (what: string): boolean => this.#me?.may.includes(what) ?? false;
@@ -342,9 +342,7 @@ export class RoomView {
           if (!said) return;
           const { item, position } = this.#player.moment;
           const body: DanmakuNew = { text: said, position, color: COLORS[color.get()], mode: mode.get(), size: size.get(), ...(item && { item }) };
-          const comment = await this.seat.ask<Comment>("/danmaku", { method: "POST", body });
-          this.#danmaku.live(comment);
-          text.value = "";
+          this.#danmaku.live(await taken(text, () => this.seat.ask<Comment>("/danmaku", { method: "POST", body })));
         },
         h("div", { class: "say-row" }, text, h("button", { type: "submit", class: "primary small" }, r.danmaku.send)),
         h("details", { class: "style" }, h("summary", {}, r.danmaku.style), h("div", { class: "row" }, color.el, mode.el, size.el)),

@@ -10,7 +10,7 @@ import { Ended, json } from "../session";
 import { t } from "../texts";
 import { r } from "../texts/rooms";
 import type { View } from "../view";
-import { act } from "../buttons";
+import { act, unloaded } from "../buttons";
 import { Refused } from "../api";
 import { door, type To } from "./door";
 import { RoomView } from "./room";
@@ -62,12 +62,19 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
     const mine = at;
     const show = () => mine === at && put(el, door(to, (room) => mine === at && entered(room), fail));
     if ("link" in to) show();
-    else
-      json<Place>(`/v1/rooms/${to.room}`).then(
-        ({ room, me }) => mine === at && (me ? entered(room.id) : show()),
-        (err) => (err instanceof Refused && err.problem.status === 404 ? show() : failed(err)),
-      );
+    else void look(to.room);
     return true;
+
+    async function look(id: string): Promise<void> {
+      try {
+        const { room, me } = await json<Place>(`/v1/rooms/${id}`);
+        if (mine === at) me ? entered(room.id) : show();
+      } catch (err) {
+        if (mine !== at || err instanceof Ended) return;
+        if (err instanceof Refused && err.problem.status === 404) show();
+        else put(el, unloaded(say(err), () => look(id)));
+      }
+    }
   }
 
   return { el, follow, close: () => open?.close(), catchUp: () => open?.catchUp?.() };

@@ -4,4 +4,4 @@ import { t } from "../texts";
 import { en, type ChatTexts } from "./chats/en";
 
 /** What the page Chats says. */
-export const c: ChatTexts = t.locale === "zh-CN" ? (await import("./chats/zh")).zh : en;
+export const c: ChatTexts = t.locale === "zh-CN" ? await import("./chats/zh").then((m) => m.zh, () => en) : en;

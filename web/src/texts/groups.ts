@@ -4,4 +4,4 @@ import { t } from "../texts";
 import { en, type GroupTexts } from "./groups/en";
 
 /** What the page says of groups. */
-export const g: GroupTexts = t.locale === "zh-CN" ? (await import("./groups/zh")).zh : en;
+export const g: GroupTexts = t.locale === "zh-CN" ? await import("./groups/zh").then((m) => m.zh, () => en) : en;

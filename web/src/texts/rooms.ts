@@ -4,4 +4,4 @@ import { t } from "../texts";
 import { en, type RoomTexts } from "./rooms/en";
 
 /** What the page says of rooms. */
-export const r: RoomTexts = t.locale === "zh-CN" ? (await import("./rooms/zh")).zh : en;
+export const r: RoomTexts = t.locale === "zh-CN" ? await import("./rooms/zh").then((m) => m.zh, () => en) : en;
