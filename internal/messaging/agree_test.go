@@ -214,6 +214,69 @@ func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 	}
 }
 
+// TestChatsOfWhichAPartWasRefusedAreNotAll: more chats than one script writes go to Redis in parts, of which it may
+// refuse one and take the next.
+func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
+	for _, engine := range redistest.Engines(t) {
+		if engine.Name == "sentinel" || engine.Name == "spawn" {
+			continue // the script is the same
+		}
+		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
+			db := engine.Open(t)
+			f := &fast{db, 10 * time.Second}
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			user := ids.New[accounts.User]()
+			var all []state
+			for range 2*putAtOnce + 1 {
+				conv := conversation{id: ids.New[conversation](), kind: direct, seq: 1, lastAt: 1}
+				all = append(all, state{view: view{conversation: conv, me: member{user: user, peer: ids.New[accounts.User](), conv: conv.id}}})
+			}
+			parts, err := putCmds(user, all, true)
+			must(err)
+			if len(parts) != 3 {
+				t.Fatalf("%d chats are written in %d parts, want 3", len(all), len(parts))
+			}
+			for _, c := range []struct {
+				what    string
+				arrived []int
+				want    error
+			}{
+				{"all of them", []int{0, 1, 2}, nil},
+				{"the last part", []int{2}, errNotWhole},
+				{"all but the first part", []int{1, 2}, errNotWhole},
+				{"all but the second part", []int{0, 2}, errNotWhole},
+				{"all but the last part", []int{0, 1}, errNotWhole},
+				{"the parts in another order", []int{1, 0, 2}, nil},
+			} {
+				must(f.forget(t.Context(), user, nil))
+				for _, i := range c.arrived {
+					must(db.Do(t.Context(), parts[i]).Err)
+				}
+				check := func(what string, want error) {
+					t.Helper()
+					if _, _, _, err := f.list(t.Context(), user, 0, 10, 0); !errors.Is(err, want) {
+						t.Errorf("%s: the list: %v, want %v", what, err, want)
+					}
+					for _, i := range []int{0, putAtOnce, 2 * putAtOnce} {
+						if _, err := f.one(t.Context(), user, all[i].chat()); errors.Is(err, ErrChat) {
+							t.Errorf("%s: chat %d is said not to be there", what, i)
+						}
+					}
+				}
+				check(c.what, c.want)
+				must(f.putAll(t.Context(), user, all))
+				check(c.what+", and then all of them", nil)
+			}
+		})
+	}
+}
+
 // TestTheLatestMessagesFollowWhatFollows: of what happened in a chat each step is taken in its
 // turn, and nothing after one that is missing.
 func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {

@@ -129,12 +129,12 @@ func (f *fast) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Reply, e
 func putCmds(user accounts.ID, states []state, whole bool) ([]keyspace.Cmd, error) {
 	var cmds []keyspace.Cmd
 	for done := 0; done < max(1, len(states)); done += putAtOnce {
-		some, all := states[done:min(done+putAtOnce, len(states))], "0"
+		some, all := states[done:min(done+putAtOnce, len(states))], ""
 		switch {
 		case whole && done+putAtOnce >= len(states):
-			all = "1"
+			all = strconv.Itoa(len(states))
 		case whole:
-			all = "2"
+			all = "+"
 		}
 		args := append(make([]string, 0, 2+2*len(some)), lifeOfChats, all)
 		for _, st := range some {

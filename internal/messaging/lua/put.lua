@@ -6,13 +6,13 @@
 -- KEYS[4] changes  zset  chat → Unix ms of its last change
 -- KEYS[5] groups   hash  chat of a group → version and the user's own part
 -- ARGV[1] the keys' life in milliseconds
--- ARGV[2] '1' if with these all chats of the user are here, '2' if these are among all that are being written
+-- ARGV[2] how many chats the user has, if these are the last part of all; '+' if they are an earlier part; '' if they are some
 -- then for each chat its name and what KEYS[3] has of it
 --
 -- Returns how many were written.
 local count = redis.call('HGET', KEYS[3], '')
-local whole = ARGV[2] == '1' or count == tostring(redis.call('HLEN', KEYS[5])) -- before this, and so after it
-local again = ARGV[2] ~= '0' -- write the smaller parts of what is not newer, too: one may be lost
+local whole = count == tostring(redis.call('HLEN', KEYS[5])) -- before this, and so after it
+local again = ARGV[2] ~= '' -- write the smaller parts of what is not newer, too: one may be lost
 local written = 0
 for i = 3, #ARGV, 2 do
   local name, state = ARGV[i], ARGV[i + 1]
@@ -32,6 +32,10 @@ for i = 3, #ARGV, 2 do
     redis.call('HSET', KEYS[2], name, unread .. ' ' .. muted)
     redis.call('ZADD', KEYS[4], changed, name)
   end
+end
+local all = tonumber(ARGV[2])
+if all then -- an earlier part may have been refused, or be gone again
+  whole = redis.call('HLEN', KEYS[3]) - (count and 1 or 0) + redis.call('HLEN', KEYS[5]) >= all
 end
 if whole then
   redis.call('HSET', KEYS[3], '', redis.call('HLEN', KEYS[5]))
