@@ -37,15 +37,17 @@ const messageKeys = 500
 // it fences the targets, so that no node can store a value read before, tells
 // every node to drop its copies, calls change, and removes the fences. After a
 // crash at any point no old value is left: the fences expire, and reads meanwhile
-// ask the source.
+// ask the source. A commit that the source carries out later than that, more than a
+// second after ChangeTimeout, is not covered.
 //
 // It returns what change returns, also where Redis does not take the drop: the change
 // is made then, and an error would have callers make it twice. The drop is retried until
 // it is done, this node reads its targets from their source until then, and
 // [Hooks.Queued] is told. [ErrUnfenced] says that change was not called.
 // An error that is the end of a context leaves open whether anything was
-// committed, now or in a moment: the fences then stand until they expire. The same
-// holds when change panics.
+// committed, now or in a moment: the fences then stand until they expire, and the
+// targets are dropped once more after half a minute, in which the source may have
+// carried the commit out. When change panics the fences stand as well.
 func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
 	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
 	return err
@@ -89,6 +91,7 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		if fault != nil {
 			rt.later(ctx, keys)
 		}
+		rt.late.add(keys)
 		return false, err
 	}
 	return rt.finish(ctx, targets, fault == nil, f, err == nil, value, life), err

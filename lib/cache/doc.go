@@ -65,7 +65,9 @@ process whose own lease Redis did not answer gives it back.
 A change is fenced: before its commit a fence replaces what the slot holds, and all
 nodes are told to drop their copies; after the commit the fence is removed. While it
 stands no node stores a value, and readers ask the source. When the process dies at
-any point in between, nothing old is left to be read, and the fence expires.
+any point in between, nothing old is left to be read, and the fence expires. Should the
+source carry the commit out only after that, the old value is read until it expires; a
+process that lives drops it half a minute after it has given the change up.
 
 Copies in process are found by the hash of the typed argument, hold the decoded
 value, and have a generation: the count of invalidations of their key, or of another

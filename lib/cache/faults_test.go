@@ -159,6 +159,30 @@ func TestAChangeOfUnknownOutcomeStaysFenced(t *testing.T) {
 	})
 }
 
+func TestAChangeThatTheSourceCarriesOutBehindItsFenceIsSeen(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		server := redistest.InMemory(t)
+		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		_, other := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		_ = rt.Change(t.Context(), func(context.Context) error { return context.DeadlineExceeded }, c.Target(one))
+		time.Sleep(15 * time.Second) // longer than a fence
+		for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
+			if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
+				t.Errorf("behind the fence: %+v, %v; want a value that is stored", e, err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		s.value.Store(1) // the commit was under way for 25 seconds
+		time.Sleep(6 * time.Second)
+		for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
+			if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
+				t.Errorf("half a minute after the change: %d, %v", v, err)
+			}
+		}
+	})
+}
+
 func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)

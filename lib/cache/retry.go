@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
+	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
@@ -106,5 +108,48 @@ func (q *memoryQueue) run(rt *Runtime) {
 	if len(keys) > 0 {
 		left, _ := rt.redo(keys)
 		q.add(left)
+	}
+}
+
+// slowCommit is how long a source may go on with a commit after the change has ended: a database waits for its disk, or
+// for a replica.
+const slowCommit = 30 * time.Second
+
+// lateDrops are those of changes whose outcome is unknown. Fences may have expired before the source has carried such a
+// change out, so that its keys are dropped once more when that must be over. They are in memory alone.
+type lateDrops struct {
+	mu   sync.Mutex
+	list []lateDrop // the first one is due first
+}
+
+type lateDrop struct {
+	keys []keyspace.Key
+	due  bus.Moment
+}
+
+func (l *lateDrops) add(keys []keyspace.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, lateDrop{keys, bus.Now() + bus.Moment(slowCommit)})
+}
+
+// due takes what is due.
+func (l *lateDrops) due() []lateDrop {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for now := bus.Now(); n < len(l.list) && l.list[n].due <= now; n++ {
+	}
+	due := l.list[:n:n]
+	l.list = l.list[n:]
+	return due
+}
+
+// run does the drops that are due.
+func (l *lateDrops) run(ctx context.Context, rt *Runtime) {
+	for _, d := range l.due() {
+		if rt.Redo(d.keys) != nil {
+			rt.later(ctx, d.keys)
+		}
 	}
 }

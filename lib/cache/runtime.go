@@ -52,6 +52,7 @@ type Runtime struct {
 	deadlines     redis.Deadlines
 	breakers      [16]breaker
 	memory        memoryQueue
+	late          lateDrops
 	began         bus.Moment
 	idle          atomic.Bool // that the bus does not run was said
 	undropped     undropped
@@ -162,8 +163,8 @@ func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
 }
 
 // Run does the periodic work until ctx ends: it retries drops that Redis did not
-// take, gives back leases whose acquisition Redis did not answer, and removes expired
-// copies from this process.
+// take, repeats those of changes whose outcome is unknown, gives back leases whose
+// acquisition Redis did not answer, and removes expired copies from this process.
 func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	ready()
 	clean := time.NewTicker(time.Minute)
@@ -180,6 +181,7 @@ func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 			return nil
 		case <-retry.C:
 			rt.memory.run(rt)
+			rt.late.run(ctx, rt)
 			rt.forgetFull(ctx)
 			rt.leases.giveBack(rt)
 		case <-rt.leases.wake:
