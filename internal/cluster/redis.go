@@ -21,7 +21,11 @@ const most = 1000
 var (
 	//go:embed lua/mark_gone.lua
 	markGoneLua string
-	markGone    = redis.NewScript(markGoneLua)
+	//go:embed lua/renew.lua
+	renewLua string
+
+	markGone   = redis.NewScript(markGoneLua)
+	renewLease = redis.NewScript(renewLua)
 )
 
 // listed is a node on the list.
@@ -50,8 +54,7 @@ func (s *store) renew(ctx context.Context, n Node) (r renewed, err error) {
 	if err != nil {
 		return r, err
 	}
-	lease := leaseKeys.At(n.ID).SetCmd(n.Boot.String(), s.lease)
-	lease.Args = append(lease.Args, "GET")
+	lease := renewLease.Cmd([]keyspace.Key{leaseKeys.At(n.ID).Key}, n.Boot.String(), strconv.FormatInt(s.lease.Milliseconds(), 10))
 	replies := s.db.DoMulti(ctx, []keyspace.Cmd{lease, set,
 		{Name: "ZADD", Key: nodesKey.At().Key, Args: []string{score(n.Heartbeat), n.ID.String()}}, listCmd(),
 		{Name: "GET", Key: orderKeys.At(n.ID).Key}})

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -117,7 +118,8 @@ func (s *Service) SetStatus(status Status) {
 
 // Live returns the nodes that live, as of a second and a half ago at the most,
 // and at once after one has joined or left in good order. The map must not be
-// changed. While Redis is away it returns [redis.ErrUnavailable].
+// changed. While Redis is away, or has no lease of this node itself and so may lack
+// others' as well, it returns [redis.ErrUnavailable].
 func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	defer errs.Wrap(&err, "cluster.Live")
 	s.mu.Lock()
@@ -142,6 +144,9 @@ func (s *Service) heard() int {
 	return s.news
 }
 
+// errNoLease reports that Redis has no lease of the node that asks.
+var errNoLease = fmt.Errorf("%w: it has no lease of this node", redis.ErrUnavailable)
+
 // look notes which of the nodes live.
 func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, news int) (map[ID]Boot, error) {
 	if err := s.store.leases(ctx, nodes); err != nil {
@@ -155,6 +160,9 @@ func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, new
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if live[s.self.ID].IsZero() {
+		return nil, errNoLease
+	}
 	if asked.After(s.looked) {
 		s.live, s.looked, s.known = live, asked, news
 	}
@@ -182,7 +190,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		}
 		s.metrics.heartbeat(err)
 		if err != nil && !failing {
-			s.log.Warn("the heartbeat fails; other nodes will take this one for dead", "err", err)
+			s.log.Warn("the heartbeat fails; other nodes may take this one for dead", "err", err)
 		} else if err == nil && failing {
 			s.log.Info("the heartbeat succeeds again")
 		}

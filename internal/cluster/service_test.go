@@ -105,10 +105,13 @@ func witness(t testing.TB, db *redis.DB) *member {
 	return w
 }
 
+// liveOf returns nothing where m knows of no node, as its own lease has ended.
 func liveOf(t testing.TB, m *member) map[ID]Boot {
 	t.Helper()
 	live, err := m.Live(t.Context())
-	must(t, err)
+	if !errors.Is(err, errNoLease) {
+		must(t, err)
+	}
 	return live
 }
 
@@ -293,6 +296,46 @@ func TestRedisAwayAndBack(t *testing.T) {
 	server.RestartEmpty()
 	eventually.True(t, "the node", func() bool { live, err := m.Live(t.Context()); return err == nil && live[m.self.ID] == m.self.Boot })
 	eventually.True(t, "its entry", func() bool { e, ok := entryOf(t, db, m.self.ID); return ok && e.Alive })
+}
+
+func TestALeaseIsRenewedInARedisThatIsFull(t *testing.T) {
+	server := redistest.Server(t)
+	db := redistest.Open(t, server.URL)
+	m := join(t, db, lives{Beat, time.Minute, time.Hour})
+	beatOnce(t, m)
+	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	m.store.lease = time.Hour
+	if _, err := m.store.renew(t.Context(), m.Self()); err == nil {
+		t.Error("a full Redis has taken the entry")
+	}
+	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKeys.At(m.self.ID).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
+		t.Errorf("the lease has %d ms left, %v; want an hour", left, err)
+	}
+}
+
+// What has lost the lease of a node that lives may have lost those of others.
+func TestANodeWithoutALeaseTakesNoOtherForDead(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.Open(t, "embedded")
+		a, b := join(t, db, lives{0, time.Minute, time.Hour}), join(t, db, lives{0, time.Minute, time.Hour})
+		beatOnce(t, a)
+		beatOnce(t, b)
+		if live, err := a.Live(t.Context()); err != nil || len(live) != 2 {
+			t.Errorf("at first: %v, %v; want both", live, err)
+		}
+		must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{
+			{Name: "DEL", Key: leaseKeys.At(a.self.ID).Key}, {Name: "DEL", Key: leaseKeys.At(b.self.ID).Key},
+		})))
+		if live, err := a.Live(t.Context()); !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("without a lease: %v, %v; want %v", live, err, redis.ErrUnavailable)
+		}
+		beatOnce(t, a)
+		if live, err := a.Live(t.Context()); err != nil || len(live) != 1 {
+			t.Errorf("with a lease again: %v, %v; want itself alone", live, err)
+		}
+	})
 }
 
 func TestWhereANodeIsReached(t *testing.T) {

