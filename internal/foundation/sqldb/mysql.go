@@ -22,6 +22,10 @@ const (
 	mysqlPort   = "3306"
 	dialTimeout = 5 * time.Second
 
+	// silence is how long a host may acknowledge nothing before its connections are given up. A network finds another
+	// route in less, and a host that takes long for a statement has acknowledged it.
+	silence = 15 * time.Second
+
 	// connLife lets a pool behind a name or proxy move to a new server.
 	connLife = time.Hour
 )
@@ -102,6 +106,9 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	default:
 		mc.Net, mc.Addr = "tcp", u.Host
 	}
+	if mc.Net == "tcp" {
+		mc.DialFunc = dialer().DialContext
+	}
 	mc.TLS = nil // it is for 127.0.0.1, the default address; NewConnector makes one for this address
 	if mc.Timeout == 0 {
 		mc.Timeout = dialTimeout
@@ -112,6 +119,15 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	mc.ClientFoundRows = false // a batch counts its new rows by RowsAffected
 	mc.Collation = "utf8mb4_bin"
 	return mc, nil
+}
+
+// dialer connects to hosts that may vanish without a word. Keep-alive notices it on connections on which nothing is on its
+// way to the host; where something is, the system would send it again for long.
+func dialer() *net.Dialer {
+	return &net.Dialer{
+		Control:         unheard(silence),
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 3, Interval: silence / 3, Count: 2},
+	}
 }
 
 // awaitMySQL asks for the version until it gets it or patience is over.
