@@ -26,6 +26,10 @@ const (
 	// route in less, and a host that takes long for a statement has acknowledged it.
 	silence = 15 * time.Second
 
+	// endTime is how long a COMMIT or a ROLLBACK may take. It is more than the ten seconds for which a server that
+	// replicates semi-synchronously waits for its replicas.
+	endTime = 20 * time.Second
+
 	// connLife lets a pool behind a name or proxy move to a new server.
 	connLife = time.Hour
 )
@@ -174,7 +178,52 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
-	return conn, nil
+	return session{conn.(driverConn)}, nil
+}
+
+// driverConn is what a connection of the driver does for database/sql.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// session is a connection that waits for the end of a transaction no longer than endTime; the driver's own waits
+// without end.
+type session struct{ driverConn }
+
+// BeginTx implements [driver.ConnBeginTx].
+func (s session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if _, err := s.driverConn.BeginTx(ctx, opts); err != nil {
+		return nil, err
+	}
+	return transaction{s.driverConn, context.WithoutCancel(ctx)}, nil
+}
+
+// transaction is a [driver.Tx], whose methods are given no context: it keeps that of its beginning.
+type transaction struct {
+	conn driver.ExecerContext
+	ctx  context.Context
+}
+
+func (tx transaction) Commit() error   { return tx.end("COMMIT") }
+func (tx transaction) Rollback() error { return tx.end("ROLLBACK") }
+
+// end returns driver.ErrBadConn when the server does not answer in time. The driver has closed the connection then.
+func (tx transaction) end(statement string) error {
+	ctx, cancel := context.WithTimeout(tx.ctx, endTime)
+	defer cancel()
+	_, err := tx.conn.ExecContext(ctx, statement, nil)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s was not answered in %s: %w", statement, endTime, driver.ErrBadConn)
+	}
+	return err
 }
 
 // driverLog hands the driver's remarks (a broken connection it replaces) to
