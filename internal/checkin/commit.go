@@ -75,11 +75,16 @@ func (s *Service) newCommitter() *groupcommit.Committer[request, outcome] {
 	})
 }
 
+// batchTime is how long the statements of a batch may take.
+const batchTime = 5 * time.Second
+
 // commit writes a batch to the log of the mode. Two requests for one day of one user are
 // folded: the first that arrived stands.
 func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error) {
 	rows := sorted(reqs)
-	ahead := s.lookAhead(ctx, rows)
+	ahead := s.lookAhead(ctx, rows) // goes on after the commit
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
 	w, err := s.checkins.commit(ctx, rows, ahead)
 	if err != nil {
 		ahead.wait()

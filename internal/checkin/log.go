@@ -66,7 +66,11 @@ func (l sqlLog) commit(ctx context.Context, rows []request, a *ahead) (written, 
 	return written{held: held}, err
 }
 
-func (sqlLog) ask(ctx context.Context, fn func(context.Context) error) error { return fn(ctx) }
+func (sqlLog) ask(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	return fn(ctx)
+}
 
 func (sqlLog) secure(context.Context, []request, []outcome)           {}
 func (sqlLog) flush(context.Context, []accounts.ID) error             { return nil }

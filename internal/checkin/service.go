@@ -241,7 +241,7 @@ func (s *Service) submit(ctx context.Context, r request) (outcome, error) {
 	case errors.Is(err, groupcommit.ErrNotTaken):
 		s.projection.Done(r.at)
 	}
-	return out, asKind(cmp.Or(err, out.err))
+	return out, asAnswer(ctx, cmp.Or(err, out.err))
 }
 
 // Status returns where a user stands now.
@@ -313,11 +313,13 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*stre
 	}
 	s.metrics.reads.sql.Inc()
 	rec, err := s.loader.Do(ctx, yearKey{user, year})
-	return rec, asKind(err)
+	return rec, asAnswer(ctx, err)
 }
 
 // loadBatch computes records from the log and, while Redis is there, keeps them.
 func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
 	if s.projection.Writable() {
 		recs, err := s.loadRecords(ctx, s.fast, keys)
 		if err == nil {

@@ -197,9 +197,10 @@ func refused(err error) bool { return sqldb.IsRowError(err) }
 func deadlocked(err error) bool { return sqldb.IsRetryable(err) }
 
 // retryable reports errors after which the same batch may be written again:
-// the request ids tell what an earlier try has done.
+// the request ids tell what an earlier try has done. One that ran out of time is not
+// written again: all other check-ins would wait as long once more.
 func retryable(err error) bool {
-	return sqldb.IsRetryable(err) || unanswered(err) || errors.Is(err, errGone)
+	return sqldb.IsRetryable(err) || unanswered(err) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone)
 }
 
 // unanswered reports errors after which the batch may be committed or not. Of
@@ -212,11 +213,20 @@ func unanswered(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return false // no server was there to commit it
 	}
-	return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsUnavailable(err)
+	return errors.Is(err, sqldb.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || sqldb.IsUnavailable(err)
 }
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
+
+// asAnswer is asKind for what a batch answers: one that ran out of time, though its caller
+// did not, means that SQL hangs.
+func asAnswer(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(ErrStore, err)
+	}
+	return asKind(err)
+}
 
 type logRow struct {
 	User accounts.ID `bun:"user_id"`
