@@ -58,7 +58,10 @@ func (c *Consumer) measure(ctx context.Context) {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for {
-		if stats, err := c.store.Stats(ctx); err == nil { // else the next claim says it
+		counting, cancel := context.WithTimeout(ctx, countEvery)
+		stats, err := c.store.Stats(counting)
+		cancel()
+		if err == nil { // else the next claim says it
 			c.set(stats)
 		}
 		select {

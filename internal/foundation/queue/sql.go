@@ -19,6 +19,9 @@ import (
 // countRows bounds the rows that Stats looks at.
 const countRows = 100_000
 
+// claimTime is how long a claim may take.
+const claimTime = 10 * time.Second
+
 // SQL is the store in the table outbox. Transactions write into it with
 // [sqldb.Tx.Enqueue]; what they write is there if and only if they commit.
 type SQL struct{ db *sqldb.DB }
@@ -68,6 +71,8 @@ func (s *SQL) listen(kick func()) func(ctx context.Context) {
 // column is cleared, so that an equal message enqueued from now on is not
 // folded into one whose handler has perhaps read the old state already.
 func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll time.Duration) (got []Delivery, pause time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, claimTime)
+	defer cancel()
 	now := s.db.Now()
 	var rows []struct{ ID, Due int64 }
 	err = s.db.NewRaw("SELECT id, due FROM outbox WHERE dead = 0 AND topic IN (?) ORDER BY due, id LIMIT ?",
