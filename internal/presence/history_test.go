@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -29,6 +28,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 var (
@@ -54,6 +54,7 @@ type world struct {
 	memory *redistest.Memory
 	db     *sqldb.DB
 	users  []accounts.ID
+	log    logtest.Buffer
 
 	mu   sync.Mutex
 	told map[[2]accounts.ID][]telling // by who was told of whom
@@ -88,7 +89,7 @@ func (w *world) must(err error) {
 func (w *world) start() *node {
 	w.t.Helper()
 	n := &node{wire: w.memory.Wire()}
-	db, id, log := redistest.OpenConfig(w.t, n.wire.Config()), ids.New[cluster.Node](), slog.New(slog.DiscardHandler)
+	db, id, log := redistest.OpenConfig(w.t, n.wire.Config()), ids.New[cluster.Node](), w.log.Logger()
 	n.bus = events.NewBus(db, id.String(), log)
 	nodes := cluster.New(cluster.Config{Redis: db, Bus: n.bus.Nodes(), Node: id, Metrics: prometheus.NewRegistry(), Log: log})
 	caches := cache.NewRuntime(db, n.bus.Nodes(), cache.Config{})

@@ -2,6 +2,7 @@ package presence
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -146,6 +147,30 @@ func TestADeletedOrBannedUserLooksOffLineAndFriendsAreToldSo(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestFriendsAreToldLaterWhereSQLHangs(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n := w.start()
+		w.befriend(n, 0, 1)
+		w.listen(n)
+		var held []*sql.Conn
+		for range w.db.Reader().Stats().MaxOpenConnections {
+			conn, err := w.db.Reader().Conn(t.Context())
+			w.must(err)
+			held = append(held, conn)
+		}
+		w.enter(n, 1, "x")
+		bubble.Sleep(30 * time.Second)
+		if tries := w.log.Count("friends are told of changes later"); tries < 2 {
+			t.Errorf("%d tries while SQL hangs, want one after another", tries)
+		}
+		for _, conn := range held {
+			w.must(conn.Close())
+		}
+		w.hears(0, 1)
+	})
 }
 
 func TestNothingIsLeftOfAnErasedUser(t *testing.T) {

@@ -105,7 +105,9 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 			changes[i] = changes[i].still(k)
 		}
 	}
-	standings, err := accounts.Standings(ctx, s.db, users...) // no copy: what is told cannot be taken back
+	ask, cancel = context.WithTimeout(ctx, writeTime)         // a Redis that is away has used up the other
+	standings, err := accounts.Standings(ask, s.db, users...) // no copy: what is told cannot be taken back
+	cancel()
 	if err != nil {
 		for i, u := range users {
 			if changes[i] != (change{}) {
