@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // zones are the same on a machine without zoneinfo
+	_ "time/tzdata" // for a machine without zoneinfo; where there is one, it comes first
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
