@@ -142,6 +142,19 @@ func (s *Service) Sees(ctx context.Context, user accounts.ID, file transfers.ID)
 	return sees, asKind(ctx, err)
 }
 
+// MayLink implements [transfers.Messages]. It refuses between two users what [Service.FileLink] refuses.
+func (s *Service) MayLink(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
+	peers, err := s.store.peersWith(ctx, user, file)
+	if err != nil {
+		return false, asKind(ctx, err)
+	}
+	apart, err := s.relations.Apart(ctx, user, peers)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(peers, func(peer accounts.ID) bool { return !apart[peer] }), nil
+}
+
 // FileLink returns where the file of a message can be fetched that the user sees, or its thumbnail of a side; 0 is the file
 // itself. Between two users of whom one blocks the other nothing is fetched, as nothing is sent. ErrChat, ErrMessage,
 // ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, ErrStore.

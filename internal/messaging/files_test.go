@@ -252,13 +252,38 @@ func TestWhoMayFetchTheFileOfAMessage(t *testing.T) {
 		}
 		w.wantFetches("of a message without one", ann, In(g), 1, "", ErrNoFile)
 
-		two := w.sendsFile(ann, With(dan), w.upload(ann, "z", []byte("for two")))
+		z := w.upload(ann, "z", []byte("for two"))
+		two := w.sendsFile(ann, With(dan), z)
 		w.wantFetches("the receiver", dan, With(ann), two.Seq, "for two", nil)
 		w.wantFetches("the sender", ann, With(dan), two.Seq, "for two", nil)
 		w.wantFetches("a stranger", eve, With(ann), two.Seq, "", ErrChat)
+		file, err := ids.Parse[transfers.Transfer](z)
+		w.must(err)
+		wantLinks := func(what string, want error, users ...accounts.ID) {
+			t.Helper()
+			for _, user := range users {
+				if _, err := w.uploads.Link(t.Context(), user, file); !errors.Is(err, want) {
+					t.Errorf("%s: a link by the id of the file: %v, want %v", what, err, want)
+				}
+				if _, _, err := w.uploads.RoomFile(t.Context(), user, z); !errors.Is(err, want) {
+					t.Errorf("%s: the file for a room: %v, want %v", what, err, want)
+				}
+			}
+		}
+		wantLinks("before the block", nil, ann, dan)
+		link, err = w.uploads.Link(t.Context(), dan, file)
+		w.must(err)
 		w.must(w.social.Block(t.Context(), ann, dan))
 		w.wantFetches("who is blocked", dan, With(ann), two.Seq, "", ErrRefused)
 		w.wantFetches("who blocks", ann, With(dan), two.Seq, "", ErrYouBlock)
+		wantLinks("over a block", transfers.ErrUnknown, ann, dan)
+		if _, err := w.follows(link); err != nil {
+			t.Errorf("with a link from before the block: %v", err)
+		}
+		both := w.sendsFile(ann, In(g), z)
+		wantLinks("over a block, in a group of both", nil, ann, dan)
+		_, err = w.Recall(t.Context(), ann, In(g), both.Seq)
+		w.must(err)
 		w.must(w.social.Unblock(t.Context(), ann, dan))
 		w.wantFetches("who is blocked no more", dan, With(ann), two.Seq, "for two", nil)
 		link, err = w.FileLink(t.Context(), dan, With(ann), two.Seq, 0)

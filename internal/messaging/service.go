@@ -37,6 +37,9 @@ type People interface {
 // Relations is what this domain asks social for; *social.Service is one.
 type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
+
+	// Apart returns those of others who block the user, or whom the user blocks.
+	Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 }
 
 // Groups is what this domain asks groups for; *groups.Service is one. What decides it asks SQL:

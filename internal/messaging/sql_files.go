@@ -75,10 +75,18 @@ func (s *store) stillHad(ctx context.Context, tx *sqldb.Tx, list []transfers.ID)
 	return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT DISTINCT file FROM message_files WHERE file IN (?)", bun.List(list)))
 }
 
+// seenFile has the messages with a file that a user sees. Its arguments are the user, the file, and the user again.
+const seenFile = ` FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
+	WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
+	AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq)`
+
 // sees reports whether a user sees a message that has a file.
 func (s *store) sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
-	found, err := sqldb.Column[int64](s.db.QueryContext(ctx, `SELECT f.seq FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
-		WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
-		AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq) LIMIT 1`, user, file, user))
+	found, err := sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT f.seq"+seenFile+" LIMIT 1", user, file, user))
 	return len(found) > 0, err
+}
+
+// peersWith returns with whom a user has the chats in which the user sees a file; the zero one stands for groups, and comes first.
+func (s *store) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+seenFile+" ORDER BY m.peer LIMIT ?", user, file, user, atMost))
 }

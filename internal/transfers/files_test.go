@@ -101,7 +101,8 @@ func TestNobodyWaitsForTheStorageToGiveUpAFile(t *testing.T) {
 // seenBy are the users who see messages that have files.
 type seenBy map[accounts.ID]bool
 
-func (s seenBy) Sees(_ context.Context, user accounts.ID, _ ID) (bool, error) { return s[user], nil }
+func (s seenBy) Sees(_ context.Context, user accounts.ID, _ ID) (bool, error)    { return s[user], nil }
+func (s seenBy) MayLink(_ context.Context, user accounts.ID, _ ID) (bool, error) { return s[user], nil }
 
 // served returns what a link leads to.
 func (w *world) served(link api.FileLink, err error) (Served, []byte, error) {

@@ -40,6 +40,10 @@ type Relations interface {
 type Messages interface {
 	// Sees reports whether a user sees a message that has the file.
 	Sees(ctx context.Context, user accounts.ID, file ID) (bool, error)
+
+	// MayLink reports whether such a message gives the user new links to the file: one between two users of whom one
+	// blocks the other does not.
+	MayLink(ctx context.Context, user accounts.ID, file ID) (bool, error)
 }
 
 // Config has what the domain stands on.
@@ -387,7 +391,7 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 	defer errs.Wrap(&err, "transfers.Link %s", id)
 	t, err := s.rows.get(ctx, id)
 	if err == nil {
-		err = s.maySee(ctx, user, &t)
+		err = s.mayHave(ctx, user, &t, Messages.MayLink)
 	}
 	switch {
 	case err != nil:
@@ -419,17 +423,17 @@ func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (
 	return l.URL, l.Expires, err
 }
 
-// maySee refuses a user who may not have a file: that of a message is for those who see the message, also
-// where it is the sender's own. ErrUnknown.
-func (s *Service) maySee(ctx context.Context, user accounts.ID, t *Transfer) error {
-	sees := t.has(user)
+// mayHave refuses a user who may not have a file: of that of a message its messages are asked, also where it is the
+// sender's own. ErrUnknown.
+func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer, ask func(Messages, context.Context, accounts.ID, ID) (bool, error)) error {
+	may := t.has(user)
 	if t.kept() {
 		var err error
-		if sees, err = s.messages.Sees(ctx, user, t.ID); err != nil {
+		if may, err = ask(s.messages, ctx, user, t.ID); err != nil {
 			return err
 		}
 	}
-	if !sees {
+	if !may {
 		return ErrUnknown
 	}
 	return nil
@@ -454,7 +458,7 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	}
 	t, err := s.rows.get(ctx, id)
 	if err == nil {
-		err = s.maySee(ctx, user, &t)
+		err = s.mayHave(ctx, user, &t, Messages.Sees)
 	}
 	switch {
 	case err != nil:
