@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -260,6 +261,21 @@ func TestAfterANodesDeathTheUploadGoesOnFromTheLastWholeChunk(t *testing.T) {
 		w.sound(id)
 		if !bytes.Equal(w.fetched(id), data) {
 			t.Error("the sweep took what counts")
+		}
+	})
+}
+
+// A line that stood still until the server cut it is no database that is away.
+func TestALineThatStoodStillIsCut(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		data := random(2 * testChunk)
+		id := w.begin(data).ID
+		line, far := net.Pipe()
+		defer far.Close()
+		w.must(line.SetReadDeadline(time.Now().Add(time.Second)))
+		got, err := w.send(id, Piece{Offset: 0, Length: -1, Body: io.MultiReader(bytes.NewReader(data[:10]), line)})
+		if !errors.Is(err, ErrCut) || errors.Is(err, ErrStore) || got.Stored != 10 {
+			t.Errorf("got %d, %v", got.Stored, err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"sync"
@@ -225,12 +226,15 @@ func (u *upload) run(ctx context.Context) (err error) {
 		}
 		return err
 	case cut != nil && !errors.Is(cut, io.EOF):
-		return errors.Join(ErrCut, cut)
+		return cutOff(cut)
 	case u.t.Status == Failed:
 		return ErrSumFails
 	}
 	return nil
 }
+
+// cutOff is ErrCut with why. That is text alone: an error of the client's line is none of the database's.
+func cutOff(why error) error { return fmt.Errorf("%w: %s", ErrCut, why.Error()) }
 
 // write writes the next part, of what comes. cut says why less came than a part has. Nothing
 // is left of a part of which nothing came.
@@ -302,7 +306,7 @@ func (u *upload) keep(ctx context.Context, w written) error {
 func (u *upload) together(ctx context.Context, cut error) error {
 	switch {
 	case cut != nil && !errors.Is(cut, io.EOF):
-		return errors.Join(ErrCut, cut)
+		return cutOff(cut)
 	case string(u.piece.Sum.Sum(nil)) != string(u.piece.Want):
 		return ErrPiece
 	case len(u.held) == 0:
