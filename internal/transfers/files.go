@@ -110,7 +110,8 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 
 // Store keeps a file that the server has made for a user, for a while from now on, as an upload for messages, and returns its id. It
 // counts like what the user uploads. Where a scanner looks at files, and has not yet, the file is kept as long as an upload is that
-// no message has. ErrSize, ErrQuota, ErrOpen, ErrName, and what [Service.Upload] may return.
+// no message has. What the owner uploads meanwhile keeps it from nothing. ErrSize, ErrQuota, ErrOpen, ErrName, and what
+// [Service.Upload] may return but ErrBusy.
 //
 // The id is the caller's to choose, the same for each try with one file: after the end of ctx, or of the process, the next try goes on
 // where that one was. The file has another id where such an upload has expired.
@@ -131,7 +132,7 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 		return "", err
 	}
 	left := t.Size - t.Stored
-	t, err = s.Upload(ctx, owner, t.ID, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
+	t, err = s.take(ctx, owner, t.ID, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", err

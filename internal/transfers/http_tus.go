@@ -52,8 +52,8 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 		Errors:      []*errs.Error{ErrUnknown, ErrStore}}, s.getUpload)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent, Limit: pieceLimit, Statuses: tusStatuses,
 		Summary:     "Upload a piece of a file, or all of it",
-		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460.",
-		Errors: append([]*errs.Error{ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
+		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. A node takes two of them for a transfer at once: one more takes over from the oldest, which is cut. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460.",
+		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
 			ErrStorage, ErrFull}, between...)}, s.patchUpload)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
@@ -199,7 +199,7 @@ func (s *Service) patchUpload(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	piece := Piece{Length: in.Stream.Length, Body: in.Stream}
+	piece := Piece{Length: in.Stream.Length, Body: in.Stream, Cut: in.Stream.Cut}
 	if piece.Offset, err = strconv.ParseInt(in.Offset, 10, 64); err != nil {
 		piece.Offset = -1 // a transfer that is none of the caller's is unknown in any case
 	}

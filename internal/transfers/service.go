@@ -76,6 +76,7 @@ type Service struct {
 	relations Relations
 	scanner   scanner  // nil: files are not scanned
 	messages  Messages // nil: no message has a file
+	places    places
 	studio    *picture.Studio
 	looking   *semaphore.Weighted // over files that are in memory to be looked at, in bytes
 	waited    Transfer            // with which the job that finishes has begun last; zero: it begins at the front
@@ -93,7 +94,7 @@ func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
 	s := &Service{rows: &rows{cfg.DB}, fast: fast{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, metrics: newMetrics(cfg.Metrics),
+		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, looking: semaphore.NewWeighted(lookMemory)}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {

@@ -121,6 +121,7 @@ var (
 	ErrYouBlock = errs.New(errs.Forbidden, "transfer.you_block", "You block this user.")
 	ErrQuota    = errs.New(errs.TooMany, "transfer.quota", "You have offered as much as a day allows.").Retry(time.Hour)
 	ErrOpen     = errs.New(errs.TooMany, "transfer.open", "Too many of your transfers are not finished. Finish or cancel some.").Retry(time.Minute)
+	ErrBusy     = errs.New(errs.TooMany, "transfer.busy", "Too many of your uploads are under way. Go on when one has ended.").Retry(10 * time.Second)
 	ErrNotYours = errs.New(errs.Forbidden, "transfer.not_yours", "Only the other side of this transfer can do that.")
 	ErrEnded    = errs.New(errs.Conflict, "transfer.ended", "The transfer has ended, or is as far already.")
 	ErrWaiting  = errs.New(errs.Conflict, "transfer.not_accepted", "The file has not been accepted yet.").Retry(2 * time.Second)
@@ -147,7 +148,7 @@ type Settings struct {
 	MaxSize  int64         `koanf:"max_size" default:"2147483648" help:"bytes of the largest file"`
 	DayBytes int64         `koanf:"day_bytes" default:"10737418240" help:"bytes that a user may offer on a day (UTC)"`
 	DayFiles int           `koanf:"day_files" default:"1000" help:"files that a user may offer on a day (UTC)"`
-	Open     int           `koanf:"open" default:"20" help:"transfers of a user that are not finished"`
+	Open     int           `koanf:"open" default:"20" help:"transfers of a user that are not finished, and uploads of a user that a node takes at once"`
 	From     string        `koanf:"from" default:"friends" enum:"friends,everybody" help:"who may offer a file to a user; nobody over a block"`
 	OfferFor time.Duration `koanf:"offer_for" default:"24h" help:"how long an offer can be accepted"`
 	IdleFor  time.Duration `koanf:"idle_for" default:"24h" help:"how long an upload may bring nothing before it fails, or a whole one wait for a message"`

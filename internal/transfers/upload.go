@@ -22,6 +22,7 @@ type Piece struct {
 	Offset int64 // where it begins
 	Length int64 // -1: nobody has said
 	Body   io.Reader
+	Cut    func() // has a Read of Body that waits fail, and all that come; nil where none waits
 
 	// Sum and Want are set where the piece has a checksum of its own: it counts as a whole
 	// or not at all.
@@ -46,10 +47,21 @@ var buffers = sync.Pool{New: func() any { return new([4][128 << 10]byte) }}
 
 // Upload stores a piece of a file, in parts of [Chunk] bytes, each of which is durable before
 // the next but one begins. It returns the transfer as it is then, also with an error: what
-// came before a line was cut counts. ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset,
+// came before a line was cut counts. A node takes two uploads of a transfer at once, and as many of a user as may have
+// transfers open. ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset,
 // ErrTooLong, ErrSmall, ErrCut, ErrPiece, ErrSumFails, ErrRefused, ErrYouBlock, ErrStorage, ErrFull.
 func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Upload %s", id)
+	leave, err := s.places.enter(ctx, user, id, in.Cut)
+	if err != nil {
+		return Transfer{}, err
+	}
+	defer leave()
+	return s.take(ctx, user, id, in)
+}
+
+// take is Upload for one that has a place, or needs none.
+func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (Transfer, error) {
 	t, err := s.mine(ctx, user, id)
 	if err != nil {
 		return Transfer{}, err

@@ -257,6 +257,51 @@ func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 	}
 }
 
+// An upload that hangs gives its place up to a newer one, long before its line is taken for dead.
+func TestAnUploadThatHangsGivesWayToANewerOne(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		bob := p.join(0, "Bob")
+		data := someBytes(1000)
+		begun, err := bob.c.OfferFile(t.Context(), api.TransferOffer{Name: "x", Size: int64(len(data))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		upload, began := "/v1/transfers/"+begun.ID+"/upload", time.Now()
+		answers := make(chan *http.Response, 2)
+		var lines []*io.PipeWriter
+		for range 2 {
+			body, line := io.Pipe()
+			lines = append(lines, line)
+			go func() {
+				answers <- p.tus(0, bob.c, "PATCH", upload, body, "Content-Type", offsetOctets, "Upload-Offset", "0")
+			}()
+			if _, err := line.Write(data[:100]); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Millisecond) // it has come
+		}
+		says := func(answer *http.Response, want string) {
+			t.Helper()
+			if b, _ := io.ReadAll(answer.Body); !strings.Contains(string(b), want) || time.Since(began) > time.Second {
+				t.Errorf("after %s: %d %s, want %s", time.Since(began), answer.StatusCode, b, want)
+			}
+		}
+		says(p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(data), "Content-Type", offsetOctets, "Upload-Offset", "0"), "transfer.offset")
+		says(<-answers, "transfer.cut") // the first one, of which 100 bytes count
+		if err := bob.c.Upload(t.Context(), begun.ID, bytes.NewReader(data), int64(len(data))); err != nil {
+			t.Error(err)
+		}
+		if got, err := bob.c.Transfer(t.Context(), begun.ID); err != nil || got.Status != api.TransferDone || time.Since(began) > time.Second {
+			t.Errorf("after %s: %+v, %v", time.Since(began), got, err)
+		}
+		for _, line := range lines {
+			_ = line.Close()
+		}
+		says(<-answers, "transfer.ended")
+	})
+}
+
 // Redis may be away during a whole upload.
 func TestAnUploadNeedsNoRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -81,10 +81,10 @@ test("an upload that was given up is resumed by its id", async () => {
   assert.ok((await bytes(await fetchFile(b.client, a.person.chat, sent.seq))).equals(data));
 });
 
-test("an upload goes on where the server has cut a line that stood still", async () => {
+test("an upload goes on where the server has cut a line that stood still, or had no place", async () => {
   const [a, b] = await server.friends();
   const data = randomBytes(5 << 20);
-  const cuts = [new Refused(422, "transfer.cut", "The upload was cut off.", 0)];
+  const cuts = [new Refused(422, "transfer.cut", "The upload was cut off.", 0), new Refused(429, "transfer.busy", "Too many of your uploads are under way.", 1)];
   const request = a.client.request.bind(a.client);
   a.client.request = async (path, init) => {
     if (init?.method === "PATCH" && cuts.length > 0) throw cuts.pop();

@@ -403,6 +403,7 @@ var chinese = map[string]string{
 	"This user takes no files from you.":                                       "该用户不接收您的文件。",
 	"You have offered as much as a day allows.":                                "您今天发送的文件已达上限。",
 	"Too many of your transfers are not finished. Finish or cancel some.":      "未完成的传输过多，请先完成或取消一些。",
+	"Too many of your uploads are under way. Go on when one has ended.":        "正在进行的上传过多，请在其中一个结束后继续。",
 	"Only the other side of this transfer can do that.":                        "只有此传输的对方可以这样做。",
 	"The transfer has ended, or is as far already.":                            "传输已结束，或已处于该状态。",
 	"The file has not been accepted yet.":                                      "对方尚未接收此文件。",

@@ -3,6 +3,7 @@ package web
 import (
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -17,7 +18,10 @@ type Stream struct {
 
 	body    io.Reader
 	control *http.ResponseController
-	moved   time.Time // when the deadlines were last moved
+
+	mu    sync.Mutex
+	moved time.Time // when the deadlines were last moved
+	ended bool      // nothing more is read
 }
 
 // openStream refuses a body of another media type. An empty body needs none.
@@ -33,10 +37,24 @@ func openStream(c *call, r *http.Request, rt *route) (*Stream, *problem) {
 // Read implements io.Reader.
 func (s *Stream) Read(b []byte) (int, error) {
 	n, err := s.body.Read(b)
-	if now := time.Now(); n > 0 && err == nil && now.Sub(s.moved) >= time.Second {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = s.ended || err != nil
+	if now := time.Now(); n > 0 && !s.ended && now.Sub(s.moved) >= time.Second {
 		s.extend(now)
 	}
 	return n, err
+}
+
+// Cut has a Read that waits fail, and soon all that come, as if the client had sent nothing for too long. A body that has
+// been read to its end stays so. It may be called while Read is.
+func (s *Stream) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended = true
+		_ = s.control.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // extend gives the client time to send on, and to read the answer. A recorder in a test has

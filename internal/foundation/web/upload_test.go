@@ -94,3 +94,39 @@ func TestAStreamMayTakeAnyTimeAsLongAsSomethingComes(t *testing.T) {
 		})
 	}
 }
+
+// A client whose upload is cut is answered, also while its server waits for more. What was read to its end is not cut.
+func TestAStreamThatIsCutEnds(t *testing.T) {
+	for _, body := range []string{"some", "something all"} {
+		bubble.Test(t, func(t *testing.T) {
+			s := newSite(t)
+			streams := make(chan *Stream)
+			Handle(s.API, Op{Method: "PATCH", Path: "/v1/stream", ID: "stream.put", Errors: []*errs.Error{errTeapot}}, func(ctx context.Context, _ person, in *streamIn) (*struct{}, error) {
+				streams <- in.Stream
+				_, err := io.ReadAll(in.Stream)
+				<-time.After(time.Second)
+				if err != nil || ctx.Err() != nil {
+					return nil, errTeapot
+				}
+				return nil, nil
+			})
+			c, err := s.listen(t).Dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprint(c, "PATCH /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: application/x-stream\r\nConnection: close\r\nContent-Length: 13\r\n\r\n", body)
+			stream, began := <-streams, time.Now()
+			<-time.After(time.Millisecond) // it has read what there is
+			stream.Cut()
+			answer, err := io.ReadAll(c)
+			want := "HTTP/1.1 422"
+			if len(body) == 13 {
+				want = "HTTP/1.1 204"
+			}
+			if !strings.HasPrefix(string(answer), want) || time.Since(began) >= streamIdle {
+				t.Errorf("%q, cut, is answered after %s: %.200s, %v", body, time.Since(began), answer, err)
+			}
+		})
+	}
+}

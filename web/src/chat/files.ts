@@ -208,7 +208,8 @@ export class Files {
           await this.#put(id, up, at);
         } catch (err) {
           if (!lost(err)) throw err;
-          await this.#pause(pause * (0.5 + Math.random() / 2));
+          const wanted = err instanceof Answered ? err.retryAfter * 1000 : 0;
+          await this.#pause(Math.max(wanted, pause * (0.5 + Math.random() / 2)));
           pause = Math.min(RETRY_MOST, 2 * pause);
         }
       }

@@ -138,6 +138,7 @@ export const en = {
     "transfer.you_block": "You have blocked them.",
     "transfer.quota": "You have offered as much as a day allows.",
     "transfer.open": "Too many of your files are on their way. Finish or cancel some.",
+    "transfer.busy": "Too many of your files are being uploaded at once. Try again in a moment.",
     "transfer.unknown": "There is no such file any more.",
     "transfer.ended": "That is over already.",
     "transfer.not_done": "The file is not there yet.",

@@ -140,6 +140,7 @@ export const zh: ChatTexts = {
     "transfer.you_block": "你已拉黑对方。",
     "transfer.quota": "你今天发送的文件已达上限。",
     "transfer.open": "你还有太多未完成的文件，请先完成或取消一些。",
+    "transfer.busy": "同时上传的文件过多，请稍后再试。",
     "transfer.unknown": "该文件已不存在。",
     "transfer.ended": "传输已经结束。",
     "transfer.not_done": "文件尚未到达。",
