@@ -100,12 +100,13 @@ const leastConns = 8
 func (c Config) Validate() error {
 	badSQL, badRedis := sqldb.CheckURL(c.SQL), redis.CheckURL(c.Redis)
 	badPrefix := keyspace.ValidPrefix(c.KeyPrefix)
+	_, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data}) // which has connections of its own
 	return errors.Join(
 		config.Refuse(!isAddress(c.Addr), "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
 		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
 		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
 		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
-		config.Refuse(c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns", "%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once", c.SQLConns, leastConns),
+		config.Refuse(!isFile && c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns", "%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once", c.SQLConns, leastConns),
 		config.Refuse(c.PublicURL != "" && !isOrigin(c.PublicURL), "public_url", "scheme and host in lower case, and nothing behind: https://stoa.example.org"),
 		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),

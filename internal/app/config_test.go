@@ -49,8 +49,8 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"another database": func(c *Config) { c.SQL = "postgres://stoa:s3cret@db/stoa" },
 		"no database":      func(c *Config) { c.SQL = "mysql://stoa:s3cret@db" },
-		"one connection":   func(c *Config) { c.SQLConns = 1 },
-		"no bound of them": func(c *Config) { c.SQLConns = -1 },
+		"one connection":   func(c *Config) { c.SQL, c.SQLConns = "mysql://db/stoa", 1 },
+		"no bound of them": func(c *Config) { c.SQL, c.SQLConns = "mysql://db/stoa", -1 },
 		"a misspelt Redis": func(c *Config) { c.Redis = "reddis://:s3cret@cache" },
 		"a port too high":  func(c *Config) { c.Addr = "127.0.0.1:99999" },
 		"no port":          func(c *Config) { c.Addr = "127.0.0.1" },
@@ -67,6 +67,7 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	good.SQLConns = 4 // which SQLite has no use for
 	good.Origins = []string{"https://app.example.org", "http://localhost:5173", "https://app.example.org:8443"}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
