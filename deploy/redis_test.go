@@ -315,6 +315,25 @@ func TestStoaOnTheShippedClusterSettings(t *testing.T) {
 	p.arrive(t, 3)
 	nodes[1].Restart()
 	p.right(t)
+	// A slot with a user's days is moving to another node, and stays there.
+	var source, target *redistest.Instance
+	var key string
+	for n := 0; key == ""; n++ {
+		source, target = nodes[n], nodes[(n+1)%3]
+		key, _, _ = strings.Cut(s.must(t, source, "admin", "KEYS", "stoa:user:sign:*"), "\n")
+	}
+	id := func(i *redistest.Instance) string { return s.must(t, i, "admin", "CLUSTER", "MYID") }
+	slot := s.must(t, source, "admin", "CLUSTER", "KEYSLOT", key)
+	s.must(t, target, "admin", "CLUSTER", "SETSLOT", slot, "IMPORTING", id(source))
+	s.must(t, source, "admin", "CLUSTER", "SETSLOT", slot, "MIGRATING", id(target))
+	host, port, _ := net.SplitHostPort(target.Addr)
+	keys := strings.Fields(s.must(t, source, "admin", "CLUSTER", "GETKEYSINSLOT", slot, "100"))
+	s.must(t, source, "admin", append([]string{"MIGRATE", host, port, "", "0", "5000", "AUTH2", "admin", s.passwords["admin"], "KEYS"}, keys...)...)
+	p.right(t)
+	for _, i := range []*redistest.Instance{target, source} {
+		s.must(t, i, "admin", "CLUSTER", "SETSLOT", slot, "NODE", id(target))
+	}
+	p.right(t)
 	for _, i := range nodes {
 		if out := s.must(t, i, "admin", "ACL", "LOG"); out != "" {
 			t.Errorf("%s refused somebody:\n%s", i.Addr, out)

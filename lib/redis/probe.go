@@ -265,6 +265,9 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 		}
 	}
 	try("EVAL", "", "return 1", "0")
+	if p.target.mode == "cluster" {
+		try("ASKING", "")
+	}
 	try("DISCARD", "")
 	var refused []string
 	for i, r := range d.DoMulti(ctx, cmds...) {

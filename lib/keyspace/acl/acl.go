@@ -39,9 +39,10 @@ type User struct {
 }
 
 var (
-	// looks are for any key, and for the server itself.
+	// looks are for any key, and for the server itself. A client sends ASKING, by itself, before a command
+	// on a slot that is moving to another server of a cluster.
 	looks = []string{"exists", "type", "ttl", "pttl", "expiretime", "pexpiretime", "object|encoding", "object|freq", "memory|usage", "scan", "dbsize", "dump",
-		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "client|setname", "client|getname", "client|id",
+		"ping", "hello", "auth", "reset", "quit", "select", "readonly", "asking", "client|setname", "client|getname", "client|id",
 		"info", "role", "time", "cluster|slots", "cluster|shards", "cluster|info", "cluster|nodes"}
 	// keeps are commands on any key, for roles that write.
 	keeps = []string{"unlink", "del", "expire", "pexpire", "expireat", "pexpireat", "persist", "touch", "copy", "wait",

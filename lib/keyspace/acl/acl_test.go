@@ -30,7 +30,7 @@ func TestTheACLAllowsTheFamiliesAndNothingElse(t *testing.T) {
 	if got := strings.Join(app, " "); !strings.HasPrefix(got, head) {
 		t.Errorf("got  %s\nwant %s…", got, head)
 	}
-	for _, want := range []string{"+get", "+setbit", "+rpush", "+ltrim", "+publish", "+ssubscribe", "+evalsha", "+unlink", "+time", "+pexpire"} {
+	for _, want := range []string{"+get", "+setbit", "+rpush", "+ltrim", "+publish", "+ssubscribe", "+evalsha", "+unlink", "+time", "+pexpire", "+asking"} {
 		if !slices.Contains(app, want) {
 			t.Errorf("the program lacks %s", want)
 		}
@@ -45,7 +45,7 @@ func TestTheACLAllowsTheFamiliesAndNothingElse(t *testing.T) {
 	if got := strings.Join(looker, " "); !strings.HasPrefix(got, "user eve on >x resetchannels -@all %R~shop:user:log:*:* %R~shop:user:sign:{*} &shop:news:* ") {
 		t.Errorf("got %s", got)
 	}
-	for _, want := range []string{"+get", "+lrange", "+subscribe", "+scan", "+memory|usage", "+slowlog|get"} {
+	for _, want := range []string{"+get", "+lrange", "+subscribe", "+scan", "+memory|usage", "+slowlog|get", "+asking"} {
 		if !slices.Contains(looker, want) {
 			t.Errorf("who only looks lacks %s", want)
 		}
