@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -439,4 +441,53 @@ var notInSlugs = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 // slug is the anchor that forges give to a heading.
 func slug(title string) string {
 	return strings.ReplaceAll(notInSlugs.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-")
+}
+
+// The server of this test refuses for a moment, and has texts that look like what the commands look for.
+func TestTheCommandsForAnExportCopyItWholeOrSayThatTheyDidNot(t *testing.T) {
+	t.Parallel()
+	blocks, _ := programs(t, "docs/chats.md", "sh")
+	at := slices.IndexFunc(blocks, func(f fence) bool { return strings.Contains(f.text, "/v1/chats/export") })
+	if at < 0 {
+		t.Fatal("docs/chats.md exports nothing any more")
+	}
+	parts := map[string]string{
+		"":    `{"chats":[],"messages":[{"text":"C:\\new\n\"next\":\"x\"}"}],"next":"a.1"}`,
+		"a.1": `{"chats":[],"messages":[{"custom":{"next":"x"}}],"next":"b.2"}`,
+		"b.2": `{"chats":[],"messages":[{"custom":{"a":1,"next":"x"}}]}`,
+	}
+	for name, c := range map[string]struct {
+		refusal int // the status of the second part, the first time
+		whole   bool
+	}{
+		"too many requests": {http.StatusTooManyRequests, true},
+		"a restart":         {http.StatusServiceUnavailable, true},
+		"a token that ends": {http.StatusUnauthorized, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				cursor := r.URL.Query().Get("cursor")
+				if cursor == "a.1" && asked.Add(1) == 1 {
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(c.refusal)
+					return
+				}
+				_, _ = io.WriteString(w, parts[cursor])
+			}))
+			defer server.Close()
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(blocks[at].text, "http://127.0.0.1:8080", server.URL))
+			cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "TOKEN=t")
+			out, err := cmd.CombinedOutput()
+			got, _ := os.ReadFile(filepath.Join(cmd.Dir, "chats.jsonl"))
+			want := ""
+			if c.whole {
+				want = parts[""] + "\n" + parts["a.1"] + "\n" + parts["b.2"] + "\n"
+			}
+			if (err == nil) != c.whole || string(got) != want {
+				t.Errorf("%v\n%s\ngot  %s\nwant %s", err, out, got, want)
+			}
+		})
+	}
 }

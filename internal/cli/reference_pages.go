@@ -44,7 +44,7 @@ func metrics(ctx context.Context, w io.Writer, _ *kong.Application) error {
 
 var routesIntro = fmt.Sprintf("`GET /openapi.json` has all of this for machines, and every field; `/docs` shows it. "+
 	"Send the access token as `Authorization: Bearer TOKEN` where the table says so. "+
-	"Each operation takes %d requests in %.0f seconds from one user (one address, where there is no token); "+
+	"Each operation takes %d requests in %.0f seconds from one user (one address, where there is no token), unless its own limit is another one; "+
 	"answers say with `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` what is left, and 429 and 503 with `Retry-After` when to come back. "+
 	"A write with a token also takes an `Idempotency-Key`.\n\n"+
 	"## Pages and probes\n\nThese take no token.\n\n| Route | What it is |\n|---|---|\n"+
