@@ -2,10 +2,15 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -157,4 +162,38 @@ func TestAVoiceMessageIsPlayedAfterAFailure(t *testing.T) {
 	bob.says(".theirs .fault", "cannot be played")
 	bob.click(".theirs .recording button")
 	bob.until("the sound", `heard > 0 && document.querySelector(".theirs .fault").textContent === ""`)
+// The lines about an image in the client's README, in a page of another origin.
+func TestAnAppOfAnotherOriginShowsAPicture(t *testing.T) {
+	t.Parallel()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><title>An app</title>")
+	}))
+	defer app.Close()
+	ada, bob, _ := twoFriends(t, "--origins", app.URL)
+	var drawn bytes.Buffer
+	if err := png.Encode(&drawn, image.NewRGBA(image.Rect(0, 0, 900, 600))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "harbour.png")
+	if err := os.WriteFile(file, drawn.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ada.chooses(".writing input[type=file]", file)
+	bob.until("the thumbnail", `document.querySelector("img.shot")?.naturalWidth > 0`)
+	link, err := chromedp.Run(bob.ctx, chromedp.Evaluate[string](`document.querySelector("img.shot").src`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(jsClient, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^img\..*$`).FindAllString(string(readme), -1)
+	elsewhere := ada.stranger(app.URL)
+	script := fmt.Sprintf("globalThis.img = new Image(); const client = { at: (url) => url }, url = %q;\n%s\n0", link, strings.Join(lines, "\n"))
+	if _, err := chromedp.Run(elsewhere.ctx, chromedp.Evaluate[int](script)); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere.until("the thumbnail in the app", "img.naturalWidth > 0")
 }

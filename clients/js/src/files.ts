@@ -90,7 +90,8 @@ export async function sendFile(client: StoaClient, chat: string, file: Blob, opt
 
 /**
  * A link to the file of a message, or to its thumbnail of a side. It is good for some minutes and needs no token: `client.at`
- * makes it an address for an image, a player or a download.
+ * makes it an address for an image, a player or a download. On an origin other than the server's an image or a player shows
+ * it with `crossOrigin = "anonymous"` alone.
  */
 export async function fileLink(client: StoaClient, chat: string, seq: number, side = 0): Promise<FileLink> {
   return client.call("chats.file", { path: { chat, seq }, query: { side } });
