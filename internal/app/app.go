@@ -278,8 +278,11 @@ func (a *App) newQueues() error {
 }
 
 func (a *App) mailer() (mail.Sender, error) {
-	if a.cfg.Development() {
+	switch {
+	case a.cfg.Development():
 		return mail.NewBox(a.db), nil
+	case a.cfg.SMTP.Host == "" && !a.cfg.needsMailServer():
+		return mail.None{}, nil
 	}
 	return mail.NewSMTP(a.cfg.SMTP)
 }

@@ -167,10 +167,16 @@ func isOrigin(s string) bool {
 
 // ValidateServer returns what keeps a server, and no other command, from starting.
 func (c Config) ValidateServer() error {
-	if !c.Development() && c.SMTP.Host == "" {
+	if c.needsMailServer() && c.SMTP.Host == "" {
 		return &config.Fault{Key: "smtp.host", Text: "without a mail server nobody can sign up; set one, or dev = true to show mails on this machine instead"}
 	}
 	return nil
+}
+
+// needsMailServer reports whether users cannot do without the mails that the node sends. Workers send them; where
+// users sign in by tokens of the app's own alone, nobody needs a code.
+func (c Config) needsMailServer() bool {
+	return !c.Development() && c.does(roleWorker) && c.Accounts.SignIn != accounts.SignInJWT
 }
 
 // Development reports whether mails are shown instead of sent. By itself it is on

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"errors"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 )
@@ -40,6 +42,38 @@ func TestMailsAreShownByThemselvesOnlyWhereNobodyElseIs(t *testing.T) {
 		}
 		if refused := cfg.ValidateServer() != nil; refused != (!c.want && cfg.SMTP.Host == "") {
 			t.Errorf("%s: refused to start: %v", name, refused)
+		}
+	}
+}
+
+func TestWhoSendsNoMailsStartsWithoutAMailServer(t *testing.T) {
+	beyond := Config{Addr: ":8080", Redis: "redis://cache:6379", SQL: "mysql://stoa@db/stoa", Dev: "auto"}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		starts bool
+	}{
+		"all roles":                      {func(*Config) {}, false},
+		"a gateway":                      {func(c *Config) { c.Roles = []string{roleGateway} }, true},
+		"an API and gateway":             {func(c *Config) { c.Roles = []string{roleAPI, roleGateway} }, true},
+		"a worker":                       {func(c *Config) { c.Roles = []string{roleWorker} }, false},
+		"the app's own tokens":           {func(c *Config) { c.Accounts.SignIn = accounts.SignInJWT }, true},
+		"the app's tokens and addresses": {func(c *Config) { c.Accounts.SignIn = "both" }, false},
+	} {
+		cfg := beyond
+		c.change(&cfg)
+		if err := cfg.ValidateServer(); (err == nil) != c.starts {
+			t.Errorf("%s: %v", name, err)
+		}
+		if found := cfg.connectSMTP(t.Context())[0]; (found.Fault == "") != c.starts {
+			t.Errorf("%s: config check finds %+v", name, found)
+		}
+		sender, err := (&App{cfg: cfg}).mailer()
+		if (err == nil) != c.starts {
+			t.Errorf("%s: %v", name, err)
+		} else if c.starts {
+			if err := sender.Send(t.Context(), mail.Message{To: "ann@example.org"}); !errors.Is(err, mail.ErrRefused) {
+				t.Errorf("%s: a mail is sent: %v", name, err)
+			}
 		}
 	}
 }

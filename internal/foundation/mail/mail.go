@@ -26,12 +26,20 @@ type Message struct {
 	Text    string `json:"text"`    // UTF-8, lines of any length
 }
 
-// Sender is an [*SMTP] or a [*Box].
+// Sender is an [*SMTP], a [*Box] or [None].
 type Sender interface {
 	// Send hands m over. An error that is not ErrRefused may pass: try again
 	// later. A message may arrive twice when the answer to the first try was
 	// lost.
 	Send(ctx context.Context, m Message) error
+}
+
+// None is for a server without a mail server: it refuses each mail for good.
+type None struct{}
+
+// Send returns ErrRefused.
+func (None) Send(context.Context, Message) error {
+	return fmt.Errorf("mail: %w: there is no mail server", ErrRefused)
 }
 
 // Sent is a mail in the development box.
