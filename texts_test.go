@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
@@ -200,6 +202,26 @@ func TestThePagesNameTestsThatExist(t *testing.T) {
 	for name, page := range named {
 		if !declared[name] {
 			t.Errorf("%s names %s, which is nowhere", page, name)
+		}
+	}
+}
+
+func TestThePageAboutEventsNamesTheTypesOfTheirData(t *testing.T) {
+	page, err := os.ReadFile("docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("`([^`]+)`")
+	rows := regexp.MustCompile("(?m)^\\| (`.*?) \\| (`.*?) \\|").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 9 {
+		t.Fatalf("found %d rows", len(rows))
+	}
+	for _, row := range rows {
+		types, data := name.FindAllStringSubmatch(row[1], -1), name.FindAllStringSubmatch(row[2], -1)
+		for i, typ := range types {
+			if got, want := data[min(i, len(data)-1)][1], reflect.TypeOf(api.EventData[typ[1]]); want == nil || got != want.Name() {
+				t.Errorf("the data of %s is called %s, and is %v", typ[1], got, want)
+			}
 		}
 	}
 }
