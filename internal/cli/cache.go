@@ -48,7 +48,7 @@ func (r *cacheCmd) settingsOf() []*settings {
 
 type cacheListCmd struct {
 	settings
-	Server string `env:"STOA_SERVER" placeholder:"URL" help:"The server to ask; else the one at the address in the settings."`
+	Server string `env:"STOA_SERVER" placeholder:"URL" help:"The server to ask, by its admin_addr if it has one; else the one of the settings."`
 }
 
 // cacheLine is a cache in the command's JSON.
@@ -76,7 +76,7 @@ const askTime = 10 * time.Second
 
 // Run asks the server's metrics.
 func (cmd *cacheListCmd) Run(ctx context.Context, c *console) error {
-	base, err := cmd.base(cmd.Server)
+	base, err := cmd.base(cmd.Server, func(cfg app.Config) string { return cmp.Or(cfg.AdminAddr, cfg.Addr) })
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
 )
 
 // healthTime is for how long a health check waits for an answer.
@@ -21,7 +22,7 @@ type healthcheckCmd struct {
 // Run asks whether the server takes requests, perhaps degraded: for containers, which
 // have no other program to ask with.
 func (cmd *healthcheckCmd) Run(ctx context.Context, c *console) error {
-	base, err := cmd.base(cmd.Server)
+	base, err := cmd.base(cmd.Server, func(cfg app.Config) string { return cfg.Addr })
 	if err != nil {
 		return err
 	}

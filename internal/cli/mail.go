@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/app"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
@@ -27,7 +28,7 @@ type mailCmd struct {
 
 // Run asks the running server.
 func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
-	base, err := cmd.base(cmd.Server)
+	base, err := cmd.base(cmd.Server, func(cfg app.Config) string { return cfg.Addr })
 	if err != nil {
 		return err
 	}
@@ -65,8 +66,8 @@ func (cmd *mailCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-// base returns the server named, or the one at the address in the settings.
-func (s *settings) base(server string) (string, error) {
+// base returns the server named, or the one at an address in the settings.
+func (s *settings) base(server string, address func(app.Config) string) (string, error) {
 	if server != "" {
 		if _, err := client.New(server); err != nil {
 			return "", usage{fmt.Errorf("--server: %w", err)}
@@ -74,7 +75,7 @@ func (s *settings) base(server string) (string, error) {
 		return strings.TrimSuffix(server, "/"), nil
 	}
 	cfg, _, err := s.load()
-	return "http://" + reachable(cfg.Addr), err
+	return "http://" + reachable(address(cfg)), err
 }
 
 // look returns the mails that were asked for; with Code set there is one at
