@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -338,6 +339,23 @@ func TestStoaOnTheShippedClusterSettings(t *testing.T) {
 		if out := s.must(t, i, "admin", "ACL", "LOG"); out != "" {
 			t.Errorf("%s refused somebody:\n%s", i.Addr, out)
 		}
+	}
+}
+
+// The URL of sentinels says once for both whether they are encrypted.
+func TestTheSentinelsAreEncryptedAsTheDataServersAre(t *testing.T) {
+	lines := func(file, port string) []string {
+		var found []string
+		for _, m := range regexp.MustCompile(`(?m)^#   (port|tls-\S+) (.*)$`).FindAllStringSubmatch(read(t, "redis/"+file), -1) {
+			if m[1] != "tls-cluster" {
+				found = append(found, m[1]+" "+strings.ReplaceAll(m[2], port, "PORT"))
+			}
+		}
+		return found
+	}
+	got, want := lines("sentinel.conf", "26379"), lines("redis.conf", "6379")
+	if len(want) != 7 || !slices.Equal(got, want) {
+		t.Errorf("sentinel.conf has %q, redis.conf %q", got, want)
 	}
 }
 
