@@ -162,6 +162,8 @@ func TestAVoiceMessageIsPlayedAfterAFailure(t *testing.T) {
 	bob.says(".theirs .fault", "cannot be played")
 	bob.click(".theirs .recording button")
 	bob.until("the sound", `heard > 0 && document.querySelector(".theirs .fault").textContent === ""`)
+}
+
 // The lines about an image in the client's README, in a page of another origin.
 func TestAnAppOfAnotherOriginShowsAPicture(t *testing.T) {
 	t.Parallel()
