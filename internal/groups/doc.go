@@ -17,8 +17,8 @@
 //
 // Each change takes the group's next version, one for each member that it concerns, and leaves it
 // in the member's row. "What has changed since 17" is then a range of rows. A member who is
-// gone stays as a row without content for 90 days; a client that was away longer reads
-// the list whole.
+// gone stays as a row for 90 days, and for as long as they are muted; a client that was away longer reads
+// the list whole. The row says nothing but until when they are muted, which holds when they come again.
 //
 // # What is derived
 //

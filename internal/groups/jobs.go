@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// remembered is how long a member who left is known as one who left.
+	// remembered is how long a member who left is known as one who left, at the least: who is muted is for that long.
 	remembered = 90 * 24 * time.Hour
 	// sweepBatch bounds what a sweep does at a time.
 	sweepBatch = 200

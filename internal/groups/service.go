@@ -175,7 +175,7 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 }
 
 // admit makes users members, who are none, of a group that is locked. ErrFull, ErrGroups,
-// accounts.ErrNoUser. What they had asked is closed.
+// accounts.ErrNoUser. What they had asked is closed. Who was muted and left is muted still.
 func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users ...accounts.ID) error {
 	if d.group.Members+len(users) > s.cfg.Members {
 		return ErrFull
@@ -200,6 +200,10 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 	if err != nil {
 		return err
 	}
+	muted, err := mutesOfFormer(ctx, tx, d.group.ID, users)
+	if err != nil {
+		return err
+	}
 	asked, err := waitingOfAll(ctx, tx, d.group.ID, users)
 	if err != nil {
 		return err
@@ -218,7 +222,7 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 		if in[u] >= s.cfg.Groups { // counted without a lock: at the same moment a user may come into one more
 			return ErrGroups
 		}
-		list[i] = d.write(Membership{User: u, Role: role, Joined: now, Inviter: inviter, own: own{Seen: d.group.Announced}})
+		list[i] = d.write(Membership{User: u, Role: role, Muted: muted[u], Joined: now, Inviter: inviter, own: own{Seen: d.group.Announced}})
 	}
 	d.group.Members += len(list)
 	d.joined = append(d.joined, list...)
@@ -229,7 +233,7 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 // any more.
 func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why string) error {
 	d.left = append(d.left, leaver{m.User, why, m.Role})
-	m = d.write(Membership{User: m.User, Joined: m.Joined, gone: d.at.UnixMilli()})
+	m = d.write(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, gone: d.at.UnixMilli()})
 	d.group.Members--
 	if err := deleteLinksOf(ctx, tx, d.group.ID, m.User); err != nil {
 		return err

@@ -685,6 +685,72 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 	})
 }
 
+// TestWhoIsMutedStaysSo when they leave and come again.
+func TestWhoIsMutedStaysSo(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx, who := t.Context(), w.join(2)
+		ann, bob := who[0], who[1]
+		id := w.create(ann, bob)
+		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(Open)})
+		w.must(err)
+		mute := func(d time.Duration) {
+			t.Helper()
+			_, err := w.SetMember(ctx, ann, id, bob, MemberUpdate{MutedUntil: at(w.db.Now().Add(d))})
+			w.must(err)
+		}
+		muted := func() error {
+			t.Helper()
+			seat := Seat{Group: id, User: bob}
+			found, err := Standings(ctx, w.db, []Seat{seat})
+			w.must(err)
+			return found[seat].Muted
+		}
+		come := func() {
+			t.Helper()
+			_, err := w.Ask(ctx, bob, id, "")
+			w.must(err)
+		}
+		mute(24 * time.Hour)
+		w.must(w.Leave(ctx, bob, id))
+		come()
+		w.fails("who asks", muted(), ErrMuted)
+		w.must(w.Remove(ctx, ann, id, bob))
+		_, err = w.Invite(ctx, ann, id, []accounts.ID{bob})
+		w.must(err)
+		w.fails("who was removed and is invited", muted(), ErrMuted)
+		mute(0)
+		w.must(w.Leave(ctx, bob, id))
+		come()
+		w.fails("who was unmuted", muted(), nil)
+
+		mute(remembered + 24*time.Hour)
+		w.must(w.Leave(ctx, bob, id))
+		w.pass(remembered + time.Hour)
+		w.must(w.prune(ctx))
+		come()
+		w.fails("who was away for long", muted(), ErrMuted)
+		w.must(w.Leave(ctx, bob, id))
+		w.pass(remembered + time.Hour)
+		w.must(w.prune(ctx))
+		count := func() (n int) {
+			w.must(w.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE user_id = ?", bob).Scan(&n))
+			return n
+		}
+		if n := count(); n != 0 {
+			t.Errorf("%d rows are remembered of a mute that is over", n)
+		}
+		come()
+		mute(3 * remembered)
+		w.must(w.Leave(ctx, bob, id))
+		w.must(w.Erase(ctx, bob))
+		w.pass(remembered + time.Hour)
+		w.must(w.prune(ctx))
+		if n := count(); n != 0 {
+			t.Errorf("%d rows are remembered of who is erased", n)
+		}
+	})
+}
+
 // TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed by those who follow the changes.
 func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {

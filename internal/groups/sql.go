@@ -151,6 +151,19 @@ func countSeen(ctx context.Context, q sqldb.Querier, g Group) (n int, err error)
 	return n, err
 }
 
+// mutesOfFormer returns until when those of users are muted who were members and left meanwhile.
+func mutesOfFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]int64, error) {
+	all := map[accounts.ID]int64{}
+	rows, err := q.QueryContext(ctx, "SELECT user_id, muted FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND muted > ?", id, bun.List(users), q.Now().UnixMilli())
+	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var until int64
+		err := rows.Scan(&u, &until)
+		all[u] = until
+		return err
+	})
+}
+
 // insertMembers writes new members. Rows of former memberships give way.
 func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) error {
 	users := make([]accounts.ID, len(list))
@@ -357,13 +370,14 @@ func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 			return err
 		}
 	}
-	return nil
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user) // it would keep the row
+	return err
 }
 
-// longGone returns up to n members who left before a moment.
+// longGone returns up to n members who left before a moment and are not muted any more.
 func longGone(ctx context.Context, q sqldb.Querier, before time.Time, n int) (map[ID][]Membership, error) {
 	all := map[ID][]Membership{}
-	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+" FROM group_members m WHERE m.gone > 0 AND m.gone < ? ORDER BY m.gone LIMIT ?", before.UnixMilli(), n)
+	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+" FROM group_members m WHERE m.gone > 0 AND m.gone < ? AND m.muted <= ? ORDER BY m.gone LIMIT ?", before.UnixMilli(), q.Now().UnixMilli(), n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var m Membership

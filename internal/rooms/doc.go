@@ -3,8 +3,8 @@
 //
 // # Truth
 //
-// SQL: rooms, room_members (guests are among them), room_bans, room_links, room_items (the playlist),
-// room_lines (the chat), room_danmaku. Every change of a room or of who is in it happens under the
+// SQL: rooms, room_members (guests are among them), room_bans, room_restrictions (of users who left), room_links,
+// room_items (the playlist), room_lines (the chat), room_danmaku. Every change of a room or of who is in it happens under the
 // lock of its row in rooms; under it the rules of rules.go decide, from what SQL says then. So for any
 // number of changes at the same time, on any number of nodes:
 //

@@ -77,7 +77,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 				return err
 			}
 		}
-		return d.take(ctx, tx, user, api.RoomErased)
+		return d.take(ctx, tx, me, api.RoomErased)
 	})
 	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // it has gone meanwhile
 		return nil

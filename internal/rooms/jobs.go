@@ -25,11 +25,11 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "rooms.tidy", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.tidy}}
 }
 
-// tidy takes out guests whose time is over, forgets old lines, danmaku and links, and what closed rooms have left.
+// tidy takes out guests whose time is over, forgets old lines, danmaku, links and mutes, and what closed rooms have left.
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidySaid(ctx), deleteOldLinks(ctx, s.db, now, sweepBatch), s.tidyClosed(ctx, now.Add(-closedFor))))
+	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidySaid(ctx), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidyClosed(ctx, now.Add(-closedFor))))
 }
 
 func (s *Service) tidyGuests(ctx context.Context) error {

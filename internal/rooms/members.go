@@ -27,7 +27,8 @@ type Key struct {
 	asker string // on whose behalf a password is compared
 }
 
-// Join lets a user in; who is in already stays as they are. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
+// Join lets a user in; who is in already stays as they are. Who was in before is muted still, and may not do what was taken from
+// them. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
@@ -40,7 +41,9 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 		if standing, known := who[user]; !known || standing.Deleted {
 			return Member{}, accounts.ErrNoUser
 		}
-		return Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli()}, nil
+		m := Member{User: viewer, Role: Ordinary, Joined: d.at.UnixMilli()}
+		m.Muted, m.Less, err = selectRestrictions(ctx, tx, id, viewer)
+		return m, err
 	})
 	return d.room, d.me, err
 }
@@ -220,19 +223,25 @@ func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, er
 func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Leave %s", id)
 	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
-		return d.take(ctx, tx, user, api.RoomLeft)
+		return d.take(ctx, tx, d.me, api.RoomLeft)
 	})
 	return err
 }
 
-// take takes somebody out of a room that is locked. Links that they have made let nobody in any more.
-func (d *scene) take(ctx context.Context, tx *sqldb.Tx, user ViewerID, why string) error {
+// take takes somebody out of a room that is locked. Links that they have made let nobody in any more; a user's restrictions are kept
+// for when they come again.
+func (d *scene) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) error {
 	d.room.members--
-	d.gone(user, why)
-	if err := deleteLinksOf(ctx, tx, d.room.ID, user); err != nil {
+	d.gone(m.User, why)
+	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
 		return err
 	}
-	return deleteMember(ctx, tx, d.room.ID, user)
+	if m.Role != Guest {
+		if err := keepRestrictions(ctx, tx, d.room.ID, m); err != nil {
+			return err
+		}
+	}
+	return deleteMember(ctx, tx, d.room.ID, m.User)
 }
 
 // over runs fn for what is done to somebody else, whose role has to be a lower one. ErrMember, ErrRank.
@@ -253,8 +262,8 @@ func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID
 // Kick takes somebody else out. A user may come again. ErrRoom, ErrMember, ErrMay, ErrRank.
 func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Kick %s", id)
-	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *scene, _ Member) error {
-		return d.take(ctx, tx, other, api.RoomKicked)
+	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *scene, m Member) error {
+		return d.take(ctx, tx, m, api.RoomKicked)
 	})
 }
 
@@ -359,7 +368,7 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 			if err := d.me.Role.over(m.Role); err != nil {
 				return err
 			}
-			if err := d.take(ctx, tx, other, api.RoomBanned); err != nil || m.Role == Guest {
+			if err := d.take(ctx, tx, m, api.RoomBanned); err != nil || m.Role == Guest {
 				return err
 			}
 		case !errors.Is(err, ErrMember):

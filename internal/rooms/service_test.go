@@ -516,7 +516,7 @@ func (w *world) dump() string {
 	w.t.Helper()
 	out := ""
 	for _, query := range []string{"SELECT id || name || password || access || member_may || words || members || said || closed FROM rooms ORDER BY id", "SELECT room_id || user_id || role || more || less || muted FROM room_members ORDER BY room_id, user_id",
-		"SELECT room_id || user_id FROM room_bans ORDER BY room_id, user_id", "SELECT id || uses FROM room_links ORDER BY id", "SELECT id || place FROM room_items ORDER BY id",
+		"SELECT room_id || user_id FROM room_bans ORDER BY room_id, user_id", "SELECT room_id || user_id || muted || less FROM room_restrictions ORDER BY room_id, user_id", "SELECT id || uses FROM room_links ORDER BY id", "SELECT id || place FROM room_items ORDER BY id",
 		"SELECT room_id || seq FROM room_lines ORDER BY room_id, seq", "SELECT id FROM room_danmaku ORDER BY id"} {
 		rows, err := sqldb.Column[string](w.db.QueryContext(w.t.Context(), query))
 		w.must(err)
@@ -661,6 +661,66 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 }
 
 // Each of these characters folds to three.
+// TestWhatWasTakenFromAMemberStaysSo when they leave and come again.
+func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.people(4)
+		id := w.open(who[0], who[1], who[2], who[3])
+		owner, ann, bob, eve := ViewerID(who[0]), ViewerID(who[1]), ViewerID(who[2]), ViewerID(who[3])
+		say := func(user ViewerID) error { _, err := w.Say(ctx, user, id, "Hi"); return err }
+		set := func(user ViewerID, u MemberUpdate) {
+			t.Helper()
+			_, _, err := w.SetMember(ctx, owner, id, user, u)
+			w.must(err)
+		}
+		again := func(user ViewerID) {
+			t.Helper()
+			w.must(w.Leave(ctx, user, id))
+			_, _, err := w.Join(ctx, accounts.ID(user), id, Key{})
+			w.must(err)
+		}
+		set(ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
+		again(ann)
+		w.fails("muted, and here again", say(ann), ErrMuted)
+		again(ann)
+		w.fails("muted, and here once more", say(ann), ErrMuted)
+		w.must(w.Kick(ctx, owner, id, ann))
+		_, _, err := w.Join(ctx, who[1], id, Key{})
+		w.must(err)
+		w.fails("muted and kicked", say(ann), ErrMuted)
+		set(ann, MemberUpdate{MutedUntil: to(w.db.Now())})
+		again(ann)
+		w.fails("unmuted, and here again", say(ann), nil)
+
+		set(bob, MemberUpdate{May: to(Shoot | Control)})
+		again(bob)
+		if r, m, err := w.inside(ctx, id, bob); err != nil || m.may(r) != Shoot {
+			t.Errorf("who may shoot and control may %q when they come again, %v", m.may(r).names(), err)
+		}
+		w.fails("who may not chat", say(bob), ErrMay)
+
+		set(eve, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
+		w.must(w.Leave(ctx, eve, id))
+		w.ahead.Add(int64(2 * time.Hour))
+		w.must(w.tidy(ctx))
+		again(ann)
+		kept := func() []string {
+			t.Helper()
+			list, err := sqldb.Column[string](w.db.QueryContext(ctx, "SELECT user_id FROM room_restrictions"))
+			w.must(err)
+			return list
+		}
+		if got := kept(); !slices.Equal(got, []string{bob.String()}) {
+			t.Errorf("restrictions of %v are kept, want bob's, %s", got, bob)
+		}
+		w.must(w.Erase(ctx, who[2]))
+		if got := kept(); len(got) != 0 {
+			t.Errorf("restrictions of %v are kept of who is erased", got)
+		}
+	})
+}
+
 func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		name := strings.Repeat("\u0390", 60)

@@ -223,6 +223,33 @@ func deleteMember(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) error
 	return err
 }
 
+// selectRestrictions returns until when a user who was in a room is muted there, and what was taken from them.
+func selectRestrictions(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (muted int64, less Permission, err error) {
+	err = q.QueryRowContext(ctx, "SELECT muted, less FROM room_restrictions WHERE room_id = ? AND user_id = ?", id, user).Scan(&muted, &less)
+	return muted, less, sqldb.Missing(err, nil)
+}
+
+// keepRestrictions writes those of a user who goes, in place of what an earlier stay has left.
+func keepRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM room_restrictions WHERE room_id = ? AND user_id = ?", id, m.User); err != nil {
+		return err
+	}
+	if m.Role != Ordinary {
+		m.Less = 0 // nothing can be taken from an admin
+	}
+	if m.Less == 0 && m.Muted <= tx.Now().UnixMilli() {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, ?, ?)", id, m.User, m.Muted, m.Less)
+	return err
+}
+
+// deleteOldRestrictions forgets who was muted until before a moment and had nothing taken from them.
+func deleteOldRestrictions(ctx context.Context, db *sqldb.DB, before time.Time) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM room_restrictions WHERE less = 0 AND muted <= ?", before.UnixMilli())
+	return err
+}
+
 // lapsed returns up to n guests whose time is over, by room.
 func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
 	all := map[ID][]ViewerID{}
@@ -466,7 +493,7 @@ func saveCheckpoints(ctx context.Context, db *sqldb.DB, states map[ID]playback.S
 }
 
 // childTables are what goes with a room.
-var childTables = []string{"room_members", "room_bans", "room_links", "room_items", "room_playback", "room_lines", "room_danmaku"}
+var childTables = []string{"room_members", "room_bans", "room_restrictions", "room_links", "room_items", "room_playback", "room_lines", "room_danmaku"}
 
 // closedRooms returns up to n rooms that were closed before a moment.
 func closedRooms(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
@@ -497,7 +524,7 @@ func roomIDsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) ([]ID
 
 // deleteTraces removes what rooms have of a user who is in none.
 func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
-	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_links WHERE by_id = ?", "room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
+	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_restrictions WHERE user_id = ?", "room_links WHERE by_id = ?", "room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
 			return err
 		}

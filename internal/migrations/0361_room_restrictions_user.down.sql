@@ -1,0 +1,1 @@
+DROP INDEX room_restrictions_user{{on room_restrictions}}

@@ -1,0 +1,1 @@
+DROP INDEX room_restrictions_muted{{on room_restrictions}}

@@ -1,0 +1,1 @@
+CREATE INDEX room_restrictions_muted ON room_restrictions (less, muted)
