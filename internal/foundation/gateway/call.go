@@ -18,7 +18,6 @@ import (
 // call has a client's RPC go the way of a request. Calls of one connection run beside each
 // other; who needs an order waits for the answer.
 func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RPCCallback) {
-	ctx := c.client.Context()
 	in, err := parseCall(e.Method, e.Data)
 	if err != nil {
 		g.metrics.calls.WithLabelValues(strconv.Itoa(http.StatusBadRequest)).Inc()
@@ -27,15 +26,13 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 	}
 	in.Opened = c.opened
 	in.Caller = func(ctx context.Context) (web.Caller, error) { return g.stillHere(ctx, c) }
-	select {
-	case c.calls <- struct{}{}:
-	case <-ctx.Done():
+	if !c.begin() {
 		reply(centrifuge.RPCReply{}, centrifuge.DisconnectConnectionClosed)
 		return
 	}
 	g.calls.Go(func() {
-		defer func() { <-c.calls }()
-		got := g.cfg.API.Invoke(ctx, in)
+		defer c.end()
+		got := g.cfg.API.Invoke(c.client.Context(), in)
 		g.metrics.calls.WithLabelValues(strconv.Itoa(got.Status)).Inc()
 		reply(answer(got))
 	})

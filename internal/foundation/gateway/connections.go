@@ -42,7 +42,7 @@ type connection struct {
 	caller atomic.Pointer[Caller]
 	seen   atomic.Int64 // Unix ns at which its session was known to go on
 	ended  atomic.Bool
-	calls  chan struct{} // has room for as many as run at once
+	calls  chan struct{} // has room for as many calls and subscriptions as run at once
 
 	channels map[string]*subscription // guarded by connections.mu
 	telling  sync.Mutex               // so that Channels is told of its subscriptions in their order
@@ -319,9 +319,24 @@ func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	return caller, nil
 }
 
-// callsAtOnce is how many calls of one connection may run at the same time; the next one
+// callsAtOnce is how many calls and subscriptions of one connection may run at the same time; the next one
 // is not read before one of them has ended.
 const callsAtOnce = 16
+
+// begin waits until another call or subscription may run, which ends with end. It reports false when the connection is gone.
+func (c *connection) begin() bool {
+	select {
+	case c.calls <- struct{}{}:
+		return true
+	case <-c.client.Context().Done():
+		return false
+	}
+}
+
+func (c *connection) end() { <-c.calls }
+
+// subscribing is what subscriptions are counted as, beside the operations.
+const subscribing = "socket.subscribe"
 
 // connected is called when a client has its channels.
 func (g *Gateway) connected(client *centrifuge.Client) {
@@ -364,7 +379,16 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 
 // subscribe lets a client have the events of a channel, if its user may.
 func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.SubscribeCallback) {
+	if !c.begin() {
+		reply(centrifuge.SubscribeReply{}, centrifuge.DisconnectConnectionClosed)
+		return
+	}
 	go func() { // it asks SQL, and the connection's other frames wait
+		defer c.end()
+		if !g.cfg.API.Allow(c.client.Context(), *c.caller.Load(), subscribing) {
+			reply(centrifuge.SubscribeReply{}, centrifuge.ErrorTooManyRequests)
+			return
+		}
 		var hidden []string
 		err := g.maySubscribe(c.client, channel)
 		if err == nil {

@@ -63,6 +63,22 @@ func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 	return res.Allowed
 }
 
+// Allow counts what a caller does in another way than by an operation, as an operation of that name with Config.Limit is
+// counted, and reports false when it is too much.
+func (a *API) Allow(ctx context.Context, who Caller, name string) bool {
+	if a.cfg.Limiter == nil || a.cfg.Limit.Max == 0 {
+		return true
+	}
+	res, err := a.cfg.Limiter.Allow(ctx, userLimits.At(keyspace.Text{S: who.UserID()}, keyspace.Text{S: name}), a.cfg.Limit)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.outage(ctx, "limit", "request not counted", err)
+		}
+		return true
+	}
+	return res.Allowed
+}
+
 func limitKey(c *call, rt *route, name string) keyspace.Counter {
 	if !rt.public {
 		return userLimits.At(keyspace.Text{S: c.user()}, keyspace.Text{S: name})

@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+)
+
+// ann holds every token.
+type ann struct{}
+
+func (ann) UserID() string       { return "ann" }
+func (ann) DeviceID() string     { return "phone" }
+func (ann) ExpiresAt() time.Time { return time.Now().Add(time.Hour) }
+
+type sessions struct{}
+
+func (sessions) Authenticate(context.Context, string) (web.Caller, error)      { return ann{}, nil }
+func (sessions) StillHere(_ context.Context, c web.Caller) (web.Caller, error) { return c, nil }
+
+// slow are channels that nobody may have, and that take their time to say so.
+type slow struct {
+	Channels
+	answer       chan struct{} // closed when they may
+	asked, waits atomic.Int64
+}
+
+func (s *slow) MaySubscribe(ctx context.Context, _, _ string) error {
+	s.asked.Add(1)
+	s.waits.Add(1)
+	defer s.waits.Add(-1)
+	select {
+	case <-s.answer:
+	case <-ctx.Done():
+	}
+	return errs.New(errs.NotFound, "channel.unknown", "There is no such channel.")
+}
+
+func TestSubscriptionsAreLimitedAndFewRunAtOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const most, tries = 50, 80
+		log := slog.New(slog.DiscardHandler)
+		db := redistest.InMemory(t).Open(t)
+		bus := events.NewBus(db, "here", log)
+		channels := &slow{answer: make(chan struct{})}
+		a := web.New(web.Config{Title: "Test", Version: "1", Auth: sessions{}, Log: log, NoDocs: true,
+			Limiter: ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
+		g, err := New(t.Context(), Config{API: a, Sessions: sessions{}, Bus: bus, Channels: channels, Node: "here", Version: "1",
+			Settings: Settings{Ping: 25 * time.Second, MaxUser: 2, MaxFrom: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Routes(a)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = bus.Run(ctx, func() {}) })
+		running.Go(func() { _ = g.Run(ctx, func() {}) })
+		if err := bus.Nodes().Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		network := bubble.NewNetwork()
+		server := &http.Server{Handler: a.Handler()}
+		running.Go(func() { _ = server.Serve(network) })
+		defer func() {
+			_ = server.Close()
+			cancel()
+			running.Wait()
+			bubble.Sleep(2 * time.Second) // the library waits that long for who comes back
+		}()
+
+		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket", &websocket.DialOptions{HTTPClient: network.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.CloseNow()
+		frame := `{"id":1,"connect":{"token":"good"}}`
+		for i := range tries {
+			frame += fmt.Sprintf("\n"+`{"id":%d,"subscribe":{"channel":"chat/%d"}}`, i+2, i)
+		}
+		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(time.Second)
+		if got := channels.waits.Load(); got != callsAtOnce {
+			t.Errorf("%d subscriptions run at once, want %d", got, callsAtOnce)
+		}
+		close(channels.answer)
+		refused := map[int]int{}
+		for n := 0; n < tries; {
+			_, data, err := conn.Read(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(string(data), "\n") {
+				var reply struct{ Error struct{ Code int } }
+				if err := json.Unmarshal([]byte(line), &reply); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				if reply.Error.Code != 0 {
+					refused[reply.Error.Code]++
+					n++
+				}
+			}
+		}
+		if denied, tooMany, asked := refused[103], refused[111], channels.asked.Load(); denied != most || tooMany != tries-most || asked != most {
+			t.Errorf("%d are denied, %d too many, and channels were asked %d times, want %d, %d and %d", denied, tooMany, asked, most, tries-most, most)
+		}
+	})
+}
