@@ -25,6 +25,7 @@ var (
 	shootLimit   = ratelimit.Limit{Max: 20, Window: 10 * time.Second}
 	commandLimit = ratelimit.Limit{Max: 120, Window: time.Minute}
 	clockLimit   = ratelimit.Limit{Max: 600, Window: time.Minute}
+	listLimit    = ratelimit.Limit{Max: 120, Window: time.Minute} // each call reads up to a thousand rooms, and the page asks while somebody types
 )
 
 // Routes adds the domain's operations to a.
@@ -39,7 +40,7 @@ var tags = []string{"rooms"}
 func (s *Service) roomRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
 		Summary: "Make a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Limit: listLimit,
 		Summary:     "The public list of rooms",
 		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
