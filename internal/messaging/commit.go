@@ -17,7 +17,8 @@ import (
 // Messages that come at the same time share a transaction. It locks the conversations
 // concerned in the order of their ids, looks whether a message is there already, gives the
 // others their numbers, and writes messages, conversations and the senders' read marks with
-// a statement each. A batch may be written twice: the client ids tell.
+// a statement each. A batch may be written twice: the client ids tell. Where something else holds a conversation
+// for seconds, the messages to that one are refused, and the others written.
 
 // sending is a message on its way to SQL.
 type sending struct {
@@ -117,27 +118,53 @@ func (s *Service) notTaken(at time.Time, err error) {
 func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	commit := func(look bool) error {
-		return s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			out, err = s.commitIn(ctx, tx, batch, look)
+	var k known
+	for {
+		err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			out, err = s.commitIn(ctx, tx, batch, k)
 			return err
 		})
+		switch {
+		case errors.Is(err, errLocked):
+			k.locked = true
+		case sqldb.IsDuplicate(err) && !k.again:
+			k.again = true
+		default:
+			return out, err
+		}
 	}
-	// Hardly any message is sent twice: the unique key tells of those that are.
-	if err = commit(false); sqldb.IsDuplicate(err) {
-		err = commit(true)
-	}
-	return out, err
 }
 
-// commitIn writes a batch; look says whether some of its messages may be there already.
-func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, look bool) ([]sent, error) {
+// known is what earlier tries have told of a batch.
+type known struct {
+	again  bool // some of its messages are there already: hardly any is sent twice, and the unique key tells of those that are
+	locked bool // something else holds some of its conversations
+}
+
+// errLocked reports that something else holds a conversation. It is no error of the engine, after which the
+// transaction would be tried again, to wait for the same lock.
+var errLocked = errors.New("a conversation is locked")
+
+// lockBatch locks the conversations of a batch. Those that something else holds it waits for, or, where an earlier try has
+// done so in vain, returns.
+func (s *Service) lockBatch(ctx context.Context, tx *sqldb.Tx, list []ConversationID, k known) (found map[ConversationID]conversation, locked []ConversationID, err error) {
+	if k.locked {
+		return s.store.lockFree(ctx, tx, list)
+	}
+	if found, err = s.store.lock(ctx, tx, list); sqldb.IsLocked(err) {
+		err = errLocked
+	}
+	return found, nil, err
+}
+
+// commitIn writes a batch.
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k known) ([]sent, error) {
 	var list []ConversationID
 	for _, in := range batch {
 		list = append(list, in.conv)
 	}
 	slices.SortFunc(list, ConversationID.Compare)
-	conversations, err := s.store.lock(ctx, tx, slices.Compact(list))
+	conversations, locked, err := s.lockBatch(ctx, tx, slices.Compact(list), k)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +172,17 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 	if err != nil {
 		return nil, err
 	}
+	for _, in := range batch {
+		if slices.Contains(locked, in.conv) {
+			refused[in.key()] = ErrStore
+		}
+	}
 	files, err := s.takeFiles(ctx, tx, batch, refused)
 	if err != nil {
 		return nil, err
 	}
 	there := map[sendingKey]message{}
-	if look || len(refused) > 0 { // what was sent before is answered all the same
+	if k.again || len(refused) > 0 { // what was sent before is answered all the same
 		if there, err = s.store.sentBefore(ctx, tx, batch); err != nil {
 			return nil, err
 		}
@@ -170,11 +202,11 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, l
 		}
 		c, ok := conversations[in.conv]
 		switch {
-		case !ok:
-			out[i].refusal = ErrChat
-			continue
 		case refused[in.key()] != nil:
 			out[i].refusal = refused[in.key()]
+			continue
+		case !ok:
+			out[i].refusal = ErrChat
 			continue
 		case in.reply > c.seq:
 			out[i].refusal = ErrReply

@@ -132,8 +132,22 @@ func scanConversation(rows *sql.Rows) (c conversation, err error) {
 
 // lock locks conversations until tx ends, in the order of their ids.
 func (s *store) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
+	return s.lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
+}
+
+// lockFree is lock for those of conversations that no other transaction has locked; it returns the others as well.
+func (s *store) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
+	if found, err = s.lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
+		return found, nil, err
+	}
+	rest := slices.DeleteFunc(slices.Clone(list), func(id ConversationID) bool { _, ok := found[id]; return ok })
+	locked, err = sqldb.Column[ConversationID](tx.QueryContext(ctx, "SELECT id FROM conversations WHERE id IN (?)", bun.List(rest)))
+	return found, locked, err
+}
+
+func (s *store) lockThose(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
 	found := make(map[ConversationID]conversation, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE id IN (?) ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		c, err := scanConversation(rows)
 		found[c.id] = c

@@ -3,6 +3,7 @@ package rooms
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -12,7 +13,8 @@ import (
 )
 
 // What people say at the same time shares a transaction. It locks the rooms concerned in the order of their ids, looks
-// at what each speaker may do there, numbers the lines, and writes all with a statement for each table.
+// at what each speaker may do there, numbers the lines, and writes all with a statement for each table. Where
+// something else holds a room for seconds, what is said in that one is refused, and the rest written.
 
 // utterance is a line or a comment on its way to SQL.
 type utterance struct {
@@ -45,20 +47,50 @@ func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
 func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-		out, err = s.commitIn(ctx, tx, batch)
-		return err
-	})
+	commit := func(skip bool) error {
+		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			out, err = s.commitIn(ctx, tx, batch, skip)
+			return err
+		})
+	}
+	if err = commit(false); errors.Is(err, errLocked) {
+		err = commit(true)
+	}
 	return out, err
 }
 
-func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance) ([]uttered, error) {
+// errLocked reports that something else holds a room. It is no error of the engine, after which the transaction would be
+// tried again, to wait for the same lock.
+var errLocked = errors.New("a room is locked")
+
+// lockBatch locks the rooms of a batch. Those that something else holds it waits for or, to skip them, returns.
+func lockBatch(ctx context.Context, tx *sqldb.Tx, list []ID, skip bool) (rooms map[ID]*numbering, held map[ID]Room, err error) {
+	slices.SortFunc(list, ID.Compare)
+	list = slices.Compact(list)
+	if !skip {
+		if rooms, err = lockRooms(ctx, tx, list, tx.Dialect().ForUpdate()); sqldb.IsLocked(err) {
+			err = errLocked
+		}
+		return rooms, nil, err
+	}
+	if rooms, err = lockRooms(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil {
+		return nil, nil, err
+	}
+	held, err = selectRooms(ctx, tx, list)
+	for id := range rooms {
+		delete(held, id)
+	}
+	return rooms, held, err
+}
+
+// commitIn writes a batch; skip says that nothing is said in rooms that something else holds.
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance, skip bool) ([]uttered, error) {
 	var list []ID
 	var seats []seat
 	for _, u := range batch {
 		list, seats = append(list, u.room), append(seats, seat{u.room, u.user})
 	}
-	rooms, err := lockRooms(ctx, tx, list)
+	rooms, held, err := lockBatch(ctx, tx, list, skip)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +103,10 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance)
 	var comments []shot
 	for i, u := range batch {
 		room, m := rooms[u.room], members[seats[i]]
+		if _, is := held[u.room]; is {
+			out[i].refusal = ErrStore
+			continue
+		}
 		if out[i].refusal = refuse(tx, room, m, u); out[i].refusal != nil {
 			continue
 		}

@@ -3,7 +3,6 @@ package rooms
 import (
 	"context"
 	"database/sql"
-	"slices"
 
 	"github.com/uptrace/bun"
 
@@ -16,11 +15,11 @@ type numbering struct {
 	said int64
 }
 
-// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
-func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
+// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them; clause says whether
+// it waits for those that are locked.
+func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
-	slices.SortFunc(list, ID.Compare)
-	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+tx.Dialect().ForUpdate(), bun.List(slices.Compact(list)))
+	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		r, err := scanRoom(rows.Scan)
 		all[r.ID] = &numbering{r, r.said}

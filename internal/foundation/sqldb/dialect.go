@@ -48,6 +48,14 @@ func (d Dialect) ForUpdate() string {
 	return " FOR UPDATE"
 }
 
+// SkipLocked is [Dialect.ForUpdate] for those of the rows that no other transaction has locked. It waits for none.
+func (d Dialect) SkipLocked() string {
+	if d == SQLite {
+		return ""
+	}
+	return " FOR UPDATE SKIP LOCKED"
+}
+
 // Upsert is an INSERT of many rows that says what happens to a row whose key
 // exists already. Names go into the text as they are.
 type Upsert struct {

@@ -44,10 +44,10 @@
 //   - Text is valid UTF-8 without NUL; bytes go into blobs as []byte.
 //
 // The server's own settings do not matter: every session is set to READ
-// COMMITTED, strict mode and utf8mb4.
+// COMMITTED, strict mode, utf8mb4, and short waits for locks.
 //
 // # Errors
 //
-// [IsDuplicate], [IsRowError], [IsRetryable] and [IsUnavailable] tell by the
+// [IsDuplicate], [IsRowError], [IsRetryable], [IsLocked] and [IsUnavailable] tell by the
 // driver's codes what happened; a domain's sql.go turns that into its kinds.
 package sqldb

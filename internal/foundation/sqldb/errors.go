@@ -16,7 +16,7 @@ import (
 var (
 	mysqlDuplicate = []uint16{1062, 1586}
 	mysqlRetryable = []uint16{
-		1205, // lock wait time-out
+		mysqlLockWait,
 		1213, // deadlock
 		1020, // record has changed since last read (snapshot isolation)
 	}
@@ -42,6 +42,15 @@ var (
 		2006, 2013, 2014, // gone away, lost
 	}
 )
+
+const mysqlLockWait = 1205 // lock wait time-out
+
+// IsLocked reports that another transaction held a row's lock for longer than the server lets a statement
+// wait, which is two seconds. It is one of those that [IsRetryable] reports.
+func IsLocked(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == mysqlLockWait
+}
 
 // IsDuplicate reports a violated primary or unique key.
 func IsDuplicate(err error) bool {

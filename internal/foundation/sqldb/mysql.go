@@ -32,15 +32,24 @@ const (
 
 	// connLife lets a pool behind a name or proxy move to a new server.
 	connLife = time.Hour
+
+	// connIdle ends a connection that nobody needs before the server does, which waits a minute; see mysqlSession.
+	connIdle = 30 * time.Second
 )
 
 // mysqlSession is sent once per connection, whatever the server's defaults are. Strict mode makes a value that does not fit an error instead of a
 // truncation; without NO_BACKSLASH_ESCAPES, the interpolated text means what
 // driver and bun think it means. The variable for the isolation has different
 // names in MariaDB and MySQL, the statement is the same.
+//
+// The times, in seconds, end what a node has left that vanished without a word: the server keeps the locks of its transaction
+// until its connection ends. A statement waits for a row's lock for less time than a batch has, so that the server ends the wait
+// itself; a client that hangs up ends none, and its transaction would hold its locks until the wait is over. MySQL
+// takes what only MariaDB knows for a comment.
 var mysqlSession = []string{
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'",
+	"SET SESSION innodb_lock_wait_timeout = 2, wait_timeout = 60 /*M!100300 , idle_transaction_timeout = 10 */",
 }
 
 func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
@@ -61,6 +70,7 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxLifetime(connLife)
+	pool.SetConnMaxIdleTime(connIdle)
 
 	db.place = mc.Addr + "/" + mc.DBName
 	version, err := awaitMySQL(ctx, pool, cfg.Patience, db.log)

@@ -478,6 +478,18 @@ func TestASessionDoesNotDependOnTheServersSettings(t *testing.T) {
 	if !strings.Contains(mode, "STRICT_ALL_TABLES") {
 		t.Errorf("sql_mode is %s, want it strict", mode)
 	}
+	// What a node that vanished has locked is free after that many seconds.
+	times := map[string]int{"innodb_lock_wait_timeout": 2, "wait_timeout": 60}
+	if db.Dialect() == sqldb.MariaDB {
+		times["idle_transaction_timeout"] = 10
+	}
+	for name, want := range times {
+		var got int
+		must(t, db.QueryRowContext(t.Context(), "SELECT @@session."+name).Scan(&got))
+		if got != want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
 }
 
 func TestAFaultyURLIsRefusedWithoutShowingItsPassword(t *testing.T) {

@@ -17,6 +17,7 @@ package sqldbtest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -145,6 +146,35 @@ func copyFile(dir string) error {
 		return err
 	}
 	return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, data, 0o600))
+}
+
+// Hold locks the rows of a SELECT … FOR UPDATE of a server until the test ends, as the transaction of a node does that stands
+// still: the server does not end it.
+func Hold(t testing.TB, db *sqldb.DB, query string, args ...any) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := db.Writer().Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.ExecContext(ctx, "SET SESSION wait_timeout = 28800 /*M!100300 , idle_transaction_timeout = 0 */")
+	var tx *sql.Tx
+	if err == nil {
+		tx, err = conn.BeginTx(ctx, nil)
+	}
+	if err != nil {
+		t.Fatal(errors.Join(err, conn.Close()))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(tx.Rollback(), conn.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	rows, err := tx.QueryContext(ctx, query, args...)
+	n := 0
+	if err := sqldb.Each(rows, err, func(*sql.Rows) error { n++; return nil }); err != nil || n == 0 {
+		t.Fatalf("%d rows are locked (%v)", n, err)
+	}
 }
 
 // SQLite opens an empty, migrated SQLite database: for tests of what does not
