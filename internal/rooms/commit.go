@@ -121,7 +121,11 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 			out[i].comment, comments = c, append(comments, shot{u.room, c})
 		}
 	}
-	return out, errors.Join(insertLines(ctx, tx, rooms, lines), insertComments(ctx, tx, comments))
+	// A deadlock ends the transaction: what were sent after it would be written by itself.
+	if err := insertLines(ctx, tx, rooms, lines); err != nil {
+		return nil, err
+	}
+	return out, insertComments(ctx, tx, comments)
 }
 
 // refuse returns why somebody may not say something in a room. ErrRoom, ErrMay, ErrMuted, ErrWord.

@@ -1,11 +1,15 @@
 package rooms
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
@@ -31,4 +35,28 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 			t.Errorf("line %d: %d are there (%v), want %d", i, len(got), err, lines)
 		}
 	}
+}
+
+func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {
+	w := single(t, Settings{})
+	who := w.people(1)
+	id, user := w.open(who[0]), ViewerID(who[0])
+	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		rooms, err := lockRooms(ctx, tx, []ID{id}, "")
+		rooms[id].said++
+		return errors.Join(err, insertLines(ctx, tx, rooms, []spoken{{id, Line{Seq: rooms[id].said, From: user}}}))
+	}))
+	if _, err := w.db.ExecContext(t.Context(), "UPDATE rooms SET said = 0"); err != nil {
+		t.Fatal(err)
+	}
+	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := w.commitIn(ctx, tx, []utterance{{room: id, user: user, line: &Line{From: user}}, {room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, false)
+		if !sqldb.IsDuplicate(err) {
+			t.Errorf("got %v, want a duplicate", err)
+		}
+		if n := 0; tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_danmaku").Scan(&n) != nil || n != 0 {
+			t.Errorf("%d comments were written after the error", n)
+		}
+		return nil
+	}))
 }
