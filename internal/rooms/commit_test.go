@@ -37,6 +37,29 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
+	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
+	w := newWorld(t, db, redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
+	who := w.people(1)
+	id, user := w.open(who[0]), ViewerID(who[0])
+	const each = 500
+	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		rooms, err := lockRooms(ctx, tx, []ID{id}, "")
+		var lines []spoken
+		var shots []shot
+		for i := range each {
+			lines = append(lines, spoken{id, Line{Seq: int64(i + 1), From: user}})
+			shots = append(shots, shot{id, Comment{ID: ids.New[Comment](), From: user, At: int64(i + 1)}})
+		}
+		rooms[id].said = each
+		return errors.Join(err, insertLines(ctx, tx, rooms, lines), insertComments(ctx, tx, shots))
+	}))
+	w.must(w.tidySaid(t.Context()))
+	if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidySaid(t.Context())) }); n > each/2 {
+		t.Errorf("%d rows are read of a room in which nothing was said since", n)
+	}
+}
+
 func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {
 	w := single(t, Settings{})
 	who := w.people(1)

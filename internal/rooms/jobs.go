@@ -18,6 +18,8 @@ const (
 	sweepBatch = 200
 	// closedFor is how long the rows of a closed room stay: what was under way when it was closed has ended by then.
 	closedFor = 10 * time.Minute
+	// tidyOverlap is how long after the time that it has a comment may be committed: nodes' clocks differ by up to a minute.
+	tidyOverlap = 2 * time.Minute
 )
 
 // Jobs are what this domain does by itself. Nothing waits for it.

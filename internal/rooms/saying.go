@@ -151,9 +151,13 @@ func (s *Service) tidySaid(ctx context.Context) error {
 	for id, upTo := range old {
 		err = errors.Join(err, deleteLines(ctx, s.db, id, upTo))
 	}
-	shots, overErr := overshot(ctx, s.db, s.cfg.KeepShots, sweepBatch)
+	now := s.db.Now()
+	shots, overErr := overshot(ctx, s.db, s.tidied, s.cfg.KeepShots, sweepBatch)
 	for _, id := range shots {
 		overErr = errors.Join(overErr, deleteOldComments(ctx, s.db, id, s.cfg.KeepShots))
+	}
+	if overErr == nil && len(shots) < sweepBatch {
+		s.tidied = now.Add(-tidyOverlap)
 	}
 	return errors.Join(err, overErr)
 }

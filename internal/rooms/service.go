@@ -80,6 +80,7 @@ type Service struct {
 	copies  copies
 	said    *groupcommit.Committer[utterance, uttered]
 	watched watched
+	tidied  time.Time // rooms have no more comments up to then than they keep; the job alone sets it
 	metrics *metrics
 	cfg     Config
 	log     *slog.Logger

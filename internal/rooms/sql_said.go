@@ -3,6 +3,7 @@ package rooms
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -108,15 +109,17 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// crowded returns up to n rooms with more lines than they keep, and from which number on they are kept.
+// crowded returns up to n rooms with more lines than they keep, and up to which number these are to go: the first line of each
+// room tells.
 func crowded(ctx context.Context, q sqldb.Querier, keep, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
-	rows, err := q.QueryContext(ctx, "SELECT room_id, MAX(seq) FROM room_lines GROUP BY room_id HAVING COUNT(*) > ? LIMIT ?", keep, n)
+	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0
+		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, keep, n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
-		var newest int64
-		err := rows.Scan(&id, &newest)
-		all[id] = newest - int64(keep)
+		var upTo int64
+		err := rows.Scan(&id, &upTo)
+		all[id] = upTo
 		return err
 	})
 }
@@ -126,9 +129,12 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 	return err
 }
 
-// overshot returns up to n rooms with more comments than they keep.
-func overshot(ctx context.Context, q sqldb.Querier, keep, n int) ([]ID, error) {
-	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT room_id FROM room_danmaku GROUP BY room_id HAVING COUNT(*) > ? LIMIT ?", keep, n))
+// overshot returns up to n rooms with more comments than they keep, of those with a comment after a moment: the last comment of each
+// room tells, and only theirs are counted.
+func overshot(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0
+		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.at DESC LIMIT 1) > ?
+			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, after.UnixMilli(), keep, n))
 }
 
 // deleteOldComments deletes all comments of a room but the latest ones.

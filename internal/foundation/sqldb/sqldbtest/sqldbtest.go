@@ -148,6 +148,45 @@ func copyFile(dir string) error {
 	return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, data, 0o600))
 }
 
+// RowsRead returns how many rows of tables and indexes a server reads, by and large, while f runs; db has one connection.
+func RowsRead(t testing.TB, db *sqldb.DB, f func()) int {
+	t.Helper()
+	read := func() (sum int) {
+		rows, err := db.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+			var name string
+			var n int
+			err := rows.Scan(&name, &n)
+			sum += n
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	before := read()
+	f()
+	return read() - before
+}
+
+// Plan returns how SQLite runs a query.
+func Plan(t testing.TB, db *sqldb.DB, query string, args ...any) (plan string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var id, parent, unused int
+		var detail string
+		err := rows.Scan(&id, &parent, &unused, &detail)
+		plan += detail + "\n"
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
 // Hold locks the rows of a SELECT … FOR UPDATE of a server until the test ends, as the transaction of a node does that stands
 // still: the server does not end it.
 func Hold(t testing.TB, db *sqldb.DB, query string, args ...any) {
