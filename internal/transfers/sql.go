@@ -63,6 +63,8 @@ func (r *rows) countParts(ctx context.Context, id ID) (n int64, err error) {
 	return n, err
 }
 
+const countOpen = "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN (?, ?)"
+
 // insert adds an offer, unless its sender has offered as much as a day allows or has too
 // many unfinished ones. ErrQuota, ErrOpen.
 func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) error {
@@ -84,7 +86,7 @@ func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) error {
 		if files > int64(cfg.DayFiles) || bytes > cfg.DayBytes {
 			return ErrQuota
 		}
-		if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN (?, ?)", t.From, Pending, Transferring).Scan(&open); err != nil {
+		if err := tx.QueryRowContext(ctx, countOpen, t.From, Pending, Transferring).Scan(&open); err != nil {
 			return err
 		}
 		if open >= int64(cfg.Open) {
@@ -206,11 +208,18 @@ func (r *rows) commit(ctx context.Context, id ID, parts []part, decide func(t *T
 	return t, gone, err
 }
 
+// A user's files of messages, which never expire, may be many: what that user has sent besides is found by when it expires. The plus
+// keeps SQLite from the index that has the order, and all of them.
+const (
+	listSent     = "SELECT " + columns + " FROM transfers WHERE sender = ? AND expires < ? AND (+created < ? OR +created = ? AND id < ?) ORDER BY +created DESC, id DESC LIMIT ?"
+	listReceived = "SELECT " + columns + " FROM transfers WHERE receiver = ? AND expires < ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?"
+)
+
 // list returns transfers of a user from before a place on, newest first; files that messages have are none any more.
 func (r *rows) list(ctx context.Context, user accounts.ID, at int64, id string, n int) ([]Transfer, error) {
 	var all []Transfer
-	for _, side := range []string{"sender", "receiver"} {
-		found, err := collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE "+side+" = ? AND expires <> ? AND (created < ? OR created = ? AND id < ?) ORDER BY created DESC, id DESC LIMIT ?", user, never.UnixMilli(), at, at, id, n))
+	for _, query := range []string{listSent, listReceived} {
+		found, err := collect(r.db.QueryContext(ctx, query, user, never.UnixMilli(), at, at, id, n))
 		if err != nil {
 			return nil, err
 		}

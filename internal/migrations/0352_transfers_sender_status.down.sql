@@ -1,0 +1,1 @@
+DROP INDEX transfers_sender_status{{on transfers}}

@@ -1,0 +1,1 @@
+CREATE INDEX transfers_sender_status ON transfers (sender, status)

@@ -1,0 +1,1 @@
+DROP INDEX transfers_sender_expires{{on transfers}}

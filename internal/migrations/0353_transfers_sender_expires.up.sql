@@ -1,0 +1,1 @@
+CREATE INDEX transfers_sender_expires ON transfers (sender, expires)
