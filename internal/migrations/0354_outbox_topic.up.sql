@@ -1,0 +1,1 @@
+CREATE INDEX outbox_topic ON outbox (topic, dead, due)
