@@ -109,6 +109,5 @@ func consumeCode(ctx context.Context, tx *sqldb.Tx, c codeRow) error {
 
 // sweepCodes removes up to sweepChunk expired codes.
 func sweepCodes(ctx context.Context, db *sqldb.DB) (int64, error) {
-	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM codes WHERE (email_hash, purpose) IN
-		(SELECT email_hash, purpose FROM (SELECT email_hash, purpose FROM codes WHERE expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
+	return sqldb.DeleteSome(ctx, db, "codes", []string{"email_hash", "purpose"}, sweepChunk, "expires <= ?", db.Now().UnixMilli())
 }

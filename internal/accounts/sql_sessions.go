@@ -153,8 +153,7 @@ func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.
 // sweepSessions removes up to sweepChunk sessions whose refresh token expired.
 // Their access tokens ended before: Config.AccessLife is the shorter one.
 func sweepSessions(ctx context.Context, db *sqldb.DB) (int64, error) {
-	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM sessions WHERE (user_id, device_id) IN
-		(SELECT user_id, device_id FROM (SELECT user_id, device_id FROM sessions WHERE refresh_expires <= ? LIMIT ?) dead)`, db.Now().UnixMilli(), sweepChunk))
+	return sqldb.DeleteSome(ctx, db, "sessions", []string{"user_id", "device_id"}, sweepChunk, "refresh_expires <= ?", db.Now().UnixMilli())
 }
 
 // LoggedIn reports whether a device has a session, as SQL says.

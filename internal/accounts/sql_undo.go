@@ -35,6 +35,5 @@ func consumeUndo(ctx context.Context, tx *sqldb.Tx, u undo) error {
 
 // sweepUndos removes up to sweepChunk expired ones.
 func sweepUndos(ctx context.Context, db *sqldb.DB) (int64, error) {
-	return sqldb.Affected(db.ExecContext(ctx, "DELETE FROM email_undos WHERE token_hash IN (SELECT token_hash FROM (SELECT token_hash FROM email_undos WHERE expires <= ? LIMIT ?) old)",
-		db.Now().UnixMilli(), sweepChunk))
+	return sqldb.DeleteSome(ctx, db, "email_undos", []string{"token_hash"}, sweepChunk, "expires <= ?", db.Now().UnixMilli())
 }

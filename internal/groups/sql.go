@@ -406,7 +406,7 @@ func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error
 	for _, table := range []string{"group_requests", "group_links"} {
 		for gone := int64(n); gone == int64(n); {
 			var err error
-			if gone, err = sqldb.Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN (SELECT id FROM (SELECT id FROM "+table+" WHERE expires < ? LIMIT ?) old)", before.UnixMilli(), n)); err != nil {
+			if gone, err = sqldb.DeleteSome(ctx, db, table, []string{"id"}, n, "expires < ?", before.UnixMilli()); err != nil {
 				return err
 			}
 		}

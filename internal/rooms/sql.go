@@ -513,7 +513,7 @@ func sweepRooms(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 
 // deleteOldLinks deletes up to n links whose time was over before a moment.
 func deleteOldLinks(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
-	_, err := db.ExecContext(ctx, "DELETE FROM room_links WHERE id IN (SELECT id FROM (SELECT id FROM room_links WHERE expires < ? LIMIT ?) old)", before.UnixMilli(), n)
+	_, err := sqldb.DeleteSome(ctx, db, "room_links", []string{"id"}, n, "expires < ?", before.UnixMilli())
 	return err
 }
 

@@ -417,8 +417,7 @@ func lockWaiting(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request,
 // pruneRequests deletes up to n requests that were closed and whose time was over
 // before a moment.
 func pruneRequests(ctx context.Context, db *sqldb.DB, before time.Time, n int) (int64, error) {
-	return sqldb.Affected(db.ExecContext(ctx, `DELETE FROM friend_requests WHERE id IN (SELECT id FROM
-		(SELECT id FROM friend_requests WHERE state IN (1, 2, 3, 4) AND expires < ? LIMIT ?) old)`, before.UnixMilli(), n))
+	return sqldb.DeleteSome(ctx, db, "friend_requests", []string{"id"}, n, "state IN (1, 2, 3, 4) AND expires < ?", before.UnixMilli())
 }
 
 func allBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]accounts.ID, error) {

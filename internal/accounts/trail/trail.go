@@ -155,8 +155,7 @@ func Erase(ctx context.Context, tx *sqldb.Tx, user string) error {
 
 // Sweep removes up to chunk events older than [Kept] and returns how many.
 func Sweep(ctx context.Context, db *sqldb.DB, chunk int) (int64, error) {
-	return sqldb.Affected(db.ExecContext(ctx, "DELETE FROM security_events WHERE id IN (SELECT id FROM (SELECT id FROM security_events WHERE at <= ? LIMIT ?) old)",
-		db.Now().Add(-Kept).UnixMilli(), chunk))
+	return sqldb.DeleteSome(ctx, db, "security_events", []string{"id"}, chunk, "at <= ?", db.Now().Add(-Kept).UnixMilli())
 }
 
 // notesKept bounds the memory of notes that wait; beyond it they are lost.

@@ -1,8 +1,10 @@
 package sqldb
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +61,39 @@ func Affected(r sql.Result, err error) (int64, error) {
 func AffectedOne(r sql.Result, err error) (bool, error) {
 	n, err := Affected(r, err)
 	return n == 1, err
+}
+
+// deleteAtOnce keeps a DELETE's conditions within what SQLite takes.
+const deleteAtOnce = 256
+
+// DeleteSome deletes up to n rows of a table by a condition, and returns how many. key has the columns of the primary key.
+// It reads the keys first: a DELETE by a subquery with a LIMIT goes through the whole table on MariaDB before 11.1 and
+// MySQL before 8.0.21. A row that meets the condition no longer when its turn comes stays.
+func DeleteSome(ctx context.Context, db *DB, table string, key []string, n int, condition string, args ...any) (deleted int64, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT "+strings.Join(key, ", ")+" FROM "+table+" WHERE "+condition+" LIMIT ?", append(slices.Clone(args), n)...)
+	keys, err := Collect(rows, err, func(rows *sql.Rows) ([]any, error) {
+		values, to := make([]string, len(key)), make([]any, len(key))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		err := rows.Scan(to...)
+		for i, v := range values {
+			to[i] = v
+		}
+		return to, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	one := "(" + strings.Join(key, " = ? AND ") + " = ?)"
+	for some := range slices.Chunk(keys, deleteAtOnce) {
+		gone, err := Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+AnyOf(one, len(some))+" AND "+condition, append(slices.Concat(some...), args...)...))
+		if err != nil {
+			return deleted, err
+		}
+		deleted += gone
+	}
+	return deleted, nil
 }
 
 // Tuples returns the placeholders of n rows of that width: "(?, ?), (?, ?)".

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 )
 
 func TestRowsOfAQuery(t *testing.T) {
@@ -79,5 +80,40 @@ func TestAsKind(t *testing.T) {
 	}
 	if got := sqldb.AsKind(nil, away); got != nil {
 		t.Errorf("no error: got %v", got)
+	}
+}
+
+func TestDeleteSomeReadsOnlyWhatItDeletes(t *testing.T) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
+			const all, due = 2000, 600
+			var args []any
+			for i := range all {
+				args = append(args, fmt.Sprint(i), i%2, "", i)
+			}
+			exec(t, db, "CREATE TABLE dated (name VARCHAR(20) NOT NULL, n INTEGER NOT NULL, body VARCHAR(9) NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (name, n))")
+			exec(t, db, "CREATE INDEX dated_at ON dated (at)")
+			_, err := db.ExecContext(t.Context(), "INSERT INTO dated (name, n, body, at) VALUES "+sqldb.Tuples(4, all), args...)
+			must(t, err)
+			sweep := func(most int, before int) (n int64) {
+				n, err := sqldb.DeleteSome(t.Context(), db, "dated", []string{"name", "n"}, most, "at < ?", before)
+				must(t, err)
+				return n
+			}
+			if db.Dialect() != sqldb.SQLite {
+				if n := sqldbtest.RowsRead(t, db, func() { sweep(100, 1) }); n > all/5 {
+					t.Errorf("%d rows are read for one that is due", n)
+				}
+			}
+			if got := []int64{sweep(500, due), sweep(500, due), sweep(500, due)}; got[0] != 500 || got[0]+got[1] < due-1 || got[2] != 0 {
+				t.Errorf("deleted %d", got)
+			}
+			left := 0
+			must(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dated WHERE at >= ?", due).Scan(&left))
+			if left != all-due {
+				t.Errorf("%d are left that are not due, want %d", left, all-due)
+			}
+		})
 	}
 }
