@@ -111,7 +111,7 @@ func TestAUserHasSoManyUploadsAtOnce(t *testing.T) {
 		}
 		_, err = w.Cancel(t.Context(), w.users[0], all[1])
 		w.must(err)
-		file, err := w.Store(t.Context(), w.users[0], "x", "text/plain", 5, bytes.NewReader(data[:5]), time.Hour)
+		file, err := w.Store(t.Context(), w.users[0], ids.New[Transfer]().String(), "x", "text/plain", 5, bytes.NewReader(data[:5]), time.Hour)
 		w.must(err) // it is the server's own upload
 		stored, err := ids.Parse[Transfer](file)
 		w.must(err)
