@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"net"
 	"slices"
 	"time"
 
@@ -203,18 +202,8 @@ func retryable(err error) bool {
 	return sqldb.IsRetryable(err) || unanswered(err) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone)
 }
 
-// unanswered reports errors after which the batch may be committed or not. Of
-// several tries one is enough: that no server was there at the last one says nothing about
-// those before.
-func unanswered(err error) bool {
-	if tries, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(tries.Unwrap(), unanswered)
-	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return false // no server was there to commit it
-	}
-	return errors.Is(err, sqldb.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || sqldb.IsUnavailable(err)
-}
+// unanswered reports errors after which the batch may be committed or not.
+func unanswered(err error) bool { return sqldb.IsUnanswered(err) }
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }

@@ -101,7 +101,7 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 
 // failed settles what was announced to the projection and given up.
 func (s *Service) failed(at time.Time, c change, err error) {
-	if errors.Is(err, sqldb.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
+	if sqldb.IsUnanswered(err) {
 		s.projection.Unsure(at, c)
 	} else {
 		s.projection.Done(at)

@@ -1,13 +1,16 @@
 package messaging
 
 import (
+	"database/sql/driver"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
@@ -34,4 +37,23 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 			t.Errorf("message %d: %q are there", i, got)
 		}
 	}
+}
+
+func TestAMarkWhoseAnswerGotLostIsLookedUp(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	who := w.join(2)
+	ann, bob := who[0], who[1]
+	w.says(ann, bob, "Hi")
+	if c := w.chat(bob, ann); c.Unread != 1 { // from Redis, from here on
+		t.Fatalf("before: %+v", c)
+	}
+	st, err := w.stateOf(t.Context(), bob, With(ann))
+	w.must(err)
+	now := w.store.db.Now()
+	w.projection.Begin(now)
+	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now}
+	_, err = w.commitMarks(t.Context(), []marking{in})
+	w.must(err)
+	w.failed(now, change{conv: in.conv, kind: in.kind, users: []accounts.ID{bob}}, driver.ErrBadConn) // a broken connection
+	eventually.True(t, "the mark is seen", func() bool { return w.chat(bob, ann).Unread == 0 })
 }

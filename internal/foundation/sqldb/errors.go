@@ -116,6 +116,19 @@ func IsUnavailable(err error) bool {
 	return ok
 }
 
+// IsUnanswered reports errors after which what was sent may be committed or not: a commit, or a statement by itself, that
+// got no answer, or none in its time. Of several tries one is enough: that no server was there at the last one says nothing about
+// those before.
+func IsUnanswered(err error) bool {
+	if tries, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(tries.Unwrap(), IsUnanswered)
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return false // no server was there to commit it
+	}
+	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || IsUnavailable(err)
+}
+
 // tooManyStatements reports that the server prepares no more. A statement that is prepared on one connection
 // is prepared again on each other one that sends it.
 func tooManyStatements(err error) bool {
