@@ -235,7 +235,7 @@ func TestAPageOfBeforeAnUpgradeIsLoadedAnewForTheConnection(t *testing.T) {
 	p.says(".live", "Live")
 }
 
-// failsOnce is a proxy before a server whose first answer for an asset that begins with name is none.
+// failsOnce is a proxy before a server, whose first answer for an asset that begins with name is a script that fails.
 func failsOnce(t *testing.T, server, name string) string {
 	t.Helper()
 	to, err := url.Parse(server)
@@ -249,7 +249,8 @@ func failsOnce(t *testing.T, server, name string) string {
 	}}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/assets/"+name) && failed.CompareAndSwap(false, true) {
-			http.Error(w, "busy", http.StatusServiceUnavailable)
+			w.Header().Set("Content-Type", "text/javascript")
+			_, _ = io.WriteString(w, `throw new Error("a part of it did not come")`)
 			return
 		}
 		proxy.ServeHTTP(w, r)
@@ -258,7 +259,7 @@ func failsOnce(t *testing.T, server, name string) string {
 	return front.URL
 }
 
-// A browser does not ask again for a part of the page that has failed once.
+// A browser does not ask again for a module that has failed once; older ones not even for one that did not come.
 func TestAPartOfThePageThatFailedOnceComes(t *testing.T) {
 	t.Parallel()
 	p := browse(t, failsOnce(t, serve(t), "live-")+"/")
