@@ -162,21 +162,27 @@ func TestAFileGoesOnWhoseTokenCouldNotBeRenewedAtOnce(t *testing.T) {
 	}
 }
 
-// upgraded stands before a server. Once a newer one is there, the page has another script, and a part of the old page,
-// whose name begins with gone, is not to be had before the new page was asked for.
-func upgraded(t *testing.T, server, gone string) (at string, newer *atomic.Bool) {
+// proxyTo hands requests on to a server, as of the host for which they are.
+func proxyTo(t *testing.T, server string) *httputil.ReverseProxy {
 	t.Helper()
 	to, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const script = "/assets/index-"
-	newer = new(atomic.Bool)
-	var seen atomic.Bool
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host
 	}}
+}
+
+// upgraded stands before a server. Once a newer one is there, the page has another script, and a part of the old page,
+// whose name begins with gone, is not to be had before the new page was asked for.
+func upgraded(t *testing.T, server, gone string) (at string, newer *atomic.Bool) {
+	t.Helper()
+	const script = "/assets/index-"
+	newer = new(atomic.Bool)
+	var seen atomic.Bool
+	proxy := proxyTo(t, server)
 	proxy.ModifyResponse = func(res *http.Response) error {
 		if !newer.Load() || res.Request.URL.Path != "/" {
 			return nil
@@ -238,15 +244,8 @@ func TestAPageOfBeforeAnUpgradeIsLoadedAnewForTheConnection(t *testing.T) {
 // failsOnce is a proxy before a server, whose first answer for an asset that begins with name is a script that fails.
 func failsOnce(t *testing.T, server, name string) string {
 	t.Helper()
-	to, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var failed atomic.Bool
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host
-	}}
+	proxy := proxyTo(t, server)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/assets/"+name) && failed.CompareAndSwap(false, true) {
 			w.Header().Set("Content-Type", "text/javascript")

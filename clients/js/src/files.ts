@@ -128,10 +128,16 @@ async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): 
     try {
       return await fn();
     } catch (err) {
-      if (signal?.aborted || !isTemporary(err) || n >= tries || (err instanceof Refused && (err.retryAfter > longest || (err.code === "transfer.open" && n > 1)))) throw err;
+      if (signal?.aborted || !isTemporary(err) || n >= tries || isForCaller(err, n)) throw err;
       await wait(pauseAfter(pause, err), signal);
     }
   }
+}
+
+// isForCaller tells a refusal that waiting does not end soon: the server names a long time, or says at a second try that too many
+// transfers of the user are not finished.
+function isForCaller(err: unknown, n: number): boolean {
+  return err instanceof Refused && (err.retryAfter > longest || (err.code === "transfer.open" && n > 1));
 }
 
 // pauseAfter is no shorter than the server wants it.

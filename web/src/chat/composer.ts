@@ -148,6 +148,11 @@ export class Composer {
     return this.#about?.edits ? this.#before : this.field.value;
   }
 
+  set #draft(text: string) {
+    if (this.#about?.edits) this.#before = text;
+    else this.field.value = text;
+  }
+
   // A chat that has not begun has no place for a draft.
   #keep(): void {
     clearTimeout(this.#timer);
@@ -190,8 +195,7 @@ export class Composer {
     } catch (err) {
       // It was kept nowhere else. What has been written since comes after it.
       if (about && !this.#about) this.begin(about.message, false);
-      if (!this.#about?.edits) this.field.value = this.field.value ? `${text}\n${this.field.value}` : text;
-      else this.#before = this.#before ? `${text}\n${this.#before}` : text;
+      this.#draft = [text, this.#draft].filter(Boolean).join("\n");
       this.#fault.textContent = explain(err);
     }
   }
