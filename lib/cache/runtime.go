@@ -372,8 +372,9 @@ func (b *breaker) allows() bool {
 	return now >= until && b.until.CompareAndSwap(until, now+int64(breakFor))
 }
 
+// worked closes the breaker. It looks at both fields: a failure that is noted beside it may write until after this has written 0.
 func (b *breaker) worked() {
-	if b.failures.Load() != 0 {
+	if b.failures.Load() != 0 || b.until.Load() != 0 {
 		b.failures.Store(0)
 		b.until.Store(0)
 	}
