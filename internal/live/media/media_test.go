@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -321,6 +323,55 @@ func TestARecordingIsNoLargerThanItMayBe(t *testing.T) {
 	}
 	if info, err := os.Stat(file.Name()); err != nil || info.Size() != out.Bytes {
 		t.Errorf("the file: %+v, %v", info, err)
+	}
+}
+
+// A file may fail while several samples are written one after the other, as when a packet that was missing comes late.
+func TestARecordingEndsWhereItsFileFails(t *testing.T) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.ReadFull(from, make([]byte, 64<<10)) // what is kept free for the index is as large as the pipe's buffer
+		read <- err
+	}()
+	src := media.Unconnected()
+	r, err := media.Record(src, to, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := func(i uint32) {
+		media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: i * 960}, Payload: []byte{0xfc, 0}})
+	}
+	for i, frame := range [][]byte{{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}, {0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}} {
+		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: uint32(i) * 3600}, Payload: frame})
+	}
+	sound(0)
+	eventually.True(t, "the file to begin", func() bool { return media.Waiting(r) == 0 }) // the sound is taken after the picture with which it does
+	if err := errors.Join(<-read, from.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const late = 40
+	for i := uint32(2); i < late; i++ {
+		sound(i)
+	}
+	sound(1)
+	next := uint32(late)
+	eventually.True(t, "the recording to end", func() bool {
+		select {
+		case <-r.Done():
+			return true
+		default:
+			sound(next)
+			next++
+			return false
+		}
+	})
+	if _, err := r.Result(); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("recorded with %v", err)
 	}
 }
 

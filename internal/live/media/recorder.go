@@ -88,13 +88,34 @@ func (r *Recorder) Stop() {
 	<-r.done
 }
 
-// kept keeps the library from closing the file, which is the caller's, and remembers what was amiss.
+// kept is the file as the library has it. The library does not close it, since it is the caller's, and is told of no error: after one it
+// reads no more of what it was given, and the next Write of a track would wait for ever. What was amiss is remembered instead, and
+// nothing is appended any more.
 type kept struct {
-	*os.File
-	mu  sync.Mutex
-	err error
+	file *os.File
+	mu   sync.Mutex
+	err  error
 }
 
+// Write implements [io.Writer].
+func (k *kept) Write(b []byte) (int, error) {
+	if k.fault() == nil {
+		if _, err := k.file.Write(b); err != nil {
+			k.fail(err)
+		}
+	}
+	return len(b), nil
+}
+
+// WriteAt implements [io.WriterAt]: the index and the duration go to where room was kept, also of a file that ended early.
+func (k *kept) WriteAt(b []byte, at int64) (int, error) {
+	if _, err := k.file.WriteAt(b, at); err != nil {
+		k.fail(err)
+	}
+	return len(b), nil
+}
+
+// Close implements [io.Closer].
 func (*kept) Close() error { return nil }
 
 func (k *kept) fail(err error) {
@@ -132,7 +153,7 @@ func (t *tracked) moment(ts uint32, now time.Duration) int64 {
 }
 
 func (r *Recorder) run() error {
-	out := &kept{File: r.file}
+	out := &kept{file: r.file}
 	tracks := [2]*tracked{}
 	if r.src.Formats.Video != nil {
 		tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90, extra: pictureBytes}
