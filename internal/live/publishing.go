@@ -136,6 +136,9 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		defer done()
 		s.keep(base, p)
 		s.finish(base, a)
+		if p.take != nil { // without a place of the node's: to store it may take half an hour
+			s.work.Go(func() { s.keepTake(base, p.take) })
+		}
 	}()
 	return p.session, answer, nil
 }
@@ -251,7 +254,7 @@ func (s *Service) report(ctx context.Context, p *publication) error {
 	return err
 }
 
-// finish ends what goes with a publisher: other publishers may come, and what was recorded is kept.
+// finish ends what goes with a publisher: other publishers may come.
 func (s *Service) finish(base context.Context, a *air) {
 	p := a.pub
 	p.src.Close(nil)
@@ -282,9 +285,6 @@ func (s *Service) finish(base context.Context, a *air) {
 		}
 	}()
 	s.log.Info("a stream is not published any more", "stream", a.id, "session", p.session)
-	if p.take != nil {
-		s.keepTake(base, p.take)
-	}
 }
 
 // Unpublish ends a publisher's session, by whoever may publish. ErrStream, ErrMay, ErrSession, ErrState.

@@ -52,10 +52,20 @@ type files struct {
 	mu     sync.Mutex
 	stored map[string][]byte
 	fault  error
-	hangs  bool // until the context ends
+	hangs  bool          // until the context ends
+	gate   chan struct{} // Store waits for its end; nil: it does not
 }
 
 func (f *files) Store(ctx context.Context, _ accounts.ID, id, name, media string, size int64, body io.ReaderAt, _ time.Duration) (string, error) {
+	f.mu.Lock()
+	gate := f.gate
+	f.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.hangs {
@@ -521,6 +531,26 @@ func TestARecordingBecomesAFile(t *testing.T) {
 		return len(list) == 3 && list[0].File != "" && list[0].Bytes > 1000
 	})
 	eventually.True(t, "nothing to be left", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, os.ErrNotExist) })
+}
+
+// To store a recording takes a while where the storage is slow, and nobody publishes or watches meanwhile.
+func TestARecordingThatIsBeingStoredHasNoPlaceOfTheNode(t *testing.T) {
+	w := single(t, func(s *Service) { s.cfg.Sessions = 1 })
+	w.files.gate = make(chan struct{})
+	ann := w.person()
+	lesson, keys := w.made(ann, Update{Record: to(true)})
+	p, session, err := w.publish(w.holds(keys.Publish), lesson.ID)
+	w.must(err)
+	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 30 })
+	w.must(w.Unpublish(t.Context(), w.holds(keys.Publish), lesson.ID, session))
+	next, _ := w.made(ann, Update{})
+	eventually.NoError(t, "the next publisher to be let in", func() error { _, _, err := w.publish(Caller{User: ann}, next.ID); return err })
+	close(w.files.gate)
+	eventually.True(t, "the recording to be kept", func() bool {
+		list, err := w.Recordings(t.Context(), ann, lesson.ID)
+		w.must(err)
+		return len(list) == 1 && list[0].File != ""
+	})
 }
 
 // A recording that was stored, and whose row could not be written, is not stored a second time.
