@@ -30,7 +30,7 @@ import (
 // Files is what this domain asks transfers for.
 type Files interface {
 	// Store keeps a file for a user for a while, and returns its id, which is the one that the caller has chosen unless that cannot be.
-	// A try with the same id goes on where the last one was when its ctx, or the process, ended.
+	// A try with the same id goes on where the last one was when its ctx, or the process, ended, or the storage was away.
 	Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error)
 }
 

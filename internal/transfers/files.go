@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -110,11 +111,11 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 
 // Store keeps a file that the server has made for a user, for a while from now on, as an upload for messages, and returns its id. It
 // counts like what the user uploads. Where a scanner looks at files, and has not yet, the file is kept as long as an upload is that
-// no message has. What the owner uploads meanwhile keeps it from nothing. ErrSize, ErrQuota, ErrOpen, ErrName, and what
+// no message has. What the owner uploads meanwhile keeps it from nothing. ErrSize, ErrQuota, ErrName, and what
 // [Service.Upload] may return but ErrBusy.
 //
-// The id is the caller's to choose, the same for each try with one file: after the end of ctx, or of the process, the next try goes on
-// where that one was. The file has another id where such an upload has expired.
+// The id is the caller's to choose, the same for each try with one file: after the end of ctx, or of the process, and after an error of
+// kind [errs.Unavailable] the next try goes on where that one was. The file has another id where such an upload has expired.
 func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error) {
 	defer errs.Wrap(&err, "transfers.Store for %s", owner)
 	chosen, err := ids.Parse[Transfer](id)
@@ -122,27 +123,29 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 		return "", err
 	}
 	t, err := s.mine(ctx, owner, chosen)
+	cfg := s.cfg
+	cfg.Open = math.MaxInt
 	switch offer := (Offer{Name: name, Media: media, Size: size}); {
 	case errors.Is(err, ErrUnknown):
-		t, err = s.offer(ctx, owner, chosen, offer)
+		t, err = s.offer(ctx, owner, chosen, offer, cfg)
 	case err == nil && t.Status == Failed:
-		t, err = s.Offer(ctx, owner, offer)
+		t, err = s.offer(ctx, owner, ids.New[Transfer](), offer, cfg)
 	}
 	if err != nil {
 		return "", err
 	}
-	left := t.Size - t.Stored
-	t, err = s.take(ctx, owner, t.ID, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
+	up, left := t.ID, t.Size-t.Stored
+	_, err = s.take(ctx, owner, up, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && (ctx.Err() != nil || up == chosen && errs.KindOf(err) == errs.Unavailable):
 		return "", err
 	case err != nil:
-		if _, gone := s.Cancel(ctx, owner, t.ID); gone != nil {
-			s.log.Warn("transfers: what there is of a file of the server's expires", "transfer", t.ID, "err", gone)
+		if _, gone := s.Cancel(ctx, owner, up); gone != nil {
+			s.log.Warn("transfers: what there is of a file of the server's expires", "transfer", up, "err", gone)
 		}
 		return "", err
 	}
-	return t.ID.String(), asKind(s.rows.keepUnused(ctx, t.ID, keep))
+	return up.String(), asKind(s.rows.keepUnused(ctx, up, keep))
 }
 
 // until reads until a context ends.

@@ -529,9 +529,7 @@ func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
 		if _, got, err := w.served(w.FileLink(t.Context(), w.users[0], parsed(first), 0)); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("fetched %d bytes, %v", len(got), err)
 		}
-		var files, size int
-		w.must(w.db.QueryRowContext(t.Context(), "SELECT files, bytes FROM transfer_quotas WHERE user_id = ?", w.users[0]).Scan(&files, &size))
-		if files != 1 || size != len(data) {
+		if files, size := w.charged(); files != 1 || size != len(data) {
 			t.Errorf("%d files with %d bytes count", files, size)
 		}
 
@@ -542,6 +540,49 @@ func TestWhatTheServerStoresGoesOnWhereItWasCutOff(t *testing.T) {
 		file, from, err := store(late, -1)
 		if w.must(err); file == late || len(from) != 4 {
 			t.Errorf("after one that has expired: the file %s, of bytes from %d", file, from)
+		}
+	})
+}
+
+// stored has the server store a file of the first user's.
+func (w *world) stored(id string, data []byte, keep time.Duration) (string, error) {
+	return w.Store(w.t.Context(), w.users[0], id, "live.webm", "video/webm", int64(len(data)), bytes.NewReader(data), keep)
+}
+
+// charged returns what counts of the first user's day.
+func (w *world) charged() (files, size int) {
+	w.t.Helper()
+	w.must(w.db.QueryRowContext(w.t.Context(), "SELECT files, bytes FROM transfer_quotas WHERE user_id = ?", w.users[0]).Scan(&files, &size))
+	return files, size
+}
+
+func TestWhatTheServerStoresGoesOnAfterAFaultOfTheStorage(t *testing.T) {
+	inBubble(t, Settings{Open: 2}, func(t *testing.T, w *world) {
+		data, first := random(4*testChunk), ids.New[Transfer]()
+		w.storage.after = func(kept int) {
+			if kept == 2 {
+				w.storage.set(syscall.EIO, nil)
+			}
+		}
+		if _, err := w.stored(first.String(), data, time.Hour); !errors.Is(err, ErrStorage) {
+			t.Fatalf("while the storage is away: %v", err)
+		}
+		if up := w.stands(first); up.Status != Transferring || up.Stored < 2*testChunk {
+			t.Errorf("there is %+v", up)
+		}
+		w.storage.set(nil, nil)
+		if file, err := w.stored(first.String(), data, time.Hour); err != nil || file != first.String() {
+			t.Errorf("afterwards: %q, %v", file, err)
+		}
+		if files, size := w.charged(); files != 1 || size != len(data) {
+			t.Errorf("%d files with %d bytes count", files, size)
+		}
+		// What the owner has begun, and not finished, keeps it from nothing.
+		for range w.cfg.Open {
+			w.offer(random(10))
+		}
+		if _, err := w.stored(ids.New[Transfer]().String(), data, time.Hour); err != nil {
+			t.Errorf("beside the owner's own: %v", err)
 		}
 	})
 }

@@ -140,11 +140,11 @@ type Offer struct {
 // Offer offers a file, or begins an upload for messages. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
 // ErrOpen, accounts.ErrNoUser.
 func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (Transfer, error) {
-	return s.offer(ctx, from, ids.New[Transfer](), o)
+	return s.offer(ctx, from, ids.New[Transfer](), o, s.cfg)
 }
 
-// offer is Offer of a transfer that is to have an id.
-func (s *Service) offer(ctx context.Context, from accounts.ID, id ID, o Offer) (_ Transfer, err error) {
+// offer is Offer of a transfer that is to have an id, by some settings' limits of what is open and of a day.
+func (s *Service) offer(ctx context.Context, from accounts.ID, id ID, o Offer, limits Settings) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Offer %s", from)
 	t := Transfer{ID: id, From: from, To: o.To, Media: cleanMedia(o.Media), Size: o.Size, SHA256: o.SHA256}
 	if t.Name, err = cleanName(o.Name); err != nil {
@@ -163,7 +163,7 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, id ID, o Offer) (
 	} else if err := s.maySend(ctx, from, o.To); err != nil {
 		return Transfer{}, err
 	}
-	if err := s.rows.insert(ctx, &t, s.cfg); err != nil {
+	if err := s.rows.insert(ctx, &t, limits); err != nil {
 		return Transfer{}, asKind(err)
 	}
 	s.told(ctx, &t)
