@@ -135,7 +135,7 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 		return "", err
 	}
 	up, left := t.ID, t.Size-t.Stored
-	_, err = s.take(ctx, owner, up, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
+	t, err = s.take(ctx, owner, up, Piece{Offset: t.Stored, Length: left, Body: until{ctx, io.NewSectionReader(body, t.Stored, left)}})
 	switch {
 	case err != nil && (ctx.Err() != nil || up == chosen && errs.KindOf(err) == errs.Unavailable):
 		return "", err
@@ -144,6 +144,11 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 			s.log.Warn("transfers: what there is of a file of the server's expires", "transfer", up, "err", gone)
 		}
 		return "", err
+	}
+	if t.uploaded() && s.scanner == nil { // a try before has brought all of it
+		if t = s.finishNow(ctx, t); t.uploaded() {
+			return "", ErrStorage
+		}
 	}
 	return up.String(), asKind(s.rows.keepUnused(ctx, up, keep))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -583,6 +584,38 @@ func TestWhatTheServerStoresGoesOnAfterAFaultOfTheStorage(t *testing.T) {
 		}
 		if _, err := w.stored(ids.New[Transfer]().String(), data, time.Hour); err != nil {
 			t.Errorf("beside the owner's own: %v", err)
+		}
+	})
+}
+
+// A node dies, or its storage fails, when all of a file is stored and the file is not finished.
+func TestWhatTheServerStoresIsKeptAsLongAsItWasToBe(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		data, id := photo(t, 400, 300), ids.New[Transfer]()
+		parts := (len(data) + testChunk - 1) / testChunk
+		w.storage.after = func(kept int) {
+			if kept == parts { // none is left for the thumbnails
+				w.storage.set(syscall.ENOSPC, nil)
+			}
+		}
+		keep := w.cfg.IdleFor + 24*time.Hour
+		if _, err := w.stored(id.String(), data, keep); errs.KindOf(err) != errs.Unavailable {
+			t.Errorf("before it is finished: %v", err)
+		}
+		if up := w.stands(id); !up.uploaded() {
+			t.Fatalf("there is %+v", up)
+		}
+		w.storage.set(nil, nil)
+		if file, err := w.stored(id.String(), data, keep); err != nil || file != id.String() {
+			t.Errorf("stored again: %q, %v", file, err)
+		}
+		w.pass(finishAfter)
+		w.must(w.finishWaiting(t.Context()))
+		w.pass(w.cfg.IdleFor + time.Minute)
+		w.must(w.expire(t.Context()))
+		w.sound(id)
+		if up := w.stands(id); up.Status != Done || !up.Content {
+			t.Errorf("after a day there is %+v", up)
 		}
 	})
 }
