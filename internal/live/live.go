@@ -135,7 +135,7 @@ type Settings struct {
 	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
 	Owned       int           `koanf:"owned" default:"20" help:"streams that a user may have, at most 1000"`
 	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000; a tenth is kept for publishers and other nodes"`
-	MaxFrom     int           `koanf:"max_from" default:"200" help:"viewers of this node from one household (IPv4 address or IPv6 /64) that come with keys or with tokens from rooms"`
+	MaxFrom     int           `koanf:"max_from" default:"200" help:"viewers of this node from one household (IPv4 address or IPv6 /64) that come with keys or as guests of rooms"`
 	RecordBytes int64         `koanf:"record_bytes" default:"1073741824" help:"bytes at which the recording of a stream ends, or files.max_size where that is less"`
 	RecordFor   time.Duration `koanf:"record_for" default:"720h" help:"how long a recording is kept"`
 	Warm        int           `koanf:"warm" default:"100" help:"live streams that a node reads when it has started; at most 10000" zero:"none"`
@@ -215,8 +215,9 @@ func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + h
 
 // Caller is who publishes or watches: a user, or whoever holds a key.
 type Caller struct {
-	User accounts.ID // zero: nobody who has an account
-	Key  *Holder
+	User   accounts.ID // zero: nobody who has an account
+	Key    *Holder
+	Member accounts.ID // the user for whom a room has asked for the ticket that Key is; zero: it is a guest's, or no ticket
 }
 
 func (c Caller) owns(s Stream) bool { return !c.User.IsZero() && c.User == s.Owner }
@@ -240,19 +241,39 @@ func (c Caller) mayWatch(s Stream) bool {
 // signer makes tokens that only the holder of the server's secret can make: every node, and the next one after a restart.
 type signer []byte
 
+// What a mac is of.
+const (
+	ofToken  = "live ticket"
+	ofMember = "live member"
+)
+
 // mac is over texts of fixed lengths.
-func (s signer) mac(k kind, id ID, until, play string) string {
-	const label = "live ticket"
+func (s signer) mac(label string, texts ...string) string {
 	h := hmac.New(sha256.New, s)
 	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(label))))
-	h.Write([]byte(label + string(k) + id.String() + until + play))
+	h.Write([]byte(label + strings.Join(texts, "")))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // sign makes a token that ends at a moment. A ticket is of a play key, whose hash play is, and ends with it.
 func (s signer) sign(k kind, id ID, until time.Time, play string) string {
 	text := fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(until.Unix(), 36))
-	return Prefix + string(k) + id.String() + text + s.mac(k, id, text, play)
+	return Prefix + string(k) + id.String() + text + s.mac(ofToken, string(k), id.String(), text, play)
+}
+
+// member names the user for whom a ticket is. The name is beside the ticket, since nodes of versions before take no longer one, and ends with
+// the play key.
+func (s signer) member(user accounts.ID, id ID, play string) string {
+	return user.String() + s.mac(ofMember, id.String(), play, user.String())
+}
+
+// memberOf returns whom a text of member's names; zero: it is none.
+func (s signer) memberOf(text string, id ID, play string) accounts.ID {
+	user, err := ids.Parse[accounts.User](text[:min(len(text), ids.Len)])
+	if err != nil || !hmac.Equal([]byte(text), []byte(s.member(user, id, play))) {
+		return accounts.ID{}
+	}
+	return user
 }
 
 // signed reports whether a token's rest, what follows the id, was made by sign and has not ended.
@@ -261,7 +282,7 @@ func (s signer) signed(k kind, id ID, rest, play string, now time.Time) bool {
 		return false
 	}
 	until, err := strconv.ParseInt(rest[:untilLen], 36, 64)
-	return err == nil && hmac.Equal([]byte(rest[untilLen:]), []byte(s.mac(k, id, rest[:untilLen], play))) && now.Unix() < until
+	return err == nil && hmac.Equal([]byte(rest[untilLen:]), []byte(s.mac(ofToken, string(k), id.String(), rest[:untilLen], play))) && now.Unix() < until
 }
 
 // parseToken takes a token apart.

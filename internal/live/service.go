@@ -510,8 +510,9 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 const ticketLife = 10 * time.Minute
 
 // Ticket returns the path at which a stream is watched that the user may watch, with a token for whoever is to watch it, and until
-// when that is good. New play keys end it. ErrStream.
-func (s *Service) Ticket(ctx context.Context, user accounts.ID, stream string) (path, token string, until time.Time, err error) {
+// when that is good. The path names the member, who is the user for whom it is, since their viewers are counted by user; zero: a guest. New play
+// keys end it. ErrStream.
+func (s *Service) Ticket(ctx context.Context, user accounts.ID, stream string, member accounts.ID) (path, token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "live.Ticket %s", stream)
 	id, err := ids.Parse[Stream](stream)
 	if err != nil {
@@ -525,7 +526,11 @@ func (s *Service) Ticket(ctx context.Context, user accounts.ID, stream string) (
 		return "", "", time.Time{}, err
 	}
 	until = s.db.Now().Add(ticketLife).Truncate(time.Second)
-	return watchPath(id), s.signer.sign(ticket, id, until, st.Play), until, nil
+	path = watchPath(id)
+	if !member.IsZero() {
+		path += "?member=" + s.signer.member(member, id, st.Play)
+	}
+	return path, s.signer.sign(ticket, id, until, st.Play), until, nil
 }
 
 func watchPath(id ID) string   { return "/v1/streams/" + id.String() + "/whep" }

@@ -695,9 +695,9 @@ func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
 	st, keys := w.made(ann, Update{})
 	_, _, err := w.publish(Caller{User: ann}, st.ID)
 	w.must(err)
-	_, _, _, err = w.Ticket(ctx, bob, st.ID.String())
+	_, _, _, err = w.Ticket(ctx, bob, st.ID.String(), bob)
 	w.fails("a ticket for what needs a key", err, ErrStream)
-	path, token, until, err := w.Ticket(ctx, ann, st.ID.String())
+	path, token, until, err := w.Ticket(ctx, ann, st.ID.String(), accounts.ID{})
 	if w.must(err); path != "/v1/streams/"+st.ID.String()+"/whep" || time.Until(until) > ticketLife || time.Until(until) < ticketLife-time.Minute {
 		t.Errorf("a ticket for %s until %s", path, until)
 	}
@@ -807,6 +807,59 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	w.fails("a publisher when all is taken", err, ErrFull)
 }
 
+// A school, and all users of a mobile network, may be one household.
+func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
+	w := single(t, func(s *Service) { s.cfg.MaxFrom = 1 })
+	a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})
+	w.Routes(a)
+	server := httptest.NewServer(a.Handler())
+	defer server.Close()
+	ann, bob, eve := w.person(), w.person(), w.person()
+	st, keys := w.made(ann, Update{})
+	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	// watch watches by a ticket for somebody, with some text in place of one of its path.
+	watch := func(member accounts.ID, old, text string) int {
+		t.Helper()
+		path, token, _, err := w.Ticket(t.Context(), ann, st.ID.String(), member)
+		w.must(err)
+		v, err := livetest.Watch(t.Context(), livetest.Post(http.DefaultClient, server.URL+strings.Replace(path, old, text, 1), token, nil))
+		if refused, ok := errors.AsType[*livetest.Refused](err); ok {
+			return refused.Status
+		}
+		w.must(err)
+		t.Cleanup(v.Close)
+		return http.StatusCreated
+	}
+	for i, c := range []struct {
+		what   string
+		member accounts.ID
+		old    string
+		text   string
+		want   int
+	}{
+		{"a guest", accounts.ID{}, "", "", http.StatusCreated},
+		{"one more guest", accounts.ID{}, "", "", http.StatusTooManyRequests},
+		{"a member", bob, "", "", http.StatusCreated},
+		{"another member", eve, "", "", http.StatusCreated},
+		{"a member as a version before tells of none", bob, "?member=", "?", http.StatusTooManyRequests},
+		{"a guest who writes a member's name", bob, bob.String(), ids.New[accounts.User]().String(), http.StatusTooManyRequests},
+		{"a guest who writes anything", bob, bob.String(), "", http.StatusTooManyRequests},
+	} {
+		if got := watch(c.member, c.old, c.text); got != c.want {
+			t.Errorf("%d, %s: got %d, want %d", i, c.what, got, c.want)
+		}
+	}
+	for range mostOfUser - 1 {
+		if got := watch(bob, "", ""); got != http.StatusCreated {
+			t.Errorf("a member's viewer: %d", got)
+		}
+	}
+	if got := watch(bob, "", ""); got != http.StatusTooManyRequests {
+		t.Errorf("one more viewer of a member: %d", got)
+	}
+}
+
 // keyed lets in who has a key of a stream.
 type keyed struct{ *Service }
 
@@ -820,7 +873,7 @@ func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
 		w := single(t, func(s *Service) { s.cfg.UDP = Off })
 		ann := w.person()
 		st, keys := w.made(ann, Update{})
-		_, guest, _, err := w.Ticket(t.Context(), ann, st.ID.String())
+		_, guest, _, err := w.Ticket(t.Context(), ann, st.ID.String(), accounts.ID{})
 		w.must(err)
 		a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})
 		w.Routes(a)

@@ -96,7 +96,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	return v.Session, answer, nil
 }
 
-// placesOf returns how much of this node a viewer may have. Who comes with a key, or a token from a room, has no account: that is
+// placesOf returns how much of this node a viewer may have. Who comes with a key, or as a guest of a room, has no account: that is
 // counted by household.
 func (s *Service) placesOf(by Caller) places {
 	switch {
@@ -104,6 +104,8 @@ func (s *Service) placesOf(by Caller) places {
 		return places{by.User.String(), mostOfUser}
 	case by.Key.kind == relay:
 		return places{}
+	case !by.Member.IsZero():
+		return places{by.Member.String(), mostOfUser}
 	}
 	return places{by.Key.from, s.cfg.MaxFrom}
 }

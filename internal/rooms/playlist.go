@@ -59,7 +59,7 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 		}
 	}
 	if it.Kind == Live { // only what they may watch themselves
-		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source); err != nil {
+		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, it.By); err != nil {
 			return Item{}, streamRefused(err)
 		}
 	}
@@ -130,15 +130,23 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 // Source returns how an item is fetched. ErrRoom, ErrItem.
 func (s *Service) Source(ctx context.Context, user ViewerID, id ID, item ItemID) (_ Source, err error) {
 	defer errs.Wrap(&err, "rooms.Source %s", id)
-	list, err := s.Playlist(ctx, user, id)
+	_, m, err := s.inside(ctx, id, user)
 	if err != nil {
 		return Source{}, err
+	}
+	list, err := s.copies.playlists.Get(ctx, id)
+	if err != nil {
+		return Source{}, asKind(ctx, err)
 	}
 	if indexOf(list, item) < 0 {
 		return Source{}, ErrItem
 	}
 	if it := list[indexOf(list, item)]; it.Kind == Live { // tickets end with the stream's keys, so there are no copies
-		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source)
+		member := accounts.ID(user)
+		if m.Role == Guest {
+			member = accounts.ID{}
+		}
+		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, member)
 		if errs.KindOf(err) == errs.NotFound {
 			return Source{}, ErrItem
 		}

@@ -48,8 +48,8 @@ type Files interface {
 // Streams is what this domain asks live streams for.
 type Streams interface {
 	// Ticket returns the path at which a stream is watched that the user may watch, with a token for whoever is to watch it, and
-	// until when that is good.
-	Ticket(ctx context.Context, user accounts.ID, stream string) (path, token string, until time.Time, err error)
+	// until when that is good. The member is the user who is to watch it; zero: a guest.
+	Ticket(ctx context.Context, user accounts.ID, stream string, member accounts.ID) (path, token string, until time.Time, err error)
 }
 
 // Config has what the domain stands on.

@@ -234,6 +234,9 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 		if err != nil || src.Kind != api.ItemLive || src.Token == "" || src.Expires == nil || time.Until(*src.Expires) < time.Minute {
 			t.Fatalf("%s: %+v, %v", who, src, err)
 		}
+		if named := strings.Contains(src.URL, "?member="); named != (who == "a member") {
+			t.Errorf("%s watches at %s", who, src.URL)
+		}
 		look(t, node, src.URL, src.Token, nil)
 	}
 	if _, err := ann.RotateStreamKeys(ctx, made.Stream.ID, api.StreamRotate{Play: true}); err != nil {
