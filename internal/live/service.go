@@ -539,38 +539,51 @@ func publishPath(id ID) string { return "/v1/streams/" + id.String() + "/whip" }
 // Run carries media, and keeps in order what goes with them, until ctx ends.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	s.recover(ctx) // before anything new is recorded
-	s.open(ctx)
+	s.listen(ctx, slog.LevelWarn)
+	s.mu.Lock()
+	s.base = ctx
+	s.mu.Unlock()
 	ready()
 	s.work.Go(func() { s.warm(ctx) })
 	s.beat(ctx)
 	s.mu.Lock()
-	s.base = nil // nothing begins any more
+	engine := s.engine
+	s.engine, s.base = nil, nil // nothing begins any more
 	airs := maps.Clone(s.airs)
 	s.mu.Unlock()
 	for _, a := range airs {
 		a.src.Close(errStopping)
 	}
 	s.work.Wait()
-	if s.engine != nil {
-		return s.engine.Close()
+	if engine != nil {
+		return engine.Close()
 	}
 	return nil
 }
 
 var errStopping = errors.New("live: the server stops")
 
-// open opens the port for media; a node that cannot carries none, and does the rest.
-func (s *Service) open(ctx context.Context) {
-	var engine *media.Engine
-	if s.cfg.carries() {
-		var err error
-		if engine, err = media.New(media.Config{UDP: s.cfg.UDP, PublicIPs: s.cfg.PublicIP, Log: s.log}); err != nil {
-			s.log.Warn("this node carries no live streams: the UDP port cannot be opened", "udp", s.cfg.UDP, "err", err)
-		}
+// listen opens the port for media where it is not open yet, also on addresses that the machine has got since. A node that cannot carries none and
+// does the rest; level is that of the line in the log that says so.
+func (s *Service) listen(ctx context.Context, level slog.Level) {
+	if !s.cfg.carries() {
+		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.engine, s.base = engine, ctx
+	engine := s.engine
+	s.mu.Unlock()
+	if engine != nil {
+		engine.Look()
+		return
+	}
+	engine, err := media.New(media.Config{UDP: s.cfg.UDP, PublicIPs: s.cfg.PublicIP, Log: s.log})
+	if err != nil {
+		s.log.Log(ctx, level, "this node carries no live streams until the UDP port can be opened", "udp", s.cfg.UDP, "err", err)
+		return
+	}
+	s.mu.Lock()
+	s.engine = engine
+	s.mu.Unlock()
 }
 
 // places is how many of a node's sessions one viewer may have.

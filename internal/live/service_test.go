@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -926,6 +927,22 @@ func TestANodeWithoutItsPortDoesTheRest(t *testing.T) {
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
 	w.fails("publishing", err, ErrMedia)
 	w.shown(ann, st.ID)
+}
+
+func TestAPortThatIsFreeLaterIsOpenedThen(t *testing.T) {
+	other, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	w := single(t, func(s *Service) { s.cfg.UDP = other.LocalAddr().String() })
+	st, keys := w.made(w.person(), Update{})
+	_, _, err = w.publish(w.holds(keys.Publish), st.ID)
+	w.fails("publishing", err, ErrMedia)
+	w.must(other.Close())
+	w.listen(t.Context(), slog.LevelDebug) // as every half a minute
+	_, _, err = w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
 }
 
 func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {

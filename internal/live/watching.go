@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -20,7 +21,7 @@ const (
 	relaysEvery = 2 * time.Second
 	// renewEvery is how often viewers are said to be there.
 	renewEvery = 10 * time.Second
-	// lookEvery is how often all sessions are held against SQL, in case a node was not told.
+	// lookEvery is how often all sessions are held against SQL, in case a node was not told, and how often a node looks at its addresses.
 	lookEvery = 30 * time.Second
 	// lingerFor is how long a relay goes on which nobody watches.
 	lingerFor = 10 * time.Second
@@ -303,6 +304,7 @@ func (s *Service) beat(ctx context.Context) {
 		if now.Sub(looked) >= lookEvery {
 			looked = now
 			s.lost()
+			s.listen(ctx, slog.LevelDebug)
 		}
 		s.look(ctx)
 		if now.Sub(related) >= relaysEvery {

@@ -21,5 +21,6 @@
 //
 // # Ports
 //
-// All sessions of an [Engine] share one UDP port.
+// All sessions of an [Engine] share one UDP port. Without a host that is a socket for each address of the machine, and [Engine.Look] is for
+// addresses that come and go.
 package media

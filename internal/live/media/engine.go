@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"regexp"
@@ -50,13 +49,13 @@ type Config struct {
 
 // Engine makes sessions. It is safe for concurrent use.
 type Engine struct {
-	api  *webrtc.API
-	mux  io.Closer
-	addr string
-	log  *slog.Logger
+	api *webrtc.API
+	mux ice.UDPMux
+	all *allAddresses // nil: it listens on one
+	log *slog.Logger
 }
 
-// New opens the UDP port.
+// New opens the UDP port; without a host that is done where at least one address lets it, and [Engine.Look] tries the others again.
 func New(cfg Config) (_ *Engine, err error) {
 	host, port, err := net.SplitHostPort(cfg.UDP)
 	if err != nil {
@@ -69,14 +68,14 @@ func New(cfg Config) (_ *Engine, err error) {
 	se := webrtc.SettingEngine{LoggerFactory: logs{cfg.Log}}
 	e := &Engine{log: cfg.Log}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
-		mux, err := ice.NewMultiUDPMuxFromPort(number, ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
-			ice.UDPMuxFromPortWithLoopback(), ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice")))
-		if err != nil {
-			return nil, fmt.Errorf("media: %w", err)
+		e.all = &allAddresses{port: number, log: cfg.Log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{
+			ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
+			ice.UDPMuxFromPortWithLoopback(), ice.UDPMuxFromPortWithLogger(se.LoggerFactory.NewLogger("ice"))}}
+		if err := e.all.look(); err != nil && len(e.all.GetListenAddresses()) == 0 {
+			return nil, err
 		}
-		se.SetICEUDPMux(mux)
 		se.SetIncludeLoopbackCandidate(true) // for programs of this machine, which may have no other address
-		e.mux, e.addr = mux, cfg.UDP
+		e.mux = e.all
 	} else {
 		addr, err := net.ResolveUDPAddr("udp", cfg.UDP)
 		if err != nil {
@@ -87,11 +86,11 @@ func New(cfg Config) (_ *Engine, err error) {
 			return nil, fmt.Errorf("media: %w", err)
 		}
 		_, _ = conn.SetReadBuffer(socketBuffer), conn.SetWriteBuffer(socketBuffer)
-		mux := ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: se.LoggerFactory.NewLogger("ice")})
-		se.SetICEUDPMux(mux)
+		e.mux = ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: se.LoggerFactory.NewLogger("ice")})
 		se.SetIncludeLoopbackCandidate(addr.IP.IsLoopback())
-		e.mux, e.addr = mux, conn.LocalAddr().String()
+		cfg.Log.Info("live media: the UDP port is open", "addresses", conn.LocalAddr().String())
 	}
+	se.SetICEUDPMux(e.mux)
 	defer func() {
 		if err != nil {
 			_ = e.mux.Close()
@@ -120,8 +119,12 @@ func New(cfg Config) (_ *Engine, err error) {
 	return e, nil
 }
 
-// Addr is where the engine listens.
-func (e *Engine) Addr() string { return e.addr }
+// Look has an engine that listens on all addresses of the machine listen on those that the machine has by now: sessions that begin get these.
+func (e *Engine) Look() {
+	if e.all != nil {
+		_ = e.all.look() // the next one tries again
+	}
+}
 
 // Close closes the port. Sessions have to be closed before.
 func (e *Engine) Close() error { return e.mux.Close() }

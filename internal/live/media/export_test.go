@@ -1,8 +1,12 @@
 package media
 
 import (
+	"log/slog"
+	"net"
+	"strings"
 	"time"
 
+	"github.com/pion/ice/v4"
 	"github.com/pion/rtp"
 	"github.com/pion/webrtc/v4"
 )
@@ -21,6 +25,18 @@ func Connect(e *Engine) error {
 		return err
 	}
 	return pc.Close()
+}
+
+// Hide has an engine on all addresses of the machine not see those of loopback while hidden says so.
+func Hide(e *Engine, hidden func() bool) {
+	e.all.options = append(e.all.options, ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool { return !hidden() || !strings.HasPrefix(name, "lo") }))
+}
+
+// OnLoopback returns how an engine would look for loopback's addresses alone, to open a port on them, and to where it is open.
+func OnLoopback(port int, log *slog.Logger) (look func() error, open func() []net.Addr, end func() error) {
+	a := &allAddresses{port: port, log: log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{ice.UDPMuxFromPortWithLoopback(),
+		ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool { return strings.HasPrefix(name, "lo") })}}
+	return a.look, a.GetListenAddresses, a.Close
 }
 
 // Take has a source take a packet of its pictures or of its sound.

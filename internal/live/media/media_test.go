@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -417,6 +418,71 @@ func TestAnEngineOnAllAddressesIsReachedOnThisMachine(t *testing.T) {
 	_, src := publish(t, e, livetest.Camera{})
 	v, _ := watch(t, e, src)
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+}
+
+// An address may come after the start, as from DHCP, and go: sessions that begin get those that are there.
+func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
+	e := engineAt(t, ":0")
+	var hidden atomic.Bool
+	media.Hide(e, hidden.Load)
+	told := errors.New("that is all")
+	named := func() (yes bool) {
+		t.Helper()
+		_, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (string, error) {
+			src, answer, err := e.Publish(ctx, offer, func() bool { return true })
+			if err != nil {
+				return "", err
+			}
+			src.Close(nil)
+			yes = strings.Contains(answer, " 127.0.0.1 ")
+			return "", told
+		})
+		if !errors.Is(err, told) {
+			t.Fatal(err)
+		}
+		return yes
+	}
+	hidden.Store(true)
+	for i, want := range []bool{true, true, false} { // one that is away at one look keeps its sessions
+		if named() != want {
+			t.Errorf("after %d looks that did not find the address it is named: %t", i, !want)
+		}
+		e.Look()
+	}
+	hidden.Store(false)
+	if e.Look(); !named() {
+		t.Error("an address that has come is not named")
+	}
+	_, src := publish(t, e, livetest.Camera{})
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+}
+
+// A port may be taken on an address for a while, and an address of IPv6 not be good yet.
+func TestAnAddressOnWhichThePortCannotBeOpenedIsTriedAgain(t *testing.T) {
+	other, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	look, open, end := media.OnLoopback(other.LocalAddr().(*net.UDPAddr).Port, slog.New(slog.DiscardHandler))
+	defer func() { _ = end() }()
+	if err := look(); !errors.Is(err, syscall.EADDRINUSE) || slices.Contains(texts(open()), other.LocalAddr().String()) {
+		t.Errorf("while another program has the port: %v, open on %s", err, open())
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := look(); err != nil || !slices.Contains(texts(open()), other.LocalAddr().String()) {
+		t.Errorf("afterwards: %v, open on %s", err, open())
+	}
+}
+
+func texts(list []net.Addr) (all []string) {
+	for _, a := range list {
+		all = append(all, a.String())
+	}
+	return all
 }
 
 // The engine is outside of the bubble, for its socket; that of the session is the bubble's time.

@@ -1,0 +1,134 @@
+package media
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/pion/ice/v4"
+)
+
+// allAddresses has the UDP port open on each address of the machine, with a socket for each: an answer leaves from the address to which the
+// question came. Addresses come after the start, and go. It implements [ice.UDPMux] and is safe for concurrent use.
+type allAddresses struct {
+	port    int
+	options []ice.UDPMuxFromPortOption
+	log     *slog.Logger
+
+	mu    sync.RWMutex
+	open  map[string]*address // by IP
+	fault string              // of the last look
+}
+
+// address is one on which the port is open.
+type address struct {
+	ice.UDPMux
+	gone bool // the machine did not have it at the last look
+}
+
+// listen opens the port on those addresses of the machine that keep wants.
+func (a *allAddresses) listen(keep func(net.IP) bool) (*ice.MultiUDPMuxDefault, error) {
+	return ice.NewMultiUDPMuxFromPort(a.port, append(slices.Clip(a.options), ice.UDPMuxFromPortWithIPFilter(keep))...)
+}
+
+// look opens the port on addresses that the machine has got, and closes it on those that it did not have at two looks in a row: one that is
+// away for a moment keeps its sessions. The error is of addresses on which the port cannot be opened; the next look tries them again.
+func (a *allAddresses) look() error {
+	here := map[string]bool{}
+	if _, err := a.listen(func(ip net.IP) bool { here[ip.String()] = true; return false }); err != nil {
+		return fmt.Errorf("media: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var fault error
+	changed := false
+	for ip, open := range a.open {
+		if !here[ip] && open.gone {
+			fault, changed = errors.Join(fault, open.Close()), true
+			delete(a.open, ip)
+		}
+		open.gone = !here[ip]
+	}
+	for _, ip := range slices.Sorted(maps.Keys(here)) {
+		if a.open[ip] != nil {
+			continue
+		}
+		mux, err := a.listen(func(other net.IP) bool { return other.String() == ip })
+		if err != nil { // others are not kept from theirs, as by an IPv6 address that is not known to be unique yet
+			fault = errors.Join(fault, fmt.Errorf("media: %w", err))
+		} else if len(mux.GetListenAddresses()) > 0 { // else it has gone meanwhile
+			a.open[ip], changed = &address{UDPMux: mux}, true
+		}
+	}
+	if changed {
+		a.tell()
+	}
+	text := ""
+	if fault != nil {
+		text = fault.Error()
+	}
+	if text != "" && text != a.fault && len(a.open) > 0 {
+		a.log.Warn("live media: the UDP port is not open on some addresses", "err", fault)
+	}
+	a.fault = text
+	return fault
+}
+
+// tell logs on which addresses the port is open. The caller holds a.mu.
+func (a *allAddresses) tell() {
+	log, text := a.log.Warn, "live media: the UDP port is open to this machine alone, which has no other address"
+	for ip := range a.open {
+		if !net.ParseIP(ip).IsLoopback() {
+			log, text = a.log.Info, "live media: the UDP port is open"
+		}
+	}
+	log(text, "addresses", fmt.Sprint(a.addresses()))
+}
+
+// addresses returns where the port is open. The caller holds a.mu.
+func (a *allAddresses) addresses() (all []net.Addr) {
+	for _, ip := range slices.Sorted(maps.Keys(a.open)) {
+		all = append(all, a.open[ip].GetListenAddresses()...)
+	}
+	return all
+}
+
+// GetListenAddresses implements [ice.UDPMux].
+func (a *allAddresses) GetListenAddresses() []net.Addr {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.addresses()
+}
+
+// GetConn implements [ice.UDPMux].
+func (a *allAddresses) GetConn(ufrag string, at net.Addr) (net.PacketConn, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if udp, ok := at.(*net.UDPAddr); ok && a.open[udp.IP.String()] != nil {
+		return a.open[udp.IP.String()].GetConn(ufrag, at)
+	}
+	return nil, fmt.Errorf("media: the port is not open on %s any more", at)
+}
+
+// RemoveConnByUfrag implements [ice.UDPMux].
+func (a *allAddresses) RemoveConnByUfrag(ufrag string) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, open := range a.open {
+		open.RemoveConnByUfrag(ufrag)
+	}
+}
+
+// Close implements [ice.UDPMux].
+func (a *allAddresses) Close() (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, open := range a.open {
+		err = errors.Join(err, open.Close())
+	}
+	return err
+}
