@@ -44,7 +44,7 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 
 // revive makes a register anew that Redis has lost, or of which it has an old one, and returns the one that is there then.
 func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playback.State, error) {
-	state, err := nextGeneration(ctx, s.db, id, old)
+	state, err := nextGeneration(ctx, s.db, id, old, s.Clock())
 	if err != nil {
 		return playback.State{}, asKind(ctx, err)
 	}

@@ -98,7 +98,7 @@ func (s *store) states(ctx context.Context, list []ID) (map[ID]playback.State, e
 // another one. errNoState.
 func (s *store) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
 	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
-		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition)).Items()
+		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MostAhead)).Items()
 	switch {
 	case err != nil:
 		return playback.State{}, false, err

@@ -37,7 +37,9 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 				}
 				now := want.Time
 				for range 60 {
-					now += roll.Int64N(7000) - 1000
+					if now += roll.Int64N(7000) - 1000; roll.IntN(10) == 0 { // the clock is another one
+						now += roll.Int64N(40_000) - 20_000
+					}
 					c := playback.Command{Generation: want.Generation, Version: want.Version - roll.Int64N(2)*roll.Int64N(2),
 						Verb:     []playback.Verb{playback.Play, playback.Pause, playback.Seek, playback.SetRate, playback.Load, playback.Hold, playback.Release}[roll.IntN(7)],
 						Position: roll.Int64N(playback.MaxPosition), Rate: 250 + roll.Int64N(3750), Item: []string{"", "V1StGXR8_Z5j"}[roll.IntN(2)]}

@@ -437,8 +437,8 @@ func selectStamps(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]int64
 }
 
 // nextGeneration returns a room's register for a Redis that has lost it, or the latest of it: as of the checkpoint, or as
-// old is where that is newer, under a generation that no register of this room had. ErrRoom.
-func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State) (s playback.State, err error) {
+// old is where that is newer, under a generation that no register of this room had. now is by the servers' clock, Unix ms. ErrRoom.
+func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State, now int64) (s playback.State, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		given := int64(0)
 		err := tx.QueryRowContext(ctx, "SELECT p.given FROM room_playback p JOIN rooms r ON r.id = p.room_id WHERE p.room_id = ? AND r.closed = 0"+tx.Dialect().ForUpdate(), id).Scan(&given)
@@ -451,7 +451,7 @@ func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State
 		if old.Newer(s) {
 			s = old
 		}
-		s.Generation, s.Version = max(given, s.Generation)+1, 0
+		s.Generation, s.Version, s.Time = max(given, s.Generation)+1, 0, s.Made(now)
 		_, err = tx.ExecContext(ctx, "UPDATE room_playback SET given = ? WHERE room_id = ?", s.Generation, id)
 		return err
 	})

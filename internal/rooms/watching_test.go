@@ -250,6 +250,25 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 	})
 }
 
+// A checkpoint may be of a time at which the clock of Redis was ahead.
+func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		owner := w.people(1)[0]
+		id, me := w.open(owner), ViewerID(owner)
+		s, err := w.Playback(ctx, me, id)
+		w.must(err)
+		s.Version, s.Position, s.Time, s.Paused = s.Version+1, 5000, w.Clock()+time.Hour.Milliseconds(), false
+		w.must(saveCheckpoints(ctx, w.db, map[ID]playback.State{id: s}))
+		w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key}).Err)
+		back, err := w.Playback(ctx, me, id)
+		if w.must(err); back.Time > w.Clock() || back.At(w.Clock()+10_000) < 15_000 {
+			t.Errorf("of %+v came back %+v at %d", s, back, w.Clock())
+		}
+	})
+}
+
 // A failover, or a backup that is restored, loses the latest commands: pages have seen them, and take no older register.
 func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

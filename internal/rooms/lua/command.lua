@@ -10,18 +10,21 @@
 -- ARGV[7] item, of load
 -- ARGV[8] the key's life in milliseconds
 -- ARGV[9] the longest position in ms
+-- ARGV[10] the ms by which the state's time may be ahead of the servers'
 --
 -- Returns 1 (done), 0 (the sender saw another one) or -1 (there is none), and the state
 -- in the order g v i p t r s h.
 local fields = { 'g', 'v', 'i', 'p', 't', 'r', 's', 'h' }
 local s = redis.call('HMGET', KEYS[1], unpack(fields))
 if not s[1] then return { -1 } end
-local verb, now = ARGV[3], math.max(tonumber(ARGV[4]), tonumber(s[5]))
+local verb, now, made = ARGV[3], tonumber(ARGV[4]), tonumber(s[5])
+if made > now + tonumber(ARGV[10]) then made = now end
+now = math.max(now, made)
 local own = verb == 'hold' or verb == 'release'
 if not own and (ARGV[1] ~= s[1] or ARGV[2] ~= s[2]) then return { 0, unpack(s) } end
 if verb == 'hold' and s[7] == '1' or verb == 'release' and s[8] == '0' then return { 1, unpack(s) } end
 if s[7] == '0' then
-  local at = tonumber(s[4]) + math.floor((now - tonumber(s[5])) * tonumber(s[6]) / 1000)
+  local at = tonumber(s[4]) + math.floor((now - made) * tonumber(s[6]) / 1000)
   s[4] = string.format('%.0f', math.min(tonumber(ARGV[9]), at))
 end
 s[5], s[2] = string.format('%.0f', now), string.format('%.0f', tonumber(s[2]) + 1)

@@ -15,6 +15,7 @@ const (
 	Fastest     = 4000               //
 	MaxPosition = 30 * 24 * 3600_000 // ms: longer than any medium, far from what a float cannot count
 	Fence       = int64(1) << 32     // versions of one generation
+	MostAhead   = 5000               // ms by which a register's time may be ahead of the clock, as after a failover
 )
 
 // State is a room's register.
@@ -39,6 +40,15 @@ func (s State) At(now int64) int64 {
 		return s.Position
 	}
 	return min(MaxPosition, s.Position+(now-s.Time)*s.Rate/Normal)
+}
+
+// Made returns when the state was made, by the servers' clock at a moment. A time that is far ahead was of a clock that was wrong: the
+// state counts as made now, so that the medium does not stand still until the clock is there.
+func (s State) Made(now int64) int64 {
+	if s.Time > now+MostAhead {
+		return now
+	}
+	return s.Time
 }
 
 // Newer reports whether s was made after other.
@@ -88,7 +98,7 @@ func (s State) Apply(c Command, now int64) (State, bool) {
 	if c.Verb == Hold && s.Paused || c.Verb == Release && !s.Held {
 		return s, true
 	}
-	s.Position, s.Time, s.Version = s.At(now), max(now, s.Time), s.Version+1
+	s.Position, s.Time, s.Version = s.At(now), max(now, s.Made(now)), s.Version+1
 	switch c.Verb {
 	case Play, Release:
 		s.Paused, s.Held = false, false

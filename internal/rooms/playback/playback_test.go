@@ -23,6 +23,20 @@ func TestAPlayingMediumMovesByTheClockAndItsRate(t *testing.T) {
 	}
 }
 
+// The clock was ahead for a while, and whatever happened then has a time that is yet to come.
+func TestAMediumWhoseTimeIsFarAheadMovesAfterTheNextCommand(t *testing.T) {
+	const now = 1_700_000_000_000
+	for _, c := range []struct {
+		ahead int64
+		want  int64 // where it is ten seconds after the command
+	}{{0, 15_000}, {MostAhead, 10_000}, {MostAhead + 1, 15_000}, {3600_000, 15_000}} {
+		s, ok := State{Position: 5000, Time: now + c.ahead, Rate: Normal, Paused: true}.Apply(Command{Verb: Play}, now)
+		if got := s.At(now + 10_000); !ok || got != c.want {
+			t.Errorf("%d ms ahead: it is at %d, want %d", c.ahead, got, c.want)
+		}
+	}
+}
+
 func TestACommandOnWhatItsSenderDidNotSeeChangesNothing(t *testing.T) {
 	s := State{Generation: 2, Version: 5, Item: "a", Time: 10, Rate: Normal}
 	for _, c := range []Command{{Generation: 2, Version: 4}, {Generation: 1, Version: 5}, {Generation: 3, Version: 5}, {Generation: 2, Version: 6}} {
