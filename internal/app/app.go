@@ -202,7 +202,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
 	}
-	a.newAPI(limiter)
+	a.newAPI(limiter, key)
 	if err := a.newGateway(ctx); err != nil {
 		return nil, err
 	}

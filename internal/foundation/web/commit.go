@@ -221,7 +221,7 @@ func (old record) next(rec record, now int64, alive func(node uint32) bool) (rec
 		return old, nil
 	case old.Expires <= now: // begins anew
 		return rec, nil
-	case old.RequestHash != rec.RequestHash:
+	case old.RequestHash != rec.RequestHash && old.RequestHash != rec.plainHash:
 		return rec, errMismatch
 	case old.Status != 0:
 		return old, nil

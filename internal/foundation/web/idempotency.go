@@ -3,9 +3,11 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"hash"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -57,7 +59,8 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 		c.refuse(newProblem(http.StatusBadRequest, errKey))
 		return
 	}
-	rec := record{Scope: c.scope(), Key: key, RequestHash: c.route.in.requestHash(r, body)}
+	rec := record{Scope: c.scope(), Key: key,
+		RequestHash: c.route.in.requestHash(a.mac(), r, body), plainHash: c.route.in.requestHash(sha256.New(), r, body)}
 	if a.cfg.DB == nil || c.route.op.NoReplay {
 		c.id = rec.requestID()
 		a.answer(ctx, c, c, r, body)
@@ -148,10 +151,13 @@ func idempotencyKey(h http.Header) (string, bool) {
 	return lines[0], true
 }
 
-// requestHash tells requests of one operation apart, also by the headers that it reads. Two bodies that mean the
-// same in other bytes are different requests.
-func (in *input) requestHash(r *http.Request, body []byte) string {
-	sum := sha256.New()
+// mac makes hashes under the server's secret. A plain one of a body with a password in it could be tried out by
+// whoever reads the table.
+func (a *API) mac() hash.Hash { return hmac.New(sha256.New, a.cfg.Secret) }
+
+// requestHash tells requests of one operation apart by a hash, also by the headers that it reads. Two bodies that mean
+// the same in other bytes are different requests.
+func (in *input) requestHash(sum hash.Hash, r *http.Request, body []byte) string {
 	parts := []string{r.URL.Path, r.URL.RawQuery, string(body)}
 	for i := range in.params {
 		if p := &in.params[i]; p.in == "header" {

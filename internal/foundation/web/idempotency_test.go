@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -209,7 +210,7 @@ func TestARefusalIsStored(t *testing.T) {
 func TestAClaimOfADeadProcessLapses(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(r, []byte(thingBody))})
+		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +251,7 @@ func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
 			})
 		}
 		r := httptest.NewRequest("POST", "/v1/things", nil)
-		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(r, []byte(thingBody))})
+		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -397,6 +398,30 @@ func TestAnAnswerWithASecretIsNotKept(t *testing.T) {
 	if err := s.cfg.DB.NewRaw("SELECT COUNT(*) FROM idempotency_keys").Scan(t.Context(), &rows); err != nil || rows != 0 {
 		t.Errorf("%d rows were kept (%v)", rows, err)
 	}
+}
+
+// A body may have a password in it, which nobody may try out who reads the table.
+func TestWhatIsKeptOfARequestIsNoPlainHash(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		s.cfg.Secret = []byte("the server's")
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		var kept string
+		if err := s.cfg.DB.NewRaw("SELECT request_hash FROM idempotency_keys").Scan(t.Context(), &kept); err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("POST", "/v1/things", nil)
+		plain := new(input).requestHash(sha256.New(), r, []byte(thingBody))
+		if kept == plain || kept == new(input).requestHash(new(API).mac(), r, []byte(thingBody)) {
+			t.Errorf("kept %s, which tells the body to who tries", kept)
+		}
+		// An older node has kept the plain one: a retry here is the same request.
+		if _, err := s.cfg.DB.ExecContext(t.Context(), "UPDATE idempotency_keys SET request_hash = ?", plain); err != nil {
+			t.Fatal(err)
+		}
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("a retry of what an older node did: got %d %s", w.Code, w.Body)
+		}
+	})
 }
 
 func TestAPublicOperationIgnoresTheKey(t *testing.T) {

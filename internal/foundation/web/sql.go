@@ -14,14 +14,16 @@ import (
 type record struct {
 	Scope       string // "USER OPERATION"
 	Key         string `bun:"idem_key"`
-	RequestHash string
-	Status      int // 0 until there is an answer
+	RequestHash string // see [API.mac]
+	Status      int    // 0 until there is an answer
 	ContentType string
 	Body        []byte
 	Created     int64 // the first try; part of the request id
 	Claimed     int64 // the running try; 0 when none runs
 	Expires     int64
 	Claim       int64 // of the running or last try: it tells whose row this is; see newClaim
+
+	plainHash string // is no column: the RequestHash as older nodes have written it
 }
 
 func (rec record) row() rowKey { return rowKey{rec.Scope, rec.Key} }

@@ -69,6 +69,9 @@ type Config struct {
 	// only makes RequestID the same for every try.
 	DB *sqldb.DB
 
+	// Secret is the same on all nodes. Of the requests that are kept the rows have hashes under it.
+	Secret []byte
+
 	// Node names this process among those that share DB, and Live returns the names of
 	// those that live, this one among them, so that the requests of one that died need not
 	// be waited for. Nil: each of them is, for half a minute.
