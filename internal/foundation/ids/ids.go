@@ -5,9 +5,11 @@ package ids
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql/driver"
 	"encoding/base64"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -24,16 +26,35 @@ var ErrMalformed = errs.New(errs.Invalid, "id.malformed", "An identifier is 12 c
 // The zero ID names nothing.
 type ID[T any] struct{ s string }
 
+// size is the length of an identifier's bytes before they are text.
+const size = Len / 4 * 3
+
 // New draws a fresh ID: nine random bytes in base64, whose alphabet is nanoid's.
 // None begins with "-", which a command line would take for a flag.
 func New[T any]() ID[T] {
 	for {
-		var b [Len / 4 * 3]byte
+		var b [size]byte
 		_, _ = rand.Read(b[:]) // never fails
-		if s := base64.RawURLEncoding.EncodeToString(b[:]); s[0] != '-' {
-			return ID[T]{s}
+		if id, ok := spell[T](b[:]); ok {
+			return id
 		}
 	}
+}
+
+// Of derives an ID from a seed: the same for the same seed and T, and as hard to guess as
+// the seed is. None begins with "-".
+func Of[T any](seed []byte) ID[T] {
+	for sum := sha256.Sum256(append([]byte(reflect.TypeFor[T]().String()+"\x00"), seed...)); ; sum = sha256.Sum256(sum[:]) {
+		if id, ok := spell[T](sum[:size]); ok {
+			return id
+		}
+	}
+}
+
+// spell returns the ID of nine bytes, unless it would begin with "-".
+func spell[T any](b []byte) (ID[T], bool) {
+	s := base64.RawURLEncoding.EncodeToString(b)
+	return ID[T]{s}, s[0] != '-'
 }
 
 // Parse returns the ID that s spells, or ErrMalformed.

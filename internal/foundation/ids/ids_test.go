@@ -25,9 +25,25 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestNoNewIDIsTakenForAFlag(t *testing.T) {
-	for range 5000 { // one draw in 64 would be
-		if id := New[thing]().String(); id[0] == '-' {
-			t.Fatal(id)
+	for i := range 5000 { // one in 64 would be
+		for _, id := range []string{New[thing]().String(), Of[thing]([]byte{byte(i), byte(i >> 8)}).String()} {
+			if id[0] == '-' || len(id) != Len {
+				t.Fatal(id)
+			}
 		}
+	}
+}
+
+func TestADerivedIDIsThatOfItsSeedAndType(t *testing.T) {
+	type other struct{}
+	one := Of[thing]([]byte("one"))
+	if got := Of[thing]([]byte("one")); got != one {
+		t.Errorf("the same seed again: got %s, want %s", got, one)
+	}
+	if two := Of[thing]([]byte("two")); two == one {
+		t.Errorf("another seed: got %s again", two)
+	}
+	if got := Of[other]([]byte("one")).String(); got == one.String() {
+		t.Errorf("another type: got %s again", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
@@ -25,6 +26,7 @@ type call struct {
 	who      Caller                                // nil in a public operation and until the token is checked
 	as       Caller                                // as whom who calls: see Delegate
 	id       uint64
+	seed     []byte // of what NewID returns; nil: each is drawn
 	trace    string
 	start    time.Time
 	extended time.Time // when the write deadline was last moved
@@ -172,6 +174,16 @@ const maxID = 1<<63 - 1
 // operations it is always random.) It is not the X-Request-ID, which tells
 // tries apart in logs.
 func RequestID(ctx context.Context) uint64 { return callOf(ctx).id }
+
+// NewID returns the id of the T that the request makes. It is the same for every try of a request with an
+// Idempotency-Key, so that a row with this id is what an earlier try has made, and nobody foresees it. Where tries are
+// not kept, which is without a key, in public operations and in those with [Op.NoReplay] alone, it is a fresh one.
+func NewID[T any](ctx context.Context) ids.ID[T] {
+	if seed := callOf(ctx).seed; seed != nil {
+		return ids.Of[T](seed)
+	}
+	return ids.New[T]()
+}
 
 // ClientIP returns the caller's address: the connection's, or, behind a
 // proxy of Config.TrustProxy, the last one in X-Forwarded-For that no trusted

@@ -34,8 +34,10 @@
 // path and body get the stored answer again, marked Idempotency-Replayed: true;
 // another body gets 409 idempotency.mismatch; a second request while the first
 // is running gets 409 idempotency.busy. Answers from 500 up, 408 and 429 are not
-// stored: the retry runs again with the same [RequestID], as it does when
-// the process died in mid-request, so that the domain finds its own earlier commit. Only
+// stored: the retry runs again, as it does when the process died in mid-request. What the
+// domain makes it names by [NewID], and notes under [RequestID]; both are the same for the
+// retry, which finds there what an earlier try has committed. An operation that makes nothing
+// comes to the same by running again, or is refused because it has happened. Only
 // status, content type and body are stored. Requests that come together claim their keys,
 // and later store their answers, in one transaction each (commit.go).
 package web

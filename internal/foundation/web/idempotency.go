@@ -52,7 +52,8 @@ const (
 )
 
 // once lets the handler run at most once for the request's Idempotency-Key, or
-// replays what it answered.
+// replays what it answered. Where that was not stored, the handler runs again, with the
+// same [RequestID] and [NewID].
 func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 	key, ok := idempotencyKey(r.Header)
 	if !ok {
@@ -61,7 +62,7 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 	}
 	rec := record{Scope: c.scope(), Key: key,
 		RequestHash: c.route.in.requestHash(a.mac(), r, body), plainHash: c.route.in.requestHash(sha256.New(), r, body)}
-	if a.cfg.DB == nil || c.route.op.NoReplay {
+	if op := c.route.op; a.cfg.DB == nil || op.NoReplay && !op.Creates {
 		c.id = rec.requestID()
 		a.answer(ctx, c, c, r, body)
 		return
@@ -85,7 +86,7 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 		_, _ = c.Write(rec.Body)
 		return
 	}
-	c.id = rec.requestID()
+	c.id, c.seed = rec.requestID(), rec.seed(a.mac())
 	a.runClaimed(ctx, c, r, body, rec)
 }
 
@@ -108,7 +109,7 @@ func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, body []b
 	defer func() { // also when the handler panics
 		keep, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 		defer stop()
-		if whole && answer.keeps() {
+		if whole && answer.keeps() && !c.route.op.NoReplay {
 			rec.Status, rec.ContentType, rec.Body = answer.status, c.Header().Get("Content-Type"), answer.body.Bytes()
 		}
 		if err := a.answers.finish(keep, rec); err != nil { // the claim lapses by itself
@@ -171,11 +172,21 @@ func (in *input) requestHash(sum hash.Hash, r *http.Request, body []byte) string
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// requestID is the same for every try of one request. The time of the first
+// name is the same for every try of one request. The time of the first
 // try is in it, because after a day the same key means another request.
+func (rec record) name() []byte {
+	return []byte(rec.Scope + "\x00" + rec.Key + "\x00" + strconv.FormatInt(rec.Created, 10))
+}
+
 func (rec record) requestID() uint64 {
-	sum := sha256.Sum256([]byte(rec.Scope + "\x00" + rec.Key + "\x00" + strconv.FormatInt(rec.Created, 10)))
+	sum := sha256.Sum256(rec.name())
 	return max(1, binary.BigEndian.Uint64(sum[:])&maxID)
+}
+
+// seed is what nobody without the secret can tell of a request.
+func (rec record) seed(mac hash.Hash) []byte {
+	mac.Write(rec.name())
+	return mac.Sum(nil)
 }
 
 // recorder holds an answer back.

@@ -400,6 +400,79 @@ func TestAnAnswerWithASecretIsNotKept(t *testing.T) {
 	}
 }
 
+func TestAllTriesOfARequestNameWhatTheyMakeAlike(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		s.cfg.Secret = []byte("the server's")
+		type thing struct{}
+		var made []string
+		var fails bool
+		s.do.Store(ptr(func(ctx context.Context) error {
+			made = append(made, NewID[thing](ctx).String())
+			if fails {
+				return errAway
+			}
+			return nil
+		}))
+		for i, c := range []struct {
+			path  string
+			fails bool   // the first try
+			key   string // "": none is sent
+			alike bool
+		}{
+			{"/v1/things", true, "k", true},
+			{"/v1/things", true, "", false},
+			{"/v1/keys", false, "k", true},
+			{"/v1/keys", true, "k2", true},
+			{"/v1/secrets", false, "k", false},
+		} {
+			made = nil
+			var headers []string
+			if c.key != "" {
+				headers = []string{"Idempotency-Key", c.key}
+			}
+			fails = c.fails
+			s.ask(t, "POST", c.path, thingBody, headers...)
+			fails = false
+			clock.Add(1)
+			if w := s.ask(t, "POST", c.path, thingBody, headers...); w.Code >= 300 || len(made) != 2 || (made[0] == made[1]) != c.alike {
+				t.Fatalf("%+v: got %d and the ids %v", c, w.Code, made)
+			}
+			first := made[0]
+			if s.ask(t, "POST", c.path, thingBody, "Idempotency-Key", "another "+strconv.Itoa(i)); made[2] == first {
+				t.Errorf("%+v: another request names the same", c)
+			}
+		}
+		rec := record{Scope: "ann thing.make", Key: "k"}
+		if guess := string(rec.seed(new(API).mac())); guess == string(rec.seed(s.mac())) {
+			t.Error("whoever knows the key can tell the id")
+		}
+	})
+}
+
+func TestARequestWhoseAnswerIsSecretDoesNotRunTwiceAtOnce(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		s.do.Store(ptr(func(context.Context) error {
+			if s.runs.Load() > 1 {
+				return nil
+			}
+			if w := s.ask(t, "POST", "/v1/keys", thingBody, "Idempotency-Key", "k"); code(w) != "idempotency.busy" {
+				t.Errorf("meanwhile: got %d %s", w.Code, w.Body)
+			}
+			return nil
+		}))
+		if w := s.ask(t, "POST", "/v1/keys", thingBody, "Idempotency-Key", "k"); w.Code != 200 || !strings.Contains(w.Body.String(), `"run":1`) {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if w := s.ask(t, "POST", "/v1/keys", `{"name":"other"}`, "Idempotency-Key", "k"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another request: got %d %s", w.Code, w.Body)
+		}
+		var kept int
+		if err := s.cfg.DB.NewRaw("SELECT SUM(status) + SUM(LENGTH(body)) FROM idempotency_keys").Scan(t.Context(), &kept); err != nil || kept != 0 {
+			t.Errorf("an answer was kept (%d, %v)", kept, err)
+		}
+	})
+}
+
 // A body may have a password in it, which nobody may try out who reads the table.
 func TestWhatIsKeptOfARequestIsNoPlainHash(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {

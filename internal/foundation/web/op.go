@@ -29,9 +29,12 @@ type Op struct {
 	Tags                 []string
 
 	// NoReplay is for operations whose answer must not be kept, because it holds
-	// a secret. The Idempotency-Key then only makes [RequestID] the same for
-	// every try.
+	// a secret, or what others may take back. Every try with one Idempotency-Key runs then, and has the same [RequestID].
 	NoReplay bool
+
+	// Creates says of an operation with NoReplay that it makes something: its tries are noted
+	// without their answers, so that [NewID] is the same for all of them, and two do not run at once.
+	Creates bool
 
 	// Status is sent on success. Zero means 200, or 204 when the output has no
 	// Body.

@@ -69,7 +69,8 @@ type Config struct {
 	// only makes RequestID the same for every try.
 	DB *sqldb.DB
 
-	// Secret is the same on all nodes. Of the requests that are kept the rows have hashes under it.
+	// Secret is the same on all nodes. Of the requests that are kept the rows have hashes under it, and by it nobody
+	// foresees what [NewID] returns.
 	Secret []byte
 
 	// Node names this process among those that share DB, and Live returns the names of

@@ -152,6 +152,7 @@ func newSite(t testing.TB, change ...func(*Config)) *site {
 	Handle(s.API, Op{Method: "POST", Path: "/v1/things", ID: "thing.make", Summary: "Make a thing", Status: 201,
 		Tags: []string{"things"}, Errors: []*errs.Error{errFull, errAway}}, makeThing)
 	Handle(s.API, Op{Method: "POST", Path: "/v1/secrets", ID: "thing.secret", NoReplay: true}, makeThing)
+	Handle(s.API, Op{Method: "POST", Path: "/v1/keys", ID: "thing.key", NoReplay: true, Creates: true}, makeThing)
 	HandlePublic(s.API, Op{Method: "POST", Path: "/v1/public", ID: "thing.public", Limit: ratelimit.Limit{Max: 2, Window: time.Minute}},
 		func(ctx context.Context, in *thingIn) (*thingOut, error) { return makeThing(ctx, person{}, in) })
 	Handle(s.API, Op{Method: "DELETE", Path: "/v1/things/{id}", ID: "thing.drop"},
