@@ -16,13 +16,13 @@ import (
 // MaxJoined is how many users one [Service.AddMembers] makes members at most.
 const MaxJoined = 1000
 
-// CreateFor is [Service.Create] of members who need not be the owner's friends. ErrText, ErrFull, ErrGroups, accounts.ErrNoUser.
-func (s *Service) CreateFor(ctx context.Context, owner accounts.ID, name string, members []accounts.ID) (_ Group, err error) {
+// CreateFor is [Service.Create] of members who need not be the owner's friends. ErrText, ErrFull, ErrGroups, accounts.ErrNoUser, ErrGroup.
+func (s *Service) CreateFor(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID) (_ Group, err error) {
 	defer errs.Wrap(&err, "groups.CreateFor %s", owner)
 	if name, err = line("body.name", name, 1, 60); err != nil {
 		return Group{}, err
 	}
-	g, _, err := s.create(ctx, owner, name, others(owner, members), true)
+	g, _, err := s.create(ctx, owner, id, name, others(owner, members), true)
 	return g, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/social"
@@ -85,7 +86,7 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		w.fails("the card of who has left", err, ErrLink)
 		// Cards do not count as links, of which there may be so many.
 		for range maxLinks {
-			_, err := w.NewLink(ctx, who[2], id, time.Hour, 1)
+			_, err := w.NewLink(ctx, who[2], id, ids.New[Link](), time.Hour, 1)
 			w.must(err)
 		}
 		_, err = w.Card(ctx, who[2], id)
@@ -126,7 +127,7 @@ func TestACardLeadsInAsTheGroupAllows(t *testing.T) {
 		w.fails("who is banned", err, ErrBanned)
 		_, _, _, err = w.Join(ctx, who[1], card.ID, "")
 		w.fails("who is in", err, ErrAlready)
-		l, err := w.NewLink(ctx, who[1], id, time.Hour, 1)
+		l, err := w.NewLink(ctx, who[1], id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
 		if _, me, _, err := w.Join(ctx, who[6], l.ID, ""); err != nil || me == nil {
 			t.Errorf("a link lets in where others ask: %v", err)
@@ -234,7 +235,7 @@ func (w *world) crowd(size int) (ID, []accounts.ID) {
 		pairs[i] = [2]accounts.ID{who[0], who[i+1]}
 	}
 	w.must(social.Befriend(w.t.Context(), w.db, pairs))
-	g, _, err := w.Create(w.t.Context(), who[0], "a crowd", who[1:])
+	g, _, err := w.Create(w.t.Context(), who[0], ids.New[Group](), "a crowd", who[1:])
 	w.must(err)
 	return g.ID, who
 }

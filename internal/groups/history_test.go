@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -125,7 +126,7 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 		_, _, err = w.Change(ctx, me, id, Update{Joins: to(Joins(roll.IntN(3))), AdminsInvite: to(roll.IntN(2) == 0)})
 		return "configure", err
 	case 13:
-		l, err := w.NewLink(ctx, me, id, time.Hour, roll.IntN(3))
+		l, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, roll.IntN(3))
 		if err == nil {
 			*links = append(*links, l.ID)
 		}

@@ -26,7 +26,7 @@ var (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"groups"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups", ID: "groups.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
-		Summary: "Make a group of the caller and friends of theirs", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postGroup)
+		Summary: "Make a group of the caller and friends of theirs", Errors: []*errs.Error{ErrText, ids.ErrMalformed, ErrNotFriend, ErrFull, ErrGroups, ErrGroup, accounts.ErrNoUser, ErrStore}}, s.postGroup)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups", ID: "groups.list", Tags: tags,
 		Summary: "All groups of the caller, the one joined last first", Errors: []*errs.Error{ErrStore}}, s.getGroups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}", ID: "groups.get", Tags: tags,
@@ -175,7 +175,7 @@ func (s *Service) postGroup(ctx context.Context, caller accounts.Caller, in *bod
 	if err != nil {
 		return nil, err
 	}
-	g, me, err := s.Create(ctx, caller.User, in.Body.Name, members)
+	g, me, err := s.Create(ctx, caller.User, web.NewID[Group](ctx), in.Body.Name, members)
 	return &body[api.GroupMembership]{membership(g, &me)}, err
 }
 
@@ -398,7 +398,7 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.NewLink(ctx, caller.User, id, time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
+	l, err := s.NewLink(ctx, caller.User, id, web.NewID[Link](ctx), time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
 	return &body[api.GroupLink]{l.wire()}, err
 }
 

@@ -15,19 +15,24 @@ import (
 // maxLinks is how many links of a group may let users in at a time.
 const maxLinks = 50
 
-// NewLink makes a link that lets users in for some time; most is how many, 0 as many as come. ErrGroup, ErrMay, ErrLinks.
-func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, life time.Duration, most int) (l Link, err error) {
+// NewLink makes a link that lets users in for some time; most is how many, 0 as many as come. The link's id is the caller's
+// to choose, as in [Service.Create]. ErrGroup, ErrMay, ErrLinks.
+func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
 	defer errs.Wrap(&err, "groups.NewLink %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
 		there, err := linksOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
+		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == user }); i >= 0 { // an earlier try made it
+			l = there[i]
+			return nil
+		}
 		there = slices.DeleteFunc(useful(there, d.at), func(l Link) bool { return l.Card })
 		if len(there) >= maxLinks {
 			return ErrLinks
 		}
-		l = Link{ID: ids.New[Link](), Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
+		l = Link{ID: link, Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
 		return insertLink(ctx, tx, l)
 	})
 	return l, err

@@ -13,7 +13,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
@@ -258,9 +257,10 @@ func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state St
 	return closeRequest(ctx, tx, r.ID, state)
 }
 
-// Create makes a group of a user and friends of theirs. ErrText, ErrNotFriend, ErrFull, ErrGroups,
-// accounts.ErrNoUser.
-func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, members []accounts.ID) (_ Group, _ Membership, err error) {
+// Create makes a group of a user and friends of theirs. The id is the caller's to choose, the same for each try of one
+// request: the group that an earlier try has made is returned as it is. ErrText, ErrNotFriend, ErrFull, ErrGroups,
+// accounts.ErrNoUser; ErrGroup where that one is no more, or the user not in it.
+func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID) (_ Group, _ Membership, err error) {
 	defer errs.Wrap(&err, "groups.Create %s", owner)
 	if name, err = line("body.name", name, 1, 60); err != nil {
 		return Group{}, Membership{}, err
@@ -269,17 +269,24 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, name string, me
 	if err := s.areFriends(ctx, owner, members); err != nil {
 		return Group{}, Membership{}, err
 	}
-	return s.create(ctx, owner, name, members, false)
+	return s.create(ctx, owner, id, name, members, false)
 }
 
 // create is the second half of Create.
-func (s *Service) create(ctx context.Context, owner accounts.ID, name string, members []accounts.ID, app bool) (_ Group, _ Membership, err error) {
-	id := ids.New[Group]()
+func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID, app bool) (g Group, me Membership, err error) {
 	var d changeSet
+	var made bool // by an earlier try
 	err = s.around(ctx, func(record Record) error {
 		return s.caches.Change(ctx, func(ctx context.Context) error {
 			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 				d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
+				err := insertGroup(ctx, tx, d.group) // first, so that two tries meet here
+				if made = sqldb.IsDuplicate(err); made {
+					g, me, err = madeBefore(ctx, tx, id, owner)
+				}
+				if made || err != nil {
+					return err
+				}
 				if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
 					return err
 				}
@@ -292,18 +299,32 @@ func (s *Service) create(ctx context.Context, owner accounts.ID, name string, me
 				if err := s.tellHooks(ctx, tx, &d); err != nil {
 					return err
 				}
-				if err := insertGroup(ctx, tx, d.group); err != nil {
+				if err := updateGroup(ctx, tx, d.group); err != nil {
 					return err
 				}
 				return s.record(ctx, tx, &d)
 			})
 		}, s.copies.targets(id, &d)...)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return Group{}, Membership{}, asKind(ctx, err)
+	case made:
+		return g, me, nil
 	}
 	s.publish(ctx, &d)
 	return d.group, d.joined[0], nil
+}
+
+// madeBefore returns the group that an earlier try has made, and the user's place in it. ErrGroup.
+func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (g Group, me Membership, err error) {
+	if g, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+		return g, me, err
+	}
+	if me, err = selectMember(ctx, tx, id, user); errors.Is(err, ErrMember) {
+		err = ErrGroup
+	}
+	return g, me, err
 }
 
 // others returns users without one of them, each once.

@@ -148,7 +148,7 @@ func (w *world) fails(what string, err, want error) {
 // create makes a group.
 func (w *world) create(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
-	g, _, err := w.Create(w.t.Context(), owner, "Rowing", members)
+	g, _, err := w.Create(w.t.Context(), owner, ids.New[Group](), "Rowing", members)
 	w.must(err)
 	return g.ID
 }
@@ -250,7 +250,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 			[4]error{ErrGroup, ErrMay, ErrMay, ok}},
 		"rename and open it": {update(func(*world) Update { return Update{Name: to("Sailing"), Joins: to(Open)} }), Member, [4]error{ErrGroup, ErrMay, ErrMay, ok}},
 		"make a link": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
-			_, err := w.NewLink(ctx, me, id, time.Hour, 0)
+			_, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 0)
 			return err
 		}, Member, [4]error{ErrGroup, ok, ok, ok}},
 		"show its card": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
@@ -389,11 +389,11 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		ctx := t.Context()
 		who := w.join(6)
 		ann, bob, eve, dan, fay := who[0], who[1], who[2], who[3], who[4]
-		_, _, err := w.Create(ctx, bob, "Rowing", []accounts.ID{ann, eve})
+		_, _, err := w.Create(ctx, bob, ids.New[Group](), "Rowing", []accounts.ID{ann, eve})
 		w.fails("a group with a stranger", err, ErrNotFriend)
-		_, _, err = w.Create(ctx, ann, " \n", nil)
+		_, _, err = w.Create(ctx, ann, ids.New[Group](), " \n", nil)
 		w.fails("a group without a name", err, ErrText)
-		_, _, err = w.Create(ctx, ann, "Rowing", who[1:])
+		_, _, err = w.Create(ctx, ann, ids.New[Group](), "Rowing", who[1:])
 		w.fails("a group of too many", err, ErrFull)
 		if text := w.dump(); text != "" {
 			t.Errorf("what was refused has left\n%s", text)
@@ -423,7 +423,7 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		w.must(w.Remove(ctx, ann, id, dan))
 		_, _, err = w.Change(ctx, ann, id, Update{AdminsInvite: to(true)})
 		w.must(err)
-		_, err = w.NewLink(ctx, bob, id, time.Hour, 0)
+		_, err = w.NewLink(ctx, bob, id, ids.New[Link](), time.Hour, 0)
 		w.fails("a member makes a link where admins invite", err, ErrMay)
 		_, err = w.Invite(ctx, bob, id, nil)
 		w.fails("a member invites where admins invite", err, ErrMay)
@@ -488,7 +488,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		nodes := []*world{w, w.neighbour()}
 		who := w.join(12)
 		id := w.create(who[0], who[1])
-		l, err := w.NewLink(ctx, who[1], id, time.Hour, 3)
+		l, err := w.NewLink(ctx, who[1], id, ids.New[Link](), time.Hour, 3)
 		w.must(err)
 		g, me, err := w.Look(ctx, who[5], l.ID)
 		if err != nil || me != nil || g.ID != id {
@@ -517,9 +517,9 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		}
 		in.Store(0)
 		outside := slices.DeleteFunc(slices.Clone(who), func(u accounts.ID) bool { _, there := w.roles(id)[u]; return there })
-		l, err = w.NewLink(ctx, who[1], id, time.Hour, 0)
+		l, err = w.NewLink(ctx, who[1], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		own, err := w.NewLink(ctx, who[0], id, time.Hour, 0)
+		own, err := w.NewLink(ctx, who[0], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.fails("a member revokes another's", w.Revoke(ctx, who[1], id, own.ID), ErrMay)
 		if list, err := w.Links(ctx, who[1], id); err != nil || len(list) != 1 || list[0].ID != l.ID {
@@ -542,7 +542,7 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 		w.pass(2 * time.Hour)
 		_, _, _, err = w.Join(ctx, outside[2], own.ID, "")
 		w.fails("a link that has expired", err, ErrLink)
-		l, err = w.NewLink(ctx, who[0], id, time.Hour, 0)
+		l, err = w.NewLink(ctx, who[0], id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.must(w.Dissolve(ctx, who[0], id))
 		_, _, _, err = w.Join(ctx, outside[2], l.ID, "")
@@ -652,7 +652,7 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 		w.appoint(first, ann, who[2])
 		left := w.create(who[1], ann)
 		w.must(w.Leave(ctx, ann, left))
-		_, err := w.NewLink(ctx, ann, foreign, time.Hour, 0)
+		_, err := w.NewLink(ctx, ann, foreign, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		_, _, err = w.Change(ctx, who[1], left, Update{Joins: to(Asking)})
 		w.must(err)
@@ -871,5 +871,47 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 		told("asked again", "[requestedpending]", "[requestedpending]", "[]", "[requestedpending]")
 		w.must(w.Dissolve(ctx, who[0], id))
 		told("dissolved", "[leftdissolved]", "[leftdissolved]", "[]", "[request_closedwithdrawn]")
+	})
+}
+
+// A try whose answer got lost is followed by another one, perhaps while it runs still.
+func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
+	eachEngine(t, Settings{Groups: 1}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		nodes := []*world{w, w.neighbour()}
+		who, id, link := w.join(3), ids.New[Group](), ids.New[Link]()
+		var tries sync.WaitGroup
+		for i := range 4 {
+			tries.Go(func() {
+				g, me, err := nodes[i%2].Create(ctx, who[0], id, "Rowing", who[1:2])
+				if err != nil || g.ID != id || g.Members != 2 || me.User != who[0] || me.Role != Owner {
+					t.Errorf("got %+v, %+v, %v", g, me, err)
+				}
+			})
+		}
+		tries.Wait()
+		if roles := w.roles(id); len(roles) != 2 {
+			t.Errorf("the group has %v", roles)
+		}
+		for i := range 4 {
+			tries.Go(func() {
+				l, err := nodes[i%2].NewLink(ctx, who[0], id, link, time.Hour, 3)
+				if err != nil || l.ID != link || l.Most != 3 {
+					t.Errorf("got %+v, %v", l, err)
+				}
+			})
+		}
+		tries.Wait()
+		if list, err := w.Links(ctx, who[0], id); err != nil || len(list) != 1 {
+			t.Errorf("links %+v, %v", list, err)
+		}
+		_, _, err := w.Create(ctx, who[2], id, "Rowing", nil)
+		w.fails("somebody else's group", err, ErrGroup)
+		if _, err := w.NewLink(ctx, who[1], id, link, time.Hour, 3); err == nil {
+			t.Error("a member got the link of another")
+		}
+		w.must(w.Dissolve(ctx, who[0], id))
+		_, _, err = w.Create(ctx, who[0], id, "Rowing", nil)
+		w.fails("a group that was dissolved meanwhile", err, ErrGroup)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/social"
@@ -31,7 +32,7 @@ func (w *world) crowd(size int) (groups.ID, []accounts.ID) {
 		pairs[i] = [2]accounts.ID{who[0], who[i+1]}
 	}
 	w.must(social.Befriend(w.t.Context(), w.store.db, pairs))
-	g, _, err := w.in.Create(w.t.Context(), who[0], "Rowing", who[1:])
+	g, _, err := w.in.Create(w.t.Context(), who[0], ids.New[groups.Group](), "Rowing", who[1:])
 	w.must(err)
 	return g.ID, who
 }

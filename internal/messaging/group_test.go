@@ -34,7 +34,7 @@ func (w *world) befriend(user accounts.ID, others ...accounts.ID) {
 func (w *world) founded(owner accounts.ID, members ...accounts.ID) groups.ID {
 	w.t.Helper()
 	w.befriend(owner, members...)
-	g, _, err := w.in.Create(w.t.Context(), owner, "Rowing", members)
+	g, _, err := w.in.Create(w.t.Context(), owner, ids.New[groups.Group](), "Rowing", members)
 	w.must(err)
 	return g.ID
 }

@@ -72,7 +72,7 @@ func (s Service) Routes(a *web.API) {
 		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply, messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused,
 			messaging.ErrRefused, messaging.ErrYouBlock, messaging.ErrSystem, groups.ErrMay, messaging.ErrStore}}), s.postMessage)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups", ID: "service.group_create", Status: http.StatusCreated, MaxBody: importBody,
-		Summary: "Make a group of users who need not be friends", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postGroup)
+		Summary: "Make a group of users who need not be friends", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrGroup, groups.ErrStore}}), s.postGroup)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups/{group}/members", ID: "service.group_join", MaxBody: importBody,
 		Summary: "Make users members of a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrTheyBanned, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postMembers)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/groups/{group}/members/{user}", ID: "service.group_remove", Status: http.StatusNoContent,
@@ -250,7 +250,7 @@ func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *body[
 	if err != nil {
 		return nil, err
 	}
-	g, err := s.Groups.CreateFor(ctx, owner, in.Body.Name, members)
+	g, err := s.Groups.CreateFor(ctx, owner, web.NewID[groups.Group](ctx), in.Body.Name, members)
 	if err != nil {
 		return nil, err
 	}
