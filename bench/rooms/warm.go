@@ -115,7 +115,7 @@ func (n *node) fill(ctx context.Context, many int) (all []rooms.ID, owners []acc
 		work.Go(func() {
 			for i := int(next.Add(1) - 1); i < many && faults[w] == nil; i = int(next.Add(1) - 1) {
 				title, access, owner := fmt.Sprint("Room ", i), rooms.Open, owners[i/each]
-				r, _, err := n.rooms.Create(ctx, owner, rooms.Update{Name: &title, Access: &access})
+				r, _, err := n.rooms.Create(ctx, owner, ids.New[rooms.Room](), rooms.Update{Name: &title, Access: &access})
 				if err == nil {
 					_, err = n.rooms.Add(ctx, rooms.ViewerID(owner), r.ID, rooms.Item{Source: "https://example.org/film.mp4", Title: "A film"})
 				}

@@ -39,7 +39,7 @@ var tags = []string{"rooms"}
 
 func (s *Service) roomRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
-		Summary: "Make a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
+		Summary: "Make a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrRoom, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Limit: listLimit,
 		Summary:     "The public list of rooms",
 		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
@@ -231,7 +231,7 @@ func parseMay(where string, names *[]string) (*Permission, error) {
 
 func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *body[api.RoomNew]) (*body[api.RoomPlace], error) {
 	b := in.Body
-	r, me, err := s.Create(ctx, caller.User, Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
+	r, me, err := s.Create(ctx, caller.User, web.NewID[Room](ctx), Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
 	if err != nil {
 		return nil, err
 	}
@@ -506,7 +506,7 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *stru
 	if in.Body != nil {
 		b = *in.Body
 	}
-	l, err := s.NewLink(ctx, me, id, time.Duration(cmp.Or(b.Hours, 168))*time.Hour, b.Uses)
+	l, err := s.NewLink(ctx, me, id, web.NewID[Link](ctx), time.Duration(cmp.Or(b.Hours, 168))*time.Hour, b.Uses)
 	return &body[api.RoomLink]{l.wire()}, err
 }
 

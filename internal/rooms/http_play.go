@@ -68,7 +68,7 @@ func (s *Service) postItem(ctx context.Context, caller accounts.Caller, in *stru
 		return nil, err
 	}
 	b := in.Body
-	it, err := s.Add(ctx, me, id, Item{Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title, Duration: b.Duration})
+	it, err := s.Add(ctx, me, id, Item{ID: web.NewID[Item](ctx), Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title, Duration: b.Duration})
 	return &body[api.RoomItem]{it.wire()}, err
 }
 
@@ -140,7 +140,7 @@ func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct
 		return nil, err
 	}
 	b := in.Body
-	c := Comment{Item: b.Item, Position: b.Position, Text: b.Text, Color: b.Color}
+	c := Comment{ID: web.NewID[Comment](ctx), Item: b.Item, Position: b.Position, Text: b.Text, Color: b.Color}
 	if b.Mode != "" {
 		c.Mode = *parsed[int](&b.Mode, modes[:])
 	}

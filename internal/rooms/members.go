@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -427,18 +428,23 @@ func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string,
 // maxLinks is how many links of a room may let people in at a time.
 const maxLinks = 50
 
-// NewLink makes a link that lets people in for some time; most is how many, 0 as many as come. ErrRoom, ErrMay, ErrLinks.
-func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, life time.Duration, most int) (l Link, err error) {
+// NewLink makes a link that lets people in for some time; most is how many, 0 as many as come. The link's id is the caller's
+// to choose, as in [Service.Create]. ErrRoom, ErrMay, ErrLinks.
+func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
 	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
 		there, err := linksOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
+		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 { // an earlier try made it
+			l = there[i]
+			return nil
+		}
 		if len(useful(there, d.at)) >= maxLinks {
 			return ErrLinks
 		}
-		l = Link{ID: ids.New[Link](), Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
+		l = Link{ID: link, Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
 		return insertLink(ctx, tx, l)
 	})
 	return l, err

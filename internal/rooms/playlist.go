@@ -31,16 +31,17 @@ func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item,
 func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error) error {
 	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches, id), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
 		list, err := itemsOf(ctx, tx, id)
-		if err == nil {
-			err = fn(ctx, tx, d, list)
+		if err != nil {
+			return err
 		}
 		d.tell(api.EventRoomPlaylist, api.RoomRef{Room: id.String()})
-		return err
+		return fn(ctx, tx, d, list)
 	})
 	return err
 }
 
-// Add puts something at the end of a playlist. ErrRoom, ErrMay, ErrText, ErrSource, ErrItems.
+// Add puts something at the end of a playlist. The item's id is the caller's to choose, the same for each try of one request:
+// the item that an earlier try has put there is returned. Zero: a fresh one. ErrRoom, ErrMay, ErrText, ErrSource, ErrItems.
 func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Item, err error) {
 	defer errs.Wrap(&err, "rooms.Add %s", id)
 	if err := s.may(ctx, user, id, arrange); err != nil {
@@ -52,7 +53,10 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 	if it.Title, err = line("body.title", it.Title, 0, 200); err != nil {
 		return Item{}, err
 	}
-	it.ID, it.By = ids.New[Item](), accounts.ID(user)
+	it.By = accounts.ID(user)
+	if it.ID.IsZero() {
+		it.ID = ids.New[Item]()
+	}
 	if it.Kind == File { // only one's own
 		if _, _, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source); err != nil {
 			return Item{}, fileRefused(err)
@@ -63,13 +67,18 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 			return Item{}, streamRefused(err)
 		}
 	}
-	return it, s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error {
+	err = s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error {
+		if i := indexOf(list, it.ID); i >= 0 && list[i].By == it.By {
+			it, d.news = list[i], nil
+			return nil
+		}
 		if len(list) >= maxItems {
 			return ErrItems
 		}
 		it.Added = d.at.UnixMilli()
 		return insertItem(ctx, tx, id, len(list), it)
 	})
+	return it, err
 }
 
 // fileRefused is ErrSource for a file that is not there for its user.

@@ -35,7 +35,8 @@ func (s *Service) Say(ctx context.Context, user ViewerID, id ID, text string) (_
 	return done.line, err
 }
 
-// Shoot has a comment fly over the picture. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem.
+// Shoot has a comment fly over the picture. Its id is the caller's to choose, the same for each try of one request: the
+// comment that an earlier try has made is returned. Zero: a fresh one. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem.
 func (s *Service) Shoot(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
 	defer errs.Wrap(&err, "rooms.Shoot %s", id)
 	if c.Text, err = line("body.text", c.Text, 1, 100); err != nil {
@@ -44,8 +45,15 @@ func (s *Service) Shoot(ctx context.Context, user ViewerID, id ID, c Comment) (_
 	if _, err := ids.Parse[Item](c.Item); c.Item != "" && err != nil {
 		return Comment{}, ErrItem
 	}
-	c.ID, c.From = ids.New[Comment](), user
+	c.From = user
+	if c.ID.IsZero() {
+		c.ID = ids.New[Comment]()
+	}
 	done, err := s.utter(ctx, utterance{room: id, user: user, comment: &c})
+	if sqldb.IsDuplicate(err) {
+		made, err := selectComment(ctx, s.db, id, user, c.ID)
+		return made, asKind(ctx, err)
+	}
 	return done.comment, err
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
@@ -283,13 +282,15 @@ func busy(err error) error {
 	return err
 }
 
-// Create makes a room of which the user is the owner. ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser.
-func (s *Service) Create(ctx context.Context, owner accounts.ID, u Update) (_ Room, me Member, err error) {
+// Create makes a room of which the user is the owner. The id is the caller's to choose, the same for each try of one
+// request: the room that an earlier try has made is returned as it is. ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser;
+// ErrRoom where that one is no more, or the user not in it.
+func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Create %s", owner)
 	if u, err = u.clean(); err != nil {
 		return Room{}, Member{}, err
 	}
-	user, id := ViewerID(owner), ids.New[Room]()
+	user := ViewerID(owner)
 	hash, err := s.hash(ctx, user, u.Password)
 	if err != nil {
 		return Room{}, Member{}, err
@@ -305,20 +306,36 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, u Update) (_ Ro
 			if standing, known := who[owner]; !known || standing.Deleted {
 				return accounts.ErrNoUser
 			}
+			r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
+			err = insertRoom(ctx, tx, r) // first, so that two tries meet here
+			if sqldb.IsDuplicate(err) {
+				r, me, err = madeBefore(ctx, tx, id, user)
+				return err
+			}
+			if err != nil {
+				return err
+			}
 			if n, err := countOwned(ctx, tx, user); err != nil {
 				return err
 			} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
 				return ErrRooms
 			}
-			r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
 			me = Member{User: user, Role: Owner, Joined: now}
-			if err := insertRoom(ctx, tx, r); err != nil {
-				return err
-			}
 			return insertMember(ctx, tx, id, me)
 		})
 	}, s.seats(id, user)...)
 	return r, me, asKind(ctx, err)
+}
+
+// madeBefore returns the room that an earlier try has made, and the user's place in it. ErrRoom.
+func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room, me Member, err error) {
+	if r, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+		return r, me, err
+	}
+	if me, err = selectMember(ctx, tx, id, user); errors.Is(err, ErrMember) {
+		err = ErrRoom
+	}
+	return r, me, err
 }
 
 // Room returns a room as a viewer sees it, and their place in it; nil: they are not in it. ErrRoom unless they are, or

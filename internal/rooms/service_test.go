@@ -161,7 +161,7 @@ func to[T any](v T) *T { return &v }
 // open makes a room into which everybody may come, guests too, and lets members in.
 func (w *world) open(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
-	r, _, err := w.Create(w.t.Context(), owner, Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})
+	r, _, err := w.Create(w.t.Context(), owner, ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})
 	w.must(err)
 	for _, u := range members {
 		_, _, err := w.Join(w.t.Context(), u, r.ID, Key{})
@@ -299,7 +299,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 			return w.Move(ctx, me, id, ids.New[Item](), ItemID{})
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ErrItem, ErrItem, ErrItem}},
 		"make a link": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
-			_, err := w.NewLink(ctx, me, id, time.Hour, 0)
+			_, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 0)
 			return err
 		}, Ordinary, [5]error{ErrRoom, ErrMay, ok, ok, ok}},
 		"see links": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
@@ -445,7 +445,7 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 			Chat:     func() error { _, err := w.Say(ctx, me, id, "Hi"); return err },
 			Shoot:    func() error { _, err := w.Shoot(ctx, me, id, Comment{Text: "Wow"}); return err },
 			Playlist: func() error { _, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"}); return err },
-			Invite:   func() error { _, err := w.NewLink(ctx, me, id, time.Hour, 1); return err },
+			Invite:   func() error { _, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 1); return err },
 			Control: func() error {
 				state, err := w.state(ctx, id)
 				if err == nil {
@@ -529,7 +529,7 @@ func TestWaysIntoARoom(t *testing.T) {
 	eachEngine(t, Settings{Members: 4}, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		who := w.people(7)
-		r, _, err := w.Create(ctx, who[0], Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
+		r, _, err := w.Create(ctx, who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("swordfish")})
 		w.must(err)
 		id, owner := r.ID, ViewerID(who[0])
 		join := func(user accounts.ID, key Key) error {
@@ -544,14 +544,14 @@ func TestWaysIntoARoom(t *testing.T) {
 		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Password: "swordfish"})
 		w.fails("a guest where none is welcome", err, ErrGuests)
 
-		link, err := w.NewLink(ctx, ViewerID(who[1]), id, time.Hour, 1)
+		link, err := w.NewLink(ctx, ViewerID(who[1]), id, ids.New[Link](), time.Hour, 1)
 		w.must(err)
 		elsewhere := w.open(who[0])
 		_, _, err = w.Join(ctx, who[2], elsewhere, Key{Link: &link.ID})
 		w.fails("by a link of another room", err, ErrLink)
 		w.fails("by a link", join(who[2], Key{Link: &link.ID}), nil)
 		w.fails("by a link that is used up", join(who[3], Key{Link: &link.ID}), ErrLink)
-		link, err = w.NewLink(ctx, owner, id, time.Hour, 0)
+		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.must(w.Ban(ctx, owner, id, ViewerID(who[2])))
 		w.fails("banned, by a link", join(who[2], Key{Link: &link.ID}), ErrBanned)
@@ -579,7 +579,7 @@ func TestWaysIntoARoom(t *testing.T) {
 			t.Errorf("a guest whose time is over: %v", err)
 		}
 		w.must(w.tidy(ctx))
-		link, err = w.NewLink(ctx, owner, id, time.Hour, 0)
+		link, err = w.NewLink(ctx, owner, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.fails("where a guest has left", join(who[4], Key{Link: &link.ID}), nil)
 		w.must(w.Erase(ctx, who[0]))
@@ -724,7 +724,7 @@ func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		name := strings.Repeat("\u0390", 60)
-		r, _, err := w.Create(t.Context(), w.people(1)[0], Update{Name: &name, Listed: to(true)})
+		r, _, err := w.Create(t.Context(), w.people(1)[0], ids.New[Room](), Update{Name: &name, Listed: to(true)})
 		w.must(err)
 		if found, err := searchRooms(t.Context(), w.db, "\u0390", 10); err != nil || len(found) != 1 || found[0].room.ID != r.ID || found[0].room.Name != name {
 			t.Errorf("found %+v, %v", found, err)
@@ -804,7 +804,7 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 		w := single(t, Settings{})
 		ctx := t.Context()
 		who := w.people(4)
-		r, _, err := w.Create(ctx, who[0], Update{Name: to("Film night"), Access: to(Open), Guests: to(true), Password: to("swordfish")})
+		r, _, err := w.Create(ctx, who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true), Password: to("swordfish")})
 		w.must(err)
 		join := func(user accounts.ID, text string) error {
 			_, _, err := w.Join(ctx, user, r.ID, Key{Password: text})
@@ -859,5 +859,77 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 		w.must(err)
 		w.fails("without one, where there is none any more", join(who[3], ""), nil)
 		w.sound()
+	})
+}
+
+// A try whose answer got lost is followed by another one, perhaps while it runs still.
+func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
+	eachEngine(t, Settings{Owned: 1}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		nodes := []*world{w, w.neighbour()}
+		who, id, link, item, comment := w.people(2), ids.New[Room](), ids.New[Link](), ids.New[Item](), ids.New[Comment]()
+		ann, bob := ViewerID(who[0]), ViewerID(who[1])
+		often := func(try func(n *world) error) {
+			t.Helper()
+			var tries sync.WaitGroup
+			for i := range 4 {
+				tries.Go(func() {
+					if err := try(nodes[i%2]); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			tries.Wait()
+		}
+		often(func(n *world) error {
+			r, me, err := n.Create(ctx, who[0], id, Update{Name: to("Film night"), Access: to(Open)})
+			if err == nil && (r.ID != id || r.Name != "Film night" || me.User != ann || me.Role != Owner) {
+				t.Errorf("got %+v, %+v", r, me)
+			}
+			return err
+		})
+		if list, _, err := w.Rooms(ctx, ann); err != nil || len(list) != 1 {
+			t.Errorf("rooms %+v, %v", list, err)
+		}
+		often(func(n *world) error {
+			l, err := n.NewLink(ctx, ann, id, link, time.Hour, 2)
+			if err == nil && l.ID != link {
+				t.Errorf("got %+v", l)
+			}
+			return err
+		})
+		if list, err := w.Links(ctx, ann, id); err != nil || len(list) != 1 {
+			t.Errorf("links %+v, %v", list, err)
+		}
+		often(func(n *world) error {
+			it, err := n.Add(ctx, ann, id, Item{ID: item, Source: "https://example.org/film.mp4"})
+			if err == nil && (it.ID != item || it.Added == 0) {
+				t.Errorf("got %+v", it)
+			}
+			return err
+		})
+		if list, err := w.Playlist(ctx, ann, id); err != nil || len(list) != 1 {
+			t.Errorf("playlist %+v, %v", list, err)
+		}
+		often(func(n *world) error {
+			c, err := n.Shoot(ctx, ann, id, Comment{ID: comment, Text: "Wow", Position: 5})
+			if err == nil && (c.ID != comment || c.From != ann || c.At == 0 || c.Position != 5) {
+				t.Errorf("got %+v", c)
+			}
+			return err
+		})
+		if list, _, err := w.Comments(ctx, ann, id, "", 0, 100, "", 10); err != nil || len(list) != 1 {
+			t.Errorf("danmaku %+v, %v", list, err)
+		}
+		_, _, err := w.Create(ctx, who[1], id, Update{Name: to("Film night")})
+		w.fails("somebody else's room", err, ErrRoom)
+		_, _, err = w.Join(ctx, who[1], id, Key{})
+		w.must(err)
+		if c, err := w.Shoot(ctx, bob, id, Comment{ID: comment, Text: "Wow"}); err == nil {
+			t.Errorf("bob got %+v of ann's", c)
+		}
+		w.must(w.Close(ctx, ann, id))
+		_, _, err = w.Create(ctx, who[0], id, Update{Name: to("Film night")})
+		w.fails("a room that was closed meanwhile", err, ErrRoom)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -96,6 +97,20 @@ func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after 
 	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+` FROM room_danmaku WHERE room_id = ? AND item = ? AND position >= ? AND position < ?
 		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.a, to, after.a, after.id, n)
 	return sqldb.Collect(rows, err, scanComment)
+}
+
+// selectComment returns a comment that somebody has made in a room. It waits for the transaction that a duplicate has
+// just met.
+func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (Comment, error) {
+	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), comment, id, by)
+	found, err := sqldb.Collect(rows, err, scanComment)
+	if err == nil && len(found) == 0 {
+		err = ErrRoom
+	}
+	if err != nil {
+		return Comment{}, err
+	}
+	return found[0], nil
 }
 
 // latestComments returns up to n comments of a room that were made after a moment, the newest first.
