@@ -28,8 +28,8 @@ const sdp = "application/sdp"
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"live"}
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated, NoReplay: true,
-		Summary: "Make a stream", Description: "The answer has its keys, which are not shown again.", Errors: []*errs.Error{ErrTitle, ErrStreams, accounts.ErrNoUser, ErrStore}}, s.postStream)
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated, NoReplay: true, Creates: true,
+		Summary: "Make a stream", Description: "The answer has its keys, which are not shown again. A retry with the same Idempotency-Key gets the same stream, with new keys in place of those that the first answer had.", Errors: []*errs.Error{ErrTitle, ErrStreams, ErrStream, accounts.ErrNoUser, ErrStore}}, s.postStream)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams", ID: "live.mine", Tags: tags,
 		Summary: "The caller's streams, the newest first", Errors: []*errs.Error{ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/live", ID: "live.list", Tags: tags,
@@ -143,7 +143,7 @@ func accessOf(name *string) *Access {
 }
 
 func (s *Service) postStream(ctx context.Context, caller accounts.Caller, in *body[api.StreamNew]) (*body[api.StreamKeyed], error) {
-	st, keys, err := s.Create(ctx, caller.User, Update{Title: &in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
+	st, keys, err := s.Create(ctx, caller.User, web.NewID[Stream](ctx), Update{Title: &in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
 	if err != nil {
 		return nil, err
 	}

@@ -220,14 +220,17 @@ func set[T any](to, value *T) {
 	}
 }
 
-// Create makes a stream, with its keys, which nobody is told again. ErrTitle, ErrStreams, accounts.ErrNoUser.
-func (s *Service) Create(ctx context.Context, owner accounts.ID, u Update) (st Stream, keys StreamKeys, err error) {
+// Create makes a stream, with its keys, which nobody is told again. The id is the caller's to choose, the same for each try
+// of one request: the stream that an earlier try has made, whose keys the caller was not told, gets new ones. ErrTitle,
+// ErrStreams, ErrStream, accounts.ErrNoUser.
+func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update) (st Stream, keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Create %s", owner)
-	st = Stream{ID: ids.New[Stream](), Owner: owner}
-	if err := u.on(&st); err != nil {
+	fresh := Stream{ID: id, Owner: owner}
+	if err := u.on(&fresh); err != nil {
 		return Stream{}, StreamKeys{}, err
 	}
-	keys = Which{true, true}.rotate(&st)
+	both := Which{true, true}
+	var made bool // by an earlier try
 	err = s.caches.Change(ctx, func(ctx context.Context) error {
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 			who, err := accounts.Standings(ctx, tx, owner)
@@ -237,27 +240,42 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, u Update) (st S
 			if standing, known := who[owner]; !known || standing.Deleted {
 				return accounts.ErrNoUser
 			}
+			st = fresh // a transaction may be run again
+			st.Created, keys = tx.Now().UnixMilli(), both.rotate(&st)
+			err = insertStream(ctx, tx, st) // first, so that two tries meet here
+			if made = sqldb.IsDuplicate(err); made {
+				if st, err = lockOwned(ctx, tx, owner, id); err != nil {
+					return err
+				}
+				keys = both.rotate(&st)
+				return updateStream(ctx, tx, st)
+			}
+			if err != nil {
+				return err
+			}
 			if n, err := countOwned(ctx, tx, owner); err != nil {
 				return err
-			} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+			} else if n > s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
 				return ErrStreams
 			}
-			st.Created = tx.Now().UnixMilli()
-			return insertStream(ctx, tx, st)
+			return nil
 		})
-	}, StreamChanged.Of(s.caches, st.ID)...) // somebody may have asked for the id before
-	return st, keys, asKind(ctx, err)
+	}, StreamChanged.Of(s.caches, id)...) // somebody may have asked for the id before
+	if err != nil {
+		return Stream{}, StreamKeys{}, asKind(ctx, err)
+	}
+	if made {
+		s.Changed(ctx, id)
+	}
+	return st, keys, nil
 }
 
 // change runs fn on a stream of its owner's in a transaction, under the lock of its row, and drops its copies. ErrStream.
 func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
 	err = s.caches.Change(ctx, func(ctx context.Context) error {
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			if st, err = selectStream(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+			if st, err = lockOwned(ctx, tx, owner, id); err != nil {
 				return err
-			}
-			if st.Owner != owner {
-				return ErrStream
 			}
 			return fn(ctx, tx, &st)
 		})

@@ -167,7 +167,7 @@ func (w *world) made(owner accounts.ID, u Update) (Stream, StreamKeys) {
 	if u.Title == nil {
 		u.Title = to("Sunday match")
 	}
-	st, keys, err := w.Create(w.t.Context(), owner, u)
+	st, keys, err := w.Create(w.t.Context(), owner, ids.New[Stream](), u)
 	w.must(err)
 	return st, keys
 }
@@ -914,9 +914,9 @@ func TestAUserHasSoManyStreams(t *testing.T) {
 	for range w.cfg.Owned {
 		w.made(ann, Update{})
 	}
-	_, _, err := w.Create(t.Context(), ann, Update{Title: to("One more")})
+	_, _, err := w.Create(t.Context(), ann, ids.New[Stream](), Update{Title: to("One more")})
 	w.fails("one more", err, ErrStreams)
-	_, _, err = w.Create(t.Context(), ann, Update{Title: to(" \x07")})
+	_, _, err = w.Create(t.Context(), ann, ids.New[Stream](), Update{Title: to(" \x07")})
 	w.fails("no title", err, ErrTitle)
 }
 
@@ -966,4 +966,30 @@ func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {
 	if left, err := s.db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: infoKeys.At(id).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
 		t.Errorf("where it is published stays for %d ms, %v; want %s", left, err, infoLife)
 	}
+}
+
+// The answer with the keys got lost, and the client tries again.
+func TestTriesOfOneRequestMakeOneStreamAndTheLastKeysAreGood(t *testing.T) {
+	w := single(t, nil)
+	ctx := t.Context()
+	ann, id := w.person(), ids.New[Stream]()
+	var seen []StreamKeys
+	for range 4 { // more than one may own
+		st, keys, err := w.Create(ctx, ann, id, Update{Title: to("Sunday match")})
+		w.must(err)
+		seen = append(seen, keys)
+		now, err := w.stream(ctx, id)
+		w.must(err)
+		if st.ID != id || st.Owner != ann || now.Publish != hashOf(keys.Publish) || now.Play != hashOf(keys.Play) {
+			t.Errorf("got %+v, whose keys are those of %+v", st, now)
+		}
+	}
+	if seen[0] == seen[1] {
+		t.Error("a second try got the keys of the first, which were not kept")
+	}
+	if list, err := w.Mine(ctx, ann); err != nil || len(list) != 1 {
+		t.Errorf("streams %+v, %v", list, err)
+	}
+	_, _, err := w.Create(ctx, w.person(), id, Update{Title: to("Sunday match")})
+	w.fails("somebody else's stream", err, ErrStream)
 }

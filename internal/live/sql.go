@@ -45,6 +45,15 @@ func selectStream(ctx context.Context, q sqldb.Querier, id ID, lock string) (Str
 	return st, sqldb.Missing(err, ErrStream)
 }
 
+// lockOwned returns a stream of the owner's, whose row is locked until tx ends. ErrStream.
+func lockOwned(ctx context.Context, tx *sqldb.Tx, owner accounts.ID, id ID) (Stream, error) {
+	st, err := selectStream(ctx, tx, id, tx.Dialect().ForUpdate())
+	if err == nil && st.Owner != owner {
+		err = ErrStream
+	}
+	return st, err
+}
+
 // selectStreams returns those of at most 500 streams that exist.
 func selectStreams(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Stream, error) {
 	all := make(map[ID]Stream, len(list))
