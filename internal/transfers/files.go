@@ -127,9 +127,10 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 	cfg.Open = math.MaxInt
 	switch offer := (Offer{Name: name, Media: media, Size: size}); {
 	case errors.Is(err, ErrUnknown):
-		t, err = s.offer(ctx, owner, chosen, offer, cfg)
+		offer.ID = chosen
+		t, err = s.offer(ctx, owner, offer, cfg)
 	case err == nil && t.Status == Failed:
-		t, err = s.offer(ctx, owner, ids.New[Transfer](), offer, cfg)
+		t, err = s.offer(ctx, owner, offer, cfg)
 	}
 	if err != nil {
 		return "", err

@@ -27,7 +27,7 @@ var (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"transfers"}
 	between := []*errs.Error{ErrRefused, ErrYouBlock, social.ErrStore, accounts.ErrStore, ErrStore}
-	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ids.ErrMalformed, accounts.ErrNoUser}, between...)
+	offer := append([]*errs.Error{ErrSelf, ErrName, ErrSize, ErrSum, ErrQuota, ErrOpen, ErrUnknown, ids.ErrMalformed, accounts.ErrNoUser}, between...)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers", ID: "transfers.offer", Tags: tags, Status: http.StatusCreated,
 		Summary:     "Offer a file to another user, or begin an upload for messages",
 		Description: "The other accepts or rejects it; then it is uploaded to /v1/transfers/{transfer}/upload, by any client of tus 1.0. Without `to` it can be uploaded at once; a message whose media name its id then has the file. A refusal does not tell a block from a setting.",
@@ -85,7 +85,7 @@ func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *
 			return nil, ids.ErrMalformed.On("body.to", "is not an identifier")
 		}
 	}
-	return s.answer(s.Offer(ctx, caller.User, Offer{To: to, Name: in.Body.Name, Media: in.Body.Type, Size: in.Body.Size, SHA256: in.Body.SHA256}))
+	return s.answer(s.Offer(ctx, caller.User, Offer{ID: web.NewID[Transfer](ctx), To: to, Name: in.Body.Name, Media: in.Body.Type, Size: in.Body.Size, SHA256: in.Body.SHA256}))
 }
 
 func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *struct {

@@ -110,7 +110,7 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 			return nil, ErrTusOf.On("header.Upload-Metadata", "has no user in to")
 		}
 	}
-	t, err := s.Offer(ctx, caller.User, Offer{To: to, Name: meta["filename"], Media: meta["filetype"], Size: size, SHA256: meta["sha256"]})
+	t, err := s.Offer(ctx, caller.User, Offer{ID: web.NewID[Transfer](ctx), To: to, Name: meta["filename"], Media: meta["filetype"], Size: size, SHA256: meta["sha256"]})
 	if err != nil {
 		return nil, err
 	}

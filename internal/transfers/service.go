@@ -130,6 +130,8 @@ func (s *Service) Close() error {
 
 // Offer is a file that a user would like to send to another, or to messages.
 type Offer struct {
+	// ID is the same for each try of one request: what an earlier try has offered is returned as it is. Zero: a fresh one.
+	ID     ID
 	To     accounts.ID // zero: for messages
 	Name   string
 	Media  string
@@ -138,15 +140,18 @@ type Offer struct {
 }
 
 // Offer offers a file, or begins an upload for messages. ErrSelf, ErrName, ErrSize, ErrSum, ErrRefused, ErrYouBlock, ErrQuota,
-// ErrOpen, accounts.ErrNoUser.
+// ErrOpen, accounts.ErrNoUser; ErrUnknown where the id is that of somebody else's.
 func (s *Service) Offer(ctx context.Context, from accounts.ID, o Offer) (Transfer, error) {
-	return s.offer(ctx, from, ids.New[Transfer](), o, s.cfg)
+	return s.offer(ctx, from, o, s.cfg)
 }
 
-// offer is Offer of a transfer that is to have an id, by some settings' limits of what is open and of a day.
-func (s *Service) offer(ctx context.Context, from accounts.ID, id ID, o Offer, limits Settings) (_ Transfer, err error) {
+// offer is Offer by some settings' limits of what is open and of a day.
+func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits Settings) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Offer %s", from)
-	t := Transfer{ID: id, From: from, To: o.To, Media: cleanMedia(o.Media), Size: o.Size, SHA256: o.SHA256}
+	if o.ID.IsZero() {
+		o.ID = ids.New[Transfer]()
+	}
+	t := Transfer{ID: o.ID, From: from, To: o.To, Media: cleanMedia(o.Media), Size: o.Size, SHA256: o.SHA256}
 	if t.Name, err = cleanName(o.Name); err != nil {
 		return Transfer{}, err
 	}
@@ -163,10 +168,13 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, id ID, o Offer, l
 	} else if err := s.maySend(ctx, from, o.To); err != nil {
 		return Transfer{}, err
 	}
-	if err := s.rows.insert(ctx, &t, limits); err != nil {
+	made, err := s.rows.insert(ctx, &t, limits)
+	if err != nil {
 		return Transfer{}, asKind(err)
 	}
-	s.told(ctx, &t)
+	if !made {
+		s.told(ctx, &t)
+	}
 	return t, nil
 }
 

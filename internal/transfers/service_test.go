@@ -728,3 +728,31 @@ func TestACancelWaitsForNoStorage(t *testing.T) {
 		w.sound()
 	})
 }
+
+// A try whose answer got lost is followed by another one, perhaps while it runs still.
+func TestTriesOfOneRequestMakeOneOffer(t *testing.T) {
+	eachEngine(t, Settings{Open: 1, DayFiles: 1}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		o := Offer{ID: ids.New[Transfer](), To: w.users[1], Name: "a file.bin", Size: 5}
+		var tries sync.WaitGroup
+		for range 4 {
+			tries.Go(func() {
+				if got, err := w.Offer(ctx, w.users[0], o); err != nil || got.ID != o.ID || got.Status != Pending || got.Size != 5 {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			})
+		}
+		tries.Wait()
+		for i, user := range w.users[:2] {
+			if list, _, err := w.List(ctx, user, ""); err != nil || len(list) != 1 {
+				t.Errorf("user %d sees %+v, %v", i, list, err)
+			}
+		}
+		if _, err := w.Offer(ctx, w.users[2], Offer{ID: o.ID, Name: "a file.bin", Size: 5}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("somebody else's: got %v, want ErrUnknown", err)
+		}
+		if _, err := w.Offer(ctx, w.users[0], Offer{To: w.users[1], Name: "another", Size: 5}); !errors.Is(err, ErrQuota) {
+			t.Errorf("another one: got %v, want ErrQuota", err)
+		}
+	})
+}

@@ -66,14 +66,28 @@ func (r *rows) countParts(ctx context.Context, id ID) (n int64, err error) {
 const countOpen = "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN (?, ?)"
 
 // insert adds an offer, unless its sender has offered as much as a day allows or has too
-// many unfinished ones. ErrQuota, ErrOpen.
-func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) error {
+// many unfinished ones, and reports whether an earlier try has made it: t is what became of that one then.
+// ErrQuota, ErrOpen, ErrUnknown.
+func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) (made bool, err error) {
+	offer := *t
 	put := r.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"}, Key: []string{"user_id", "day"},
 		Set: []string{"files = files + {new.files}", "bytes = bytes + {new.bytes}"}})
-	return r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		*t = offer // a transaction may be run again
 		t.Created, t.Updated, t.Expires = tx.Now(), tx.Now(), tx.Now().Add(cfg.OfferFor)
 		if t.Status == Transferring {
 			t.Expires = tx.Now().Add(cfg.IdleFor)
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", // first, so that two tries meet here
+			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(), t.Expires.UnixMilli())
+		if made = sqldb.IsDuplicate(err); made {
+			if *t, err = r.one(ctx, tx, offer.ID, tx.Dialect().ForUpdate()); err == nil && t.From != offer.From {
+				err = ErrUnknown
+			}
+			return err
+		}
+		if err != nil {
+			return err
 		}
 		// The row of the day is locked from here on: of two offers at once one sees the other.
 		if _, err := tx.ExecContext(ctx, put.For(1), t.From, dayOf(tx.Now()), 1, t.Size); err != nil {
@@ -89,13 +103,12 @@ func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) error {
 		if err := tx.QueryRowContext(ctx, countOpen, t.From, Pending, Transferring).Scan(&open); err != nil {
 			return err
 		}
-		if open >= int64(cfg.Open) {
+		if open > int64(cfg.Open) {
 			return ErrOpen
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(), t.Expires.UnixMilli())
-		return err
+		return nil
 	})
+	return made, err
 }
 
 // dayOf numbers the days (UTC) on which quotas count.
