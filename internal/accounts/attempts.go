@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
@@ -140,8 +141,13 @@ var noticed = map[trail.Kind]string{
 // write keeps what happened in the transaction of what happened, and tells the user what
 // the user should know.
 func (s *Service) write(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, kind trail.Kind, household string) error {
+	return s.writeAs(ctx, tx, ids.ID[trail.Event]{}, user, device, kind, household)
+}
+
+// writeAs is [Service.write] of an event that has an id already; zero: it gets one.
+func (s *Service) writeAs(ctx context.Context, tx *sqldb.Tx, id ids.ID[trail.Event], user ID, device DeviceID, kind trail.Kind, household string) error {
 	tx.AfterCommit(func() { s.metrics.events.WithLabelValues(string(kind)).Inc() })
-	if err := trail.Write(ctx, tx, trail.Event{User: user.String(), Device: device.String(), Kind: kind, Household: household}); err != nil {
+	if err := trail.Write(ctx, tx, trail.Event{ID: id, User: user.String(), Device: device.String(), Kind: kind, Household: household}); err != nil {
 		return err
 	}
 	told, there := noticed[kind]

@@ -2,18 +2,45 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // ErrPasswordWrong is not Unauthenticated: the caller is known, and need not log
 // in again.
 var ErrPasswordWrong = errs.New(errs.Forbidden, "auth.password_wrong", "The current password is wrong.")
+
+// errRepeated reports a request of which an earlier try has set the password.
+var errRepeated = errors.New("the password is set already")
+
+// confirmAgain is [Service.confirm] for a request of which an earlier try has set a password: its answer may have got
+// lost. errRepeated: the new one is in force. A wrong guess of that counts as one of the present password.
+func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c PasswordChange) (credential, error) {
+	seen, err := credentialOf(ctx, s.db, user)
+	if err != nil {
+		return credential{}, asKind(err)
+	}
+	return seen, s.counted(ctx, s.confirmAttempt(user, device, household.From(ctx)), func() error {
+		if ok, err := s.matches(ctx, user.String(), c.Current, seen.passwordHash); ok || err != nil {
+			return err
+		}
+		ok, err := s.matches(ctx, user.String(), c.Password, seen.passwordHash)
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			return errRepeated
+		}
+		return ErrPasswordWrong.On("body.current", "is not the password in force")
+	})
+}
 
 // confirm checks that a logged-in user knows the password in force; where none
 // is set there is nothing to know. Wrong ones are counted for each device. What it
@@ -73,6 +100,10 @@ type PasswordChange struct {
 	Current  string // the one in force
 	Code     string // where there is none: proves the account's address, see [Service.RequestOwnCode]
 	Password string // the new one
+
+	// Event is what the trail calls the change, the same for each try of one request: what an earlier try has done is
+	// not done again. Zero: a fresh one.
+	Event ids.ID[trail.Event]
 }
 
 // ChangePassword sets a user's password, logs out all devices but the one that
@@ -81,8 +112,21 @@ type PasswordChange struct {
 // ErrCode, ErrLocked, ErrBusy, ErrTooManyWrong, ErrToken, ErrNoUser.
 func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, c PasswordChange) (err error) {
 	defer errs.Wrap(&err, "accounts.ChangePassword %s", user)
-	seen, err := s.confirm(ctx, user, device, c.Current, "body.current")
+	did, err := trail.Has(ctx, s.db, c.Event)
 	if err != nil {
+		return asKind(err)
+	}
+	var seen credential
+	if did {
+		seen, err = s.confirmAgain(ctx, user, device, c)
+		c.Event = ids.ID[trail.Event]{}
+	} else {
+		seen, err = s.confirm(ctx, user, device, c.Current, "body.current")
+	}
+	switch {
+	case errors.Is(err, errRepeated):
+		return nil
+	case err != nil:
 		return err
 	}
 	password, err := newPassword(c.Password, seen.Email, seen.Name)
@@ -111,7 +155,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 		if err := setPassword(ctx, tx, seen.User, hash); err != nil {
 			return err
 		}
-		return s.write(ctx, tx, user, device, trail.PasswordSet, household.From(ctx))
+		return s.writeAs(ctx, tx, c.Event, user, device, trail.PasswordSet, household.From(ctx))
 	}, PasswordChanged.Of(s.caches, user)...)
 	if err != nil {
 		return err
@@ -213,6 +257,8 @@ type EmailChange struct {
 	Code     string // proves it
 	Password string // the one in force
 	OldCode  string // where there is none: proves the old address, see [Service.RequestOwnCode]
+
+	Event ids.ID[trail.Event] // as that of a [PasswordChange]
 }
 
 // ChangeEmail changes a user's address and mails a notice to the old one, with a link
@@ -228,6 +274,14 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	seen, err := s.confirm(ctx, user, device, c.Password, "body.password")
 	if err != nil {
 		return User{}, err
+	}
+	switch did, err := trail.Has(ctx, s.db, c.Event); {
+	case err != nil:
+		return User{}, asKind(err)
+	case did && seen.Email == e.Given:
+		return seen.User, nil
+	case did:
+		c.Event = ids.ID[trail.Event]{}
 	}
 	proven := proof{e, ForChangeEmail, user}
 	household := household.From(ctx)
@@ -259,7 +313,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		if err := s.offerUndo(ctx, tx, seen.User); err != nil {
 			return err
 		}
-		if err := s.write(ctx, tx, user, device, trail.EmailSet, household); err != nil {
+		if err := s.writeAs(ctx, tx, c.Event, user, device, trail.EmailSet, household); err != nil {
 			return err
 		}
 		u, err = selectUser(ctx, tx, user)

@@ -170,6 +170,52 @@ func TestAChangedPasswordLogsTheOtherDevicesOut(t *testing.T) {
 	})
 }
 
+// The answer got lost, and the client sends the same request again.
+func TestAChangeOfPasswordOrAddressIsMadeOnce(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		a := w.join("ann@example.org", "correct horse")
+		one, other := ids.New[trail.Event](), ids.New[trail.Event]()
+		set := func(event ids.ID[trail.Event], current, password string) error {
+			return w.ChangePassword(t.Context(), a.User.ID, a.Device, PasswordChange{Current: current, Password: password, Event: event})
+		}
+		for range 8 { // more often than wrong ones are let
+			if err := set(one, "correct horse", "battery staple"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, err := range map[string]error{
+			"another request":     set(other, "correct horse", "battery staple"),
+			"another password":    set(one, "correct horse", "staple battery"),
+			"no present password": set(other, "", "battery staple"),
+		} {
+			if !errors.Is(err, ErrPasswordWrong) {
+				t.Errorf("%s: got %v, want ErrPasswordWrong", what, err)
+			}
+		}
+		if err := set(one, "battery staple", "correct horse"); err != nil { // the key was used for something else
+			t.Fatal(err)
+		}
+		w.enter("ann@example.org", "correct horse")
+		code := w.emailCode(a.User.ID, "bea@example.org")
+		for range 3 {
+			u, err := w.ChangeEmail(t.Context(), a.User.ID, a.Device, EmailChange{Email: "bea@example.org", Code: code, Password: "correct horse", Event: other})
+			if err != nil || u.Email != "bea@example.org" {
+				t.Fatalf("got %+v, %v", u, err)
+			}
+		}
+		if err := w.move(a, "bea@example.org", code, "correct horse"); !errors.Is(err, ErrCode) {
+			t.Errorf("the code by another request: got %v, want ErrCode", err)
+		}
+		n := map[trail.Kind]int{}
+		for _, kind := range w.kinds(a.User.ID) {
+			n[kind]++
+		}
+		if n[trail.PasswordSet] != 2 || n[trail.EmailSet] != 1 || n[trail.PasswordWrong] != 2 {
+			t.Errorf("the trail has %v, want 2 changes of the password, 1 of the address, 2 wrong passwords", n)
+		}
+	})
+}
+
 func TestWhoHasNoPasswordSetsTheFirst(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})

@@ -2,19 +2,22 @@ package accounts
 
 import (
 	"context"
+	"encoding/binary"
 	"net/http"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // CredentialRoutes adds the operations on passwords and addresses to a. None of
-// their requests is remembered by its Idempotency-Key: a plain hash of a body
-// with a password in it would undo what Argon2 is for.
+// their requests is remembered by its Idempotency-Key, since a hash of a body with a password in it
+// would undo what Argon2 is for. A retry is known by its event in the trail.
 func (s *Service) CredentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
@@ -43,7 +46,12 @@ func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset])
 }
 
 func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.PasswordChange]) (*empty, error) {
-	return &empty{}, s.ChangePassword(ctx, caller.User, caller.Device, PasswordChange{Current: in.Body.Current, Code: in.Body.Code, Password: in.Body.Password})
+	return &empty{}, s.ChangePassword(ctx, caller.User, caller.Device, PasswordChange{Event: eventOf(ctx), Current: in.Body.Current, Code: in.Body.Code, Password: in.Body.Password})
+}
+
+// eventOf is what the trail calls what a request does.
+func eventOf(ctx context.Context) ids.ID[trail.Event] {
+	return ids.Of[trail.Event](binary.BigEndian.AppendUint64(nil, web.RequestID(ctx)))
 }
 
 func (s *Service) postOwnCodes(ctx context.Context, caller Caller, in *body[api.OwnCodeRequest]) (*body[api.CodeReply], error) {
@@ -67,5 +75,5 @@ func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[ap
 }
 
 func (s *Service) putEmail(ctx context.Context, caller Caller, in *body[api.EmailChange]) (*body[api.User], error) {
-	return s.user(s.ChangeEmail(ctx, caller.User, caller.Device, EmailChange{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, OldCode: in.Body.OldCode}))
+	return s.user(s.ChangeEmail(ctx, caller.User, caller.Device, EmailChange{Event: eventOf(ctx), Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, OldCode: in.Body.OldCode}))
 }

@@ -88,7 +88,10 @@ func insert(ctx context.Context, tx *sqldb.Tx, events []Event) error {
 	}
 	var args []any
 	for _, e := range events {
-		args = append(args, ids.New[Event](), e.User, e.Device, string(e.Kind), e.Household, e.Actor, e.At.UnixMilli())
+		if e.ID.IsZero() {
+			e.ID = ids.New[Event]()
+		}
+		args = append(args, e.ID, e.User, e.Device, string(e.Kind), e.Household, e.Actor, e.At.UnixMilli())
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO security_events (id, user_id, device_id, kind, household, actor, at) VALUES "+sqldb.Tuples(7, len(events)), args...)
 	return err
@@ -100,6 +103,12 @@ func Knows(ctx context.Context, db *sqldb.DB, user, household string) (known boo
 	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE user_id = ? AND household = ? AND kind IN (?) AND at > ?)",
 		user, household, bun.List([]string{string(Registered), string(LoggedIn)}), db.Now().Add(-Kept).UnixMilli()).Scan(&known)
 	return known, err
+}
+
+// Has reports whether there is an event with that id.
+func Has(ctx context.Context, db *sqldb.DB, id ids.ID[Event]) (has bool, err error) {
+	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE id = ?)", id).Scan(&has)
+	return has, err
 }
 
 // ErrCursor reports text that is no cursor of [Page].
