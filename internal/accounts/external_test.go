@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
 
 // Of a list's users others may open one after the other.
@@ -98,6 +99,21 @@ func TestAnExternalUserHasOneAccountWhoeverOpensIt(t *testing.T) {
 		}
 		if _, err := w.Verify(t.Context(), tokens.Access); !errors.Is(err, ErrToken) {
 			t.Errorf("a deleted user's token: %v", err)
+		}
+		// The answer got lost, and the backend tries again.
+		bob, session := got[0][1].ID, ids.New[Session]()
+		var tries []Tokens
+		for range 2 {
+			tokens, err := w.SignIn(t.Context(), bob, Login{Device: "Phone", Session: session})
+			if err != nil || tokens.Device != session {
+				t.Fatalf("got %+v, %v", tokens, err)
+			}
+			w.check("the tokens of this try", tokens.Access, nil)
+			tries = append(tries, tokens)
+		}
+		w.check("the tokens of the first try", tries[0].Access, ErrToken)
+		if list, err := w.Sessions(t.Context(), bob); err != nil || len(list) != 1 {
+			t.Errorf("bob has %+v, %v, want one session", list, err)
 		}
 		if back, err := w.SignIn(t.Context(), ann, Login{}); err != nil || !back.Restored {
 			t.Errorf("signed in after the deletion: %+v, %v", back, err)

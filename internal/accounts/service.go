@@ -312,10 +312,16 @@ type Login struct {
 	Device   string // what the user calls the device
 	Agent    string // what the device's program calls itself
 	IP       string
+
+	// Session is the id that the session is to have, the same for each try of one request: the tokens of an earlier
+	// try are replaced. Zero: a fresh one.
+	Session DeviceID
 }
 
 // from is what is known of the device.
-func (l Login) from() Session { return Session{Name: l.Device, Agent: cleanAgent(l.Agent), IP: l.IP} }
+func (l Login) from() Session {
+	return Session{Device: l.Session, Name: l.Device, Agent: cleanAgent(l.Agent), IP: l.IP}
+}
 
 // Login opens a session for one more device. What is wrong is not told:
 // ErrCredentials. ErrLocked after too many wrong ones, for known and unknown

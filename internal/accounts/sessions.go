@@ -144,11 +144,16 @@ func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (acc
 // openSession opens a session for the user in one transaction with admit, which
 // decides whether the user may log in, and logs out the least used devices beyond the
 // number allowed. from has what is known of the device, kind is how the session came
-// to be.
+// to be. Where from has an id, a session with it is that of an earlier try, whose tokens
+// the caller was not told: they are replaced.
 func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error), kind trail.Kind) (t Tokens, err error) {
 	likely, err := selectSurplus(ctx, s.db, user, s.cfg.Devices-1)
 	if err != nil {
 		return Tokens{}, asKind(err)
+	}
+	chosen, again := from.Device, int64(0)
+	if !chosen.IsZero() {
+		likely = append(likely, chosen)
 	}
 	err = s.end(ctx, user, likely, func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error) {
 		u, err := admit(ctx, tx)
@@ -158,7 +163,13 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		if err := keepLanguage(ctx, tx, u.ID); err != nil {
 			return nil, err
 		}
-		from.Device, from.Created, from.Used = ids.New[Session](), tx.Now(), tx.Now()
+		from.Device = chosen
+		if chosen.IsZero() {
+			from.Device = ids.New[Session]()
+		} else if again, err = deleteSessions(ctx, tx, u.ID, []DeviceID{chosen}); err != nil {
+			return nil, err
+		}
+		from.Created, from.Used = tx.Now(), tx.Now()
 		access, refresh := s.mint.pair(u.ID, from.Device, newNonce(), newNonce())
 		t = Tokens{Access: access, Refresh: refresh, Expires: tx.Now().Add(s.cfg.AccessLife), User: u, Device: from.Device}
 		if err := insertSession(ctx, tx, sessionRow{
@@ -168,8 +179,10 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		}); err != nil {
 			return nil, err
 		}
-		if err := s.write(ctx, tx, u.ID, from.Device, kind, household.Parse(from.IP)); err != nil {
-			return nil, err
+		if again == 0 {
+			if err := s.write(ctx, tx, u.ID, from.Device, kind, household.Parse(from.IP)); err != nil {
+				return nil, err
+			}
 		}
 		surplus, err := selectSurplus(ctx, tx, u.ID, s.cfg.Devices)
 		if err != nil {
@@ -183,7 +196,9 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 	}
 	key := sessionKey{A: user, B: from.Device}
 	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.fast.keepFacts(ctx, map[sessionKey]Session{key: from}) })
-	s.publish(api.EventSessionOpened, user, from.Created, wireSession(from))
+	if again == 0 {
+		s.publish(api.EventSessionOpened, user, from.Created, wireSession(from))
+	}
 	return t, nil
 }
 

@@ -61,9 +61,9 @@ func (s Service) Routes(a *web.API) {
 		Summary: "Lift a ban"}), s.deleteBan)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/sessions", ID: "service.user_logout", Status: http.StatusNoContent,
 		Summary: "Log all devices of a user out"}), s.deleteSessions)
-	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users/{user}/tokens", ID: "service.user_tokens", Status: http.StatusCreated, NoReplay: true,
+	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users/{user}/tokens", ID: "service.user_tokens", Status: http.StatusCreated, NoReplay: true, Creates: true,
 		Summary:     "Log a device of a user in",
-		Description: "For an app that logs its users in by itself: it hands the tokens to the user's device, which refreshes them as any other does.",
+		Description: "For an app that logs its users in by itself: it hands the tokens to the user's device, which refreshes them as any other does. A retry with the same Idempotency-Key gets new tokens of the same session.",
 		Errors:      []*errs.Error{accounts.ErrDeviceName, accounts.ErrCredentials}}), s.postTokens)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/messages", ID: "service.messages", Status: http.StatusCreated,
 		Summary: "Send a message in a user's name, or a system message",
@@ -186,7 +186,7 @@ func (s Service) postTokens(ctx context.Context, key *servicekeys.Caller, in *st
 }) (out *body[api.Tokens], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
 		// From where the device is, the backend has not said: its own address is none that the account knows.
-		t, err := s.Accounts.SignIn(ctx, id, accounts.Login{Device: in.Body.Device})
+		t, err := s.Accounts.SignIn(ctx, id, accounts.Login{Device: in.Body.Device, Session: web.NewID[accounts.Session](ctx)})
 		if err == nil {
 			out = &body[api.Tokens]{s.Accounts.WireTokens(t)}
 		}
