@@ -71,9 +71,9 @@ func (s *Service) Routes(a *web.API) {
 		Summary:     "Delete a message for the caller, or recall one of the caller's for everybody",
 		Description: "A message that was recalled keeps its number and loses its content.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, inChat(s.deleteMessage))
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.react", Tags: tags, NoReplay: true,
 		Summary: "React to a message with an emoji", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrYouBlock, accounts.ErrNoUser, ErrStore}}, inChat(s.putReaction))
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/chats/{chat}/messages/{seq}/reactions/{emoji}", ID: "chats.unreact", Tags: tags, NoReplay: true,
 		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit, NoReplay: true, Status: http.StatusOK,
 		Summary:     "A link to the file of a message, or to a thumbnail of it",

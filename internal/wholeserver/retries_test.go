@@ -1,6 +1,7 @@
 package wholeserver
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
@@ -96,6 +97,29 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 		for what, got := range n {
 			if got != 1 {
 				t.Errorf("%d %s, want 1", got, what)
+			}
+		}
+	})
+}
+
+// What was said by somebody else is with its message alone, not with the answers that are kept for those who reacted.
+func TestNoAnswerThatIsKeptHasWhatWasTakenBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := newCircle(t, 2)
+		ann, bob := c.people[0], c.people[1]
+		const text = "Nobody knows that but you"
+		sent, err := bob.Send(t.Context(), client.ChatWith(id(ann)), api.Send{ClientID: "1", Content: api.Content{Kind: api.MessageText, Text: text}})
+		c.must(err)
+		for what, react := range map[string]func(ctx context.Context, chat string, seq int64, emoji string) (api.Message, error){"react": ann.React, "unreact": ann.Unreact} {
+			m, err := react(client.WithKey(t.Context(), what), client.ChatWith(id(bob)), sent.Seq, "👍")
+			if err != nil || m.Content.Text != text {
+				t.Fatalf("%s: got %+v, %v", what, m, err)
+			}
+		}
+		c.must(bob.RecallMessage(t.Context(), client.ChatWith(id(ann)), sent.Seq))
+		for what, react := range map[string]func(ctx context.Context, chat string, seq int64, emoji string) (api.Message, error){"react": ann.React, "unreact": ann.Unreact} {
+			if m, err := react(client.WithKey(t.Context(), what), client.ChatWith(id(bob)), sent.Seq, "👍"); client.CodeOf(err) != "message.recalled" {
+				t.Errorf("%s again: got %+v, %v, want message.recalled", what, m, err)
 			}
 		}
 	})
