@@ -52,6 +52,26 @@ func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
 			if err != nil || list[0].Used.IsZero() || !list[0].good(hashOf(token), db.Now()) || !list[0].good(hashOf(second), db.Now()) || list[0].good(hashOf(token), until) {
 				t.Errorf("after the rotation: %+v, %v", list, err)
 			}
+			// The answer of that rotation got lost: the operator rotates again, and the backend still has the first secret.
+			third, _, err := d.Rotate(ctx, "shop", 2*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err = d.List(ctx)
+			for name, secret := range map[string]string{"first": token, "second": second, "third": third} {
+				if err != nil || !list[0].good(hashOf(secret), db.Now()) {
+					t.Errorf("the %s secret after another rotation: %+v, %v", name, list, err)
+				}
+			}
+			if list[0].good(hashOf(token), until) {
+				t.Error("the first secret is good for longer than was said")
+			}
+			if third, _, err = d.Rotate(ctx, "shop", 0); err != nil {
+				t.Fatal(err)
+			}
+			if list, err = d.List(ctx); err != nil || list[0].good(hashOf(second), db.Now()) || list[0].good(hashOf(token), db.Now()) || !list[0].good(hashOf(third), db.Now()) {
+				t.Errorf("without an overlap: %+v, %v", list, err)
+			}
 			if err := errors.Join(d.Revoke(ctx, "shop")); err != nil {
 				t.Fatal(err)
 			}

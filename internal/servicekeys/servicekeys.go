@@ -29,6 +29,9 @@ type Key struct {
 	OldUntil time.Time // until when the secret before the rotation is good; zero: there was none
 
 	hash, oldHash string
+
+	olderHash  string // of the secret before that: it is in use where the one that followed it was shown to nobody
+	olderUntil time.Time
 }
 
 // good reports whether a secret is the key's at that time.
@@ -36,7 +39,7 @@ func (k Key) good(secretHash string, now time.Time) bool {
 	if !k.Expires.IsZero() && !now.Before(k.Expires) {
 		return false
 	}
-	return same(k.hash, secretHash) || now.Before(k.OldUntil) && same(k.oldHash, secretHash)
+	return same(k.hash, secretHash) || now.Before(k.OldUntil) && same(k.oldHash, secretHash) || now.Before(k.olderUntil) && same(k.olderHash, secretHash)
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -20,15 +20,15 @@ func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 // MaxKeys is how many keys there may be: each node has them all in memory.
 const MaxKeys = 1000
 
-const keyColumns = "id, name, scopes, rate, hash, old_hash, old_until, created, expires, used"
+const keyColumns = "id, name, scopes, rate, hash, old_hash, old_until, created, expires, used, older_hash, older_until"
 
 func selectKeys(ctx context.Context, q sqldb.Querier) ([]Key, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+keyColumns+" FROM service_keys ORDER BY name LIMIT ?", MaxKeys)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (k Key, err error) {
 		var scopes string
-		var created, expires, used, oldUntil int64
-		err = rows.Scan(&k.ID, &k.Name, &scopes, &k.Rate, &k.hash, &k.oldHash, &oldUntil, &created, &expires, &used)
-		k.Created, k.Expires, k.Used, k.OldUntil = moment(created), moment(expires), moment(used), moment(oldUntil)
+		var created, expires, used, oldUntil, olderUntil int64
+		err = rows.Scan(&k.ID, &k.Name, &scopes, &k.Rate, &k.hash, &k.oldHash, &oldUntil, &created, &expires, &used, &k.olderHash, &olderUntil)
+		k.Created, k.Expires, k.Used, k.OldUntil, k.olderUntil = moment(created), moment(expires), moment(used), moment(oldUntil), moment(olderUntil)
 		for name := range strings.FieldsSeq(scopes) {
 			k.Scopes = append(k.Scopes, Scope(name))
 		}
@@ -96,8 +96,8 @@ func (d Directory) Create(ctx context.Context, name string, scopes []Scope, rate
 		for i, s := range scopes {
 			names[i] = string(s)
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO service_keys ("+keyColumns+") VALUES "+sqldb.Tuples(10, 1),
-			k.ID, k.Name, strings.Join(names, " "), k.Rate, k.hash, "", 0, k.Created.UnixMilli(), millis(k.Expires), 0)
+		_, err := tx.ExecContext(ctx, "INSERT INTO service_keys ("+keyColumns+") VALUES "+sqldb.Tuples(12, 1),
+			k.ID, k.Name, strings.Join(names, " "), k.Rate, k.hash, "", 0, k.Created.UnixMilli(), millis(k.Expires), 0, "", 0)
 		if sqldb.IsDuplicate(err) {
 			err = ErrTaken
 		}
@@ -106,7 +106,8 @@ func (d Directory) Create(ctx context.Context, name string, scopes []Scope, rate
 	return k, token, asKind(err)
 }
 
-// Rotate gives a key another secret; the one in force is good for overlap still. ErrUnknown.
+// Rotate gives a key another secret; the one in force is good for overlap still, and so is the one before it, if that was
+// said: whoever did not get the answer of a rotation rotates once more. ErrUnknown.
 func (d Directory) Rotate(ctx context.Context, name string, overlap time.Duration) (token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "servicekeys.Rotate")
 	err = d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -118,7 +119,9 @@ func (d Directory) Rotate(ctx context.Context, name string, overlap time.Duratio
 		var hash string
 		token, hash = newToken(id)
 		until = tx.Now().Add(overlap)
-		_, err = tx.ExecContext(ctx, "UPDATE service_keys SET old_hash = hash, old_until = ?, hash = ? WHERE id = ?", until.UnixMilli(), hash, id)
+		// MySQL sees what the statement has set so far; hence this order.
+		_, err = tx.ExecContext(ctx, `UPDATE service_keys SET older_hash = old_hash, older_until = CASE WHEN old_until < ? THEN old_until ELSE ? END,
+			old_hash = hash, old_until = ?, hash = ? WHERE id = ?`, until.UnixMilli(), until.UnixMilli(), until.UnixMilli(), hash, id)
 		return err
 	})
 	return token, until, asKind(err)

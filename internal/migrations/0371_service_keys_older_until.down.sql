@@ -1,0 +1,1 @@
+ALTER TABLE service_keys DROP COLUMN older_until

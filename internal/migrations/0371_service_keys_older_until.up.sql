@@ -1,0 +1,1 @@
+ALTER TABLE service_keys ADD COLUMN older_until BIGINT NOT NULL DEFAULT 0
