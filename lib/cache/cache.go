@@ -283,7 +283,8 @@ func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.C
 // Set stores v as the value of k on every level and drops the copies of all
 // other nodes: write-through, for what the caller has just committed. The last
 // caller wins; where changes of one key can meet, [Cache.Mutate] stores what the
-// source has. While a change is under way v is not stored.
+// source has. While a change is under way v is not stored, nor is it where Redis gets it so late
+// that Set has given up, with an error that is [ErrQueued]: the key is dropped then.
 func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
 	t := newCopy[K, V](k)
 	t.value = v

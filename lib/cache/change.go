@@ -271,15 +271,15 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 	r := c.read(k, c.key(k), bus.Now())
 	r.era = c.era()
-	text, life := "", time.Duration(0)
+	text, life, until := "", time.Duration(0), int64(0)
 	if resolveTags(c.rt, &r) == nil && r.era != 0 {
 		env, l, err := c.seal(e, 0, &r)
 		if err != nil {
 			return err
 		}
-		text, life = textOr(&env, l), l
+		text, life, until = textOr(&env, l), l, c.rt.clock()+c.rt.cfg.Budget.Milliseconds()
 	}
-	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life))).Err
+	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life), strconv.FormatInt(until, 10))).Err
 	if err == nil {
 		err = c.rt.tell([]keyspace.Key{r.key})
 	}

@@ -183,6 +183,32 @@ func TestAChangeThatTheSourceCarriesOutBehindItsFenceIsSeen(t *testing.T) {
 	})
 }
 
+// What a network holds back arrives behind a later change.
+func TestAValueThatWasSetAndGivenUpIsNotStoredLater(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		s := &row{}
+		source := cache.Source[keyspace.Int, int64]{Load: s.load}
+		_, slow := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{}, source)
+		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Entries: -1}, source)
+		must(t, slow.Set(t.Context(), one, 0)) // the server knows the script from now on
+		wire.Delay(time.Second)
+		s.value.Store(1)
+		if err := slow.Set(t.Context(), one, 1); !errors.Is(err, cache.ErrQueued) {
+			t.Fatalf("a value that does not arrive in time: %v", err)
+		}
+		_, err := c.Mutate(t.Context(), one, func(context.Context) error { s.value.Store(2); return nil })
+		must(t, err)
+		for range 200 {
+			if v, err := c.Get(t.Context(), one); v != 2 || err != nil {
+				t.Fatalf("after the change to 2: %d, %v", v, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
 func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)

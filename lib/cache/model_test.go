@@ -57,7 +57,7 @@ type slotSteps struct {
 	fill    func(slot, token, value string, life int64) (string, bool)
 	fence   func(slot, token string, now, until int64) (string, bool)
 	finish  func(slot, token, value string) (string, int)
-	put     func(slot, value string) (string, bool)
+	put     func(slot, value string, late bool) (string, bool)
 	// What the program does around them:
 	noFence, finishFirst bool
 }
@@ -233,7 +233,7 @@ func (m *model) dropper() modelActor {
 		m.commits++
 		version := m.commits
 		return func() modelActor {
-			next, _ := m.s.put(m.slot, "")
+			next, _ := m.s.put(m.slot, "", false)
 			m.set(next, 0)
 			return func() modelActor {
 				m.tell()
@@ -374,19 +374,19 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 			s.fence = func(_, token string, now, until int64) (string, bool) { return fenceSlot("", token, now, until) }
 		},
 		"a drop that leaves a lease": func(s *slotSteps) {
-			s.put = func(slot, value string) (string, bool) {
+			s.put = func(slot, value string, late bool) (string, bool) {
 				if slots.Kind(slot) == slots.IsLease {
 					return slot, true
 				}
-				return putSlot(slot, value)
+				return putSlot(slot, value, late)
 			}
 		},
 		"a drop that a change under way does not notice": func(s *slotSteps) {
-			s.put = func(slot, value string) (string, bool) {
+			s.put = func(slot, value string, late bool) (string, bool) {
 				if slots.Kind(slot) == slots.IsFence {
 					return slot, false
 				}
-				return putSlot(slot, value)
+				return putSlot(slot, value, late)
 			}
 		},
 	} {
@@ -497,9 +497,11 @@ func agree(t *testing.T, db *redis.DB, seed uint64, steps int) {
 			}
 			got, want = number(reply), int64(result)
 		case 5:
-			script, reply = "put", run(putScript, text, strconv.FormatInt(textLife, 10))
+			late := r.IntN(3) == 0
+			until := map[bool]string{true: "1700000000000", false: "9999999999999"}[late]
+			script, reply = "put", run(putScript, text, strconv.FormatInt(textLife, 10), until)
 			var ok bool
-			if next, ok = putSlot(slot, text); ok {
+			if next, ok = putSlot(slot, text, late); ok {
 				lived = textLife
 			}
 			got, want = number(reply), toInt(ok)

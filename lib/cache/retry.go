@@ -51,7 +51,7 @@ func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
 		if s := shapes.Of(k.Family()); s != nil {
 			cmds[i] = s.Drop(k)
 		} else {
-			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0")
+			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0", "0")
 		}
 	}
 	before := rt.undropped.before()

@@ -92,9 +92,12 @@ func fences(slot string) iter.Seq[string] {
 	}
 }
 
-func putSlot(slot, value string) (next string, ok bool) {
-	if slots.Kind(slot) == slots.IsFence {
+func putSlot(slot, value string, late bool) (next string, ok bool) {
+	switch {
+	case slots.Kind(slot) == slots.IsFence:
 		return string(slots.IsFence) + "s" + slot[2:], false
+	case late:
+		return "", true
 	}
 	return value, true
 }
