@@ -67,7 +67,8 @@ nodes are told to drop their copies; after the commit the fence is removed. Whil
 stands no node stores a value, and readers ask the source. When the process dies at
 any point in between, nothing old is left to be read, and the fence expires. Should the
 source carry the commit out only after that, the old value is read until it expires; a
-process that lives drops it half a minute after it has given the change up.
+process that lives drops it half a minute after the change has ended with an error. An
+error after which the source may still commit says so: [ErrUndecided].
 
 Copies in process are found by the hash of the typed argument, hold the decoded
 value, and have a generation: the count of invalidations of their key, or of another

@@ -119,6 +119,38 @@ func ExampleUnfenced() {
 	// true true
 }
 
+// A change whose connection breaks before the answer may have been committed, or may be in a moment. Where its error says
+// so, every node asks the source until that must be over.
+func ExampleCache_Mutate() {
+	ctx := context.Background()
+	rt, err := cache.Open(ctx, cache.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	name := "Bob" // in your database
+	people := cache.Keyed(rt, "person", strconv.Itoa, func(context.Context, int) (string, error) { return name, nil })
+
+	errBroken := errors.New("invalid connection")                           // of your driver
+	update := func(context.Context, int, string) error { return errBroken } // its server goes on by itself
+	_, err = people.Mutate(ctx, 7, func(ctx context.Context) error {
+		err := update(ctx, 7, "Ada")
+		if errors.Is(err, errBroken) {
+			err = errors.Join(err, cache.ErrUndecided)
+		}
+		return err
+	})
+	fmt.Println(errors.Is(err, errBroken))
+	fmt.Println(people.Get(ctx, 7))
+	name = "Ada" // the server has committed
+	fmt.Println(people.Get(ctx, 7))
+	// Output:
+	// true
+	// Bob <nil>
+	// Ada <nil>
+}
+
 // A tag drops what belongs together by one command, however much there is.
 func ExampleTag() {
 	ctx := context.Background()

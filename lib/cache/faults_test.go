@@ -142,45 +142,53 @@ func TestAChangeThatNeverEndedDoesNotFenceAKeyForGood(t *testing.T) {
 }
 
 func TestAChangeOfUnknownOutcomeStaysFenced(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		s := &row{}
-		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
-		err := rt.Change(t.Context(), func(context.Context) error { return fmt.Errorf("commit: %w", context.DeadlineExceeded) }, c.Target(one))
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		if _, err := c.Get(t.Context(), one); err != nil {
-			t.Fatal(err)
-		}
-		s.value.Store(1) // the commit was under way
-		if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
-			t.Errorf("after the late commit: %d, %v", v, err)
-		}
-	})
+	for _, unknown := range []error{context.DeadlineExceeded, cache.ErrUndecided} {
+		t.Run(unknown.Error(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				s := &row{}
+				rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				err := rt.Change(t.Context(), func(context.Context) error { return fmt.Errorf("commit: %w", unknown) }, c.Target(one))
+				if !errors.Is(err, unknown) {
+					t.Fatal(err)
+				}
+				if _, err := c.Get(t.Context(), one); err != nil {
+					t.Fatal(err)
+				}
+				s.value.Store(1) // the commit was under way
+				if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
+					t.Errorf("after the late commit: %d, %v", v, err)
+				}
+			})
+		})
+	}
 }
 
 func TestAChangeThatTheSourceCarriesOutBehindItsFenceIsSeen(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		s := &row{}
-		server := redistest.InMemory(t)
-		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
-		_, other := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
-		_ = rt.Change(t.Context(), func(context.Context) error { return context.DeadlineExceeded }, c.Target(one))
-		time.Sleep(15 * time.Second) // longer than a fence
-		for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
-			if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
-				t.Errorf("behind the fence: %+v, %v; want a value that is stored", e, err)
-			}
-		}
-		time.Sleep(10 * time.Second)
-		s.value.Store(1) // the commit was under way for 25 seconds
-		time.Sleep(6 * time.Second)
-		for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
-			if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
-				t.Errorf("half a minute after the change: %d, %v", v, err)
-			}
-		}
-	})
+	for _, fault := range []error{context.DeadlineExceeded, errors.New("the connection broke")} {
+		t.Run(fault.Error(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				s := &row{}
+				server := redistest.InMemory(t)
+				rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				_, other := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				_ = rt.Change(t.Context(), func(context.Context) error { return fault }, c.Target(one))
+				time.Sleep(15 * time.Second) // longer than a fence
+				for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
+					if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
+						t.Errorf("behind the fence: %+v, %v; want a value that is stored", e, err)
+					}
+				}
+				time.Sleep(10 * time.Second)
+				s.value.Store(1) // the commit was under way for 25 seconds
+				time.Sleep(6 * time.Second)
+				for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
+					if v, err := c.Get(t.Context(), one); v != 1 || err != nil {
+						t.Errorf("half a minute after the change: %d, %v", v, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // What a network holds back arrives behind a later change.

@@ -14,6 +14,10 @@ var (
 	// ErrUnfenced says that nothing was changed, because Redis could not be told
 	// of the change beforehand. See [Policy.Unfenced].
 	ErrUnfenced = errors.New("cache: Redis cannot be told of a change")
+	// ErrUndecided is for a change to join with its error when nobody knows whether the source
+	// has committed, or will in a moment: a connection broke before the answer, say. See
+	// [Runtime.Change].
+	ErrUndecided = errors.New("cache: the source may have committed, or may yet")
 	// ErrCutOff is what a read returns under [Fail] while this node may have
 	// missed changes.
 	ErrCutOff = errors.New("cache: this node may have missed changes")

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,8 +116,8 @@ func (q *memoryQueue) run(rt *Runtime) {
 // for a replica.
 const slowCommit = 30 * time.Second
 
-// lateDrops are those of changes whose outcome is unknown. Fences may have expired before the source has carried such a
-// change out, so that its keys are dropped once more when that must be over. They are in memory alone.
+// lateDrops are those of changes that ended with an error. The source may carry such a change out when its fence has been
+// removed or has expired, so that its keys are dropped once more when that must be over. They are in memory alone.
 type lateDrops struct {
 	mu   sync.Mutex
 	list []lateDrop // the first one is due first
@@ -133,23 +134,23 @@ func (l *lateDrops) add(keys []keyspace.Key) {
 	l.list = append(l.list, lateDrop{keys, bus.Now() + bus.Moment(slowCommit)})
 }
 
-// due takes what is due.
-func (l *lateDrops) due() []lateDrop {
+// due takes the keys whose drops are due.
+func (l *lateDrops) due() (keys []keyspace.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
 	for now := bus.Now(); n < len(l.list) && l.list[n].due <= now; n++ {
+		keys = append(keys, l.list[n].keys...)
 	}
-	due := l.list[:n:n]
-	l.list = l.list[n:]
-	return due
+	l.list = slices.Delete(l.list, 0, n)
+	return keys
 }
 
 // run does the drops that are due.
 func (l *lateDrops) run(ctx context.Context, rt *Runtime) {
-	for _, d := range l.due() {
-		if rt.Redo(d.keys) != nil {
-			rt.later(ctx, d.keys)
+	for part := range slices.Chunk(l.due(), messageKeys) {
+		if rt.Redo(part) != nil {
+			rt.later(ctx, part)
 		}
 	}
 }

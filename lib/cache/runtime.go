@@ -163,7 +163,7 @@ func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
 }
 
 // Run does the periodic work until ctx ends: it retries drops that Redis did not
-// take, repeats those of changes whose outcome is unknown, gives back leases whose
+// take, repeats those of changes that ended with an error, gives back leases whose
 // acquisition Redis did not answer, and removes expired copies from this process.
 func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	ready()
