@@ -44,11 +44,11 @@ const messageKeys = 500
 // is made then, and an error would have callers make it twice. The drop is retried until
 // it is done, this node reads its targets from their source until then, and
 // [Hooks.Queued] is told. [ErrUnfenced] says that change was not called.
-// An error that is [ErrUndecided] or the end of a context leaves open whether anything
-// was committed, now or in a moment: the fences then stand until they expire. Any other
-// says that nothing was. After either the targets are dropped once more when half a
-// minute has passed, in which the source may have carried the commit out all the same.
-// When change panics the fences stand as well.
+// An error that is [ErrUndecided] or the end of a context, or a panic, leaves open
+// whether anything was committed, now or in a moment: the fences then stand until they
+// expire. Any other error says that nothing was. After either the targets are dropped
+// once more when half a minute has passed, in which the source may have carried the
+// commit out all the same.
 func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
 	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
 	return err
@@ -78,26 +78,38 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	if fault != nil {
 		inner = context.WithValue(inner, fenceFailed{}, true)
 	}
+	decided := false
+	defer func() {
+		cancel()
+		if !decided {
+			rt.leave(ctx, keys, fault == nil)
+		}
+	}()
 	err = change(inner)
-	late := inner.Err()
-	cancel()
+	if err != nil && (inner.Err() != nil || errors.Is(err, ErrUndecided) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		return false, err
+	}
+	decided = true
 	// From here on no read of this process may share a flight that began before the
 	// commit.
 	rt.forget(keys)
-	if err != nil {
+	value, life := "", time.Duration(0)
+	if err == nil {
+		value, life = after(ctx)
+	} else {
 		rt.late.add(keys)
 	}
-	value, life := "", time.Duration(0)
-	switch {
-	case err == nil:
-		value, life = after(ctx)
-	case late != nil || errors.Is(err, ErrUndecided) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		if fault != nil {
-			rt.later(ctx, keys)
-		}
-		return false, err
-	}
 	return rt.finish(ctx, targets, fault == nil, f, err == nil, value, life), err
+}
+
+// leave ends a change that may have committed, or has panicked: its fences stand. Where
+// there are none, the keys are dropped as soon as Redis takes that.
+func (rt *Runtime) leave(ctx context.Context, keys []keyspace.Key, fenced bool) {
+	rt.forget(keys)
+	rt.late.add(keys)
+	if !fenced {
+		rt.later(ctx, keys)
+	}
 }
 
 type fenceFailed struct{}

@@ -116,8 +116,8 @@ func (q *memoryQueue) run(rt *Runtime) {
 // for a replica.
 const slowCommit = 30 * time.Second
 
-// lateDrops are those of changes that ended with an error. The source may carry such a change out when its fence has been
-// removed or has expired, so that its keys are dropped once more when that must be over. They are in memory alone.
+// lateDrops are those of changes that ended with an error or a panic. The source may carry such a change out when its fence
+// has been removed or has expired, so that its keys are dropped once more when that must be over. They are in memory alone.
 type lateDrops struct {
 	mu   sync.Mutex
 	list []lateDrop // the first one is due first

@@ -74,6 +74,37 @@ func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
 	})
 }
 
+// The same of a change that panics behind its commit: its process lives on, as a server's does.
+func TestAChangeThatPanicsWithoutRedisIsDroppedOnceItIsBack(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		s := &row{}
+		s.value.Store(1)
+		policy := cache.Policy{Unfenced: cache.Proceed, MaxStale: time.Second}
+		source := cache.Source[keyspace.Int, int64]{Load: s.load}
+		wire := server.Wire()
+		rt, ours := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, policy, source)
+		_, theirs := numberNode(t, server.Open(t), cache.Config{}, policy, source)
+		both := func(want int64) {
+			t.Helper()
+			for _, c := range []*cache.Cache[keyspace.Int, int64]{ours, theirs} {
+				if got, err := c.Get(t.Context(), one); got != want || err != nil {
+					t.Errorf("Get = %d, %v, want %d", got, err, want)
+				}
+			}
+		}
+		both(1)
+		wire.Refuse()
+		func() {
+			defer func() { _ = recover() }()
+			_ = rt.Change(t.Context(), func(context.Context) error { s.value.Store(2); panic("behind the commit") }, ours.Target(one))
+		}()
+		wire.Heal()
+		time.Sleep(5 * time.Second)
+		both(2)
+	})
+}
+
 // The same of a tag: Redis has its old version until the drop is done, and with it all
 // values that were stored under that.
 func TestTheNodeThatDroppedATagWithoutRedisSeesItsChange(t *testing.T) {
