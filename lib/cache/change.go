@@ -188,10 +188,14 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 		}
 		cmds = append(cmds, rt.bus.PublishCmd(topic, dropped, b.String()))
 	}
-	if rt.cfg.Hooks.Dropped != nil {
-		rt.cfg.Hooks.Dropped(len(keys))
-	}
+	rt.countDropped(len(keys))
 	return keyspace.FirstErr(rt.do(cmds...))
+}
+
+func (rt *Runtime) countDropped(keys int) {
+	if rt.cfg.Hooks.Dropped != nil {
+		rt.cfg.Hooks.Dropped(keys)
+	}
 }
 
 // finish removes the fences, and reports whether the value was stored. Where a fence

@@ -308,6 +308,35 @@ func TestClearEverywhere(t *testing.T) {
 	})
 }
 
+// Each node reads from the log what it has missed: what a clear writes there must not grow with what was cached.
+func TestAClearTellsTheNodesOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		db := server.Open(t)
+		told := func() (bytes int) {
+			entries, err := db.Do(t.Context(), keyspace.Cmd{Name: "XRANGE", Key: log.At().Key, Args: []string{"-", "+"}}).Items()
+			must(t, err)
+			for _, e := range entries {
+				bytes += len(e.List[1].List[1].Str)
+			}
+			return bytes
+		}
+		s := &table{}
+		a := start(t, server.Open(t), s, cache.Policy{})
+		var ids []keyspace.Int
+		for i := range int64(1200) { // more than one command drops
+			ids = append(ids, keyspace.Int{N: i})
+		}
+		_, err := a.users.GetMany(t.Context(), ids)
+		must(t, err)
+		before := told()
+		must(t, a.users.ClearEverywhere(t.Context()))
+		if n := told() - before; n == 0 || n > 1000 {
+			t.Errorf("a clear of %d keys writes %d bytes into the log, want some hundred at most", len(ids), n)
+		}
+	})
+}
+
 // Copies can outlive what Redis had: it may have evicted the key.
 func TestClearEverywhereClearsCopiesOfWhatRedisHasNot(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

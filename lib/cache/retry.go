@@ -47,16 +47,8 @@ func (rt *Runtime) Redo(keys []keyspace.Key) error {
 
 // redo is Redo, and returns the keys that are not dropped.
 func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
-	cmds := make([]keyspace.Cmd, len(keys))
-	for i, k := range keys {
-		if s := shapes.Of(k.Family()); s != nil {
-			cmds[i] = s.Drop(k)
-		} else {
-			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0", "0")
-		}
-	}
 	before := rt.undropped.before()
-	replies := rt.do(cmds...)
+	replies := rt.do(dropCmds(keys)...)
 	if err = rt.tell(keys); err != nil {
 		return keys, errors.Join(keyspace.FirstErr(replies), err)
 	}
@@ -70,6 +62,19 @@ func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
 	}
 	rt.undropped.done(done, before)
 	return left, keyspace.FirstErr(replies)
+}
+
+// dropCmds are the commands that remove keys from Redis.
+func dropCmds(keys []keyspace.Key) []keyspace.Cmd {
+	cmds := make([]keyspace.Cmd, len(keys))
+	for i, k := range keys {
+		if s := shapes.Of(k.Family()); s != nil {
+			cmds[i] = s.Drop(k)
+		} else {
+			cmds[i] = putScript.Cmd([]keyspace.Key{k}, "", "0", "0")
+		}
+	}
+	return cmds
 }
 
 // memoryKeys bounds the keys whose drops wait in memory. Where there are more, all of

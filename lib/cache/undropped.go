@@ -171,18 +171,22 @@ func (rt *Runtime) forgetFull(ctx context.Context) {
 	})
 }
 
-// forgetFamily drops all keys of a family, and every copy. Without an error it returns the keys that
-// Redis refuses to drop.
+// forgetFamily drops all keys of a family in Redis, and then every copy: the nodes are told once, and not of
+// each key, of which there may be millions. Without an error it returns the keys that Redis refuses to drop.
 func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) (refused []keyspace.Key, err error) {
 	parser, prefix := keyspace.ParserOf(f), rt.db.Physical(keyspace.Key{})
 	var page []keyspace.Key
 	drop := func() error {
-		left, err := rt.redo(page)
-		page = nil
-		if errors.Is(err, redis.ErrUnavailable) {
-			return err
+		for i, r := range rt.do(dropCmds(page)...) {
+			switch {
+			case errors.Is(r.Err, redis.ErrUnavailable):
+				return r.Err
+			case r.Err != nil:
+				refused = append(refused, page[i])
+			}
 		}
-		refused = append(refused, left...)
+		rt.countDropped(len(page))
+		page = nil
 		return nil
 	}
 	err = rt.db.Scan(ctx, func(physical string) error {
@@ -200,5 +204,5 @@ func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) (refuse
 	if err != nil {
 		return nil, err
 	}
-	return refused, rt.Forget() // processes may have copies of what Redis has not
+	return refused, rt.Forget()
 }
