@@ -91,6 +91,8 @@ type Bus struct {
 	last    entry      // the last one handled; none before the first beat
 	waiting []message  // that came after a gap
 
+	page int // how many entries the next command reads; of Run alone
+
 	seen  atomic.Int64
 	era   atomic.Uint64
 	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 while unknown
@@ -122,7 +124,7 @@ func Open(db *redis.DB, keys Keys, cfg Config) (*Bus, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-",
+	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-", page: page,
 		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1), up: make(chan struct{})}
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"

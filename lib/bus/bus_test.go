@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -446,6 +447,48 @@ func TestANodeThatWasAwayForLongerThanTheLogIsTold(t *testing.T) {
 		wire.Heal()
 		b.caughtUp(t)
 		b.wants(t, "LOST")
+	})
+}
+
+// slowLine takes time for what comes over it, 5 MB a second.
+type slowLine struct{ net.Conn }
+
+func (c slowLine) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(len(b), 5000)])
+	time.Sleep(time.Duration(n) * 200 * time.Nanosecond)
+	return n, err
+}
+
+func TestMoreThanALineCarriesInABeatIsCaughtUpWith(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wire := memory.Wire()
+		cfg := wire.Config()
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := wire.Config().Dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return slowLine{c}, nil
+		}
+		other := memory.Open(t)
+		a, b := join(t, other, "a", Config{}), join(t, redistest.OpenConfig(t, cfg), "b", Config{})
+		wire.Refuse()
+		const missed = 1000 // of 5 kB each: a second's worth
+		cmds := make([]keyspace.Cmd, missed)
+		for i := range cmds {
+			cmds[i] = keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", a.event("topic", "name", strings.Repeat("x", 5000))}}
+		}
+		must(t, keyspace.FirstErr(other.DoMulti(t.Context(), cmds)))
+		wire.Heal()
+		healed := Now()
+		time.Sleep(30 * time.Second)
+		if b.Seen() < healed {
+			t.Errorf("half a minute later the node knows nothing that is newer: %+v", b.Stats())
+		}
+		if n := len(b.heard()); n != missed || b.Stats().Lost != 0 {
+			t.Errorf("%d of %d events arrive: %+v", n, missed, b.Stats())
+		}
 	})
 }
 

@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// page is how many entries of the log one command reads.
-	page = 1000
+	// page is how many entries of the log one command reads: fewer after one that was not answered in
+	// time, for they may be large and the line slow, but the last that was handled and one more.
+	page      = 1000
+	leastPage = 2
 	// leastBudget lets a beat succeed on a busy machine; a server that does not
 	// answer delays a beat by at most this.
 	leastBudget = 100 * time.Millisecond
@@ -192,10 +194,13 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 	if last.id == "" {
 		return false, b.begin(ctx, "")
 	}
-	entries, err := b.read(ctx, "XRANGE", last.id, "+", page)
+	count := b.page
+	entries, err := b.read(ctx, "XRANGE", last.id, "+", count)
 	if err != nil {
+		b.page = max(count/2, leastPage)
 		return false, err
 	}
+	b.page = min(2*count, page)
 	// Nothing is missing after the last entry only if that is still there, and still
 	// the same: in a log that was emptied a new entry may have its id.
 	if len(entries) == 0 || entries[0].id != last.id || entries[0].event.ID != last.event.ID {
@@ -213,7 +218,7 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 		}
 	}
 	b.settle()
-	return len(entries) == page, nil
+	return len(entries) == count, nil
 }
 
 // begin starts from the end of the log.
