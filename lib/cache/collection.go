@@ -236,6 +236,7 @@ func (c *Collection) era() (uint64, error) {
 // they cannot be stored.
 type sharedLoad struct {
 	done       chan struct{}
+	urge       urge
 	began      bus.Moment
 	generation generation
 	outcome    outcome
@@ -264,9 +265,9 @@ func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 	g := c.loads[at]
 	// As with values: not a flight that may have begun before a change.
 	if g == nil || c.rt.changed(g.generation) || time.Duration(now-g.began) >= c.policy.MaxStale {
-		g = &sharedLoad{done: make(chan struct{}), began: now, generation: c.rt.generationOf(key.String())}
+		g = &sharedLoad{done: make(chan struct{}), urge: newUrge(), began: now, generation: c.rt.generationOf(key.String())}
 		c.loads[at] = g
-		inner, mine := context.WithoutCancel(ctx), g
+		inner, mine := g.urge.in(context.WithoutCancel(ctx)), g
 		c.rt.begin(func() {
 			inner, cancel := context.WithTimeout(inner, c.policy.LoadTimeout)
 			defer cancel()
@@ -278,6 +279,8 @@ func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 			outcome, h, err := c.fetch(inner, k, key, era, whole, replace)
 			c.land(at, mine, outcome, h, err)
 		})
+	} else {
+		g.urge.comeFrom(ctx)
 	}
 	c.mu.Unlock()
 	select {

@@ -255,6 +255,7 @@ type flight struct {
 	reading
 	among  map[string]*flight // of the core
 	tagged []generation       // of its tags, from before the read
+	urge   urge
 
 	// With the cache's mutex:
 	finished bool
@@ -273,7 +274,7 @@ func (c *core) miss(ctx context.Context, k any, now bus.Moment, maxAge time.Dura
 	if maxAge != 0 {
 		among = c.young
 	}
-	f, joined := c.join(among, k, now)
+	f, joined := c.join(ctx, among, k, now)
 	if joined {
 		found, err := f.wait(ctx)
 		if err == nil && found.Tier != Origin && tooOld(found.Value, now, maxAge) { // for the one who began the flight it was not
@@ -301,7 +302,7 @@ func (c *core) reload(ctx context.Context, k any, now bus.Moment) (Entry[*localC
 	if ctx.Err() != nil {
 		return Entry[*localCopy]{}, context.Cause(ctx)
 	}
-	f, joined := c.join(c.reloads, k, now)
+	f, joined := c.join(ctx, c.reloads, k, now)
 	if joined {
 		return f.wait(ctx)
 	}
@@ -310,7 +311,7 @@ func (c *core) reload(ctx context.Context, k any, now bus.Moment) (Entry[*localC
 
 // join returns the flight of k, which the caller may only wait for, or a new one, which he
 // has to finish.
-func (c *core) join(among map[string]*flight, k any, now bus.Moment) (f *flight, joined bool) {
+func (c *core) join(ctx context.Context, among map[string]*flight, k any, now bus.Moment) (f *flight, joined bool) {
 	key := c.key(k)
 	name := key.String()
 	var tagged []generation
@@ -324,9 +325,10 @@ func (c *core) join(among map[string]*flight, k any, now bus.Moment) (f *flight,
 	// Not a flight that began before a change, nor one that may have without this
 	// node knowing: what it returns may be older than this call.
 	if f := among[name]; f != nil && !c.rt.changed(f.generation) && !c.rt.anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
+		f.urge.comeFrom(ctx)
 		return f, true
 	}
-	f = &flight{reading: c.read(k, key, now), tagged: tagged, among: among}
+	f = &flight{reading: c.read(k, key, now), tagged: tagged, among: among, urge: newUrge()}
 	among[name] = f
 	return f, false
 }
@@ -334,7 +336,7 @@ func (c *core) join(among map[string]*flight, k any, now bus.Moment) (f *flight,
 // in has the source asked in a goroutine of its own, and waits for the answer: this
 // caller may leave while others still wait.
 func (f *flight) in(ctx context.Context, load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
-	detached := context.WithoutCancel(ctx)
+	detached := f.urge.in(context.WithoutCancel(ctx))
 	f.c.rt.begin(func() {
 		// A source or a value's own methods may panic or end this goroutine.
 		defer func() {

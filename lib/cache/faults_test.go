@@ -317,6 +317,69 @@ func TestASourceMayReadAnotherCache(t *testing.T) {
 	})
 }
 
+// inner are caches that a source reads.
+type inner struct {
+	people *cache.Cache[keyspace.Int, user]
+	names  *collection.Set[keyspace.Int, string]
+}
+
+func (c *inner) get(ctx context.Context) error { _, err := c.people.Get(ctx, one); return err }
+
+func (c *inner) getMany(ctx context.Context) error {
+	_, err := c.people.GetMany(ctx, []keyspace.Int{one})
+	return err
+}
+
+func (c *inner) has(ctx context.Context) error { _, err := c.names.Has(ctx, one, "bob"); return err }
+
+// Somebody else has begun to read what a source asks for, and waits for the place of that very source.
+func TestASourceMayWaitForALoadThatWaitsForItsPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		others, source func(*inner, context.Context) error
+	}{
+		"one value":    {(*inner).get, (*inner).get},
+		"many":         {(*inner).get, (*inner).getMany},
+		"a collection": {(*inner).has, (*inner).has},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				s := &table{}
+				s.set(1, user{Name: "ada"})
+				var caches inner
+				h := newHold()
+				rt, outer := numberNode(t, redistest.Open(t, "embedded"), cache.Config{Loads: 1}, cache.Policy{}, cache.Source[keyspace.Int, int64]{
+					Load: func(ctx context.Context, _ keyspace.Int) (int64, error) {
+						close(h.reached)
+						<-h.release
+						return 1, c.source(&caches, ctx)
+					}})
+				caches.people = cache.New(rt, users, cache.Policy{}, cache.Source[keyspace.Int, user]{Load: s.load})
+				caches.names = collection.NewSet(rt, bobs, collection.Policy{}, collection.SetSource[keyspace.Int, string]{
+					Load: func(context.Context, keyspace.Int) ([]string, error) { return []string{"bob"}, nil }})
+				var all sync.WaitGroup
+				all.Go(func() {
+					if n, err := outer.Get(t.Context(), one); n != 1 || err != nil {
+						t.Errorf("Get = %d, %v", n, err)
+					}
+				})
+				<-h.reached
+				all.Go(func() {
+					if err := c.others(&caches, t.Context()); err != nil {
+						t.Errorf("who reads beside it: %v", err)
+					}
+				})
+				bubble.Sleep(10 * time.Millisecond) // it waits for the place
+				released := time.Now()
+				close(h.release)
+				all.Wait()
+				if took := time.Since(released); took > time.Second {
+					t.Errorf("both have their answers after %s", took)
+				}
+			})
+		})
+	}
+}
+
 // strict does not like null, and what is 13.
 type strict struct{ N int }
 

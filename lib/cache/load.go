@@ -217,10 +217,11 @@ func (c *core) admitted(ctx context.Context, keys int, load func(context.Context
 func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, keys int, load func(context.Context) error) (err error) {
 	// A source that reads another cache counts once: were it to wait for a second
 	// place, waiting loads could hold all places.
-	if ctx.Value(admittance{}) == nil {
+	if !isLoad(ctx) {
 		select {
 		case rt.loads <- struct{}{}:
 			defer func() { <-rt.loads }()
+		case <-urged(ctx):
 		case <-ctx.Done():
 			return fmt.Errorf("cache: %s: too many loads: %w", cache, context.Cause(ctx))
 		}
@@ -243,6 +244,37 @@ func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, 
 
 // admittance marks the context of a load.
 type admittance struct{}
+
+// isLoad reports whether a context is that of a source, which has a place.
+func isLoad(ctx context.Context) bool { return ctx.Value(admittance{}) != nil }
+
+// An urge lets a load that waits for a place go on without one, because a source waits for
+// what it loads: the place of that source may be the one that the load waits for.
+type urge struct{ there chan struct{} }
+
+func newUrge() urge { return urge{make(chan struct{})} }
+
+// comeFrom urges when a source waits from now on. Its callers hold a mutex.
+func (u urge) comeFrom(ctx context.Context) {
+	select {
+	case <-u.there:
+	default:
+		if isLoad(ctx) {
+			close(u.there)
+		}
+	}
+}
+
+type urging struct{}
+
+// in returns the context of the load that is urged.
+func (u urge) in(ctx context.Context) context.Context { return context.WithValue(ctx, urging{}, u) }
+
+// urged ends when the load of a context is urged: never, if nobody can join it.
+func urged(ctx context.Context) <-chan struct{} {
+	u, _ := ctx.Value(urging{}).(urge)
+	return u.there
+}
 
 // serveStale is the answer when the source fails or is slow.
 func (c *core) serveStale(e *localCopy, tier Tier) Entry[*localCopy] {
