@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -30,9 +31,14 @@ type ServerError string
 
 func (e ServerError) Error() string { return "redis: " + string(e) }
 
-// Code returns the reply's first word, such as WRONGTYPE, or ERR when it has none.
+// inScript is what a server before Redis 7 writes before the error that a command has met in a script:
+// "Error running script (call to f_…): @user_script:4: @user_script: 4: -READONLY …".
+var inScript = regexp.MustCompile(`^((ERR )?Error running script \(call to \w+\): )?(@?user_script: ?\d+: )+-?`)
+
+// Code returns the reply's first word, such as WRONGTYPE, or ERR when it has none. Of an error in
+// a script that is the word of the command that has failed.
 func (e ServerError) Code() string {
-	word, _, _ := strings.Cut(string(e), " ")
+	word, _, _ := strings.Cut(string(e)[len(inScript.FindString(string(e))):], " ")
 	if word == "" || word != strings.ToUpper(word) {
 		return "ERR"
 	}

@@ -144,3 +144,27 @@ func TestWithoutAPrefixKeysAreAsTheyAre(t *testing.T) {
 		t.Errorf("Scan: %d keys, %v", len(found), err)
 	}
 }
+
+// Before Redis 7 the error of a command stands behind that of its script.
+func TestErrorsInScriptsOfAnOlderServerAreUnderstood(t *testing.T) {
+	const within = "Error running script (call to f_5d3fc6a1e2f3a1a9b7b5c3a3a5b1f0c2d4e6f8a0): @user_script:4: "
+	for text, want := range map[string]struct {
+		code string
+		away bool
+	}{
+		within + "@user_script: 4: -READONLY You can't write against a read only replica.":            {"READONLY", true},
+		"ERR " + within + "@user_script: 4: -OOM command not allowed when used memory > 'maxmemory'.": {"OOM", true},
+		within + "@user_script: 4: -NOREPLICAS Not enough good replicas to write.":                    {"NOREPLICAS", true},
+		within + "WRONGTYPE Operation against a key holding the wrong kind of value":                  {"WRONGTYPE", false},
+		within + "user_script:4: a fault of the script's own":                                         {"ERR", false},
+		"@user_script: 8: -OOM command not allowed when used memory > 'maxmemory'.":                   {"OOM", true},
+		"OOM command not allowed when used memory > 'maxmemory'. script: 5d3f, on @user_script:4.":    {"OOM", true},
+		"Error compiling script (new function): user_script:1: -OOM is no name":                       {"ERR", false},
+	} {
+		err := redistest.Answering(t, keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError(text)}).Ping(t.Context())
+		server, ok := errors.AsType[redis.ServerError](err)
+		if !ok || server.Code() != want.code || errors.Is(err, redis.ErrUnavailable) != want.away {
+			t.Errorf("%v: %s, unavailable: %v; want %s, %v", err, server.Code(), errors.Is(err, redis.ErrUnavailable), want.code, want.away)
+		}
+	}
+}
