@@ -382,3 +382,29 @@ func TestSpecialKindsAreCheckedAndAllowed(t *testing.T) {
 		t.Errorf("GEOADD of a set: got %v", err)
 	}
 }
+
+// Lua, in which a command is carried out together with the life that it gives, has numbers of 53 bits.
+func TestSumsOfMoreThan53BitsAreExact(t *testing.T) {
+	for name, db := range map[string]*redis.DB{"embedded": redistest.Open(t, "embedded"), "server": restricted(t, values)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			c, h := vCount.At(keyspace.Int{N: 53}, one), vHash.At(keyspace.Int{N: 53}, one)
+			for _, from := range []int64{1 << 53, 1<<60 + 1, -1<<60 - 5} {
+				if _, err := h.Set(ctx, db, "f", fmt.Sprint(from)); err != nil || c.Set(ctx, db, from) != nil {
+					t.Fatal(err)
+				}
+				if n, err := c.Add(ctx, db, 1); n != from+1 || err != nil {
+					t.Errorf("a counter: %d, %v; want %d", n, err, from+1)
+				}
+				if n, err := h.Add(ctx, db, "f", 1); n != from+1 || err != nil {
+					t.Errorf("a field: %d, %v; want %d", n, err, from+1)
+				}
+				var b keyspace.Batch
+				count, field := b.Int(c.AddCmd(1)), b.Int(h.AddCmd("f", 1))
+				if err := b.RunAtomic(ctx, db); count.Value() != from+2 || field.Value() != from+2 || err != nil {
+					t.Errorf("at once: %d and %d, %v; want %d", count.Value(), field.Value(), err, from+2)
+				}
+			}
+		})
+	}
+}

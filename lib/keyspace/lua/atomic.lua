@@ -6,7 +6,8 @@
 --                  the key that gets the life, how many arguments stand before its keys, how
 --                  many keys and how many arguments it has, its name, its arguments
 --
--- Returns a list of what each command does; errors are among them.
+-- Returns a list of what each command does; errors are among them. A sum that Lua would
+-- round is a text.
 local replies, key, arg = {}, 0, 1
 while arg <= #ARGV do
 	local life, once, which, before = ARGV[arg], ARGV[arg + 1], tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])
@@ -20,6 +21,9 @@ while arg <= #ARGV do
 	local written = KEYS[key + which]
 	local failed = type(reply) == 'table' and reply.err
 	if life ~= '' and not failed and (once == '' or redis.call('PTTL', written) == -1) then redis.call('PEXPIRE', written, life) end
+	if type(reply) == 'number' and math.abs(reply) >= 2^53 then -- of INCRBY or HINCRBY
+		if call[1] == 'HINCRBY' then reply = redis.pcall('HGET', call[2], call[3]) else reply = redis.pcall('GET', call[2]) end
+	end
 	replies[#replies + 1] = reply
 	key, arg = key + keys, arg + args + 1
 end
