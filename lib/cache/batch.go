@@ -153,28 +153,65 @@ func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*rea
 	return misses, leases, leasedElsewhere
 }
 
-// loadMany calls the source and stores what it returns.
+// loadMany answers reads from the source, which is asked in a goroutine of its own: this
+// caller may leave, and the source may go on after its context has ended. When it fails,
+// what was found before is the answer.
 func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) error {
 	if len(reads) == 0 {
 		return nil
 	}
-	loading, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
-	defer cancel()
+	loads := make([]*reading, len(reads)) // in which nothing is written once the caller has left
+	for i, r := range reads {
+		loads[i] = new(*r)
+	}
+	loading, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.policy.LoadTimeout)
+	ended := make(chan error, 1)
+	c.rt.begin(func() {
+		defer cancel()
+		err := errAborted
+		defer func() { ended <- err }()
+		err = recovered(func() error { return c.fillMany(loading, loads, leases) })
+	})
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-loading.Done():
+		select {
+		case err = <-ended: // it ended in time
+		default:
+			err = fmt.Errorf("cache: %s: %w", c.fam.Pattern, context.Cause(loading))
+		}
+	}
+	if err == nil {
+		for i, r := range reads {
+			r.answer = loads[i].answer
+		}
+		return nil
+	}
+	var unanswered error
+	for _, r := range reads {
+		if r.best == nil {
+			unanswered = err
+			continue
+		}
+		c.stats.stale.add(1)
+		r.useBest()
+	}
+	return unanswered
+}
+
+// fillMany calls the source and stores what it returns.
+func (c *core) fillMany(ctx context.Context, reads []*reading, leases []string) error {
 	began := bus.Now()
-	err := c.askMany(loading, reads)
+	err := c.askMany(ctx, reads)
 	took := time.Duration(bus.Now() - began)
 
 	cmds := make([]keyspace.Cmd, 0, len(reads))
 	var filled []func(stored bool, err error)
 	for i, r := range reads {
 		e := r.answer
-		if err != nil {
-			r.answer = nil
-			if r.best != nil {
-				c.stats.stale.add(1)
-				r.useBest()
-			}
-		}
 		if leases[i] == "" {
 			continue
 		}
@@ -207,15 +244,7 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 			filled[i](n == 1, err)
 		}
 	}
-	if err == nil {
-		return nil
-	}
-	for _, r := range reads {
-		if r.best == nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // askMany answers the reads from the source; with an error their answers are void.

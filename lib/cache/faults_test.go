@@ -317,6 +317,42 @@ func TestASourceMayReadAnotherCache(t *testing.T) {
 	})
 }
 
+func TestWhoReadsManyDoesNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		loadTimeout time.Duration
+		leaves      bool // the caller, before the load ends
+	}{"LoadTimeout is over": {100 * time.Millisecond, false}, "the caller leaves": {5 * time.Second, true}} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				s := &row{}
+				s.value.Store(7)
+				h := newHold()
+				s.hold.Store(h)
+				time.AfterFunc(2*time.Second, func() { close(h.release) })
+				_, many := numberNode(t, redistest.Open(t, "embedded"), cache.Config{}, cache.Policy{LoadTimeout: c.loadTimeout}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				ctx, leave := t.Context(), func() {}
+				if c.leaves {
+					ctx, leave = context.WithTimeout(ctx, 100*time.Millisecond)
+				}
+				defer leave()
+				began, keys := time.Now(), []keyspace.Int{one, {N: 2}}
+				_, err := many.GetMany(ctx, keys)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
+					t.Errorf("GetMany: %v after %s", err, took)
+				}
+				if !c.leaves {
+					return
+				}
+				bubble.Sleep(3 * time.Second)
+				loads := s.loads.Load()
+				if got, err := many.GetMany(t.Context(), keys); got[one] != 7 || err != nil || s.loads.Load() != loads {
+					t.Errorf("after the load: %v, %v and %d loads more, want what that has stored", got, err, s.loads.Load()-loads)
+				}
+			})
+		})
+	}
+}
+
 // inner are caches that a source reads.
 type inner struct {
 	people *cache.Cache[keyspace.Int, user]
