@@ -92,7 +92,7 @@ func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
 	if db.server != nil {
 		page = engine.Page
 	}
-	pattern := db.prefix + "*" // checkPrefix let no character through that MATCH takes otherwise
+	pattern := db.prefix + "*" // CheckPrefix let no character through that MATCH takes otherwise
 	return db.eachOwner(ctx, func(s Server) error {
 		for cursor := uint64(0); ; {
 			names, next, err := scan(ctx, s.Do, cursor, pattern, page)

@@ -47,7 +47,9 @@ type Config struct {
 	TLS *tls.Config
 
 	// Prefix is put before every key and channel, with a colon. Empty means
-	// "stoa". Lower-case letters, digits, '-', '_' and '.' only.
+	// "stoa". Lower-case letters, digits, '-', '_' and '.' only. A new program has one that
+	// is a [keyspace.ValidPrefix]: with more than [keyspace.MaxPrefix] bytes keys become
+	// longer than package keyspace promises, and no sweep removes them.
 	Prefix string
 
 	// NoPrefix puts nothing before keys and channels, for keys that are there already. Every
@@ -292,11 +294,12 @@ func physicalPrefix(prefix string, none bool) (string, error) {
 	if prefix == "" {
 		prefix = "stoa"
 	}
-	return prefix + ":", checkPrefix(prefix)
+	return prefix + ":", CheckPrefix(prefix)
 }
 
-func checkPrefix(p string) error {
-	for _, c := range []byte(p) {
+// CheckPrefix reports what is wrong with a [Config].Prefix.
+func CheckPrefix(prefix string) error {
+	for _, c := range []byte(prefix) {
 		switch {
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
 		default:

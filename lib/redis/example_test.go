@@ -46,9 +46,13 @@ func ExampleConfig() {
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Credentials: redis.Credentials(token), Patience: 3 * time.Second}
 	fmt.Println(redis.CheckURL(cfg.URL))
 	fmt.Println(redis.CheckURL("redis:/one.example:6379"))
+	fmt.Println(redis.CheckPrefix(cfg.Prefix))
+	fmt.Println(redis.CheckPrefix("shop:eu"))
 	// Output:
 	// <nil>
 	// redis: the URL is neither "embedded", "spawn" nor scheme://…
+	// <nil>
+	// redis: the prefix may hold a-z, 0-9, '-', '_' and '.' only
 }
 
 // Subscribe returns when its context ends. After each outage it subscribes again, and says so.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
 )
 
 // dumpBatch is how many keys are judged together.
@@ -25,7 +26,7 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 		return nil, err
 	}
 	if !opt.NoPrefix {
-		if err := keyspace.ValidPrefix(opt.Prefix); err != nil {
+		if err := redis.CheckPrefix(opt.Prefix); err != nil {
 			return nil, err
 		}
 	}

@@ -42,11 +42,15 @@ const sweepPage = 500
 // way to other clients as an audit does. What is written meanwhile may stay. After
 // an error part of the keys is gone; sweeping again removes the rest.
 //
-// It refuses an empty or malformed prefix, and db's own with [ErrOwnPrefix] unless
+// It refuses a prefix that is empty, longer than [keyspace.MaxPrefix] or none that
+// [redis.Config] takes, and db's own with [ErrOwnPrefix] unless
 // the options say otherwise.
 func Sweep(ctx context.Context, db *redis.DB, prefix string, opt SweepOptions) (Swept, error) {
 	swept, began := Swept{Prefix: prefix}, time.Now()
-	if err := keyspace.ValidPrefix(prefix); err != nil {
+	if n := len(prefix); n == 0 || n > keyspace.MaxPrefix {
+		return swept, fmt.Errorf("audit: the prefix %q has %d bytes, which are 1 to %d", prefix, n, keyspace.MaxPrefix)
+	}
+	if err := redis.CheckPrefix(prefix); err != nil {
 		return swept, err
 	}
 	if own := strings.TrimSuffix(db.Physical(keyspace.Key{}), ":"); own == prefix && !opt.Own && !opt.DryRun {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -73,6 +74,23 @@ func TestASweepRemovesOnePrefixAndNothingElse(t *testing.T) {
 				t.Errorf("again: %+v, %v; want nothing", again, err)
 			}
 		})
+	}
+}
+
+// A program had any prefix that its connection took.
+func TestEveryPrefixOfAProgramIsSweptAndAudited(t *testing.T) {
+	s := redistest.Server(t)
+	for _, prefix := range []string{"shop.v2", "2024-shop", "shop--eu_", "-", strings.Repeat("o", keyspace.MaxPrefix)} {
+		db := redistest.OpenConfig(t, redis.Config{URL: s.URL, Prefix: prefix})
+		send(t, db, "SET "+prefix+":a x", "SET stoa:a x")
+		r, err := audit.RunRDB(t.Context(), dump(t, s), nil, audit.Options{Prefix: prefix})
+		if err != nil || r.ForeignKeys != 1 {
+			t.Errorf("an audit of the dump of %q: %+v, %v; want one foreign key", prefix, r, err)
+		}
+		swept, err := audit.Sweep(t.Context(), db, prefix, audit.SweepOptions{Own: true})
+		if err != nil || swept.Removed != 1 {
+			t.Errorf("a sweep of %q: %+v, %v; want one key removed", prefix, swept, err)
+		}
 	}
 }
 

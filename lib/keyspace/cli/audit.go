@@ -299,7 +299,7 @@ type Sweep struct {
 
 // Run counts, asks and removes.
 func (cmd *Sweep) Run(ctx context.Context, c *Console, s *Server) (err error) {
-	if err := keyspace.ValidPrefix(cmd.Prefix); err != nil {
+	if err := redis.CheckPrefix(cmd.Prefix); err != nil {
 		return usage{err}
 	}
 	if err := cmd.check(); err != nil {

@@ -75,7 +75,7 @@ func explain(name, prefix string, schemas []*keyspace.Schema) (*explanation, key
 	readings := []reading{{prefix, name}}
 	if logical, ok := keyspace.Logical(prefix, name); ok {
 		readings = append([]reading{{prefix, logical}}, readings...)
-	} else if other, logical, ok := strings.Cut(name, ":"); ok && keyspace.ValidPrefix(other) == nil {
+	} else if other, logical, ok := strings.Cut(name, ":"); ok && other != "" && redis.CheckPrefix(other) == nil {
 		readings = append(readings, reading{other, logical})
 	}
 	for _, r := range readings {
