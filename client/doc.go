@@ -14,8 +14,8 @@
 //
 // A client holds the tokens of one device and renews them when they have run
 // out. Everything that writes carries an Idempotency-Key and is sent again when
-// the connection breaks, so that it happens once however often it was sent; which two may happen twice, where the server
-// dies before it answers, the description of the API says. What
+// the connection breaks, so that it happens once however often it was sent; only a code
+// may be mailed twice, where the server dies before it answers. What
 // still waits when its log-in is over is refused: client.logged_out.
 // A client is safe for concurrent use.
 //

@@ -37,7 +37,7 @@ const atMost = 256
 func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
 	return groupcommit.New(s.commit, groupcommit.Options[utterance, uttered]{
 		MaxBatch: atMost,
-		// A batch whose outcome is unknown is not tried again: a line could be said twice.
+		// A batch whose outcome is unknown is not tried again: its rows may be there. A retry of each caller finds them.
 		Retry: sqldb.IsRetryable,
 		Split: sqldb.IsRowError,
 		After: s.tellSaid,

@@ -114,7 +114,7 @@ func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.Say(ctx, me, id, in.Body.Text)
+	l, err := s.Say(ctx, me, id, web.NewID[Line](ctx), in.Body.Text)
 	return &body[api.RoomLine]{l.wire(id)}, err
 }
 

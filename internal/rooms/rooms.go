@@ -152,6 +152,7 @@ type Ban struct {
 // Line is something that was said in a room.
 type Line struct {
 	Seq  int64
+	ID   ids.ID[Line] // by which a try of the same request finds it; older ones have none
 	From ViewerID
 	Name string // what they were called then
 	Text string

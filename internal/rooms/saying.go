@@ -13,8 +13,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// Say says something in a room's chat. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord.
-func (s *Service) Say(ctx context.Context, user ViewerID, id ID, text string) (_ Line, err error) {
+// Say says something in a room's chat. The line's id is the caller's to choose, the same for each try of one request: the
+// line that an earlier try has said is returned. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord.
+func (s *Service) Say(ctx context.Context, user ViewerID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
 	defer errs.Wrap(&err, "rooms.Say %s", id)
 	if text, err = line("body.text", text, 1, 500); err != nil {
 		return Line{}, err
@@ -31,7 +32,11 @@ func (s *Service) Say(ctx context.Context, user ViewerID, id ID, text string) (_
 		}
 		name = who[accounts.ID(user)].Name
 	}
-	done, err := s.utter(ctx, utterance{room: id, user: user, line: &Line{From: user, Name: name, Text: text}})
+	done, err := s.utter(ctx, utterance{room: id, user: user, line: &Line{ID: lineID, From: user, Name: name, Text: text}})
+	if sqldb.IsDuplicate(err) {
+		made, err := selectLine(ctx, s.db, id, user, lineID)
+		return made, asKind(ctx, err)
+	}
 	return done.line, err
 }
 

@@ -266,7 +266,7 @@ func TestWhoMayDoWhatInARoom(t *testing.T) {
 			return w.Buffering(ctx, me, id, true)
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
 		"say": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
-			_, err := w.Say(ctx, me, id, "Hi")
+			_, err := w.Say(ctx, me, id, ids.New[Line](), "Hi")
 			return err
 		}, Ordinary, [5]error{ErrRoom, ok, ok, ok, ok}},
 		"read the chat": {func(ctx context.Context, w *world, id ID, me, _ ViewerID) error {
@@ -442,7 +442,7 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 		who := w.people(2)
 		id, me := w.open(who[0], who[1]), ViewerID(who[1])
 		for of, try := range map[Permission]func() error{
-			Chat:     func() error { _, err := w.Say(ctx, me, id, "Hi"); return err },
+			Chat:     func() error { _, err := w.Say(ctx, me, id, ids.New[Line](), "Hi"); return err },
 			Shoot:    func() error { _, err := w.Shoot(ctx, me, id, Comment{Text: "Wow"}); return err },
 			Playlist: func() error { _, err := w.Add(ctx, me, id, Item{Source: "https://example.org/film.mp4"}); return err },
 			Invite:   func() error { _, err := w.NewLink(ctx, me, id, ids.New[Link](), time.Hour, 1); return err },
@@ -600,21 +600,21 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 		owner, ann, bob := ViewerID(who[0]), ViewerID(who[1]), ViewerID(who[2])
 		_, _, err := w.Change(ctx, owner, id, Update{Words: to([]string{"Spoiler", "ß"})})
 		w.must(err)
-		_, err = w.Say(ctx, ann, id, "a SPOILER!")
+		_, err = w.Say(ctx, ann, id, ids.New[Line](), "a SPOILER!")
 		w.fails("a muted word", err, ErrWord)
 		_, err = w.Shoot(ctx, ann, id, Comment{Text: "groSS"})
 		w.fails("a muted word of another case", err, ErrWord)
-		_, err = w.Say(ctx, owner, id, "no spoilers, please")
+		_, err = w.Say(ctx, owner, id, ids.New[Line](), "no spoilers, please")
 		w.fails("of who may moderate", err, nil)
 		_, _, err = w.SetMember(ctx, owner, id, ann, MemberUpdate{MutedUntil: to(w.db.Now().Add(time.Hour))})
 		w.must(err)
-		_, err = w.Say(ctx, ann, id, "Hi")
+		_, err = w.Say(ctx, ann, id, ids.New[Line](), "Hi")
 		w.fails("muted", err, ErrMuted)
 		w.ahead.Add(int64(2 * time.Hour))
 		var all sync.WaitGroup
 		for i := range 30 {
 			all.Go(func() {
-				_, err := w.Say(ctx, ann, id, fmt.Sprint("line ", i))
+				_, err := w.Say(ctx, ann, id, ids.New[Line](), fmt.Sprint("line ", i))
 				_, shotErr := w.Shoot(ctx, bob, id, Comment{Text: "Wow", Position: int64(i * 100)})
 				if err := errors.Join(err, shotErr); err != nil {
 					t.Error(err)
@@ -668,7 +668,7 @@ func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 		who := w.people(4)
 		id := w.open(who[0], who[1], who[2], who[3])
 		owner, ann, bob, eve := ViewerID(who[0]), ViewerID(who[1]), ViewerID(who[2]), ViewerID(who[3])
-		say := func(user ViewerID) error { _, err := w.Say(ctx, user, id, "Hi"); return err }
+		say := func(user ViewerID) error { _, err := w.Say(ctx, user, id, ids.New[Line](), "Hi"); return err }
 		set := func(user ViewerID, u MemberUpdate) {
 			t.Helper()
 			_, _, err := w.SetMember(ctx, owner, id, user, u)
@@ -921,6 +921,17 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		if list, _, err := w.Comments(ctx, ann, id, "", 0, 100, "", 10); err != nil || len(list) != 1 {
 			t.Errorf("danmaku %+v, %v", list, err)
 		}
+		line := ids.New[Line]()
+		often(func(n *world) error {
+			l, err := n.Say(ctx, ann, id, line, "Popcorn?")
+			if err == nil && (l.ID != line || l.Seq != 1 || l.From != ann || l.Text != "Popcorn?") {
+				t.Errorf("got %+v", l)
+			}
+			return err
+		})
+		if list, _, err := w.Lines(ctx, ann, id, 0, 10); err != nil || len(list) != 1 {
+			t.Errorf("lines %+v, %v", list, err)
+		}
 		_, _, err := w.Create(ctx, who[1], id, Update{Name: to("Film night")})
 		w.fails("somebody else's room", err, ErrRoom)
 		_, _, err = w.Join(ctx, who[1], id, Key{})
@@ -928,6 +939,8 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		if c, err := w.Shoot(ctx, bob, id, Comment{ID: comment, Text: "Wow"}); err == nil {
 			t.Errorf("bob got %+v of ann's", c)
 		}
+		_, err = w.Say(ctx, bob, id, line, "Popcorn?")
+		w.fails("somebody else's line", err, ErrRoom)
 		w.must(w.Close(ctx, ann, id))
 		_, _, err = w.Create(ctx, who[0], id, Update{Name: to("Film night")})
 		w.fails("a room that was closed meanwhile", err, ErrRoom)

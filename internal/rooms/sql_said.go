@@ -36,9 +36,9 @@ func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in 
 	}
 	var args []any
 	for _, l := range in {
-		args = append(args, l.room, l.Seq, l.From, l.Name, l.Text, l.At)
+		args = append(args, l.room, l.Seq, sql.NullString{String: l.ID.String(), Valid: !l.ID.IsZero()}, l.From, l.Name, l.Text, l.At)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, user_id, name, body, at) VALUES "+sqldb.Tuples(6, len(in)), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, id, user_id, name, body, at) VALUES "+sqldb.Tuples(7, len(in)), args...); err != nil {
 		return err
 	}
 	text, args, moved := "UPDATE rooms SET said = CASE id", []any{}, []ID{}
@@ -78,11 +78,33 @@ func insertComments(ctx context.Context, tx *sqldb.Tx, in []shot) error {
 
 // linesOf returns the latest n lines of a room before a number, the newest first.
 func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, n int) ([]Line, error) {
-	rows, err := q.QueryContext(ctx, "SELECT seq, user_id, name, body, at FROM room_lines WHERE room_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", id, before, n)
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (l Line, err error) {
-		err = rows.Scan(&l.Seq, &l.From, &l.Name, &l.Text, &l.At)
-		return l, err
-	})
+	rows, err := q.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE room_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", id, before, n)
+	return sqldb.Collect(rows, err, scanLine)
+}
+
+const lineColumns = "seq, COALESCE(id, ''), user_id, name, body, at"
+
+func scanLine(rows *sql.Rows) (l Line, err error) {
+	err = rows.Scan(&l.Seq, &l.ID, &l.From, &l.Name, &l.Text, &l.At)
+	return l, err
+}
+
+// selectLine returns a line that somebody has said in a room. It waits for the transaction that a duplicate has just met.
+func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (Line, error) {
+	rows, err := db.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), line, id, by)
+	found, err := sqldb.Collect(rows, err, scanLine)
+	return said(found, err)
+}
+
+// said is the line or the comment of a request, of which an earlier try has said it. ErrRoom: it is none of the caller's.
+func said[T any](found []T, err error) (v T, _ error) {
+	if err != nil {
+		return v, err
+	}
+	if len(found) == 0 {
+		return v, ErrRoom
+	}
+	return found[0], nil
 }
 
 const commentColumns = "id, item, position, user_id, body, color, flight, scale, at"
@@ -104,13 +126,7 @@ func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after 
 func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (Comment, error) {
 	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), comment, id, by)
 	found, err := sqldb.Collect(rows, err, scanComment)
-	if err == nil && len(found) == 0 {
-		err = ErrRoom
-	}
-	if err != nil {
-		return Comment{}, err
-	}
-	return found[0], nil
+	return said(found, err)
 }
 
 // latestComments returns up to n comments of a room that were made after a moment, the newest first.

@@ -2,6 +2,7 @@ package wholeserver
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
@@ -60,6 +61,10 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 			shot, err := c.Shoot(client.WithKey(ctx, key), room, api.DanmakuNew{Text: "Wow", Item: item})
 			return shot.ID, err
 		})
+		twice("line", func(c *client.Client, key string) (string, error) {
+			line, err := c.SayInRoom(client.WithKey(ctx, key), room, "Popcorn?")
+			return strconv.FormatInt(line.Seq, 10), err
+		})
 		twice("stream", func(c *client.Client, key string) (string, error) {
 			st, err := c.CreateStream(client.WithKey(ctx, key), api.StreamNew{Title: "Sunday match"})
 			return st.Stream.ID, err
@@ -69,7 +74,7 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 			return offer.ID, err
 		})
 
-		if got := w.types(); got != "playlist danmaku" {
+		if got := w.types(); got != "playlist danmaku said" {
 			t.Errorf("the room was told of %q", got)
 		}
 		n := map[string]int{}
@@ -88,6 +93,9 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 		shots, err := ann.Danmaku(ctx, room, item, 0, 1000, "", 0)
 		c.must(err)
 		n["comments"] = len(shots.Danmaku)
+		lines, err := ann.RoomChat(ctx, room, 0, 0)
+		c.must(err)
+		n["lines"] = len(lines.Lines)
 		streams, err := ann.MyStreams(ctx)
 		c.must(err)
 		n["streams"] = len(streams.Streams)

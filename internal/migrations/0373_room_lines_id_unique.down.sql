@@ -1,0 +1,1 @@
+DROP INDEX room_lines_id{{on room_lines}}
