@@ -26,7 +26,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/cache"
-	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
@@ -89,11 +88,8 @@ type Config struct {
 	// [password.OWASP]; tests have a smaller one.
 	PasswordCost argon2id.Params
 
-	// EnqueueDrop enqueues the drop of cached keys in tx, for when this node cannot
-	// drop them after the commit. Nil enqueues none: then Caches must see to it.
-	EnqueueDrop func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
-	// DropsPending reports that such drops wait which this node cannot do, so that
-	// Redis may have sessions that have ended. Nil means never.
+	// DropsPending reports that drops of cached keys wait which this node cannot do, so
+	// that Redis may have sessions that have ended. Nil means never.
 	DropsPending func() bool
 
 	// Notify tells the user in tx what was done to the account; kind is one of api.NoticeAccount…. Nil tells nothing.
@@ -177,7 +173,6 @@ type Service struct {
 	hooks   *webhooks.Service
 
 	notify       func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
-	enqueueDrop  func(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error
 	dropsPending func() bool
 }
 
@@ -216,7 +211,6 @@ func New(cfg Config) (*Service, error) {
 		hooks:   cfg.Hooks,
 
 		notify:       cfg.Notify,
-		enqueueDrop:  cfg.EnqueueDrop,
 		dropsPending: cfg.DropsPending,
 	}, nil
 }

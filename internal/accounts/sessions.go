@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -339,11 +340,8 @@ func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit f
 
 // end calls commit in a transaction that ends sessions of the user and returns their
 // devices. likely are the devices that it is expected to end: they are fenced
-// beforehand. A session that ends beside them was opened a moment ago, and is dropped
-// afterwards.
-//
-// Where a fence could not be set, the transaction itself enqueues the drop: this node
-// may be the only one without Redis, and may die before it has dropped the copies.
+// beforehand. A session that ends beside them was opened a moment ago; without a fence
+// its drop is enqueued in the transaction itself, as [drops.Tx] does where Redis is away.
 func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error), also ...cache.Target) error {
 	targets := append(s.targets(user, likely), also...)
 	var ended []DeviceID
@@ -355,10 +353,7 @@ func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit fu
 			return err
 		}
 		late = s.targets(user, slices.DeleteFunc(slices.Clone(ended), func(d DeviceID) bool { return slices.Contains(likely, d) }))
-		if cache.FenceFailed(ctx) {
-			return s.enqueueDrops(ctx, tx, slices.Concat(targets, late))
-		}
-		return s.enqueueDrops(ctx, tx, late)
+		return drops.Enqueue(ctx, tx, keysOf(late))
 	}, targets...)
 	if err != nil {
 		return err
@@ -387,14 +382,6 @@ func (s *Service) targets(user ID, devices []DeviceID) []cache.Target {
 		keys[i] = sessionKey{A: user, B: d}
 	}
 	return SessionChanged.Of(s.caches, keys...)
-}
-
-// enqueueDrops leaves a message in tx that has targets dropped.
-func (s *Service) enqueueDrops(ctx context.Context, tx *sqldb.Tx, targets []cache.Target) error {
-	if len(targets) == 0 || s.enqueueDrop == nil {
-		return nil
-	}
-	return s.enqueueDrop(ctx, tx, keysOf(targets))
 }
 
 func keysOf(targets []cache.Target) []keyspace.Key {

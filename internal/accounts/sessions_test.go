@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -255,11 +258,6 @@ func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
 		w.listen()
 		other := w.neighbour()
 		a := w.join("ann@example.org", "correct horse")
-		var left []string
-		w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
-			left = append(left, namesOf(keys)...)
-			return nil
-		}
 		var late Tokens
 		fenced := w.targets(a.User.ID, []DeviceID{a.Device})
 		err := w.caches.Change(t.Context(), func(ctx context.Context) error {
@@ -278,7 +276,7 @@ func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
 		}
 		other.refused("the one that was known", a.Access)
 		other.refused("the late one", late.Access)
-		if want := namesOf(keysOf(w.targets(a.User.ID, []DeviceID{late.Device}))); !slices.Equal(left, want) {
+		if left, want := w.leftDrops(), namesOf(keysOf(w.targets(a.User.ID, []DeviceID{late.Device}))); !slices.Equal(left, want) {
 			t.Errorf("left a message for %v, want %v: this node may die before its drop", left, want)
 		}
 	})
@@ -291,31 +289,50 @@ func namesOf(keys []keyspace.Key) (all []string) {
 	return all
 }
 
+// leftDrops returns the keys whose drop was left in SQL.
+func (w *world) leftDrops() (names []string) {
+	w.t.Helper()
+	found, err := queue.NewSQL(w.db).Waiting(w.t.Context(), drops.Topic, 100)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range found {
+		var d drops.Drop
+		if err := json.Unmarshal(e.Payload, &d); err != nil {
+			w.t.Fatal(err)
+		}
+		names = append(names, d.Keys...)
+	}
+	return names
+}
+
 func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		a := w.join("ann@example.org", "correct horse")
 		b := w.enter("ann@example.org", "correct horse")
-		var left []string
-		w.enqueueDrop = func(_ context.Context, _ *sqldb.Tx, keys []keyspace.Key) error {
-			left = append(left, namesOf(keys)...)
-			return nil
-		}
 		if err := w.Revoke(t.Context(), a.User.ID, a.Device); err != nil {
 			t.Fatal(err)
 		}
-		if len(left) != 0 {
+		if left := w.leftDrops(); len(left) != 0 {
 			t.Errorf("with Redis there a message was left for %v", left)
 		}
 		server.Kill()
 		if err := w.Revoke(t.Context(), b.User.ID, b.Device); err != nil {
 			t.Fatal(err)
 		}
-		if want := namesOf(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
+		if left, want := w.leftDrops(), namesOf(keysOf(w.targets(b.User.ID, []DeviceID{b.Device}))); !slices.Equal(left, want) {
 			t.Errorf("left a message for %v, want %v", left, want)
 		}
-		w.enqueueDrop = func(context.Context, *sqldb.Tx, []keyspace.Key) error { return errors.New("the outbox is full") }
+		name := "Bea"
+		if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name}); err != nil {
+			t.Fatal(err)
+		}
+		if left, want := w.leftDrops(), InfoChanged.Of(w.caches, a.User.ID)[0].Key().String(); !slices.Contains(left, want) {
+			t.Errorf("left a message for %v, want one for %s as well", left, want)
+		}
 		c := w.enter("ann@example.org", "correct horse")
+		w.exec("ALTER TABLE outbox RENAME TO outbox_of_before")
 		if err := w.Revoke(t.Context(), c.User.ID, c.Device); err == nil {
 			t.Error("revoked without a fence and without a message")
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -198,10 +199,9 @@ const sweepChunk = 1000
 // ErrStore reports that SQL is away.
 var ErrStore = errs.New(errs.Unavailable, "accounts.store_away", "Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// transact runs fn in one transaction. A commit whose outcome is unknown is
-// undecided for package cache: the fences of what may have changed stand.
+// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return sqldb.Undecided(db.Tx(ctx, fn))
+	return drops.Tx(ctx, db, fn)
 }
 
 // asKind gives errors of the engine the kind that callers act on.

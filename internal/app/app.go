@@ -149,7 +149,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	studio := picture.New(0) // all pictures share its memory
 	if a.accounts, err = accounts.New(accounts.Config{
 		Studio: studio,
-		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, EnqueueDrop: a.drops.Enqueue, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, PasswordCost: cfg.PasswordCost, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, PasswordCost: cfg.PasswordCost, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 		Notify: a.notify,
 	}); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -24,10 +25,9 @@ func asKind(ctx context.Context, err error) error {
 	return sqldb.AsKind(err, ErrStore)
 }
 
-// transact runs fn in one transaction. A commit whose outcome is unknown is undecided for package
-// cache: the fences of what may have changed stand.
+// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return sqldb.Undecided(db.Tx(ctx, fn))
+	return drops.Tx(ctx, db, fn)
 }
 
 const streamColumns = "s.id, s.owner_id, s.title, s.access, s.record, s.created, s.since, s.ended, s.publish_hash, s.play_hash, s.fence"

@@ -122,6 +122,12 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	if err != nil {
 		return asKind(ctx, err)
 	}
+	if d.empty() {
+		// It repeats a change, perhaps one of a node that died before it had told Redis. A drop that Redis
+		// does not take is retried.
+		_ = s.caches.Drop(ctx, targets...)
+		return nil
+	}
 	s.publish(ctx, d)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -467,6 +468,51 @@ func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
 		if w.isFriend(who[0], who[1]) {
 			t.Error("they are friends still, by a copy from before it took effect")
 		}
+	})
+}
+
+// The node that is cut off is never heard of again.
+func TestABlockOfANodeThatHadNoRedisHoldsOnTheOthers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wire, ahead := memory.Wire(), new(atomic.Int64)
+		db := openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead)
+		w := newWorld(t, db, redistest.OpenConfig(t, wire.Config()), ahead, Settings{}, unhurried).wait()
+		other := newWorld(t, db, memory.Open(t), ahead, Settings{}, unhurried).wait()
+		who := w.join(3)
+		ann, bob := who[0], who[1]
+		w.must(w.Block(t.Context(), bob, who[2]))
+		agree(t, who, other)
+		wire.BlackHole()
+		w.must(w.Block(t.Context(), bob, ann))
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		var running sync.WaitGroup
+		running.Go(func() { drops.New(db, drops.NewCached(Keys), slog.New(slog.DiscardHandler)).Run(ctx, other.caches) })
+		defer func() { cancel(); running.Wait() }()
+		bubble.Sleep(5 * time.Second)
+		blocked, err := other.IsBlocked(t.Context(), bob, ann)
+		w.must(err)
+		if !blocked {
+			t.Error("the other node has the list of before")
+		}
+	})
+}
+
+func TestAChangeThatIsMadeAgainDropsWhatIsOld(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		who := w.join(3)
+		ann, bob := who[0], who[1]
+		w.must(w.Block(t.Context(), bob, who[2]))
+		agree(t, who, w)
+		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertBlock(ctx, tx, bob, ann) }))
+		blocked, err := w.IsBlocked(t.Context(), bob, ann)
+		w.must(err)
+		if blocked {
+			t.Fatal("there is no old list to begin with")
+		}
+		w.must(w.Block(t.Context(), bob, ann))
+		agree(t, who, w)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -28,10 +29,9 @@ func asKind(ctx context.Context, err error) error {
 	return sqldb.AsKind(err, ErrStore)
 }
 
-// transact runs fn in one transaction. A commit whose outcome is unknown is
-// undecided for package cache: the fences of what may have changed stand.
+// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return sqldb.Undecided(db.Tx(ctx, fn))
+	return drops.Tx(ctx, db, fn)
 }
 
 // list is a user's row in friend_lists. Every transaction locks it that changes friends

@@ -76,7 +76,7 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	}
 	inner, cancel := context.WithTimeout(ctx, timeout)
 	if fault != nil {
-		inner = context.WithValue(inner, fenceFailed{}, true)
+		inner = context.WithValue(inner, fenceFailed{}, keys)
 	}
 	decided := false
 	defer func() {
@@ -118,6 +118,13 @@ type fenceFailed struct{}
 // could not be told of the change beforehand. If this process dies after the commit,
 // no other one drops the old values, unless the commit itself has recorded them.
 func FenceFailed(ctx context.Context) bool { return ctx.Value(fenceFailed{}) != nil }
+
+// UnfencedKeys returns what the commit has to record then: the keys of the change's targets. There
+// are none where Redis was told.
+func UnfencedKeys(ctx context.Context) []keyspace.Key {
+	keys, _ := ctx.Value(fenceFailed{}).([]keyspace.Key)
+	return keys
+}
 
 // distinct keeps one target of each key. A collection with two targets is dropped
 // instead of edited.

@@ -105,7 +105,7 @@ func ExampleUnfenced() {
 	fmt.Println(errors.Is(err, cache.ErrUnfenced))
 
 	_, err = likes.Mutate(ctx, 7, func(ctx context.Context) error {
-		fmt.Println("UPDATE …; and, in the same transaction, a note to drop it:", cache.FenceFailed(ctx))
+		fmt.Println("UPDATE …; and, in the same transaction, a note to drop it:", cache.FenceFailed(ctx), len(cache.UnfencedKeys(ctx)))
 		return nil
 	})
 	fmt.Println(err)
@@ -114,7 +114,7 @@ func ExampleUnfenced() {
 	fmt.Println(errors.Is(err, cache.ErrQueued), rt.Health().Queued > 0)
 	// Output:
 	// true
-	// UPDATE …; and, in the same transaction, a note to drop it: true
+	// UPDATE …; and, in the same transaction, a note to drop it: true 1
 	// <nil>
 	// true true
 }

@@ -664,7 +664,17 @@ func TestAChangeIsToldThatItsFenceFailed(t *testing.T) {
 		s := &row{}
 		rt, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Unfenced: cache.Proceed}, cache.Source[keyspace.Int, int64]{Load: s.load})
 		failed := func() (failed bool) {
-			if err := rt.Change(t.Context(), func(ctx context.Context) error { failed = cache.FenceFailed(ctx); return nil }, c.Target(one)); err != nil {
+			t.Helper()
+			var want []keyspace.Key
+			if err := rt.Change(t.Context(), func(ctx context.Context) error {
+				if failed = cache.FenceFailed(ctx); failed {
+					want = []keyspace.Key{c.Target(one).Key()}
+				}
+				if keys := cache.UnfencedKeys(ctx); !slices.Equal(keys, want) {
+					t.Errorf("got the keys %v, want %v", keys, want)
+				}
+				return nil
+			}, c.Target(one)); err != nil {
 				t.Fatal(err)
 			}
 			return failed

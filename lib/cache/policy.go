@@ -139,7 +139,7 @@ const (
 	// then this node reads the key from its source, and sees its change. Another node
 	// may read the old value: for MaxStale, if it cannot reach Redis either; if it can,
 	// until this node has dropped the value or, should this process die before that,
-	// until the value expires. [FenceFailed] tells a change to record its drop itself.
+	// until the value expires. [FenceFailed] tells a change to record its drop itself, and [UnfencedKeys] of what.
 	Proceed
 )
 

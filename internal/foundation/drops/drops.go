@@ -45,6 +45,27 @@ func Request(ctx context.Context, db *sqldb.DB, d Drop) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, d) })
 }
 
+// Tx runs fn as [sqldb.DB.Tx] does, for a change of [cache.Runtime.Change]. A commit whose outcome is unknown is
+// undecided for package cache, so that the fences of what may have changed stand. Where a fence could not be set, the
+// transaction itself enqueues the drops: this node may be the only one without Redis, and may die before it has dropped
+// the copies.
+func Tx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return sqldb.Undecided(db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		return Enqueue(ctx, tx, cache.UnfencedKeys(ctx))
+	}))
+}
+
+// Enqueue has a server of this database drop keys once tx is committed.
+func Enqueue(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return enqueue(ctx, tx, newDrop(keys, tx.Now()))
+}
+
 func enqueue(ctx context.Context, tx *sqldb.Tx, d Drop) error {
 	row := sqldb.Message{Topic: Topic}
 	if len(d.Keys) == 1 && len(d.Keys[0]) <= 120 { // what the column holds
@@ -95,11 +116,6 @@ func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	defer cancel()
 	return Request(ctx, q.db, d)
-}
-
-// Enqueue is Add within a transaction that changes what the keys cache.
-func (q *Queue) Enqueue(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error {
-	return enqueue(ctx, tx, newDrop(keys, tx.Now()))
 }
 
 // Pending reports that drops wait in SQL which this node could not do either. Old

@@ -189,12 +189,38 @@ func TestAKeyThatRedisRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// Where Redis is away the drop is there at the moment of the commit, whatever happens to the node then.
+func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
+	server := redistest.Server(t)
+	n := newNode(t, server.URL)
+	things := cache.New(n.caches, thingKey, cache.Policy{Unfenced: cache.Proceed}, cache.Source[keyspace.Text, int]{
+		Load: func(context.Context, keyspace.Text) (int, error) { return 1, nil },
+	})
+	left := func() (left int) {
+		t.Helper()
+		if err := n.caches.Change(t.Context(), func(ctx context.Context) error {
+			return Tx(ctx, n.db, func(_ context.Context, tx *sqldb.Tx) error {
+				tx.AfterCommit(func() { wait, _ := n.waiting(t); left = len(wait) })
+				return nil
+			})
+		}, things.Target(keyspace.Text{S: "1"})); err != nil {
+			t.Fatal(err)
+		}
+		return left
+	}
+	eventually.True(t, "a change of which Redis is told", func() bool { return left() == 0 })
+	server.Kill()
+	if n := left(); n != 1 {
+		t.Errorf("the commit left %d drops, want one", n)
+	}
+}
+
 // What one node could not do another one finds, whichever node has claimed the
 // message and whenever it is due. Copies count for nothing until it is done.
 func TestDropsOfACutOffNodeAreDoneByAnother(t *testing.T) {
 	n, key := newNode(t, "embedded"), oneThing
 	err := n.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		return errors.Join(n.Enqueue(ctx, tx, []keyspace.Key{key}), enqueue(ctx, tx, Drop{Family: "thing:{id}"}))
+		return errors.Join(Enqueue(ctx, tx, []keyspace.Key{key}), enqueue(ctx, tx, Drop{Family: "thing:{id}"}))
 	})
 	if err != nil {
 		t.Fatal(err)
