@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
 	"io/fs"
 	"os"
@@ -347,6 +348,77 @@ func TestRooms(t *testing.T) {
 			report(t, checkRoom(f, imports))
 			report(t, checkStatements(f, parsed))
 		}
+	}
+	if looked < 15 {
+		t.Fatalf("looked at %d files", looked)
+	}
+}
+
+// checkChange finds changes of cached things that are not made by a transaction of drops.Tx: their drops would not
+// outlive the node, and a commit whose outcome is unknown would leave no fences.
+func checkChange(domain string, files map[string]*ast.File) (faults []string) {
+	returns := func(body *ast.BlockStmt, what string) bool {
+		end, ok := body.List[len(body.List)-1].(*ast.ReturnStmt)
+		if !ok {
+			return false
+		}
+		call, ok := end.Results[0].(*ast.CallExpr)
+		return ok && types.ExprString(call.Fun) == what
+	}
+	changes, sound := false, false
+	for file, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				sound = sound || n.Name.Name == "transact" && returns(n.Body, "drops.Tx")
+			case *ast.CallExpr:
+				if types.ExprString(n.Fun) != "s.caches.Change" {
+					break
+				}
+				changes = true
+				if change, ok := n.Args[1].(*ast.FuncLit); !ok || !returns(change.Body, "transact") {
+					faults = append(faults, file+" changes what is cached and does not end in transact")
+				}
+			}
+			return true
+		})
+	}
+	if changes && !sound {
+		faults = append(faults, domain+" changes what is cached, and its transact is not drops.Tx")
+	}
+	return faults
+}
+
+func TestWhatIsCachedIsChangedByATransactionThatKeepsItsDrops(t *testing.T) {
+	for what, src := range map[string]string{
+		"a statement by itself":      "package x\nfunc transact() error { return drops.Tx() }\nfunc f() { s.caches.Change(ctx, func() error { return set() }) }",
+		"a transaction of its own":   "package x\nfunc transact() error { return db.Tx() }\nfunc f() { s.caches.Change(ctx, func() error { return transact() }) }",
+		"a change from elsewhere":    "package x\nfunc transact() error { return drops.Tx() }\nfunc f() { s.caches.Change(ctx, change) }",
+		"a package without transact": "package x\nfunc f() { s.caches.Change(ctx, func() error { return transact() }) }",
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "x.go", src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planted(t, checkChange("x", map[string]*ast.File{"x.go": f}), what)
+	}
+	looked := 0
+	for _, d := range domains {
+		names, err := filepath.Glob("internal/" + d + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]*ast.File{}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			if files[name], err = parser.ParseFile(token.NewFileSet(), name, nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			looked++
+		}
+		report(t, checkChange(d, files))
 	}
 	if looked < 15 {
 		t.Fatalf("looked at %d files", looked)

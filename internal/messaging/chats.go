@@ -304,6 +304,8 @@ func (s *Service) Settings(ctx context.Context, user accounts.ID) (_ api.ChatSet
 func (s *Service) SetSettings(ctx context.Context, user accounts.ID, to api.ChatSettings) (err error) {
 	defer errs.Wrap(&err, "messaging.SetSettings %s", user)
 	return asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		return s.store.setSettings(ctx, user, settings{parsePolicy(to.MessagesFrom), to.Receipts})
+		return transact(ctx, s.store.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			return setSettings(ctx, tx, user, settings{parsePolicy(to.MessagesFrom), to.Receipts})
+		})
 	}, SettingsChanged.Of(s.caches, user)...))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
@@ -27,6 +28,11 @@ func asKind(ctx context.Context, err error) error {
 		return errors.Join(ErrStore, err)
 	}
 	return sqldb.AsKind(err, ErrStore)
+}
+
+// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return drops.Tx(ctx, db, fn)
 }
 
 // store has every statement.
@@ -650,12 +656,12 @@ func (s *store) settings(ctx context.Context, users []accounts.ID) (map[accounts
 	})
 }
 
-func (s *store) setSettings(ctx context.Context, user accounts.ID, to settings) error {
+func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, to settings) error {
 	receipts := 0
 	if to.Receipts {
 		receipts = 1
 	}
-	text := s.db.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: []string{"messages_from", "receipts"}})
-	_, err := s.db.ExecContext(ctx, text.For(1), user, int(to.From), receipts)
+	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: []string{"messages_from", "receipts"}})
+	_, err := tx.ExecContext(ctx, text.For(1), user, int(to.From), receipts)
 	return err
 }
