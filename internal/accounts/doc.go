@@ -39,7 +39,10 @@
 // the same refresh token sent twice within ten seconds (two tabs, a lost
 // answer) gets the same pair, though no pair is stored. A refresh token used
 // later than that, or after the pair it brought was itself rotated, has been
-// stolen or replayed: its device's session ends.
+// stolen or replayed: its device's session ends. The ten seconds begin when the
+// pair can have been told. Where a COMMIT takes longer, a request that came
+// before its end gets the same pair, and where it is not answered, the first one
+// after it: until then the token is what one in force is to a thief.
 //
 // # Sessions
 //

@@ -21,6 +21,8 @@ func (s *Service) Jobs() []worker.Job {
 		// A crash loses the failed log-ins of this period.
 		{Name: "accounts.trail", Every: time.Second, Run: func(ctx context.Context) error { return asKind(s.notes.Flush(ctx, s.db)) }},
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
+		// Whoever was told nothing comes again within some seconds.
+		{Name: "accounts.untold", Every: time.Second, Run: s.flushUntold},
 		// Soon, and yet not after each of many log-ins: a collection takes some
 		// milliseconds.
 		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.Tidy(); return nil }},

@@ -156,6 +156,7 @@ type Service struct {
 	users  *Users
 	checks *cache.Cache[sessionKey, access]
 	uses   uses
+	untold untold
 	cards  cards
 	fast   fast
 	cfg    Settings

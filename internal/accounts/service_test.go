@@ -543,6 +543,91 @@ func TestARefreshTokenUsedLaterEndsItsDevice(t *testing.T) {
 	})
 }
 
+// Whoever asks again while the COMMIT hangs has not been told anything.
+func TestARefreshThatWaitsForASlowCommitBringsItsPair(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a := w.join("ann@example.org", "")
+		old, _ := parseToken(refreshPrefix, a.Refresh)
+		var first refreshed
+		type answer struct {
+			Tokens
+			error
+		}
+		again := make(chan answer, 1)
+		err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			first, err = w.rotateTokens(ctx, tx, old, true)
+			go func() {
+				b, err := w.Refresh(t.Context(), a.Refresh)
+				again <- answer{b, err}
+			}()
+			bubble.Sleep(time.Second)
+			w.pass(replayWindow)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := <-again; b.error != nil || b.Refresh != first.tokens.Refresh || b.Access != first.tokens.Access {
+			t.Errorf("got another pair, or %v", b.error)
+		}
+		w.pass(replayWindow)
+		if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
+			t.Errorf("once the pair was told: got %v, want ErrReused", err)
+		}
+	})
+}
+
+func TestTheTimeForALostAnswerBeginsWithTheAnswer(t *testing.T) {
+	// What happens some time after a token was rotated: the transaction ends, or the same token comes again, which is told the
+	// pair or taken for stolen.
+	type step struct {
+		after time.Duration
+		what  string
+	}
+	for name, steps := range map[string][]step{
+		"a slow commit": {{12 * time.Second, "committed"}, {21 * time.Second, "told"}, {22 * time.Second, "stolen"}},
+		"a slow commit, and the pair was told by then": {{5 * time.Second, "told"}, {12 * time.Second, "committed"}, {13 * time.Second, "stolen"}},
+		"no answer": {{12 * time.Second, "unanswered"}, {time.Hour, "told"}, {time.Hour + 9*time.Second, "told"}, {time.Hour + 10*time.Second, "stolen"}},
+		"no answer, and the pair was told by then": {{5 * time.Second, "told"}, {12 * time.Second, "unanswered"}, {13 * time.Second, "stolen"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := onSQLite(t, Settings{})
+				a := w.join("ann@example.org", "")
+				old, _ := parseToken(refreshPrefix, a.Refresh)
+				var first refreshed
+				if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+					first, err = w.rotateTokens(ctx, tx, old, true)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				for _, step := range steps {
+					w.pass(first.made.Used.Add(step.after).Sub(w.db.Now()))
+					switch step.what {
+					case "committed":
+						w.keepUntold(t.Context(), first.made, nil)
+					case "unanswered":
+						w.keepUntold(t.Context(), first.made, errors.Join(ErrStore, sqldb.ErrOutcomeUnknown))
+						if err := w.flushUntold(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					case "told":
+						if b, err := w.Refresh(t.Context(), a.Refresh); err != nil || b.Refresh != first.tokens.Refresh {
+							t.Errorf("after %s: got another pair, or %v", step.after, err)
+						}
+					case "stolen":
+						if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
+							t.Errorf("after %s: got %v, want ErrReused", step.after, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestARefreshTokenOfLongAgoEndsItsDeviceAndAGuessDoesNot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})

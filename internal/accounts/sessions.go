@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -35,7 +36,7 @@ type access struct {
 // SessionChanged drops a session's copies.
 var SessionChanged = cache.NewEvent[sessionKey]("session refreshed or ended")
 
-// replayWindow is how long a refresh token brings the same pair again.
+// replayWindow is how long a refresh token brings the same pair again, once somebody can have been told it.
 const replayWindow = 10 * time.Second
 
 // loadBudget bounds a check's own read of SQL.
@@ -204,72 +205,145 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 }
 
 // Refresh exchanges a refresh token for a new pair. The same token again within
-// ten seconds gets the same pair; later it ends its session: ErrReused. Any
+// ten seconds gets the same pair; later it ends its session: ErrReused. The time in
+// which nobody could be told the pair does not count, for SQL may be slow. Any
 // other token that is not in force is ErrRefresh.
-func (s *Service) Refresh(ctx context.Context, presented string) (t Tokens, err error) {
+func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Refresh")
 	old, ok := parseToken(refreshPrefix, presented)
 	if !ok {
 		return Tokens{}, ErrRefresh
 	}
-	if !s.mint.issued(old) {
+	last, found, err := selectRotation(ctx, s.db, old.user, old.device, "")
+	if err != nil {
+		return Tokens{}, asKind(err)
+	}
+	inForce := found && sameHash(last.hash, hash(presented))
+	if !inForce && !s.mint.issued(old) {
 		// The token is made up, unless the server's secret has changed since. To know
 		// the name of a session must not suffice to have its copies dropped.
-		if last, found, err := selectRotation(ctx, s.db, old.user, old.device); err != nil {
-			return Tokens{}, asKind(err)
-		} else if !found || !sameHash(last.hash, hash(presented)) {
-			return Tokens{}, ErrRefresh
-		}
+		return Tokens{}, ErrRefresh
 	}
-	var refusal error // it commits, unlike an error: the session's end must stay
+	var r refreshed
 	err = s.end(ctx, old.user, []DeviceID{old.device}, func(ctx context.Context, tx *sqldb.Tx) (ended []DeviceID, err error) {
-		t, ended, refusal, err = s.rotateTokens(ctx, tx, old)
-		return ended, err
+		r, err = s.rotateTokens(ctx, tx, old, inForce)
+		return r.ended, err
 	})
-	if err = errors.Join(err, refusal); err != nil {
+	s.keepUntold(ctx, r.made, err)
+	if err = errors.Join(err, r.refusal); err != nil {
 		return Tokens{}, err
 	}
-	return t, nil
+	return r.tokens, nil
 }
 
-// rotateTokens is the transaction of Refresh. A refusal is to be committed.
-func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token) (t Tokens, ended []DeviceID, refusal, err error) {
+// A refreshed is what the transaction of a refresh came to.
+type refreshed struct {
+	tokens  Tokens
+	made    *sessionRow // what it has rotated the session to; nil: it has not
+	ended   []DeviceID
+	refusal error // it is to be committed, unlike an error: the session's end must stay
+}
+
+// rotateTokens is the transaction of Refresh. inForce says that the token was in force when
+// it came: if it is not any more, the same token was rotated meanwhile.
+func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inForce bool) (r refreshed, err error) {
 	now, nonce, presented := tx.Now(), newNonce(), hash(old.text)
-	t = Tokens{Device: old.device, Expires: now.Add(s.cfg.AccessLife)}
+	t := Tokens{Device: old.device, Expires: now.Add(s.cfg.AccessLife)}
 	t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, nonce)
-	rotated, err := rotateSession(ctx, tx, sessionRow{
+	row := sessionRow{
 		Session: Session{Device: old.device, Used: now},
 		user:    old.user, accessHash: hash(t.Access), accessExpires: t.Expires,
 		refreshHash: hash(t.Refresh), refreshExpires: now.Add(s.cfg.RefreshLife), nonce: nonce,
-	}, presented, now.Add(replayWindow))
-	if err != nil {
-		return t, nil, nil, err
 	}
-	if !rotated {
-		last, found, err := selectRotation(ctx, tx, old.user, old.device)
+	rotated, err := rotateSession(ctx, tx, row, presented, now.Add(replayWindow))
+	if err != nil {
+		return refreshed{}, err
+	}
+	if rotated {
+		r.made = &row
+	} else {
+		last, found, err := selectRotation(ctx, tx, old.user, old.device, tx.Dialect().ForUpdate())
 		switch {
 		case err != nil:
-			return t, nil, nil, err
+			return refreshed{}, err
 		case found && sameHash(last.hash, presented):
-			return t, nil, ErrRefresh, nil // the one in force, but expired
-		case found && sameHash(last.prevHash, presented) && now.Before(last.prevUntil):
+			return refreshed{refusal: ErrRefresh}, nil // the one in force, but expired
+		case found && sameHash(last.prevHash, presented) && (inForce || now.Before(last.prevUntil)):
+			if err := noteReplay(ctx, tx, old.user, old.device, now.Add(replayWindow)); err != nil {
+				return refreshed{}, err
+			}
 			t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, last.nonce)
 			t.Expires = last.accessExpires
 		case found && s.mint.issued(old):
-			ended = []DeviceID{old.device}
+			ended := []DeviceID{old.device}
 			if _, err = deleteSessions(ctx, tx, old.user, ended); err == nil {
 				err = s.write(ctx, tx, old.user, old.device, trail.RefreshReused, household.From(ctx))
 			}
-			return t, ended, ErrReused, err
+			return refreshed{ended: ended, refusal: ErrReused}, err
 		case s.mint.issued(old):
-			refusal, err = whyEnded(ctx, tx, old.user)
-			return t, nil, refusal, err
+			refusal, err := whyEnded(ctx, tx, old.user)
+			return refreshed{refusal: refusal}, err
 		default:
-			return t, nil, ErrRefresh, nil
+			return refreshed{refusal: ErrRefresh}, nil
 		}
 	}
 	t.User, err = selectUser(ctx, tx, old.user)
-	return t, nil, nil, err
+	r.tokens = t
+	return r, err
+}
+
+// slowAnswer is how late a pair is told whose ten seconds begin with the answer. Clients ask a second time after three.
+const slowAnswer = time.Second
+
+// keepUntold has the time in which a rotated token brings its pair again begin when somebody can have been told the
+// pair; err is how the transaction ended. Where nobody was, that is with the first who asks again: until then it
+// is as safe as a token in force.
+func (s *Service) keepUntold(ctx context.Context, made *sessionRow, err error) {
+	switch {
+	case made == nil:
+	case errors.Is(err, sqldb.ErrOutcomeUnknown):
+		s.untold.add(*made)
+	case err == nil && s.db.Now().Sub(made.Used) > slowAnswer:
+		s.after(ctx, "begin the time for an answer that got lost", func(ctx context.Context) error {
+			return restartReplay(ctx, s.db, *made, s.db.Now().Add(replayWindow))
+		})
+	}
+}
+
+// untold are the sessions whose rotation this node has sent to SQL, and got no answer.
+type untold struct {
+	mu   sync.Mutex
+	list []sessionRow
+}
+
+func (u *untold) add(list ...sessionRow) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = append(u.list, list...)
+}
+
+// take removes them from u, and returns those whose pair is still good.
+func (u *untold) take(now time.Time) []sessionRow {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	list := u.list
+	u.list = nil
+	return slices.DeleteFunc(list, func(s sessionRow) bool { return !now.Before(s.accessExpires) })
+}
+
+// flushUntold tells SQL of them once it answers. A rotation under way holds it up by its lock; one that has
+// not happened is left alone.
+func (s *Service) flushUntold(ctx context.Context) error {
+	list := s.untold.take(s.db.Now())
+	for len(list) > 0 {
+		n := min(len(list), inOne)
+		if err := keepReplays(ctx, s.db, list[:n]); err != nil {
+			s.untold.add(list...)
+			return asKind(err)
+		}
+		list = list[n:]
+	}
+	return nil
 }
 
 // Sessions lists the user's logged-in devices, the last used first.

@@ -53,15 +53,44 @@ type rotation struct {
 	accessExpires time.Time
 }
 
-// selectRotation reports false when there is no such session.
-func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (r rotation, found bool, err error) {
-	err = q.QueryRowContext(ctx, "SELECT refresh_hash, prev_refresh_hash, prev_until, nonce, access_expires FROM sessions WHERE user_id = ? AND device_id = ?", user, device).
+// selectRotation reports false when there is no such session; lock is "" or a clause.
+func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device DeviceID, lock string) (r rotation, found bool, err error) {
+	err = q.QueryRowContext(ctx, "SELECT refresh_hash, prev_refresh_hash, prev_until, nonce, access_expires FROM sessions WHERE user_id = ? AND device_id = ?"+lock, user, device).
 		Scan(&r.hash, &r.prevHash, (*millis)(&r.prevUntil), &r.nonce, (*millis)(&r.accessExpires))
 	if errors.Is(err, sql.ErrNoRows) {
 		return rotation{}, false, nil
 	}
 	return r, err == nil, err
 }
+
+// noteReplay notes that the pair of a session is told once more, and ends the time in which it can be at until, unless that
+// is over before. The session's last use is another one then, even if it was at the same moment.
+func noteReplay(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, until time.Time) error {
+	_, err := tx.ExecContext(ctx, `UPDATE sessions SET prev_until = CASE WHEN prev_until > ? THEN ? ELSE prev_until END,
+		used = CASE WHEN used < ? THEN ? ELSE used + 1 END WHERE user_id = ? AND device_id = ?`,
+		until.UnixMilli(), until.UnixMilli(), tx.Now().UnixMilli(), tx.Now().UnixMilli(), user, device)
+	return err
+}
+
+// restartReplay has the token that a session was rotated from bring the same pair until a moment, unless the session
+// was used since.
+func restartReplay(ctx context.Context, db *sqldb.DB, s sessionRow, until time.Time) error {
+	_, err := db.ExecContext(ctx, "UPDATE sessions SET prev_until = ? WHERE "+asRotated, until.UnixMilli(), s.user, s.Device, s.nonce, s.Used.UnixMilli())
+	return err
+}
+
+// keepReplays does so with sessions until their access tokens expire.
+func keepReplays(ctx context.Context, db *sqldb.DB, list []sessionRow) error {
+	args := make([]any, 0, 4*len(list))
+	for _, s := range list {
+		args = append(args, s.user, s.Device, s.nonce, s.Used.UnixMilli())
+	}
+	_, err := db.ExecContext(ctx, "UPDATE sessions SET prev_until = access_expires WHERE "+sqldb.AnyOf(asRotated, len(list)), args...)
+	return err
+}
+
+// asRotated is of a session that was not used since it was rotated.
+const asRotated = "user_id = ? AND device_id = ? AND nonce = ? AND used = ?"
 
 // selectAccess returns what a check needs of a session. ErrNoSession.
 func selectAccess(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (a access, err error) {
