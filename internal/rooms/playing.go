@@ -28,6 +28,7 @@ func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playbac
 func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	found, err := s.store.states(ctx, []ID{id})
 	if state, ok := found[id]; ok {
+		s.watched.read(id, state)
 		return state, nil
 	}
 	if err == nil {

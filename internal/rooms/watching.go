@@ -1,6 +1,7 @@
 package rooms
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,7 +60,7 @@ type watch struct {
 
 	moved  bool  // the register has changed since the last checkpoint
 	held   bool  // it waits for players, or this node does not know whether it does
-	stamp  int64 // of the newest register that this node has told or heard of
+	stamp  int64 // of the newest register that this node has told or heard of, or else of the first that it has given out
 	unsure bool  // Redis may have another one
 
 	ring    danmaku.Ring[api.Danmaku]
@@ -138,6 +139,17 @@ func (w *watched) unsure(id ID, seen playback.State) {
 	defer w.mu.Unlock()
 	r := w.of(id, time.Now())
 	r.unsure, r.stamp = true, max(r.stamp, seen.Stamp())
+}
+
+// read notes which register somebody was given. Where it is newer than what this node has told, heard or given out before,
+// the node that made it may have died before it told anybody: the next beat looks.
+func (w *watched) read(id ID, state playback.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.rooms[id]; r != nil {
+		r.unsure = r.unsure || r.stamp != 0 && r.stamp < state.Stamp()
+		r.stamp = cmp.Or(r.stamp, state.Stamp())
+	}
 }
 
 // viewers is how many watch a room; false where nobody does by this node, which therefore does not count them, or has not yet.

@@ -394,6 +394,50 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 	}
 }
 
+// The node on which the command was given is never heard of again; whoever gave it comes to the other one.
+func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		w := newWorld(t, sqldbtest.SQLite(t), server.Open(t), new(atomic.Int64), new(sync.Map), Settings{})
+		other := newWorld(t, w.db, server.Open(t), w.ahead, w.live, Settings{})
+		ctx := t.Context()
+		who := w.people(1)
+		id, owner := w.open(who[0]), ViewerID(who[0])
+		other.Subscribed(owner.String(), "a connection", api.RoomChannel(id.String()))
+		scene, err := other.Scene(ctx, owner, id)
+		w.must(err)
+		var heard atomic.Int64
+		_, leave := other.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			if e.Type == api.EventRoomPlayback {
+				heard.Add(1)
+			}
+		}})
+		defer leave()
+		bubble.Sleep(5 * time.Second)
+		state, done, err := w.store.command(ctx, id, playback.Command{Generation: scene.Playback.Generation, Version: scene.Playback.Version, Verb: playback.Pause}, w.cfg.Bus.Nodes().Time())
+		w.must(err)
+		if !done || state.Stamp() <= scene.Playback.Stamp() {
+			t.Fatalf("the command made %+v of %+v", state, scene.Playback)
+		}
+		bubble.Sleep(5 * time.Second)
+		if n := heard.Load(); n != 0 {
+			t.Fatalf("the room heard %d times of a command that nobody told of", n)
+		}
+		_, err = other.Scene(ctx, owner, id)
+		w.must(err)
+		bubble.Sleep(2 * beatEvery)
+		if n := heard.Load(); n != 1 {
+			t.Errorf("the room heard %d times of what is on, want once", n)
+		}
+		_, err = other.Playback(ctx, owner, id)
+		w.must(err)
+		bubble.Sleep(2 * beatEvery)
+		if n := heard.Load(); n != 1 {
+			t.Errorf("the room heard %d times of what it knew", n)
+		}
+	})
+}
+
 func TestAllWaitForWhoWaitsForData(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
