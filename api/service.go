@@ -65,12 +65,12 @@ type ServiceMessage struct {
 type ServiceGroup struct {
 	Owner   string   `json:"owner" example:"external:1042" maxLength:"200" doc:"a user: an id, or external: and an external id"`
 	Name    string   `json:"name" example:"Rowing" minLength:"1" maxLength:"60"`
-	Members []string `json:"members,omitempty" maxItems:"1000" doc:"ids of users, who need not be friends of the owner's"`
+	Members []string `json:"members,omitempty" maxItems:"1000" doc:"users, each by an id, or external: and an external id; they need not be friends of the owner's"`
 }
 
 // ServiceMembers puts users into a group: POST /v1/service/groups/{group}/members.
 type ServiceMembers struct {
-	Members []string `json:"members" minItems:"1" maxItems:"1000" doc:"ids of users; those who are members already stay"`
+	Members []string `json:"members" minItems:"1" maxItems:"1000" doc:"users, each by an id, or external: and an external id; those who are members already stay"`
 	Silent  bool     `json:"silent,omitempty" doc:"the group's chat does not tell"`
 }
 

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -216,13 +217,40 @@ const externalName = "external:"
 // Resolve returns the user that the app's own backend names: an id, or "external:" and an external id.
 // ErrNoUser.
 func (s *Service) Resolve(ctx context.Context, name string) (ID, error) {
-	if external, ok := strings.CutPrefix(name, externalName); ok {
-		u, err := s.ExternalUser(ctx, external)
-		return u.ID, err
-	}
-	id, err := ids.Parse[User](name)
+	found, err := s.ResolveAll(ctx, []string{name})
 	if err != nil {
-		return ID{}, ErrNoUser
+		return ID{}, err
 	}
-	return id, nil
+	return found[0], nil
+}
+
+// ResolveAll is [Service.Resolve] of several names, in their order.
+func (s *Service) ResolveAll(ctx context.Context, names []string) (_ []ID, err error) {
+	defer errs.Wrap(&err, "accounts.ResolveAll")
+	var external []string
+	for _, name := range names {
+		if id, ok := strings.CutPrefix(name, externalName); ok {
+			external = append(external, id)
+		}
+	}
+	users := map[string]User{}
+	for some := range slices.Chunk(external, inOne) {
+		found, err := selectExternal(ctx, s.db, some, "")
+		if err != nil {
+			return nil, asKind(err)
+		}
+		maps.Copy(users, found)
+	}
+	all := make([]ID, len(names))
+	for i, name := range names {
+		if id, ok := strings.CutPrefix(name, externalName); ok {
+			all[i] = users[id].ID
+		} else {
+			all[i], _ = ids.Parse[User](name) // what is no id is nobody
+		}
+		if all[i].IsZero() {
+			return nil, ErrNoUser
+		}
+	}
+	return all, nil
 }

@@ -228,25 +228,12 @@ func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *bod
 	return &body[api.Sent]{sent}, nil
 }
 
-// parseUsers returns the ids of users. accounts.ErrNoUser.
-func parseUsers(list []string) ([]accounts.ID, error) {
-	out := make([]accounts.ID, len(list))
-	for i, text := range list {
-		id, err := ids.Parse[accounts.User](text)
-		if err != nil {
-			return nil, accounts.ErrNoUser
-		}
-		out[i] = id
-	}
-	return out, nil
-}
-
 func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *body[api.ServiceGroup]) (*body[api.Group], error) {
 	owner, err := s.Accounts.Resolve(ctx, in.Body.Owner)
 	if err != nil {
 		return nil, err
 	}
-	members, err := parseUsers(in.Body.Members)
+	members, err := s.Accounts.ResolveAll(ctx, in.Body.Members)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +252,7 @@ func (s Service) postMembers(ctx context.Context, _ *servicekeys.Caller, in *str
 	if err != nil {
 		return nil, groups.ErrGroup
 	}
-	users, err := parseUsers(in.Body.Members)
+	users, err := s.Accounts.ResolveAll(ctx, in.Body.Members)
 	if err != nil {
 		return nil, err
 	}

@@ -238,10 +238,16 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 
 		group, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: client.External("c-1"), Name: "Orders"})
 		n.must(err)
-		joined, err := app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{ann, bob}})
+		if _, err := app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{bob, client.External("c-3")}}); client.CodeOf(err) != "account.unknown" {
+			t.Errorf("a member whom nobody knows: %v", err)
+		}
+		joined, err := app.AddMembers(ctx, group.ID, api.ServiceMembers{Members: []string{ann, client.External("c-2")}})
 		n.must(err)
 		if joined.Added != 1 || joined.Group.Members != 2 {
 			t.Errorf("joined: %+v", joined)
+		}
+		if g, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: ann, Name: "Offers", Members: []string{client.External("c-2")}}); err != nil || g.Members != 2 {
+			t.Errorf("a group of an external user: %+v, %v", g, err)
 		}
 		_, err = app.Post(ctx, api.ServiceMessage{From: bob, In: group.ID, Send: saying("in the group")})
 		n.must(err)
