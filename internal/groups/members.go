@@ -22,7 +22,7 @@ func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []a
 		return nil, err
 	}
 	if err := s.areFriends(ctx, user, users); err != nil {
-		return nil, asKind(ctx, err)
+		return nil, err
 	}
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
 		if len(users) == 0 {

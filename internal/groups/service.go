@@ -340,7 +340,7 @@ func (s *Service) areFriends(ctx context.Context, user accounts.ID, users []acco
 	}
 	found, err := s.friends.AreFriends(ctx, user, users)
 	if err != nil {
-		return err
+		return asKind(ctx, err)
 	}
 	for _, u := range users {
 		if !found[u] {

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -913,5 +915,25 @@ func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
 		w.must(w.Dissolve(ctx, who[0], id))
 		_, _, err = w.Create(ctx, who[0], id, "Rowing", nil)
 		w.fails("a group that was dissolved meanwhile", err, ErrGroup)
+	})
+}
+
+// unreachable is a social domain that cannot reach SQL.
+type unreachable struct{ Friends }
+
+func (unreachable) AreFriends(context.Context, accounts.ID, []accounts.ID) (map[accounts.ID]bool, error) {
+	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
+}
+
+// It is the one that the descriptions of this domain's operations have.
+func TestFriendsThatCannotBeReachedAreARefusalOfGroups(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
+		who := w.join(2)
+		w.friends = unreachable{w.friends}
+		_, _, err := w.Create(t.Context(), who[0], ids.New[Group](), "Rowing", who[1:])
+		if e, _ := errors.AsType[*errs.Error](err); e != ErrStore {
+			t.Errorf("got %v, want ErrStore", err)
+		}
 	})
 }

@@ -131,7 +131,7 @@ func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from 
 	}
 	slices.SortFunc(senders, accounts.ID.Compare)
 	blocked, err := s.cfg.Blocks.Blocked(ctx, accounts.ID(m.User), slices.Compact(senders))
-	return slices.DeleteFunc(list, func(v T) bool { return blocked[accounts.ID(from(v))] }), err
+	return slices.DeleteFunc(list, func(v T) bool { return blocked[accounts.ID(from(v))] }), asKind(ctx, err)
 }
 
 // Hidden returns whose events a subscriber of a channel does not get: users whom they block.

@@ -2,6 +2,7 @@ package rooms
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -944,5 +946,28 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 		w.must(w.Close(ctx, ann, id))
 		_, _, err = w.Create(ctx, who[0], id, Update{Name: to("Film night")})
 		w.fails("a room that was closed meanwhile", err, ErrRoom)
+	})
+}
+
+// unreachable is a social domain that cannot reach SQL.
+type unreachable struct{ Blocks }
+
+func (unreachable) Blocked(context.Context, accounts.ID, []accounts.ID) (map[accounts.ID]bool, error) {
+	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
+}
+
+// It is the one that the descriptions of this domain's operations have.
+func TestBlocksThatCannotBeReachedAreARefusalOfRooms(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		who := w.people(1)
+		id, owner := w.open(who[0]), ViewerID(who[0])
+		_, err := w.Say(t.Context(), owner, id, "Hi")
+		w.must(err)
+		w.cfg.Blocks = unreachable{w.cfg.Blocks}
+		_, _, err = w.Lines(t.Context(), owner, id, 0, 10)
+		if e, _ := errors.AsType[*errs.Error](err); e != ErrStore {
+			t.Errorf("got %v, want ErrStore", err)
+		}
 	})
 }

@@ -69,7 +69,7 @@ func (s Service) Routes(a *web.API) {
 		Summary: "Send a message in a user's name, or a system message",
 		Description: "It reaches whoever has not blocked the sender, whatever they have chosen, and in a group of the sender's it is sent although they are muted. " +
 			"With the kind system, of which only the text is given, the chat shows it as told by the app. Sent again with the same client_id and content, it is the same message.",
-		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply, messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused,
+		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply, messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused, messaging.ErrFile,
 			messaging.ErrRefused, messaging.ErrYouBlock, messaging.ErrSystem, groups.ErrMay, messaging.ErrStore}}), s.postMessage)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups", ID: "service.group_create", Status: http.StatusCreated, MaxBody: importBody,
 		Summary: "Make a group of users who need not be friends", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrGroup, groups.ErrStore}}), s.postGroup)

@@ -317,6 +317,30 @@ var opens = map[servicekeys.Scope][]string{
 	servicekeys.CheckinRead: {"GET check-in"}, servicekeys.CheckinWrite: {"check-in"},
 }
 
+func TestAFileThatIsNotTheSendersIsADescribedRefusal(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		n := startFor(t)
+		app := n.key("crm", servicekeys.Scopes...)
+		users, err := app.ProvideUsers(t.Context(), api.ExternalUser{ExternalID: "c-1", Name: "Ann"}, api.ExternalUser{ExternalID: "c-2", Name: "Bob"})
+		n.must(err)
+		_, err = app.Post(t.Context(), api.ServiceMessage{From: users[0].ID, To: users[1].ID, Send: api.Send{ClientID: "f", Content: api.Content{Kind: api.MessageFile, Media: &api.Media{File: users[0].ID}}}})
+		_, _, doc := n.Call(t, nil, http.MethodGet, "/openapi.json", "")
+		var described struct {
+			Paths map[string]struct {
+				Post struct {
+					Responses map[string]struct {
+						Codes []string `json:"x-codes"`
+					} `json:"responses"`
+				} `json:"post"`
+			} `json:"paths"`
+		}
+		n.must(json.Unmarshal([]byte(doc), &described))
+		if code, codes := client.CodeOf(err), described.Paths["/v1/service/messages"].Post.Responses["422"].Codes; code != "message.file" || !slices.Contains(codes, code) {
+			t.Errorf("got %q (%v), and described are %v", code, err, codes)
+		}
+	})
+}
+
 func TestEachScopeOpensItsOwnOperationsAlone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		n := startFor(t)
