@@ -377,6 +377,7 @@ func TestBinaryFramesOnEitherKindOfSocketChangeNothing(t *testing.T) {
 func TestAHouseholdHasSoManySocketsAtOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFrames(t, func(c *app.Config) { c.Gateway.MaxFrom = 3 })
+		var refusal api.Problem
 		dial := func() (*websocket.Conn, int) {
 			conn, resp, err := websocket.Dial(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/v1/socket", &websocket.DialOptions{HTTPClient: f.HTTP})
 			switch {
@@ -385,6 +386,8 @@ func TestAHouseholdHasSoManySocketsAtOnce(t *testing.T) {
 			case resp == nil:
 				t.Fatal(err)
 			}
+			refusal = api.Problem{}
+			_ = json.NewDecoder(resp.Body).Decode(&refusal) // the code shows whether it was one
 			return nil, resp.StatusCode
 		}
 		for round := range 3 {
@@ -397,8 +400,8 @@ func TestAHouseholdHasSoManySocketsAtOnce(t *testing.T) {
 				open = append(open, conn)
 			}
 			bubble.Sleep(time.Second)
-			if conn, status := dial(); conn != nil || status != http.StatusTooManyRequests {
-				t.Fatalf("round %d: one more than may be open at once: %d", round, status)
+			if conn, status := dial(); conn != nil || status != http.StatusTooManyRequests || refusal.Code != "gateway.too_many" {
+				t.Fatalf("round %d: one more than may be open at once: %d %+v", round, status, refusal)
 			}
 			// Who asks for no socket, or from another page, does not take a place for long.
 			if resp, err := f.HTTP.Get(f.URL + "/v1/socket"); err != nil || resp.Body.Close() != nil || resp.StatusCode == http.StatusOK {

@@ -170,8 +170,7 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 		from := household.From(r.Context())
 		if !g.from.enter(from, g.cfg.MaxFrom) {
 			g.metrics.refused.WithLabelValues(refusedHousehold).Inc()
-			w.Header().Set("Retry-After", "10")
-			http.Error(w, "Too many connections are open from this address.", http.StatusTooManyRequests)
+			web.Refuse(r, ErrTooMany)
 			return
 		}
 		g.open.Add(1)

@@ -78,6 +78,9 @@ func (c Settings) Validate() error {
 // ErrDraining refuses a connection to a node that sends its connections away.
 var ErrDraining = errs.New(errs.Unavailable, "gateway.draining", "This node takes no new connections. Please try again.").Retry(time.Second)
 
+// ErrTooMany refuses a connection beyond the ceiling of a household.
+var ErrTooMany = errs.New(errs.TooMany, "gateway.too_many", "Too many connections are open from this address.").Retry(10 * time.Second)
+
 // Config has what a gateway needs.
 type Config struct {
 	Settings

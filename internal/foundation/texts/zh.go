@@ -127,6 +127,7 @@ var chinese = map[string]string{
 	"The database is away. Try again.":                                          "数据库暂不可用，请重试。",
 	"Too many streams are open. Close some.":                                    "打开的事件流过多，请关闭一些。",
 	"This node takes no new connections. Please try again.":                     "此节点不再接受新连接，请重试。",
+	"Too many connections are open from this address.":                          "来自此地址的连接过多。",
 	"The server is going down. Try again.":                                      "服务器正在停止，请重试。",
 	"There is no operation with this id.":                                       "没有 id 为此的操作。",
 	"This operation takes or gives something other than JSON. Call it by HTTP.": "此操作接收或返回的不是 JSON，请通过 HTTP 调用。",
