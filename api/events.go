@@ -76,6 +76,7 @@ var EventData = map[string]any{
 	EventMessageHidden:  MessageHidden{},
 	EventChatMarked:     ChatMark{},
 	EventChatUpdated:    Chat{},
+	EventChatSettings:   ChatSettings{},
 	EventChatTyping:     Typing{},
 	EventChatStands:     ChatStands{},
 

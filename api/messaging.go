@@ -27,6 +27,7 @@ const (
 	EventMessageHidden  = "message.hidden"  // MessageHidden, to the devices of who deleted it for themselves
 	EventChatMarked     = "chat.marked"     // ChatMark: somebody read, or got, messages
 	EventChatUpdated    = "chat.updated"    // Chat, to the devices of who changed its settings
+	EventChatSettings   = "chat.settings"   // ChatSettings, to the devices of who changed them
 	EventChatTyping     = "chat.typing"     // Typing; not kept for who resumes
 	EventChatStands     = "chat.stands"     // ChatStands: events may not have told it; ask for what is missing
 )
@@ -271,4 +272,10 @@ type Typing struct {
 type ChatSettings struct {
 	MessagesFrom string `json:"messages_from" example:"friends" enum:"friends,everybody,nobody"`
 	Receipts     bool   `json:"receipts" doc:"show others how far one has read, and see how far they have"`
+}
+
+// ChatSettingsUpdate changes what is present and leaves the rest: PUT /v1/chats/settings.
+type ChatSettingsUpdate struct {
+	MessagesFrom *string `json:"messages_from,omitempty" example:"friends" enum:"friends,everybody,nobody"`
+	Receipts     *bool   `json:"receipts,omitempty"`
 }

@@ -114,7 +114,8 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					case n < 94:
 						_ = w.Clear(ctx, user, chat)
 					case n < 95:
-						w.must(w.SetSettings(ctx, user, api.ChatSettings{MessagesFrom: "everybody", Receipts: dice.IntN(2) == 0}))
+						_, err := w.SetSettings(ctx, user, api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(dice.IntN(2) == 0)})
+						w.must(err)
 					case n < 97: // by a node that does not come to tell Redis
 						if _, err := plain.React(ctx, user, chat, seq, "👍", dice.IntN(2) == 0); err == nil {
 							if chat.direct() {

@@ -297,15 +297,27 @@ func (s *Service) Settings(ctx context.Context, user accounts.ID) (_ api.ChatSet
 	if err != nil {
 		return api.ChatSettings{}, asKind(ctx, err)
 	}
-	return api.ChatSettings{MessagesFrom: cmp.Or(set.From.String(), s.cfg.MessagesFrom), Receipts: set.Receipts}, nil
+	return s.wireSettings(set), nil
 }
 
-// SetSettings changes how the user wants to be reached.
-func (s *Service) SetSettings(ctx context.Context, user accounts.ID, to api.ChatSettings) (err error) {
+func (s *Service) wireSettings(set settings) api.ChatSettings {
+	return api.ChatSettings{MessagesFrom: cmp.Or(set.From.String(), s.cfg.MessagesFrom), Receipts: set.Receipts}
+}
+
+// SetSettings changes how the user wants to be reached, and returns all of it.
+func (s *Service) SetSettings(ctx context.Context, user accounts.ID, u api.ChatSettingsUpdate) (_ api.ChatSettings, err error) {
 	defer errs.Wrap(&err, "messaging.SetSettings %s", user)
-	return asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.store.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			return setSettings(ctx, tx, user, settings{parsePolicy(to.MessagesFrom), to.Receipts})
+	var set settings
+	err = s.caches.Change(ctx, func(ctx context.Context) error {
+		return transact(ctx, s.store.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			set, err = setSettings(ctx, tx, user, u)
+			return err
 		})
-	}, SettingsChanged.Of(s.caches, user)...))
+	}, SettingsChanged.Of(s.caches, user)...)
+	if err != nil {
+		return api.ChatSettings{}, asKind(ctx, err)
+	}
+	out := s.wireSettings(set)
+	s.tell(user, api.EventChatSettings, out)
+	return out, nil
 }

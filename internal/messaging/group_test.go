@@ -174,7 +174,8 @@ func TestAGroupTalks(t *testing.T) {
 		}
 		_, err = w.Readers(ctx, eve, In(g), c.Seq)
 		wants(t, "readers of another's message", err, ErrNotYours)
-		w.must(w.SetSettings(ctx, eve, api.ChatSettings{MessagesFrom: "friends"}))
+		_, err = w.SetSettings(ctx, eve, api.ChatSettingsUpdate{MessagesFrom: new("friends"), Receipts: new(false)})
+		w.must(err)
 		if readers, err = w.Readers(ctx, ann, In(g), c.Seq); err != nil || len(readers.Users) != 0 {
 			t.Errorf("readers who do not show it: %+v, %v", readers, err)
 		}

@@ -39,7 +39,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/settings", ID: "chats.settings", Tags: tags,
 		Summary: "From whom the caller takes messages, and whether receipts are shown", Errors: []*errs.Error{ErrStore}}, s.getSettings)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/settings", ID: "chats.set_settings", Tags: tags,
-		Summary: "Choose from whom to take messages, and whether to show receipts", Errors: []*errs.Error{ErrStore}}, s.putSettings)
+		Summary: "Choose from whom to take messages, and whether to show receipts", Description: "What is left out stays as it is. The caller's devices are told by chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Limit: searchLimit,
 		Summary:     "Search the caller's chats",
 		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
@@ -170,8 +170,9 @@ func (s *Service) getSettings(ctx context.Context, caller accounts.Caller, _ *st
 	return &body[api.ChatSettings]{out}, err
 }
 
-func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *body[api.ChatSettings]) (*body[api.ChatSettings], error) {
-	return in, s.SetSettings(ctx, caller.User, in.Body)
+func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *body[api.ChatSettingsUpdate]) (*body[api.ChatSettings], error) {
+	out, err := s.SetSettings(ctx, caller.User, in.Body)
+	return &body[api.ChatSettings]{out}, err
 }
 
 func (s *Service) getChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*body[api.Chat], error) {

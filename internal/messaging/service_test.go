@@ -33,6 +33,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // histories is how many random ones a test plays: a long one, and short ones.
@@ -348,11 +349,13 @@ func TestWhoMayWrite(t *testing.T) {
 		wants(t, "nobody", send(ann, ids.New[accounts.User]()), accounts.ErrNoUser)
 		befriend(ann, bob)
 		wants(t, "a friend", send(ann, bob), nil)
-		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "nobody", Receipts: true}))
+		_, err := w.SetSettings(ctx, bob, api.ChatSettingsUpdate{MessagesFrom: new("nobody"), Receipts: new(true)})
+		w.must(err)
 		wants(t, "a friend of who takes none", send(ann, bob), ErrRefused)
-		_, err := w.React(ctx, ann, With(bob), 1, "👍", true)
+		_, err = w.React(ctx, ann, With(bob), 1, "👍", true)
 		wants(t, "a reaction to who takes none", err, ErrRefused)
-		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "everybody", Receipts: false}))
+		_, err = w.SetSettings(ctx, bob, api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(false)})
+		w.must(err)
 		wants(t, "a stranger to who takes all", send(eve, bob), nil)
 		w.must(w.Mark(ctx, bob, With(ann), 1, 1))
 		if c := w.chat(ann, bob); c.PeerRead != 0 || c.PeerGot != 1 {
@@ -863,6 +866,48 @@ func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
 	})
 }
 
+func TestASettingOfOneDeviceLeavesThoseOfAnother(t *testing.T) {
+	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		ann := w.join(1)[0]
+		var mu sync.Mutex
+		var heard []api.ChatSettings
+		_, leave := w.bus.Listen(ctx, ann.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var to api.ChatSettings
+			if e.Type == api.EventChatSettings && json.Unmarshal(e.Data, &to) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, to)
+			}
+		}})
+		defer leave()
+		var want []api.ChatSettings
+		for _, step := range []struct {
+			update api.ChatSettingsUpdate
+			want   api.ChatSettings
+		}{
+			{api.ChatSettingsUpdate{Receipts: new(false)}, api.ChatSettings{MessagesFrom: "everybody"}},
+			{api.ChatSettingsUpdate{MessagesFrom: new("friends")}, api.ChatSettings{MessagesFrom: "friends"}},
+			{api.ChatSettingsUpdate{Receipts: new(true)}, api.ChatSettings{MessagesFrom: "friends", Receipts: true}},
+			{api.ChatSettingsUpdate{}, api.ChatSettings{MessagesFrom: "friends", Receipts: true}},
+		} {
+			got, err := w.SetSettings(ctx, ann, step.update)
+			w.must(err)
+			kept, err := w.Settings(ctx, ann)
+			w.must(err)
+			if got != step.want || kept != step.want {
+				t.Errorf("got %+v and then %+v, want %+v", got, kept, step.want)
+			}
+			want = append(want, step.want)
+		}
+		eventually.Equal(t, "what her devices hear", fmt.Sprint(want), func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return fmt.Sprint(heard)
+		})
+	})
+}
+
 func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -874,7 +919,8 @@ func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 		w.must(err)
 		_, err = w.React(ctx, ann, With(bob), 2, "👍", true)
 		w.must(err)
-		w.must(w.SetSettings(ctx, ann, api.ChatSettings{MessagesFrom: "everybody"}))
+		_, err = w.SetSettings(ctx, ann, api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(false)})
+		w.must(err)
 		for range 2 {
 			w.must(w.Erase(ctx, ann))
 		}

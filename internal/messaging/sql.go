@@ -641,11 +641,15 @@ type settings struct {
 }
 
 func (s *store) settings(ctx context.Context, users []accounts.ID) (map[accounts.ID]settings, error) {
+	return selectSettings(ctx, s.db, users)
+}
+
+func selectSettings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]settings, error) {
 	found := make(map[accounts.ID]settings, len(users))
 	for _, u := range users {
 		found[u] = settings{Unset, true}
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT user_id, messages_from, receipts FROM chat_settings WHERE user_id IN (?)", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts FROM chat_settings WHERE user_id IN (?)", bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var from Policy
@@ -656,12 +660,22 @@ func (s *store) settings(ctx context.Context, users []accounts.ID) (map[accounts
 	})
 }
 
-func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, to settings) error {
-	receipts := 0
-	if to.Receipts {
-		receipts = 1
+// setSettings changes what u has of a user's settings, and returns all of them.
+func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, u api.ChatSettingsUpdate) (settings, error) {
+	var set []string
+	from, receipts := Unset, 1
+	if u.MessagesFrom != nil {
+		from, set = parsePolicy(*u.MessagesFrom), append(set, "messages_from")
 	}
-	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: []string{"messages_from", "receipts"}})
-	_, err := tx.ExecContext(ctx, text.For(1), user, int(to.From), receipts)
-	return err
+	if u.Receipts != nil {
+		if set = append(set, "receipts"); !*u.Receipts {
+			receipts = 0
+		}
+	}
+	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: set})
+	if _, err := tx.ExecContext(ctx, text.For(1), user, int(from), receipts); err != nil {
+		return settings{}, err
+	}
+	found, err := selectSettings(ctx, tx, []accounts.ID{user})
+	return found[user], err
 }

@@ -40,12 +40,9 @@ export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: 
       show();
     }
   }
-  const put = async () => {
-    const body: ChatSettings = { messages_from: choice.value as ChatSettings["messages_from"], receipts: receipts.checked };
-    now = await json<ChatSettings>("/v1/chats/settings", { method: "PUT", body });
-  };
-  choice.addEventListener("change", () => void keep(put));
-  receipts.addEventListener("change", () => void keep(put));
+  const put = (body: Partial<ChatSettings>) => void keep(async () => void (now = await json<ChatSettings>("/v1/chats/settings", { method: "PUT", body })));
+  choice.addEventListener("change", () => put({ messages_from: choice.value as ChatSettings["messages_from"] }));
+  receipts.addEventListener("change", () => put({ receipts: receipts.checked }));
   presence.addEventListener("change", () => void keep(async () => on.changed(await json<User>("/v1/me", { method: "PATCH", body: { presence: presence.checked ? "friends" : "nobody" } }))));
   wish.addEventListener("change", () => void keep(async () => void (await json<MyPresence>("/v1/me/presence", { method: "PUT", body: { status: wish.value } }))));
   show();
