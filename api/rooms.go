@@ -30,7 +30,7 @@ type Room struct {
 	Drift     int       `json:"drift" doc:"ms by which a player may be off before it drifts back by its rate" example:"40"`
 	Jump      int       `json:"jump" doc:"ms by which a player may be off before it seeks" example:"1000"`
 	Loop      string    `json:"loop" enum:"off,item,list" doc:"what follows the end of an item"`
-	Words     []string  `json:"words,omitempty" doc:"texts that have one of these are refused; shown to who may change settings"`
+	Words     []string  `json:"words,omitempty" doc:"texts that have one of these are refused; shown to who may change settings, and not in events"`
 	Viewers   int       `json:"viewers" doc:"who are on line in it, as of a few seconds ago"`
 	Created   time.Time `json:"created"`
 }
@@ -381,7 +381,7 @@ type RoomRef struct {
 
 // Types of events of a room, on its channel, with what their data is.
 const (
-	EventRoomChanged        = "room.changed"         // Room: its settings
+	EventRoomChanged        = "room.changed"         // Room: its settings have changed; read the room again, for words and for what one may do
 	EventRoomMember         = "room.member"          // RoomMember: joined, or changed
 	EventRoomGone           = "room.gone"            // RoomGone; also on the channel of who is gone
 	EventRoomPlayback       = "room.playback"        // Playback
