@@ -110,17 +110,21 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 }
 
 const (
-	// orphanAge is how long after its beginning a part without a row is removed. It exceeds
-	// partTime by more than clocks differ.
+	// orphanAge is how old a part without a row was at the sweep before the one that removes it. It
+	// exceeds partTime by more than clocks differ.
 	orphanAge = 2 * partTime
 
 	sweepAtOnce = 500
 )
 
 // sweep removes parts that belong to no transfer: those of a node that died while it wrote
-// them, or before it had removed them.
+// them, or before it had removed them. It goes by what the database knew at the sweep before, see [Service.claim].
 func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 	defer errs.Wrap(&err, "transfers.sweep")
+	before, err := s.claim(ctx)
+	if err != nil {
+		return 0, err
+	}
 	var batch []string
 	var of []ID
 	settle := func() error {
@@ -147,7 +151,7 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 	}
 	err = s.storage.List(ctx, func(name string) error {
 		id, made, ok := parsePart(name)
-		if !ok || s.rows.db.Now().Sub(made) < orphanAge {
+		if !ok || before.Sub(made) < orphanAge {
 			return nil // another's, or one that may be on its way
 		}
 		batch, of = append(batch, name), append(of, id)

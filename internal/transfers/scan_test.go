@@ -321,10 +321,12 @@ func TestAStorageOfManyPartsIsSweptAsAWhole(t *testing.T) {
 		lost, err := w.storage.Create(t.Context(), newPart(ids.New[Transfer](), 0, w.db.Now()).name) // of a node that died
 		w.must(err)
 		w.must(lost.Keep(t.Context()))
+		w.pass(orphanAge)
+		_, err = w.sweep(t.Context())
+		w.must(err)
 		w.storage.mu.Lock()
 		w.storage.lists = 20 * time.Minute
 		w.storage.mu.Unlock()
-		w.pass(orphanAge)
 		w.works("transfers.sweep")
 		bubble.Sleep(30 * time.Minute)
 		w.sound()

@@ -255,6 +255,9 @@ func TestAfterANodesDeathTheUploadGoesOnFromTheLastWholeChunk(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		w.pass(orphanAge + time.Second)
+		if n, err := w.sweep(t.Context()); err != nil || n != 0 {
+			t.Errorf("the sweep took %d parts that were young at the sweep before, %v", n, err)
+		}
 		if n, err := w.sweep(t.Context()); err != nil || n < 1 {
 			t.Errorf("the sweep took %d parts, %v", n, err)
 		}

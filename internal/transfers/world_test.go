@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,14 +51,15 @@ type world struct {
 // harmed is a storage that fails as it is told.
 type harmed struct {
 	Storage
-	mu    sync.Mutex
-	write error // of each part that is written
-	keep  error // of each part that is kept, of which then nothing is known
-	kept  int   // parts
-	after func(kept int)
-	hangs time.Duration // each removal, before it happens
-	lists time.Duration // how long a list of all parts takes
-	opens atomic.Int64  // parts that were opened
+	mu     sync.Mutex
+	write  error // of each part that is written
+	keep   error // of each part that is kept, of which then nothing is known
+	remove error // of each removal
+	kept   int   // parts
+	after  func(kept int)
+	hangs  time.Duration // each removal, before it happens
+	lists  time.Duration // how long a list of all parts takes
+	opens  atomic.Int64  // parts that were opened
 }
 
 func (h *harmed) Open(ctx context.Context, name string, from, n int64) (io.ReadCloser, error) {
@@ -77,10 +79,13 @@ func (h *harmed) List(ctx context.Context, each func(name string) error) error {
 
 func (h *harmed) Remove(ctx context.Context, names ...string) error {
 	h.mu.Lock()
-	hangs := h.hangs
+	hangs, err := h.hangs, h.remove
 	h.mu.Unlock()
 	if hangs > 0 {
 		<-time.After(hangs)
+	}
+	if err != nil {
+		return err
 	}
 	return h.Storage.Remove(ctx, names...)
 }
@@ -303,7 +308,9 @@ func (w *world) fetched(id ID) []byte {
 func (w *world) objects() (names []string) {
 	w.t.Helper()
 	w.must(w.storage.List(w.t.Context(), func(name string) error {
-		names = append(names, name)
+		if !strings.HasPrefix(name, ownerFolder) {
+			names = append(names, name)
+		}
 		return nil
 	}))
 	slices.Sort(names)

@@ -1,0 +1,123 @@
+package transfers
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+)
+
+// other is a node of another deployment on the same folder.
+func (w *world) other() *world {
+	w.t.Helper()
+	db := sqldbtest.Engine{Name: "sqlite"}.Open(w.t, func(c *sqldb.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+	})
+	return newWorld(w.t, db, redistest.Open(w.t, "embedded"), new(atomic.Int64), w.dir, w.cfg)
+}
+
+// swept lets two sweeps go by, of which the second one may remove what was there at the first.
+func (w *world) swept() (removed int, err error) {
+	w.t.Helper()
+	for range 2 {
+		w.pass(orphanAge + time.Minute)
+		n, err := w.sweep(w.t.Context())
+		if removed += n; err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+func TestADatabaseDoesNotSweepTheStorageOfAnother(t *testing.T) {
+	inBubble(t, Settings{}, func(t *testing.T, w *world) {
+		if _, err := w.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kept := w.put("kept", random(2*testChunk))
+		if n, err := w.other().swept(); n != 0 || !errors.Is(err, errOwned) || !strings.Contains(err.Error(), w.dir) {
+			t.Errorf("another deployment removed %d parts, %v", n, err)
+		}
+		w.sound(kept.ID)
+		if n, err := w.swept(); n != 0 || err != nil {
+			t.Errorf("its own database removed %d, %v", n, err)
+		}
+	})
+}
+
+// A database that was restored does not know of the files that came after its backup.
+func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		sweep := func(want error) {
+			t.Helper()
+			if n, err := w.sweep(t.Context()); n != 0 || !errors.Is(err, want) {
+				t.Errorf("the sweep removed %d, %v, want 0, %v", n, err, want)
+			}
+		}
+		sweep(nil)
+		backup, err := w.rows.ownership(t.Context())
+		w.must(err)
+		put(t, w.storage, newPart(ids.New[Transfer](), 0, w.db.Now()).name, random(10)) // the row of which the backup lacks
+		objects := len(w.objects())
+
+		w.pass(orphanAge + time.Minute)
+		sweep(nil) // the mark is still that of the backup
+		w.pass(orphanAge + time.Minute)
+		now, err := w.rows.ownership(t.Context())
+		w.must(err)
+		w.must(w.rows.setOwnership(t.Context(), now, backup))
+		sweep(errOwned)
+		if n := len(w.objects()); n != objects {
+			t.Errorf("%d of %d parts are left", n, objects)
+		}
+
+		// The operator has the storage belong to the restored database.
+		w.must(w.storage.Remove(t.Context(), ownerFolder+now.mark))
+		sweep(nil)
+		if n, err := w.sweep(t.Context()); n != 1 || err != nil {
+			t.Errorf("then %d parts are removed, %v", n, err)
+		}
+	})
+}
+
+// Whatever a sweep was doing when it ended, the next one knows the storage.
+func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
+	eachStorage(t, func(t *testing.T, s Storage) {
+		w := &Service{rows: &rows{sqldbtest.Engine{Name: "sqlite"}.Open(t)}, storage: s}
+		away := errors.New("away")
+		for range 2 {
+			for _, cut := range []func(h *harmed){
+				func(h *harmed) { h.write = away },
+				func(h *harmed) { h.keep = away }, // it is kept all the same
+				func(h *harmed) { h.remove = away },
+			} {
+				h := &harmed{Storage: s}
+				cut(h)
+				w.storage = h
+				if _, err := w.claim(t.Context()); err != nil && !errors.Is(err, away) {
+					t.Error(err)
+				}
+				w.storage = s
+				if _, err := w.claim(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if marks := list(t, s); len(marks) != 1 {
+					t.Errorf("the storage has the marks %q", marks)
+				}
+			}
+		}
+		held, err := w.rows.ownership(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.rows.setOwnership(t.Context(), ownership{mark: "another"}, held); err == nil {
+			t.Error("two nodes sweep at once")
+		}
+	})
+}
