@@ -84,6 +84,9 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 			t.Fatalf("%s: %v", step, err)
 		}
 	}
+	if dump, err := os.Stat(filepath.Join(home, "stoa.sql")); err != nil || dump.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the dump: %v, %v", dump.Mode(), err)
+	}
 
 	back, err := sqldb.Open(t.Context(), sqldb.Config{URL: strings.Replace(server.URL, "/"+name+"?", "/restored?", 1)})
 	if err != nil {

@@ -270,11 +270,13 @@ func (a *App) newQueues() error {
 		return add(outbox, handlers, append(a.push.Batches(), a.hooks.Batches()...)...)
 	}
 	streams := cmp.Or(journal, queue.NewRedis(a.redis)) // one consumer for all its topics
-	topics := slices.Sorted(maps.Keys(handlers))
+	// Commands wait until the outbox has no change of theirs: a server has followed then, and has not only passed it on.
+	followed := map[string]queue.Handler{accounts.TopicChanged: handlers[accounts.TopicChanged]}
+	topics := slices.DeleteFunc(slices.Sorted(maps.Keys(handlers)), func(topic string) bool { return followed[topic] != nil })
 	for _, b := range a.hooks.Batches() {
 		topics = append(topics, b.Topics...)
 	}
-	return errors.Join(add(streams, handlers, slices.Concat(a.checkin.Batches(), a.hooks.Batches())...), add(outbox, nil, append(a.push.Batches(), queue.Relay(topics, streams))...))
+	return errors.Join(add(streams, handlers, slices.Concat(a.checkin.Batches(), a.hooks.Batches())...), add(outbox, followed, append(a.push.Batches(), queue.Relay(topics, streams))...))
 }
 
 func (a *App) mailer() (mail.Sender, error) {

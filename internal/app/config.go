@@ -104,7 +104,9 @@ func (c Config) Validate() error {
 	return errors.Join(
 		config.Refuse(!isAddress(c.Addr), "addr", "an address is host:port, 127.0.0.1:8080 or :8080"),
 		config.Refuse(c.AdminAddr != "" && !isAddress(c.AdminAddr), "admin_addr", "an address is host:port, 127.0.0.1:9090 or :9090"),
+		config.Refuse(c.SQL == "", "sql", "nothing is named: sqlite is the one inside"),
 		config.Refuse(badSQL != nil, "sql", "%v", badSQL),
+		config.Refuse(c.Redis == "", "redis", "nothing is named: embedded is the one inside"),
 		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
 		config.Refuse(!isFile && c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns", "%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once", c.SQLConns, leastConns),
 		config.Refuse(c.PublicURL != "" && !isOrigin(c.PublicURL), "public_url", "scheme and host in lower case, and nothing behind: https://stoa.example.org"),

@@ -81,19 +81,21 @@ func TestWhoSendsNoMailsStartsWithoutAMailServer(t *testing.T) {
 func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 	good := Config{Addr: "127.0.0.1:8080", SQL: "sqlite", Redis: "embedded", Queue: "sql", Roles: roles, KeyPrefix: "stoa", Dev: "auto"}
 	for name, change := range map[string]func(*Config){
-		"another database": func(c *Config) { c.SQL = "postgres://stoa:s3cret@db/stoa" },
-		"no database":      func(c *Config) { c.SQL = "mysql://stoa:s3cret@db" },
-		"one connection":   func(c *Config) { c.SQL, c.SQLConns = "mysql://db/stoa", 1 },
-		"no bound of them": func(c *Config) { c.SQL, c.SQLConns = "mysql://db/stoa", -1 },
-		"a misspelt Redis": func(c *Config) { c.Redis = "reddis://:s3cret@cache" },
-		"a port too high":  func(c *Config) { c.Addr = "127.0.0.1:99999" },
-		"no port":          func(c *Config) { c.Addr = "127.0.0.1" },
-		"admin's port":     func(c *Config) { c.AdminAddr = ":99999" },
-		"a path":           func(c *Config) { c.Origins = []string{"https://app.example.org/"} },
-		"no scheme":        func(c *Config) { c.Origins = []string{"app.example.org"} },
-		"capitals":         func(c *Config) { c.Origins = []string{"https://App.example.org"} },
-		"the usual port":   func(c *Config) { c.Origins = []string{"https://app.example.org:443"} },
-		"all origins":      func(c *Config) { c.Origins = []string{"*"} },
+		"another database":  func(c *Config) { c.SQL = "postgres://stoa:s3cret@db/stoa" },
+		"an empty database": func(c *Config) { c.SQL = "" },
+		"an empty Redis":    func(c *Config) { c.Redis = "" },
+		"no database":       func(c *Config) { c.SQL = "mysql://stoa:s3cret@db" },
+		"one connection":    func(c *Config) { c.SQL, c.SQLConns = "mysql://db/stoa", 1 },
+		"no bound of them":  func(c *Config) { c.SQL, c.SQLConns = "mysql://db/stoa", -1 },
+		"a misspelt Redis":  func(c *Config) { c.Redis = "reddis://:s3cret@cache" },
+		"a port too high":   func(c *Config) { c.Addr = "127.0.0.1:99999" },
+		"no port":           func(c *Config) { c.Addr = "127.0.0.1" },
+		"admin's port":      func(c *Config) { c.AdminAddr = ":99999" },
+		"a path":            func(c *Config) { c.Origins = []string{"https://app.example.org/"} },
+		"no scheme":         func(c *Config) { c.Origins = []string{"app.example.org"} },
+		"capitals":          func(c *Config) { c.Origins = []string{"https://App.example.org"} },
+		"the usual port":    func(c *Config) { c.Origins = []string{"https://app.example.org:443"} },
+		"all origins":       func(c *Config) { c.Origins = []string{"*"} },
 	} {
 		c := good
 		change(&c)

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
@@ -117,7 +119,34 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	default:
 		check.Found += fmt.Sprintf("; stoa migrate, or the server as it starts, brings it to %04d", newest)
 	}
+	if check.Fault == "" && have > 0 {
+		if agreed, err := c.secretAgrees(ctx, db); err != nil {
+			return fault(err)
+		} else if !agreed {
+			check.Fault, check.Do = errSecret.Error(), "set secret to that of the other nodes, or copy their file secret into the data folder"
+		}
+	}
 	return []Check{check}
+}
+
+// secretAgrees reports whether the nodes on a database have the secret that this one would have.
+func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB) (bool, error) {
+	var held string
+	switch err := db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", secretSum).Scan(&held); {
+	case errors.Is(err, sql.ErrNoRows):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	text := c.Secret
+	if text == "" {
+		b, err := os.ReadFile(filepath.Join(c.Data, secretFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // without one the server would make another secret
+			return false, err
+		}
+		text = strings.TrimSpace(string(b))
+	}
+	return held == sumOf([]byte(text)), nil
 }
 
 func (c Config) connectRedis(ctx context.Context) []Check {
@@ -195,7 +224,7 @@ func (c Config) connectSMTP(ctx context.Context) []Check {
 }
 
 // checkData tries the data folder, and the one of files beside it.
-func (c Config) checkData(context.Context) []Check {
+func (c Config) checkData(ctx context.Context) []Check {
 	_, isFile := sqldb.SQLitePath(sqldb.Config{URL: c.SQL, Dir: c.Data})
 	var checks []Check
 	if cmp.Or(c.Files.Storage, "folder") == "folder" || isFile || c.Secret == "" {
@@ -206,6 +235,8 @@ func (c Config) checkData(context.Context) []Check {
 	}
 	if path, ok := strings.CutPrefix(c.Files.Storage, "folder:"); ok {
 		checks = append(checks, checkFolder("files.storage", path))
+	} else if strings.HasPrefix(c.Files.Storage, "s3:") {
+		checks = append(checks, checkBucket(ctx, c.Files.Storage))
 	}
 	return checks
 }
@@ -235,6 +266,18 @@ func checkFolder(setting, path string) Check {
 	}
 	if err != nil {
 		check.Fault, check.Do = err.Error(), "give the folder to the user that runs the server, or name another one"
+	}
+	return check
+}
+
+// checkBucket tries whether the server of a bucket answers, and lets its files be listed.
+func checkBucket(ctx context.Context, setting string) Check {
+	check := Check{Setting: "files.storage"}
+	at, err := transfers.TryBucket(ctx, setting)
+	check.At, check.Found = at, "its files can be listed"
+	if err != nil {
+		check.Fault, check.Away = err.Error(), errors.Is(err, context.DeadlineExceeded)
+		check.Do = "correct key, secret, host, bucket and region of the URL; look whether a firewall lies between"
 	}
 	return check
 }

@@ -94,6 +94,7 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 		{"no folder is needed", func(c *Config) {
 			c.Data, c.Secret, c.Files.Storage = file, strings.Repeat("s", 32), "s3://KEY:hunter2@example.org/bucket"
 		}, "data", "not tried", false, false},
+		{"the server of files is dead", func(c *Config) { c.Files.Storage = "s3://KEY:hunter2@" + closed + "/bucket?tls=false&region=x" }, "files.storage", "refused", true, false},
 		{"the folder of files is a file", func(c *Config) { c.Files.Storage = "folder:" + file }, "files.storage", "no folder", true, false},
 		{"the port is taken", func(c *Config) { c.Addr = hole }, "addr", "in use", true, false},
 		{"the operators' port is taken", func(c *Config) { c.AdminAddr = hole }, "admin_addr", "in use", true, false},
@@ -165,6 +166,16 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 			if c := look(); !c.OK || !strings.Contains(c.Found, "the newest") {
 				t.Errorf("migrated: %+v", c)
 			}
+			if err := agree(t.Context(), db, []byte(strings.Repeat("a", 32))); err != nil {
+				t.Fatal(err)
+			}
+			for secret, sound := range map[string]bool{strings.Repeat("a", 32): true, strings.Repeat("b", 32): false, "": false} {
+				cfg.Secret = secret
+				if c := look(); c.OK != sound || !sound && !strings.Contains(c.Fault, "secret") {
+					t.Errorf("the secret %q: %+v", secret, c)
+				}
+			}
+			cfg.Secret = strings.Repeat("a", 32)
 			for _, s := range []struct{ set, want string }{
 				{"version = 1", "stoa migrate, or the server as it starts"},
 				{"version = 9999", "newer than this program"},

@@ -15,6 +15,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
+const (
+	secretFile = "secret"     // in the data folder
+	secretSum  = "secret_sum" // the name of the setting in the database
+)
+
+var errSecret = errors.New("this node's secret is not that of the other nodes on this database: give them all the same STOA_SECRET, or copy the file secret from the first node's data folder")
+
+// sumOf is what the database has of a secret.
+func sumOf(secret []byte) string {
+	sum := sha256.Sum256(append([]byte("stoa node secret "), secret...))
+	return hex.EncodeToString(sum[:16])
+}
+
 // secret returns the configured secret, or the one in the data folder, which
 // is generated when there is none.
 func secret(cfg Config) ([]byte, error) {
@@ -24,7 +37,7 @@ func secret(cfg Config) ([]byte, error) {
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(cfg.Data, "secret")
+	path := filepath.Join(cfg.Data, secretFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := writeOnce(path, rand.Text()+rand.Text()); err != nil {
@@ -63,21 +76,20 @@ func writeOnce(path, text string) error {
 // different ones, codes and refresh tokens made by one would be refused by
 // another.
 func agree(ctx context.Context, db *sqldb.DB, secret []byte) error {
-	sum := sha256.Sum256(append([]byte("stoa node secret "), secret...))
-	mine := hex.EncodeToString(sum[:16])
+	mine := sumOf(secret)
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
 	var held string
 	err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := tx.ExecContext(ctx, put.For(1), "secret_sum", mine); err != nil {
+		if _, err := tx.ExecContext(ctx, put.For(1), secretSum, mine); err != nil {
 			return err
 		}
-		return tx.NewRaw("SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), "secret_sum").Scan(ctx, &held)
+		return tx.NewRaw("SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), secretSum).Scan(ctx, &held)
 	})
 	if err != nil {
 		return err
 	}
 	if held != mine {
-		return errors.New("this node's secret is not that of the other nodes on this database: give them all the same STOA_SECRET, or copy the file secret from the first node's data folder")
+		return errSecret
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func demo(ctx context.Context, c *console, db *sqldb.DB) error {
 	if some, err := directory.List(ctx, accounts.ID{}, 1); err != nil {
 		return err
 	} else if len(some) > 0 {
-		return fmt.Errorf("%s has accounts already: a demo fills an empty database only", db)
+		return fmt.Errorf("%s has accounts already: a demo fills an empty database only. What an interrupted one has left goes with the database: remove %[1]s", db)
 	}
 	days, err := demoDays(db.Now())
 	if err != nil {

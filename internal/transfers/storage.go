@@ -57,6 +57,23 @@ func asStorage(err error) error {
 	return errors.Join(ErrStorage, err)
 }
 
+// TryBucket asks the bucket of a storage setting for its first name, and returns where it is.
+func TryBucket(ctx context.Context, setting string) (at string, err error) {
+	_, u, err := parseStorage(setting)
+	if err != nil {
+		return "", err
+	}
+	b, err := newBucket(u)
+	if err != nil {
+		return "", err
+	}
+	enough := errors.New("one is enough")
+	if err := b.List(ctx, func(string) error { return enough }); err != nil && !errors.Is(err, enough) {
+		return b.String(), err
+	}
+	return b.String(), nil
+}
+
 // content reads a file of parts.
 type content struct {
 	ctx     context.Context //nolint:containedctx // of the request that reads

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -214,18 +215,41 @@ func (l *loader) env(entries []string) {
 			l.fault(f.Key, name, "%s", plain(err))
 			continue
 		}
-		values[f.Key] = strings.TrimRight(string(text), "\r\n")
+		value := strings.TrimRight(string(text), "\r\n")
+		if value == "" { // what was to write it has failed: an empty value would take the server elsewhere
+			l.fault(f.Key, name, "the file %s is empty", path)
+			continue
+		}
+		values[f.Key] = value
 		l.origin[f.Key] = name
 	}
 	l.merge(values)
 
-	// Other variables are no fault: Kubernetes puts STOA_PORT and similar ones into
-	// every container when a service is called stoa. A near miss gets a warning.
+	// Other variables are no fault, but warned of: a program beside this one may have them.
 	for _, name := range sortedKeys(env) {
-		if hint := l.suggest(name, func(f field) string { return f.Env }); hint != "" {
-			l.warnings = append(l.warnings, name+" sets nothing"+hint)
+		hint := l.suggest(name, func(f field) string { return f.Env })
+		if hint == "" && ofKubernetes.MatchString(name) {
+			continue
+		}
+		l.warnings = append(l.warnings, name+" sets nothing"+cmp.Or(hint, l.shorter(name)))
+	}
+}
+
+// ofKubernetes are the variables that Kubernetes puts into every container when a service is called stoa or stoa-something.
+var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
+
+// shorter suggests the setting whose variable is the beginning of name: STOA_SQL of STOA_SQL_URL.
+func (l *loader) shorter(name string) string {
+	best := ""
+	for _, f := range l.fields {
+		if strings.HasPrefix(name, f.Env+"_") && len(f.Env) > len(best) {
+			best = f.Env
 		}
 	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
 }
 
 func (l *loader) flags(flags map[string]string) {

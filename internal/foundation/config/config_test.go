@@ -268,13 +268,28 @@ func TestFaultsThatAreFoundLaterGetTheirOrigin(t *testing.T) {
 }
 
 func TestMisspeltVariablesAreWarnedOf(t *testing.T) {
-	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADRR=x", "STOA_PORT=tcp://10.0.0.1:80", "STOA_SERVICE_HOST=10.0.0.1"}})
+	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADRR=x", "STOA_REDIS_URL=redis://r", "STOA_SMTP_HOST_FILE=/run/secrets/host", "STOA_PROXY=x", "STOA_SMPT_PORT=25",
+		"STOA_PORT=tcp://10.0.0.1:80", "STOA_SERVICE_HOST=10.0.0.1", "STOA_SERVICE_PORT_HTTP=80", "STOA_PORT_80_TCP_ADDR=10.0.0.1", "STOA_REDIS_SERVICE_HOST=10.0.0.2", "STOA_REDIS_PORT=tcp://10.0.0.2:6379"}})
+	want := []string{"STOA_ADRR sets nothing; did you mean STOA_ADDR?", "STOA_PROXY sets nothing", "STOA_REDIS_URL sets nothing; did you mean STOA_REDIS?",
+		"STOA_SMPT_PORT sets nothing; did you mean STOA_SMTP_PORT?", "STOA_SMTP_HOST_FILE sets nothing; did you mean STOA_SMTP_HOST?"}
+	if err != nil || !slices.Equal(rep.Warnings, want) {
+		t.Errorf("got warnings %q and %v, want %q", rep.Warnings, err, want)
+	}
 	var out bytes.Buffer
-	if err := rep.Print(&out, false); err != nil || !strings.HasSuffix(out.String(), "\nwarning: STOA_ADRR sets nothing; did you mean STOA_ADDR?\n") {
+	if err := rep.Print(&out, false); err != nil || !strings.Contains(out.String(), "\nwarning: STOA_ADRR sets nothing; did you mean STOA_ADDR?\n") {
 		t.Errorf("Print: %v\n%s", err, &out)
 	}
-	if want := []string{"STOA_ADRR sets nothing; did you mean STOA_ADDR?"}; err != nil || !slices.Equal(rep.Warnings, want) {
-		t.Errorf("got warnings %q and %v, want %q", rep.Warnings, err, want)
+}
+
+// An agent that had no value, or met a full disk, leaves an empty file.
+func TestAnEmptySecretFileIsAFault(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "redis")
+	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(&settings{}, Sources{Env: []string{"STOA_REDIS_FILE=" + file}})
+	if got, want := faults(err), []string{"STOA_REDIS_FILE: the file " + file + " is empty"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

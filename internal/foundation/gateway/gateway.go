@@ -71,6 +71,9 @@ type Settings struct {
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
 	return errors.Join(
+		config.Refuse(c.Ping < time.Second || c.Ping > 5*time.Minute, "ping", "%s is not between a second and five minutes", c.Ping),
+		config.Refuse(c.MaxUser < 1, "max_user", "%d refuses every connection", c.MaxUser),
+		config.Refuse(c.MaxFrom < 1, "max_from", "%d refuses every connection", c.MaxFrom),
 		config.Refuse(c.DrainOver < 0 || c.DrainOver > time.Hour, "drain_over", "%s is not between nothing and an hour", c.DrainOver),
 		config.Refuse(c.DrainWithin < c.DrainOver || c.DrainWithin > time.Hour, "drain_within", "%s is not between drain_over and an hour", c.DrainWithin))
 }

@@ -116,7 +116,8 @@ func lock(ctx context.Context, to *sqldb.DB) (unlock func() error, err error) {
 	// It says nothing until the copy ends. 24 days are the most that a server on Windows takes.
 	_, err = conn.ExecContext(ctx, "SET SESSION wait_timeout = 2147483")
 	if err == nil {
-		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 0)").Scan(&got)
+		// The server may not have noticed yet that a copy which was killed a moment ago is gone.
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 10)").Scan(&got)
 	}
 	if err == nil && got.Int64 != 1 {
 		err = ErrRunning

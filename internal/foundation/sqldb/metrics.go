@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"database/sql"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -9,12 +10,13 @@ import (
 // poolCollector shows the pools as they are when asked.
 type poolCollector struct {
 	pools map[string]*sql.DB // by label
+	away  func() time.Time
 
-	open, most, waits, waited *prometheus.Desc
+	up, open, most, waits, waited *prometheus.Desc
 }
 
-// Metrics is a collector of stoa_sql_*: connections in use and idle, and what
-// waited for one. MySQL and MariaDB have one pool, "all"; SQLite has "writer"
+// Metrics is a collector of stoa_sql_*: whether the database answers, as far as [DB.Watch]
+// knows, connections in use and idle, and what waited for one. MySQL and MariaDB have one pool, "all"; SQLite has "writer"
 // and "reader".
 func (db *DB) Metrics() prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -26,6 +28,8 @@ func (db *DB) Metrics() prometheus.Collector {
 	}
 	return &poolCollector{
 		pools:  pools,
+		away:   db.Away,
+		up:     prometheus.NewDesc("stoa_sql_up", "Whether the database answers: 1 or 0.", nil, nil),
 		open:   desc("connections", "Open connections, by state: in_use or idle.", "state"),
 		most:   desc("connections_max", "The most connections that the pool opens."),
 		waits:  desc("waits_total", "Times that somebody had to wait for a connection."),
@@ -34,7 +38,7 @@ func (db *DB) Metrics() prometheus.Collector {
 }
 
 func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.open, c.most, c.waits, c.waited} {
+	for _, d := range []*prometheus.Desc{c.up, c.open, c.most, c.waits, c.waited} {
 		ch <- d
 	}
 }
@@ -43,6 +47,11 @@ func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
+	up := 1.0
+	if !c.away().IsZero() {
+		up = 0
+	}
+	send(c.up, prometheus.GaugeValue, up)
 	for name, pool := range c.pools {
 		s := pool.Stats()
 		send(c.open, prometheus.GaugeValue, float64(s.InUse), name, "in_use")

@@ -44,6 +44,9 @@ func TestMetricsShowThePoolsAndWhoWaits(t *testing.T) {
 				writer = "writer"
 			}
 			before := pools(t, reg)
+			if before["stoa_sql_up"] != 1 {
+				t.Errorf("SQL is said to be away: %v", before)
+			}
 			if before["stoa_sql_connections_max "+writer] != 1 || before["stoa_sql_connections "+writer+" in_use"] != 0 || before["stoa_sql_connections "+writer+" idle"] != 1 {
 				t.Errorf("at rest: got %v", before)
 			}

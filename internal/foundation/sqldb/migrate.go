@@ -21,7 +21,8 @@ import (
 const (
 	versionTable = "schema_migrations"
 
-	// lockPatience is how long a node waits while another one migrates.
+	// lockPatience is how long a node tries while the database refuses to give it a lock, another node's migration apart,
+	// which is waited for as long as it takes: an index of a large table may take an hour.
 	lockPatience = 2 * time.Minute
 )
 
@@ -84,13 +85,14 @@ func (db *DB) Version(ctx context.Context) (version int, dirty bool, err error) 
 }
 
 func (db *DB) migrate(ctx context.Context, fsys fs.FS, move func(*migrate.Migrate) error) (err error) {
-	// It bounds the wait alone: an index of a large table may take an hour.
-	waiting, cancel := context.WithTimeout(ctx, lockPatience)
+	trying, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	for {
 		err = db.migrateOnce(ctx, fsys, move)
 		// Each try waits itself: MySQL 10 s for its lock, SQLite for the file.
-		if !errors.Is(err, database.ErrLocked) && !IsRetryable(err) || waiting.Err() != nil {
+		if locked := errors.Is(err, database.ErrLocked); locked && ctx.Err() == nil {
+			db.log.Warn("another node migrates the schema; this one waits")
+		} else if !IsRetryable(err) || trying.Err() != nil {
 			break
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
@@ -25,6 +27,8 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 	defer watching.Wait()
 	defer stop()
 
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(db.Metrics())
 	if since := db.Away(); !since.IsZero() {
 		t.Errorf("a database that answers is away since %s", since)
 	}
@@ -34,6 +38,9 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 		eventually.True(t, "the database to be away", func() bool { return !db.Away().IsZero() })
 		if since := db.Away(); since.Before(began) || since.After(db.Now()) {
 			t.Errorf("away since %s, which is not between %s and now", since, began)
+		}
+		if up := pools(t, reg)["stoa_sql_up"]; up != 0 {
+			t.Errorf("the metric says that it answers: %v", up)
 		}
 		if i == 0 {
 			askedAgain(t, server.Addr())

@@ -1,0 +1,34 @@
+package wholeserver
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
+)
+
+// Commands wait for a change of an account in the outbox, so it must not go on to a queue where they do not look: one that no
+// server can follow stays.
+func TestChangesOfAccountsAreFollowedWhereCommandsWaitForThem(t *testing.T) {
+	dir, url := t.TempDir(), redistest.Server(t).URL
+	testkit.Start(t, func(cfg *app.Config) { cfg.Data, cfg.Redis, cfg.Queue = dir, url, "redis" })
+	db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: dir})
+	must(t, err)
+	defer db.Close()
+	must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		return tx.Enqueue(ctx, sqldb.Message{Topic: accounts.TopicChanged, Key: "a00000000001", Payload: []byte("nonsense")})
+	}))
+	var waiting, dead int
+	eventually.True(t, "the message to be tried", func() bool {
+		err := db.QueryRowContext(t.Context(), "SELECT COALESCE(SUM(1 - dead), 0), COALESCE(SUM(dead), 0) FROM outbox").Scan(&waiting, &dead)
+		return err == nil && waiting == 0
+	})
+	if dead != 1 {
+		t.Errorf("%d changes that nobody could follow are in the outbox, want 1", dead)
+	}
+}
