@@ -962,7 +962,7 @@ func TestBlocksThatCannotBeReachedAreARefusalOfRooms(t *testing.T) {
 		w := single(t, Settings{})
 		who := w.people(1)
 		id, owner := w.open(who[0]), ViewerID(who[0])
-		_, err := w.Say(t.Context(), owner, id, "Hi")
+		_, err := w.Say(t.Context(), owner, id, ids.New[Line](), "Hi")
 		w.must(err)
 		w.cfg.Blocks = unreachable{w.cfg.Blocks}
 		_, _, err = w.Lines(t.Context(), owner, id, 0, 10)

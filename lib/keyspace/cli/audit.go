@@ -16,7 +16,6 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
