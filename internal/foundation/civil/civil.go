@@ -5,7 +5,9 @@ package civil
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +59,10 @@ var ErrZone = errs.New(errs.Invalid, "zone.unknown", "That is not a time zone of
 
 var zones sync.Map // name → *zone; only names that exist get in
 
+// zoneNames have the form of names in the IANA database. The system, which opens them as files, would know each zone under
+// endless others, such as Europe//Athens and Europe/./Athens.
+var zoneNames = regexp.MustCompile(`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`)
+
 // zone remembers when the days about now began: a check-in asks for two.
 type zone struct {
 	*time.Location
@@ -68,8 +74,8 @@ type start struct {
 	at  time.Time
 }
 
-// LoadZone returns the zone with that IANA name. "" and "Local" are no zones:
-// they would mean the server's own.
+// LoadZone returns the zone with that IANA name. "", "Local" and "localtime" are no zones: they would mean the server's own.
+// Nor are the copies that some systems keep beside the database's zones, those with leap seconds among them.
 func LoadZone(name string) (*time.Location, error) {
 	z, err := loadZone(name)
 	if err != nil {
@@ -82,7 +88,11 @@ func loadZone(name string) (*zone, error) {
 	if z, ok := zones.Load(name); ok {
 		return z.(*zone), nil
 	}
-	if name == "" || name == "Local" || len(name) > 64 {
+	if len(name) > 64 || !zoneNames.MatchString(name) {
+		return nil, ErrZone
+	}
+	switch first, _, _ := strings.Cut(name, "/"); first {
+	case "Local", "localtime", "posix", "posixrules", "right":
 		return nil, ErrZone
 	}
 	loc, err := time.LoadLocation(name)

@@ -34,6 +34,20 @@ func TestNoZoneIsNoZone(t *testing.T) {
 	}
 }
 
+// TestAZoneHasOneName: a system with a folder of zones opens each under endless names, and all that are loaded stay in memory.
+func TestAZoneHasOneName(t *testing.T) {
+	for _, name := range []string{"Europe//Athens", "Europe/./Athens", "./Europe/Athens", "Europe/Athens/", "posix/Europe/Athens", "right/UTC", "posixrules", "localtime"} {
+		if _, err := LoadZone(name); !errors.Is(err, ErrZone) {
+			t.Errorf("LoadZone(%q): got %v, want ErrZone", name, err)
+		}
+	}
+	for _, name := range []string{"UTC", "Europe/Athens", "America/Argentina/Buenos_Aires", "America/Port-au-Prince", "Etc/GMT+12", "EST5EDT"} {
+		if _, err := LoadZone(name); err != nil {
+			t.Errorf("LoadZone(%q): %v", name, err)
+		}
+	}
+}
+
 func TestStartOfADay(t *testing.T) {
 	for _, tt := range []struct{ what, zone, day, want string }{
 		{"UTC", "UTC", "2026-11-21", "2026-11-21T00:00:00Z"},
