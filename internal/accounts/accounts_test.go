@@ -35,6 +35,12 @@ func TestANameIsTrimmedAndAllOfItVisible(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"Ann", "Ann"}, {"  李雷 ", "李雷"}, {"👩\u200d🚀", "👩\u200d🚀"}, {strings.Repeat("é", 40), strings.Repeat("é", 40)},
 		{"", ""}, {"   ", ""}, {"\u200d\u200d", ""}, {"A\u202enn", ""}, {"A\x00nn", ""}, {"A\nnn", ""}, {"a\xff", ""}, {strings.Repeat("é", 41), ""},
+		// Blanks of other keyboards.
+		{"山田　太郎", "山田 太郎"}, {"Ann\u00a0B.", "Ann B."}, {"\u202fAnn", "Ann"}, {"\u3000", ""}, {"A\tnn", ""},
+		// Emoji, flags, and shapes of an ideograph.
+		{"ℹ\ufe0f Ann", "ℹ\ufe0f Ann"}, {"〰\ufe0f", "〰\ufe0f"}, {"\U0001FAE9", "\U0001FAE9"}, {"\U0001FAE9\u200d🔥", "\U0001FAE9\u200d🔥"}, {"葛\U000e0100城", "葛\U000e0100城"},
+		{"🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f", "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"},
+		{"🏴\U000e0078\U000e007f", ""}, {"🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074", ""}, {"A\U000e0061nn", ""}, {"A\U000e0100nn", ""}, {"葛\U000e0100\U000e0101城", ""},
 		// What shows nothing, or hides.
 		{"\u3164", ""}, {"\u2800", ""}, {"\u115f", ""}, {"\u1160", ""}, {"\uffa0", ""}, {"An\u3164n", ""}, {"Ann\u2800", ""}, {"\ufe0f", ""}, {"A\ufe0fnn", ""}, {"A\u034fnn", ""},
 		// Joiners where nothing is joined.
@@ -50,6 +56,19 @@ func TestANameIsTrimmedAndAllOfItVisible(t *testing.T) {
 	}
 	if got, err := cleanDevice(" "); got != "" || err != nil {
 		t.Errorf("a device without a name: got %q, %v", got, err)
+	}
+}
+
+// TestATextIsTakenAsKeyboardsAndOtherSystemsWriteIt: lines that end with CR LF, tabs, and blanks that are no spaces.
+func TestATextIsTakenAsKeyboardsAndOtherSystemsWriteIt(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"各位：\n　　周日八点训练。", "各位：\n  周日八点训练。"}, {"One\r\ntwo\r\n", "One\ntwo"}, {"One\ttwo", "One two"}, {"Venez\u202f!", "Venez !"},
+		{"One\rtwo", ""}, {"One\u2028two", ""}, {"One\vtwo", ""}, {"a\xff", ""},
+	} {
+		got, ok := Text(tt.in, 200)
+		if ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("Text(%q): got %q, %t, want %q", tt.in, got, ok, tt.want)
+		}
 	}
 }
 

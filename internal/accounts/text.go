@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -8,19 +9,23 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Line trims what a user wrote and reports whether people can see all of it: at
-// most n characters in one line, none of which hides or reorders others. It may be
-// empty.
+// Line trims what a user wrote, makes spaces of all blanks in it, and reports whether people can see
+// all of it: at most n characters in one line, none of which hides or reorders others. It may be empty.
 func Line(s string, n int) (string, bool) {
-	s = strings.TrimSpace(s)
+	s = strings.TrimSpace(blanks.ReplaceAllString(s, " "))
 	return s, shown(s, n)
 }
 
-// Text is Line for several lines.
+// Text is Line for several lines, however they end. A tab is a blank in it.
 func Text(s string, n int) (string, bool) {
-	s = strings.TrimSpace(s)
+	s = strings.NewReplacer("\r\n", "\n", "\t", " ").Replace(s)
+	s = strings.TrimSpace(blanks.ReplaceAllString(s, " "))
 	return s, shown(strings.ReplaceAll(s, "\n", " "), n)
 }
+
+// blanks are those that people type for a space, such as the wide one of Chinese and Japanese keyboards and the one in French
+// that does not break.
+var blanks = regexp.MustCompile(`\p{Zs}`)
 
 // shown reports whether s is at most n characters that people can see and tell apart:
 // nothing that reorders, hides or is hidden, no blank but spaces, joiners only where
@@ -30,7 +35,7 @@ func shown(s string, n int) bool {
 	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > n || s != "" && !strings.ContainsFunc(s, visible) {
 		return false
 	}
-	text := []rune(s)
+	text := []rune(flags.ReplaceAllString(s, "🏴"))
 	marks := 0 // in a row
 	for i, r := range text {
 		before, after := at(text, i-1), at(text, i+1)
@@ -40,10 +45,10 @@ func shown(s string, n int) bool {
 				return false
 			}
 		case isSelector(r):
-			if !unicode.In(before, unicode.So, unicode.Sm, unicode.Nd, unicode.Po) {
+			if !selects(r, before) {
 				return false
 			}
-		case unprintable(r) || isBlank(r):
+		case unprintable(r) && !isPictograph(r) || isBlank(r):
 			return false
 		}
 		if !unicode.In(r, unicode.Mn, unicode.Me) {
@@ -54,6 +59,9 @@ func shown(s string, n int) bool {
 	}
 	return true
 }
+
+// flags are those of England, Scotland and Wales: a black one, hidden letters that say whose it is (gbeng, gbsct, gbwls), and their end.
+var flags = regexp.MustCompile(`🏴\x{E0067}\x{E0062}(\x{E0065}\x{E006E}\x{E0067}|\x{E0073}\x{E0063}\x{E0074}|\x{E0077}\x{E006C}\x{E0073})\x{E007F}`)
 
 // maxMarks is how many marks one letter may have.
 const maxMarks = 4
@@ -81,8 +89,19 @@ func isBlank(r rune) bool {
 // isJoiner reports the zero-width joiner and non-joiner.
 func isJoiner(r rune) bool { return unicode.Is(unicode.Join_Control, r) }
 
-// isSelector reports what chooses between a sign and its emoji.
+// isPictograph reports signs of the blocks that Unicode keeps for emoji, also of those to come: phones have them before
+// this program's tables do.
+func isPictograph(r rune) bool { return r >= 0x1F000 && r <= 0x1FAFF }
+
+// isSelector reports what chooses among the forms of a sign or an ideograph.
 func isSelector(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
+
+// selects reports whether a sign has forms among which a selector behind it chooses: that of a text and that of an emoji, or,
+// as ideographs in names of Japan have them, several shapes.
+func selects(selector, sign rune) bool {
+	emoji := unicode.In(sign, unicode.So, unicode.Sm, unicode.Nd, unicode.Po) || isPictograph(sign) || sign == 'ℹ' || sign == '〰'
+	return emoji || selector >= 0xE0100 && unicode.Is(unicode.Han, sign)
+}
 
 // joins reports whether a joiner between these two characters changes how they look as
 // their script has it: behind a virama, between letters of a cursive script, or, for the
@@ -98,5 +117,5 @@ func joins(joiner, before, after rune) bool {
 	if cursive(before) && cursive(after) {
 		return true
 	}
-	return joiner == '\u200d' && (unicode.In(before, unicode.So, unicode.Sk) || isSelector(before)) && unicode.In(after, unicode.So, unicode.Sm)
+	return joiner == '\u200d' && (unicode.In(before, unicode.So, unicode.Sk) || isPictograph(before) || isSelector(before)) && (unicode.In(after, unicode.So, unicode.Sm) || isPictograph(after))
 }

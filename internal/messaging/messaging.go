@@ -159,9 +159,9 @@ func checkSent(c api.Content, trusted bool) (api.Content, error) {
 	return api.Content{Kind: api.MessageSystem, System: &api.System{Event: api.SystemApp, Text: text.Text}}, err
 }
 
-// checkContent returns c as it is stored: trimmed, with the parts of its kind alone.
+// checkContent returns c as it is stored: trimmed, its lines ending in LF, with the parts of its kind alone.
 func checkContent(c api.Content) (api.Content, error) {
-	c.Text = strings.TrimSpace(c.Text)
+	c.Text = strings.TrimSpace(strings.ReplaceAll(c.Text, "\r\n", "\n"))
 	if utf8.RuneCountInString(c.Text) > 4000 {
 		return c, ErrContent.On("body.text", "has more than 4,000 characters")
 	}

@@ -838,6 +838,17 @@ func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 	})
 }
 
+// TestLinesOfAMessageEndAlike, whatever system has written it.
+func TestLinesOfAMessageEndAlike(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	who := w.join(2)
+	w.says(who[0], who[1], "One\r\n\ttwo\r\n")
+	w.wantReads(who[1], who[0], "One\n\ttwo")
+	_, err := w.Edit(t.Context(), who[0], With(who[1]), 1, "One\r\nthree")
+	w.must(err)
+	w.wantReads(who[1], who[0], "One\nthree")
+}
+
 // The user's other devices are told of what was set although the one that has set it is gone by then.
 func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // ID names a room.
@@ -247,7 +248,7 @@ func line(where, s string, least, most int) (string, error) {
 }
 
 // fold returns text as muted words and searches compare it.
-func fold(s string) string { return cases.Fold().String(s) }
+func fold(s string) string { return cases.Fold().String(words.OneShape(s)) }
 
 // mutes reports whether a text has one of the room's muted words.
 func (r Room) mutes(text string) bool {

@@ -26,10 +26,20 @@ func (w Words) In(texts ...string) bool {
 	return !slices.ContainsFunc(w, func(word string) bool { return !strings.Contains(text, word) })
 }
 
-// folded is a text in which cases, widths and compositions of letters make no difference.
+// OneShape returns a text without the hidden characters that choose a shape of an ideograph, as names of Japan have them.
+func OneShape(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 0xE0100 && r <= 0xE01EF {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// folded is a text in which cases, widths, compositions of letters and shapes of ideographs make no difference.
 func folded(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return strings.ToLower(s) // which is the same for ASCII, at a tenth of the time
 	}
-	return cases.Fold().String(norm.NFKC.String(s))
+	return cases.Fold().String(norm.NFKC.String(OneShape(s)))
 }

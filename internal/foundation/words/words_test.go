@@ -12,6 +12,8 @@ func TestWordsAreFoundInEveryLanguage(t *testing.T) {
 		{"EIGHT at", []string{"At eight?"}, true},
 		{"nine", []string{"At eight?"}, false},
 		{"船", []string{"划船俱乐部"}, true},
+		{"葛城", []string{"葛\U000e0100城"}, true},
+		{"葛\U000e0100城", []string{"葛城"}, true},
 		{"ｌｏｎｇ", []string{"a long name"}, true},
 		{"straße", []string{"STRASSE"}, true},
 		{"bär", []string{"Ba\u0308r"}, true},
