@@ -144,7 +144,7 @@ const (
 	maxCustom      = 8 << 10 // bytes
 	maxCustomDepth = 10
 	maxReactions   = 20 // different emoji for one message
-	maxEmoji       = 32 // bytes
+	maxEmoji       = 32 // characters, as the row takes: two people with colours of skin are ten
 	maxWaveform    = 100
 )
 
@@ -252,15 +252,19 @@ func depth(data []byte) (deepest int) {
 	return deepest
 }
 
-// isEmoji reports whether s can be a reaction: one sign that is a symbol, with what goes with it.
+// otherEmoji are those that Unicode does not count among the other symbols (So).
+const otherEmoji = "‼⁉ℹ↔⤴⤵◻◼◽◾〰〽"
+
+// isEmoji reports whether s can be a reaction: one sign that is a symbol, with what goes with it. From U+1F000 to U+1FAFF
+// Unicode keeps place for emoji, and phones have new ones before this program's tables do.
 func isEmoji(s string) bool {
-	if s == "" || len(s) > maxEmoji || !utf8.ValidString(s) {
+	if s == "" || utf8.RuneCountInString(s) > maxEmoji || !utf8.ValidString(s) {
 		return false
 	}
 	symbols := 0
 	for _, r := range s {
 		switch {
-		case unicode.Is(unicode.So, r) || unicode.Is(unicode.Sk, r) || r >= 0x1F1E6 && r <= 0x1F1FF || r == 0x203C || r == 0x2049:
+		case unicode.In(r, unicode.So, unicode.Sk) || r >= 0x1F000 && r <= 0x1FAFF || strings.ContainsRune(otherEmoji, r):
 			symbols++
 		case r == 0x200D || r == 0xFE0F || r == 0x20E3 || r >= 0xE0020 && r <= 0xE007F: // joiners, variants, keycaps, tags
 		case r >= '0' && r <= '9' || r == '#' || r == '*':

@@ -403,11 +403,11 @@ func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
 	_, _, err = w.Send(t.Context(), who[0], With(who[1]), in)
 	wants(t, "a reply to nothing", err, ErrReply)
 	w.says(who[0], who[1], "first")
-	for _, emoji := range []string{"", "x", "12", "👍👍👍👍👍👍👍👍👍", "\xff", "a👍", strings.Repeat("👨‍👩‍👧", 4)} {
+	for _, emoji := range []string{"", "x", "12", "+", "👍👍👍👍👍👍👍👍👍", "\xff", "a👍", strings.Repeat("👨‍👩‍👧", 4)} {
 		_, err = w.React(t.Context(), who[0], With(who[1]), 1, emoji, true)
 		wants(t, fmt.Sprintf("reaction %q", emoji), err, ErrEmoji)
 	}
-	for _, emoji := range []string{"👍", "👍🏽", "❤️", "👨‍👩‍👧", "🇨🇳", "1️⃣"} {
+	for _, emoji := range []string{"👍", "👍🏽", "❤️", "👨‍👩‍👧", "🇨🇳", "1️⃣", "↔️", "⤴️", "◽", "🙂\u200d↔\ufe0f", "ℹ️", "〰️", "〽️", "\U0001FAE9", "👩🏽\u200d❤\ufe0f\u200d💋\u200d👨🏿"} {
 		if !isEmoji(emoji) {
 			t.Errorf("%s is none", emoji)
 		}
