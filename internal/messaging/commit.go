@@ -308,6 +308,7 @@ type marking struct {
 	member
 	kind  int
 	since time.Time // when it arrived
+	had   int64     // up to which message the member had got before
 }
 
 func (m marking) chat() ChatRef {

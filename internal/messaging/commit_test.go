@@ -51,7 +51,7 @@ func TestAMarkWhoseAnswerGotLostIsLookedUp(t *testing.T) {
 	w.must(err)
 	now := w.store.db.Now()
 	w.projection.Begin(now)
-	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now}
+	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now, 0}
 	_, err = w.commitMarks(t.Context(), []marking{in})
 	w.must(err)
 	w.failed(now, change{conv: in.conv, kind: in.kind, users: []accounts.ID{bob}}, driver.ErrBadConn) // a broken connection

@@ -205,6 +205,9 @@ func (s *Service) tellMarks(batch []marking) {
 		mark.Chat = With(in.user).String()
 		if !set[in.user].Receipts || !set[in.peer].Receipts {
 			mark.Read = 0
+			if in.delivered <= in.had { // an event that says nothing new would tell that the user has read
+				continue
+			}
 		}
 		if err == nil {
 			add(in.peer, mark)

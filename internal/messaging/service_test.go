@@ -838,6 +838,52 @@ func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 	})
 }
 
+// TestWhoHidesReceiptsTellsNobodyWhenTheyRead: not by an event that says what was said before, either.
+func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		for range 3 {
+			w.says(ann, bob, "Hi")
+		}
+		var mu sync.Mutex
+		heard := map[accounts.ID]string{}
+		for _, user := range who {
+			_, leave := w.bus.Listen(ctx, user.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var mark api.ChatMark
+				if e.Type == api.EventChatMarked && json.Unmarshal(e.Data, &mark) == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					heard[user] += fmt.Sprintf("%d of %d, ", mark.Read, mark.Delivered)
+				}
+			}})
+			defer leave()
+		}
+		marks := func(read, delivered int64) {
+			t.Helper()
+			w.must(w.Mark(ctx, bob, With(ann), read, delivered))
+			bubble.Sleep(time.Second)
+		}
+		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "everybody"}))
+		marks(0, 1)
+		marks(1, 0)
+		marks(2, 0)
+		marks(0, 3)
+		w.must(w.SetSettings(ctx, bob, api.ChatSettings{MessagesFrom: "everybody", Receipts: true}))
+		marks(3, 0)
+		mu.Lock()
+		defer mu.Unlock()
+		if got, want := heard[ann], "0 of 1, 0 of 2, 0 of 3, 3 of 3, "; got != want {
+			t.Errorf("the other is told %q, want %q", got, want)
+		}
+		if got, want := heard[bob], "0 of 1, 1 of 1, 2 of 2, 2 of 3, 3 of 3, "; got != want {
+			t.Errorf("the reader's own devices are told %q, want %q", got, want)
+		}
+	})
+}
+
 // TestLinesOfAMessageEndAlike, whatever system has written it.
 func TestLinesOfAMessageEndAlike(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
