@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (s *Service) tellSent(results []sent) {
 		switch {
 		case results[i].refusal != nil:
 		case m.to.direct():
-			batch = append(batch, s.toBoth(api.EventMessageNew, moment(m.at), m.from, m.to.peer, *m)...)
+			batch = append(batch, s.toBoth(api.EventMessageNew, moment(m.at), m.from, m.to.peer, *m, nil)...)
 		default:
 			inGroups[m.conv] = append(inGroups[m.conv], *m)
 			again[m.conv] = again[m.conv] || results[i].again
@@ -61,10 +62,15 @@ func (s *Service) tellSent(results []sent) {
 	}
 }
 
-// toBoth are events of a message for the two of a chat.
-func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message) (batch []events.Event) {
+// toBoth are events of a message for the two of a chat. Those of them who do not see it are told how far the chat has come.
+func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, unaware []accounts.ID) (batch []events.Event) {
 	for _, side := range [][2]accounts.ID{{b, a}, {a, b}} {
-		if e, ok := s.event(side[0], typ, at, m.wire(side[0], With(side[1]).String())); ok {
+		to, chat := side[0], With(side[1]).String()
+		e, ok := s.event(to, typ, at, m.wire(to, chat))
+		if slices.Contains(unaware, to) {
+			e, ok = s.event(to, api.EventChatStands, at, api.ChatStands{Chat: chat, Seq: m.seq, Rev: m.rev})
+		}
+		if ok {
 			batch = append(batch, e)
 		}
 	}
@@ -77,7 +83,8 @@ const small = 200
 // tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
 // on line are told how far the chat has come ([crowds]), and who has it open gets the messages. old says that some
 // may be from before a member has joined: to that member goes, in place of a message, how far the chat has
-// come, and the channel of an open chat, which members share, gets none.
+// come, and the channel of an open chat, which members share, gets none. In a smaller group the same holds of a message that changes, for
+// a member who has deleted it for themselves.
 func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, old bool, list ...message) {
 	if len(list) == 0 {
 		return
@@ -113,6 +120,16 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		if unaware, err = s.store.unaware(ctx, conv, least, n); err != nil {
 			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
 			return
+		}
+	}
+	if typ == api.EventMessageChanged && len(members) > 0 { // of which there is one
+		hidden, err := s.store.unseen(ctx, conv, least, members)
+		if err != nil {
+			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
+			return
+		}
+		for _, user := range hidden {
+			unaware[user] = least
 		}
 	}
 	come, err := json.Marshal(stands)
@@ -169,11 +186,19 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error 
 
 // tellChanged tells everybody in the chat what a message is by now.
 func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
-	if chat.direct() {
-		s.bus.Publish(s.toBoth(api.EventMessageChanged, s.store.db.Now(), user, chat.peer, m))
-	} else {
+	if !chat.direct() {
 		s.tellGroup(s.base, m.conv, api.EventMessageChanged, true, m)
+		return
 	}
+	ctx, cancel := context.WithTimeout(s.base, batchTime)
+	defer cancel()
+	both := []accounts.ID{user, chat.peer}
+	unaware, err := s.store.unseen(ctx, m.conv, m.seq, both)
+	if err != nil { // whoever asks is told
+		s.log.Warn("messaging: two users are told of a change without the message", "chat", m.conv, "err", err)
+		unaware = both
+	}
+	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.store.db.Now(), user, chat.peer, m, unaware))
 }
 
 // tellMarks tells members' own devices of their marks, and the others where both show them.

@@ -838,6 +838,65 @@ func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 	})
 }
 
+// TestWhatAUserHasDeletedForThemselvesIsNotSentAgain when it changes: they are told how far the chat has come.
+func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+		ctx := t.Context()
+		who := w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		g := w.founded(bob, ann, eve)
+		w.says(bob, ann, "secret")
+		w.says(bob, ann, "secret")
+		first, second := w.saysIn(bob, g, "secret").Seq, w.saysIn(bob, g, "secret").Seq
+		w.must(w.Hide(ctx, ann, With(bob), 1))
+		w.must(w.Hide(ctx, ann, In(g), first))
+		bubble.Sleep(2 * time.Second) // that is told
+
+		var mu sync.Mutex
+		heard := map[string]string{}
+		for name, channel := range map[string]string{"ann": ann.String(), "bob": bob.String(), "eve": eve.String(), "open": api.GroupChannel(g.String())} {
+			_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				if e.Type == api.EventChatStands || strings.Contains(string(e.Data), "secret") {
+					mu.Lock()
+					defer mu.Unlock()
+					heard[name] += e.Type + " "
+				}
+			}})
+			defer leave()
+		}
+		wants := func(what string, want map[string]string) {
+			t.Helper()
+			bubble.Sleep(2 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if fmt.Sprint(heard) != fmt.Sprint(want) {
+				t.Errorf("%s: heard %v, want %v", what, heard, want)
+			}
+			clear(heard)
+		}
+		reacts := func(by accounts.ID, chat ChatRef, seq int64, emoji string) {
+			t.Helper()
+			_, err := w.React(ctx, by, chat, seq, emoji, true)
+			w.must(err)
+		}
+		ofTwo := map[string]string{"ann": "chat.stands ", "bob": "message.changed "}
+		inGroup := map[string]string{"ann": "chat.stands ", "bob": "message.changed ", "eve": "message.changed "}
+		reacts(bob, With(ann), 1, "👍")
+		wants("a reaction to what ann has deleted", ofTwo)
+		reacts(eve, In(g), first, "👍")
+		wants("a reaction to what ann has deleted in a group", inGroup)
+		reacts(bob, With(ann), 2, "👍")
+		wants("a reaction to what ann sees", map[string]string{"ann": "message.changed ", "bob": "message.changed "})
+		reacts(eve, In(g), second, "👍")
+		wants("a reaction to what all see", map[string]string{"ann": "message.changed ", "bob": "message.changed ", "eve": "message.changed ", "open": "message.changed "})
+		w.must(w.Clear(ctx, ann, With(bob)))
+		wants("a chat that ann clears", nil)
+		reacts(bob, With(ann), 2, "🎉")
+		wants("a reaction in a chat that ann has cleared", ofTwo)
+	})
+}
+
 // TestWhoHidesReceiptsTellsNobodyWhenTheyRead: not by an event that says what was said before, either.
 func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -80,6 +80,13 @@ func (s *store) unaware(ctx context.Context, id ConversationID, seq int64, n int
 	})
 }
 
+// unseen returns those of some members who have deleted a message for themselves, or cleared the chat after it.
+func (s *store) unseen(ctx context.Context, id ConversationID, seq int64, members []accounts.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, `SELECT user_id FROM hidden_messages WHERE user_id IN (?) AND conversation = ? AND seq = ?
+		UNION SELECT user_id FROM chat_members WHERE user_id IN (?) AND conversation = ? AND cleared_seq >= ?`,
+		bun.List(members), id, seq, bun.List(members), id, seq))
+}
+
 // setPin pins a message, or takes it down, and reports whether that is new.
 func (s *store) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq int64, by accounts.ID, on bool) (bool, error) {
 	if !on {
