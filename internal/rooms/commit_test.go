@@ -31,7 +31,7 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 			want, lines = ErrStore, 0
 		}
 		w.fails(fmt.Sprint("line ", i), out[i].refusal, want)
-		if got, err := linesOf(t.Context(), w.db, u.room, 100, 10); err != nil || len(got) != lines {
+		if got, err := linesOf(t.Context(), w.db, u.room, 100, nil, 10); err != nil || len(got) != lines {
 			t.Errorf("line %d: %d are there (%v), want %d", i, len(got), err, lines)
 		}
 	}

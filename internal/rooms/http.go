@@ -122,7 +122,7 @@ func (s *Service) playRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/chat", ID: "rooms.say", Tags: tags, Limit: sayLimit, Status: http.StatusCreated,
 		Summary: "Say something in a room's chat", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrStore}}, s.postLine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/chat", ID: "rooms.chat", Tags: tags,
-		Summary: "The latest of a room's chat, or what came before a line", Description: "What people whom the caller blocks have said is left out: a page may have fewer lines than asked for.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
+		Summary: "The latest of a room's chat, or what came before a line", Description: "What people whom the caller blocks have said is left out.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLines)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.shoot", Tags: tags, Limit: shootLimit, Status: http.StatusCreated,
 		Summary: "Have a comment fly over the picture", Errors: []*errs.Error{ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem, ErrStore}}, s.postDanmaku)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/danmaku", ID: "rooms.danmaku", Tags: tags,

@@ -84,7 +84,13 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 	if before == 0 {
 		before = 1 << 62
 	}
-	list, err := linesOf(ctx, s.db, id, before, limit+1)
+	var blocked []accounts.ID
+	if m.Role != Guest {
+		if blocked, err = s.cfg.Blocks.BlockedIDs(ctx, accounts.ID(user)); err != nil {
+			return nil, false, err
+		}
+	}
+	list, err := linesOf(ctx, s.db, id, before, blocked, limit+1)
 	if err != nil {
 		return nil, false, asKind(ctx, err)
 	}
@@ -92,8 +98,7 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 		list = list[:limit]
 	}
 	slices.Reverse(list)
-	list, err = unblocked(ctx, s, m, list, func(l Line) ViewerID { return l.From })
-	return list, more, err
+	return list, more, nil
 }
 
 // Comments returns a page of what flew at a part of an item, in the order of positions, without those of people

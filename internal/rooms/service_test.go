@@ -638,6 +638,15 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 		if lines, _, err = w.Lines(ctx, bob, id, 0, 100); err != nil || len(lines) != 0 {
 			t.Errorf("of whom bob blocks he reads %+v, %v", lines, err)
 		}
+		_, err = w.Say(ctx, owner, id, ids.New[Line](), "Quiet, please")
+		w.must(err)
+		for range 5 {
+			_, err = w.Say(ctx, ann, id, ids.New[Line](), "never")
+			w.must(err)
+		}
+		if lines, more, err = w.Lines(ctx, bob, id, 0, 5); err != nil || more || len(lines) != 1 || lines[0].Text != "Quiet, please" {
+			t.Errorf("before a page of whom bob blocks he reads %+v, %t, %v", lines, more, err)
+		}
 		if hidden, err := w.Hidden(ctx, bob.String(), ""); err != nil || !slices.Equal(hidden, []string{ann.String()}) {
 			t.Errorf("hidden: %v, %v", hidden, err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -76,9 +77,13 @@ func insertComments(ctx context.Context, tx *sqldb.Tx, in []shot) error {
 	return err
 }
 
-// linesOf returns the latest n lines of a room before a number, the newest first.
-func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, n int) ([]Line, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE room_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", id, before, n)
+// linesOf returns the latest n lines of a room before a number, without those of some people, the newest first.
+func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, without []accounts.ID, n int) ([]Line, error) {
+	others, args := "", []any{id, before}
+	if len(without) > 0 {
+		others, args = " AND user_id NOT IN (?)", append(args, bun.List(without))
+	}
+	rows, err := q.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE room_id = ? AND seq < ?"+others+" ORDER BY seq DESC LIMIT ?", append(args, n)...)
 	return sqldb.Collect(rows, err, scanLine)
 }
 
