@@ -34,6 +34,11 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
 	key.asker = user.String()
+	if key.Password != "" { // who is in needs none: it may be that of before
+		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
+			key.Password = ""
+		}
+	}
 	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *scene) (Member, error) {
 		who, err := accounts.Standings(ctx, tx, user)
 		if err != nil {

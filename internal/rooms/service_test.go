@@ -866,6 +866,7 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 			t.Errorf("who is in: %v", err)
 		}
 		w.fails("who is in comes again", join(who[1], ""), nil)
+		w.fails("who is in comes again with the old password", join(who[1], "swordfish"), nil)
 		w.fails("a user with the new one", join(who[2], "trout"), nil)
 		w.fails("a guest with the new one", visit("trout"), nil)
 		_, _, err = w.Change(ctx, ViewerID(who[0]), r.ID, Update{Password: to("")})
