@@ -139,12 +139,18 @@ func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, s
 	case m.from != user:
 		return out, ErrNotYours
 	}
-	found, err := s.store.readers(ctx, v.id, user, seq, small+1)
-	switch {
-	case err != nil:
+	if !chat.direct() {
+		members, err := s.groups.MemberIDs(ctx, chat.group)
+		switch {
+		case err != nil:
+			return out, asKind(ctx, err)
+		case len(members) > small:
+			return out, ErrLarge
+		}
+	}
+	found, err := s.store.readers(ctx, v.id, user, seq)
+	if err != nil {
 		return out, asKind(ctx, err)
-	case len(found) > small:
-		return out, ErrLarge
 	}
 	set, err := s.settings.GetMany(ctx, append(found, user))
 	if err != nil {

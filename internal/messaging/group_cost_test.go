@@ -130,6 +130,25 @@ func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 	}
 }
 
+// TestALargeGroupDoesNotTellWhoHasRead, however few have.
+func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
+	for size, want := range map[int]error{small: nil, small + 1: ErrLarge} {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(size)
+		seq := w.saysIn(who[0], g, "Hello").Seq
+		_, err := w.Readers(t.Context(), who[0], In(g), seq)
+		wants(t, fmt.Sprint("readers where nobody of ", size, " has read"), err, want)
+		for _, u := range who[1:] {
+			w.must(w.Mark(t.Context(), u, In(g), seq, 0))
+		}
+		readers, err := w.Readers(t.Context(), who[0], In(g), seq)
+		wants(t, fmt.Sprint("readers where all of ", size, " have read"), err, want)
+		if want == nil && len(readers.Users) != size-1 {
+			t.Errorf("%d of %d have read, want all but who wrote it", len(readers.Users), size)
+		}
+	}
+}
+
 // TestManyMessagesOfALargeGroupAreToldOnce: however many come at once, a member on line is told in the end how far
 // the chat has come, by few events.
 func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {

@@ -61,9 +61,9 @@ func (s *store) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told 
 	return nil
 }
 
-// readers returns up to n members who have read up to a message, without one of them.
-func (s *store) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64, n int) ([]accounts.ID, error) {
-	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id LIMIT ?", id, seq, seq, without, n))
+// readers returns the members who have read up to a message, without one of them.
+func (s *store) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id", id, seq, seq, without))
 }
 
 // unaware returns up to n members who do not see a message, since they have joined or cleared the chat after it was sent, and up to
