@@ -17,7 +17,7 @@ import (
 // Messages that come at the same time share a transaction. It locks the conversations
 // concerned in the order of their ids, looks whether a message is there already, gives the
 // others their numbers, and writes messages, conversations and the senders' read marks with
-// a statement each. A batch may be written twice: the client ids tell. Where something else holds a conversation
+// a statement each. A batch may be written twice: the client ids tell. Where another transaction holds a conversation
 // for seconds, the messages to that one are refused, and the others written.
 
 // sending is a message on its way to SQL.
@@ -125,8 +125,8 @@ func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err 
 			return err
 		})
 		switch {
-		case errors.Is(err, errLocked):
-			k.locked = true
+		case errors.Is(err, sqldb.ErrHeld):
+			k.waited++
 		case sqldb.IsDuplicate(err) && !k.again:
 			k.again = true
 		default:
@@ -138,23 +138,7 @@ func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err 
 // known is what earlier tries have told of a batch.
 type known struct {
 	again  bool // some of its messages are there already: hardly any is sent twice, and the unique key tells of those that are
-	locked bool // something else holds some of its conversations
-}
-
-// errLocked reports that something else holds a conversation. It is no error of the engine, after which the
-// transaction would be tried again, to wait for the same lock.
-var errLocked = errors.New("a conversation is locked")
-
-// lockBatch locks the conversations of a batch. Those that something else holds it waits for, or, where an earlier try has
-// done so in vain, returns.
-func (s *Service) lockBatch(ctx context.Context, tx *sqldb.Tx, list []ConversationID, k known) (found map[ConversationID]conversation, locked []ConversationID, err error) {
-	if k.locked {
-		return s.store.lockFree(ctx, tx, list)
-	}
-	if found, err = s.store.lock(ctx, tx, list); sqldb.IsLocked(err) {
-		err = errLocked
-	}
-	return found, nil, err
+	waited int  // how often it has waited in vain for conversations
 }
 
 // commitIn writes a batch.
@@ -164,7 +148,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 		list = append(list, in.conv)
 	}
 	slices.SortFunc(list, ConversationID.Compare)
-	conversations, locked, err := s.lockBatch(ctx, tx, slices.Compact(list), k)
+	conversations, held, err := s.locks.Lock(ctx, tx, slices.Compact(list), k.waited)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +157,8 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 		return nil, err
 	}
 	for _, in := range batch {
-		if slices.Contains(locked, in.conv) {
-			refused[in.key()] = ErrStore
+		if slices.Contains(held, in.conv) {
+			refused[in.key()] = errors.Join(ErrStore, sqldb.ErrHeld)
 		}
 	}
 	files, err := s.takeFiles(ctx, tx, batch, refused)

@@ -24,6 +24,7 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h", said: said{Content: api.Content{Text: "Hi again"}}})
 	}
 	held := batch[len(batch)/2]
+	sqldbtest.Busy(t, w.store.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", batch[0].conv) // by another node
 	sqldbtest.Hold(t, w.store.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", held.conv)
 	out, err := w.commit(t.Context(), batch)
 	w.must(err)

@@ -98,6 +98,7 @@ type Service struct {
 	cfg        Settings
 	log        *slog.Logger
 	messages   *groupcommit.Committer[sending, sent]
+	locks      *sqldb.Locks[ConversationID, conversation]
 	marks      *groupcommit.Committer[marking, struct{}]
 	pairs      pairs
 	base       context.Context //nolint:containedctx // for what follows a commit
@@ -125,6 +126,7 @@ func New(ctx context.Context, cfg Config) *Service {
 	})
 	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
 	s.messages, s.marks = newCommitter(s), newMarker(s)
+	s.locks = sqldb.NewLocks(s.store.lock, s.store.lockFree)
 	return s
 }
 

@@ -141,13 +141,14 @@ func (s *store) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (
 	return s.lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
-// lockFree is lock for those of conversations that no other transaction has locked; it returns the others as well.
+// lockFree is lock for those of conversations that no other transaction has locked; it returns the others that there are
+// as well, in the order of their ids.
 func (s *store) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
 	if found, err = s.lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
 		return found, nil, err
 	}
 	rest := slices.DeleteFunc(slices.Clone(list), func(id ConversationID) bool { _, ok := found[id]; return ok })
-	locked, err = sqldb.Column[ConversationID](tx.QueryContext(ctx, "SELECT id FROM conversations WHERE id IN (?)", bun.List(rest)))
+	locked, err = sqldb.Column[ConversationID](tx.QueryContext(ctx, "SELECT id FROM conversations WHERE id IN (?) ORDER BY id", bun.List(rest)))
 	return found, locked, err
 }
 

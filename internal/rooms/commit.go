@@ -14,7 +14,7 @@ import (
 
 // What people say at the same time shares a transaction. It locks the rooms concerned in the order of their ids, looks
 // at what each speaker may do there, numbers the lines, and writes all with a statement for each table. Where
-// something else holds a room for seconds, what is said in that one is refused, and the rest written.
+// another transaction holds a room for seconds, what is said in that one is refused, and the rest written.
 
 // utterance is a line or a comment on its way to SQL.
 type utterance struct {
@@ -47,50 +47,26 @@ func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
 func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	commit := func(skip bool) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			out, err = s.commitIn(ctx, tx, batch, skip)
+	for waited := 0; ; waited++ {
+		err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+			out, err = s.commitIn(ctx, tx, batch, waited)
 			return err
 		})
-	}
-	if err = commit(false); errors.Is(err, errLocked) {
-		err = commit(true)
-	}
-	return out, err
-}
-
-// errLocked reports that something else holds a room. It is no error of the engine, after which the transaction would be
-// tried again, to wait for the same lock.
-var errLocked = errors.New("a room is locked")
-
-// lockBatch locks the rooms of a batch. Those that something else holds it waits for or, to skip them, returns.
-func lockBatch(ctx context.Context, tx *sqldb.Tx, list []ID, skip bool) (rooms map[ID]*numbering, held map[ID]Room, err error) {
-	slices.SortFunc(list, ID.Compare)
-	list = slices.Compact(list)
-	if !skip {
-		if rooms, err = lockRooms(ctx, tx, list, tx.Dialect().ForUpdate()); sqldb.IsLocked(err) {
-			err = errLocked
+		if !errors.Is(err, sqldb.ErrHeld) {
+			return out, err
 		}
-		return rooms, nil, err
 	}
-	if rooms, err = lockRooms(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil {
-		return nil, nil, err
-	}
-	held, err = selectRooms(ctx, tx, list)
-	for id := range rooms {
-		delete(held, id)
-	}
-	return rooms, held, err
 }
 
-// commitIn writes a batch; skip says that nothing is said in rooms that something else holds.
-func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance, skip bool) ([]uttered, error) {
+// commitIn writes a batch, which has waited so often in vain for rooms.
+func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance, waited int) ([]uttered, error) {
 	var list []ID
 	var seats []seat
 	for _, u := range batch {
 		list, seats = append(list, u.room), append(seats, seat{u.room, u.user})
 	}
-	rooms, held, err := lockBatch(ctx, tx, list, skip)
+	slices.SortFunc(list, ID.Compare)
+	rooms, held, err := s.locks.Lock(ctx, tx, slices.Compact(list), waited)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +79,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 	var comments []shot
 	for i, u := range batch {
 		room, m := rooms[u.room], members[seats[i]]
-		if _, is := held[u.room]; is {
+		if slices.Contains(held, u.room) {
 			out[i].refusal = ErrStore
 			continue
 		}

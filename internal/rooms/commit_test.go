@@ -22,6 +22,7 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		batch = append(batch, utterance{room: w.open(who[0]), user: ViewerID(who[0]), line: &Line{From: ViewerID(who[0]), Name: "Ann", Text: "Hi"}})
 	}
 	held := batch[2].room
+	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, where people talk
 	sqldbtest.Hold(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", held)
 	out, err := w.commit(t.Context(), batch)
 	w.must(err)
@@ -44,7 +45,7 @@ func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
 	id, user := w.open(who[0]), ViewerID(who[0])
 	const each = 500
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		rooms, err := lockRooms(ctx, tx, []ID{id}, "")
+		rooms, err := lockRooms(ctx, tx, []ID{id})
 		var lines []spoken
 		var shots []shot
 		for i := range each {
@@ -65,7 +66,7 @@ func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {
 	who := w.people(1)
 	id, user := w.open(who[0]), ViewerID(who[0])
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		rooms, err := lockRooms(ctx, tx, []ID{id}, "")
+		rooms, err := lockRooms(ctx, tx, []ID{id})
 		rooms[id].said++
 		return errors.Join(err, insertLines(ctx, tx, rooms, []spoken{{id, Line{Seq: rooms[id].said, From: user}}}))
 	}))
@@ -73,7 +74,7 @@ func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := w.commitIn(ctx, tx, []utterance{{room: id, user: user, line: &Line{From: user}}, {room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, false)
+		_, err := w.commitIn(ctx, tx, []utterance{{room: id, user: user, line: &Line{From: user}}, {room: id, user: user, comment: &Comment{ID: ids.New[Comment](), From: user}}}, 0)
 		if !sqldb.IsDuplicate(err) {
 			t.Errorf("got %v, want a duplicate", err)
 		}

@@ -78,6 +78,7 @@ type Service struct {
 	caches  *cache.Runtime
 	copies  copies
 	said    *groupcommit.Committer[utterance, uttered]
+	locks   *sqldb.Locks[ID, *numbering]
 	watched watched
 	tidied  time.Time // rooms have no more comments up to then than they keep; the job alone sets it
 	metrics *metrics
@@ -96,6 +97,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, store: &store{cfg.Redis}, caches: cfg.Caches, cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
 	s.said = newCommitter(s)
+	s.locks = sqldb.NewLocks(lockRooms, lockFreeRooms)
 	return s, nil
 }
 

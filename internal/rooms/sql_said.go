@@ -18,9 +18,27 @@ type numbering struct {
 	said int64
 }
 
-// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them; clause says whether
-// it waits for those that are locked.
-func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
+// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
+func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
+	return lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
+}
+
+// lockFreeRooms is lockRooms for those that no other transaction has locked; it returns the others that there are as well, in
+// the order of the list.
+func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*numbering, locked []ID, err error) {
+	if free, err = lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(free) == len(list) {
+		return free, nil, err
+	}
+	there, err := selectRooms(ctx, tx, list)
+	for _, id := range list {
+		if _, is := there[id]; is && free[id] == nil {
+			locked = append(locked, id)
+		}
+	}
+	return free, locked, err
+}
+
+func lockThose(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
 	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {

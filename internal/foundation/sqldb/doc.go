@@ -25,6 +25,9 @@
 //		return tx.Enqueue(ctx, sqldb.Message{Topic: "user.changed", Key: id.String()})
 //	})
 //
+// A batch of what many callers write locks its rows by [Locks]: one that another transaction holds for
+// seconds holds up no other.
+//
 // Nothing is published, cached or dropped before the commit. A message that
 // must not be lost is enqueued instead; package queue delivers it.
 //

@@ -216,6 +216,38 @@ func Hold(t testing.TB, db *sqldb.DB, query string, args ...any) {
 	}
 }
 
+// Busy has transactions lock the rows of a SELECT … FOR UPDATE of a server in turn, each for a moment and without a pause
+// between them, until the test ends.
+func Busy(t testing.TB, db *sqldb.DB, query string, args ...any) {
+	t.Helper()
+	ctx, end := context.WithoutCancel(t.Context()), make(chan struct{})
+	turn := func(ctx context.Context, tx *sqldb.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err := sqldb.Each(rows, err, func(*sql.Rows) error { return nil }); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "DO SLEEP(0.02)")
+		return err
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				if err := db.Tx(ctx, turn); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { close(end); all.Wait() })
+}
+
 // SQLite opens an empty, migrated SQLite database: for tests of what does not
 // depend on the engine.
 func SQLite(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
