@@ -83,11 +83,15 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 	var changes []change
 	for i := range results {
 		r := &results[i]
-		if r.refusal != nil {
+		c := batch[i].change()
+		switch {
+		case errors.Is(r.refusal, sqldb.ErrHeld): // perhaps by an earlier try of this batch, whose commit was not answered
+			s.projection.Unsure(batch[i].since, c)
+			continue
+		case r.refusal != nil:
 			s.projection.Done(batch[i].since)
 			continue
 		}
-		c := batch[i].change()
 		if !r.again { // else the node that stored it may have died before
 			c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
 		}

@@ -1,13 +1,16 @@
 package messaging
 
 import (
+	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
@@ -38,6 +41,37 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 			t.Errorf("message %d: %q are there", i, got)
 		}
 	}
+}
+
+// The server has not ended the COMMIT of a batch's first try, which holds the conversation: the retry gets it in vain.
+func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T) {
+	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	who := w.join(2)
+	ann, bob := who[0], who[1]
+	w.says(ann, bob, "Hi")
+	w.listed(bob)
+	now := w.store.db.Now()
+	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h", said: said{Content: api.Content{Text: "Hi again"}}, since: now}}
+	w.projection.Begin(now)
+	written, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- w.store.transact(context.WithoutCancel(t.Context()), func(ctx context.Context, tx *sqldb.Tx) error {
+			if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = 28800 /*M!100300 , idle_transaction_timeout = 0 */"); err != nil {
+				return err
+			}
+			_, err := w.commitIn(ctx, tx, batch, known{})
+			close(written)
+			<-end
+			return err
+		})
+	}()
+	<-written
+	out, err := w.commit(t.Context(), batch)
+	close(end)
+	w.must(errors.Join(err, <-ended))
+	wants(t, "the retry", out[0].refusal, ErrStore)
+	w.afterSend(t.Context(), batch, out)
+	eventually.Equal(t, "what waits for the other", 2, func() int64 { return w.chat(bob, ann).Unread })
 }
 
 func TestAMarkWhoseAnswerGotLostIsLookedUp(t *testing.T) {

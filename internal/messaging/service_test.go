@@ -177,6 +177,13 @@ func (w *world) chat(user, peer accounts.ID) api.Chat {
 	return c
 }
 
+// listed looks at a user's list of chats, which Redis then has.
+func (w *world) listed(user accounts.ID) {
+	w.t.Helper()
+	_, err := w.Chats(w.t.Context(), user, "", "", 10)
+	w.must(err)
+}
+
 func wants(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) || (want == nil) != (err == nil) {
