@@ -23,6 +23,7 @@ type change struct {
 	conv  ConversationID
 	kind  int
 	users []accounts.ID // of a group, the members who have something new of their own
+	own   bool          // marks and settings of users are all that is new, in a chat of two as well
 	steps []step        // what has happened, for the latest messages; none is known of a replay
 }
 

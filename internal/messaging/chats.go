@@ -209,9 +209,9 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	}
 	now := s.store.db.Now()
 	s.projection.Begin(now)
-	_, err = s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, st.kind, now, st.me.delivered})
+	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, st.kind, now, st.me.delivered})
 	s.notTaken(now, err)
-	return asKind(ctx, err)
+	return asKind(ctx, cmp.Or(err, refused))
 }
 
 // Set changes what the user has set for a chat, and returns it. ErrChat, ErrStore.

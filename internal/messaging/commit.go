@@ -3,6 +3,7 @@ package messaging
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -306,32 +307,47 @@ func (m marking) chat() ChatRef {
 	return With(m.peer)
 }
 
-func newMarker(s *Service) *groupcommit.Committer[marking, struct{}] {
-	return groupcommit.New(s.commitMarks, groupcommit.Options[marking, struct{}]{
+func (m marking) change() change {
+	return change{conv: m.conv, kind: m.kind, users: []accounts.ID{m.user}, own: true}
+}
+
+// newMarker returns a committer whose results are refusals.
+func newMarker(s *Service) *groupcommit.Committer[marking, error] {
+	return groupcommit.New(s.commitMarks, groupcommit.Options[marking, error]{
 		MaxBatch: atMost,
 		Retry:    func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 		Split:    sqldb.IsRowError,
-		After: func(ctx context.Context, batch []marking, _ []struct{}) {
-			at, changes := make([]time.Time, len(batch)), make([]change, len(batch))
-			for i, in := range batch {
-				at[i], changes[i] = in.since, change{conv: in.conv, kind: in.kind, users: []accounts.ID{in.user}}
-			}
-			s.bring(ctx, at, changes...)
-			s.tellMarks(batch)
-		},
-		Failed: func(in marking, err error) {
-			s.failed(in.since, change{conv: in.conv, kind: in.kind, users: []accounts.ID{in.user}}, err)
-		},
+		After:    s.afterMarks,
+		Failed:   func(in marking, err error) { s.failed(in.since, in.change(), err) },
 	})
 }
 
-// commitMarks writes the furthest of each member's marks.
-func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]struct{}, error) {
+// afterMarks is [Service.afterSend] of marks.
+func (s *Service) afterMarks(ctx context.Context, batch []marking, refusals []error) {
+	var at []time.Time
+	var changes []change
+	var taken []marking
+	for i, in := range batch {
+		if refusals[i] != nil { // its row is locked, perhaps by an earlier try
+			s.projection.Unsure(in.since, in.change())
+			continue
+		}
+		at, changes, taken = append(at, in.since), append(changes, in.change()), append(taken, in)
+	}
+	if len(taken) > 0 {
+		s.bring(ctx, at, changes...)
+		s.tellMarks(taken)
+	}
+}
+
+// commitMarks writes the furthest of each member's marks. Where another transaction holds the rows of some members for
+// seconds, their marks are refused, and the others written.
+func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	furthest := map[sendingKey]member{}
+	furthest := map[memberKey]member{}
 	for _, in := range batch {
-		key := sendingKey{conv: in.conv, from: in.user}
+		key := memberKey{in.user, in.conv}
 		m, there := furthest[key]
 		if !there {
 			m = in.member
@@ -339,5 +355,27 @@ func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]struct{},
 		m.read, m.delivered = max(m.read, in.read), max(m.delivered, in.delivered)
 		furthest[key] = m
 	}
-	return make([]struct{}, len(batch)), s.store.mark(ctx, s.store.db, sorted(furthest, compareMembers))
+	refusals := make([]error, len(batch))
+	err := s.store.mark(ctx, s.store.db, sorted(furthest, compareMembers))
+	if !sqldb.IsLocked(err) {
+		return refusals, err
+	}
+	var free map[memberKey]member
+	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		keys, err := s.store.lockFreeMembers(ctx, tx, slices.Collect(maps.Keys(furthest)))
+		free = map[memberKey]member{}
+		for _, k := range keys {
+			free[k] = furthest[k]
+		}
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		return s.store.mark(ctx, tx, sorted(free, compareMembers))
+	})
+	for i, in := range batch {
+		if _, is := free[memberKey{in.user, in.conv}]; !is {
+			refusals[i] = ErrStore
+		}
+	}
+	return refusals, err
 }

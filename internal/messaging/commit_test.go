@@ -74,6 +74,30 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 	eventually.Equal(t, "what waits for the other", 2, func() int64 { return w.chat(bob, ann).Unread })
 }
 
+func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
+	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	who := w.join(11)
+	var batch []marking
+	for _, user := range who[1:] {
+		w.says(who[0], user, "Hi")
+		batch = append(batch, marking{member: member{user: user, conv: mustBetween(w, who[0], user), peer: who[0], read: 1, delivered: 1}, kind: direct})
+	}
+	held := batch[5]
+	sqldbtest.Hold(t, w.store.db, "SELECT user_id FROM chat_members WHERE user_id = ? AND conversation = ? FOR UPDATE", held.user, held.conv)
+	refusals, err := w.commitMarks(t.Context(), batch)
+	w.must(err)
+	for i, in := range batch {
+		read, want := int64(1), error(nil)
+		if in.user == held.user {
+			read, want = 0, ErrStore
+		}
+		wants(t, fmt.Sprint("mark ", i), refusals[i], want)
+		if v, err := w.store.view(t.Context(), w.store.db, in.user, With(who[0])); err != nil || v.me.read != read {
+			t.Errorf("mark %d: up to %d is read (%v), want %d", i, v.me.read, err, read)
+		}
+	}
+}
+
 func TestAMarkWhoseAnswerGotLostIsLookedUp(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)

@@ -99,7 +99,7 @@ type Service struct {
 	log        *slog.Logger
 	messages   *groupcommit.Committer[sending, sent]
 	locks      *sqldb.Locks[ConversationID, conversation]
-	marks      *groupcommit.Committer[marking, struct{}]
+	marks      *groupcommit.Committer[marking, error]
 	pairs      pairs
 	base       context.Context //nolint:containedctx // for what follows a commit
 }

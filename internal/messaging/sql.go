@@ -229,6 +229,19 @@ func (s *store) mark(ctx context.Context, q interface {
 	return err
 }
 
+// lockFreeMembers locks those of some members' rows that no other transaction has locked, and returns them.
+func (s *store) lockFreeMembers(ctx context.Context, tx *sqldb.Tx, list []memberKey) ([]memberKey, error) {
+	var args []any
+	for _, k := range list {
+		args = append(args, k.user, k.conv)
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation FROM chat_members WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().SkipLocked(), args...)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (k memberKey, err error) {
+		err = rows.Scan(&k.user, &k.conv)
+		return k, err
+	})
+}
+
 // view is a conversation as one of its members has it.
 type view struct {
 	conversation
