@@ -252,6 +252,7 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 			return nil, err
 		}
 		c = v.change(user)
+		c.own = true
 		now := tx.Now().UnixMilli()
 		fn(&v, now)
 		v.me.changed = now

@@ -3,13 +3,17 @@ package messaging
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -98,13 +102,28 @@ func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
 	}
 }
 
-func TestAMarkWhoseAnswerGotLostIsLookedUp(t *testing.T) {
+// The node dies, or the connection to SQL breaks, before it has told Redis and anybody of a mark: both sides hear of it.
+func TestAMarkWhoseAnswerGotLostIsLookedUpAndTold(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
 	ann, bob := who[0], who[1]
 	w.says(ann, bob, "Hi")
+	w.listed(bob)
 	if c := w.chat(bob, ann); c.Unread != 1 { // from Redis, from here on
 		t.Fatalf("before: %+v", c)
+	}
+	var mu sync.Mutex
+	heard := map[accounts.ID]api.ChatMark{}
+	for _, u := range who {
+		_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var mark api.ChatMark
+			if e.Type == api.EventChatMarked && json.Unmarshal(e.Data, &mark) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[u] = mark
+			}
+		}})
+		defer leave()
 	}
 	st, err := w.stateOf(t.Context(), bob, With(ann))
 	w.must(err)
@@ -113,6 +132,14 @@ func TestAMarkWhoseAnswerGotLostIsLookedUp(t *testing.T) {
 	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now, 0}
 	_, err = w.commitMarks(t.Context(), []marking{in})
 	w.must(err)
-	w.failed(now, change{conv: in.conv, kind: in.kind, users: []accounts.ID{bob}}, driver.ErrBadConn) // a broken connection
+	w.failed(now, in.change(), driver.ErrBadConn) // a broken connection
 	eventually.True(t, "the mark is seen", func() bool { return w.chat(bob, ann).Unread == 0 })
+	eventually.Equal(t, "what is heard of it", map[accounts.ID]api.ChatMark{
+		ann: {Chat: With(bob).String(), User: bob.String(), Read: 1, Delivered: 1},
+		bob: {Chat: With(ann).String(), User: bob.String(), Read: 1, Delivered: 1},
+	}, func() map[accounts.ID]api.ChatMark {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(heard)
+	})
 }

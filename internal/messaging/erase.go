@@ -42,7 +42,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			return asKind(ctx, err)
 		}
 		s.bring(ctx, since, changes...)
-		if err := s.tellStands(ctx, changes); err != nil {
+		if err := s.tellLate(ctx, changes); err != nil {
 			return asKind(ctx, err)
 		}
 		if err := s.fast.forget(ctx, user, list); err != nil {

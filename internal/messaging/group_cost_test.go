@@ -183,6 +183,46 @@ func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 	})
 }
 
+// TestMembersOfAGroupAreToldOnceOfWhatRedisMissed: of its messages each of them, and of marks those whose they are.
+func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(small + 1)
+		last := w.saysIn(who[0], g, "Hello").Seq
+		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		var mu sync.Mutex
+		stands, marks := map[accounts.ID][]int64{}, map[accounts.ID]bool{}
+		for _, u := range who {
+			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				mu.Lock()
+				defer mu.Unlock()
+				var at api.ChatStands
+				switch {
+				case e.Type == api.EventChatMarked:
+					marks[u] = true
+				case e.Type == api.EventChatStands && json.Unmarshal(e.Data, &at) == nil:
+					stands[u] = append(stands[u], at.Seq)
+				}
+			}})
+			defer leave()
+		}
+		conv, now := conversationOf(g), w.store.db.Now()
+		for i := range 2000 { // many pieces, each with members' marks and a message
+			c := change{conv: conv, kind: group, users: []accounts.ID{who[i%small]}, own: i%101 != 0}
+			w.projection.Begin(now)
+			w.projection.Missed(now, c)
+		}
+		bubble.Sleep(2 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		for i, u := range who {
+			if got := fmt.Sprint(stands[u]); got != fmt.Sprint([]int64{last}) || marks[u] != (i < small) {
+				t.Fatalf("member %d of %d is told that the chat stands at %s, want once %d; of marks: %v", i, len(who), got, last, marks[u])
+			}
+		}
+	})
+}
+
 // TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops, also what came while members were being told of what came before.
 func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -111,7 +111,7 @@ func New(ctx context.Context, cfg Config) *Service {
 	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Changed: s.store.changedSince, State: s.compute, Write: s.write, Late: s.tellStands, Metrics: cfg.Metrics, Name: "chats",
+		Changed: s.store.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",
 	})
 	copies := cfg.Cache
 	// A change goes on while Redis is away. If it is away for this node alone, another one may go by the old settings until the

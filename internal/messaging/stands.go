@@ -18,19 +18,37 @@ import (
 // it is back, and a client that asks another node at once is answered by a Redis that lacks
 // them still. Whoever brings them to Redis late then tells the members of these conversations
 // how far they have come: a client that is behind asks, and is answered by a Redis that has them.
+// Marks change no number by which a client could tell, so they are told as they are.
 
-// tellStands tells all members of conversations how far these have come. It is the projection's Late.
-func (s *Service) tellStands(ctx context.Context, changes []change) error {
-	list := make([]ConversationID, len(changes))
-	for i, c := range changes {
-		list[i] = c.conv
+// tellLate tells all members of conversations how far these have come, and of members' own marks whoever is told of
+// them. It is the projection's Late.
+func (s *Service) tellLate(ctx context.Context, changes []change) error {
+	var ofTwo, ofGroups []ConversationID
+	var own []memberKey
+	for _, c := range changes {
+		switch {
+		case c.own:
+			for _, u := range c.users {
+				own = append(own, memberKey{u, c.conv})
+			}
+		case c.kind == group:
+			ofGroups = append(ofGroups, c.conv)
+		default:
+			ofTwo = append(ofTwo, c.conv)
+		}
 	}
-	slices.SortFunc(list, ConversationID.Compare)
-	views, err := s.store.viewsOf(ctx, slices.Compact(list))
+	views, err := s.store.viewsOf(ctx, ofTwo)
 	if err != nil {
 		return err
 	}
-	views = slices.DeleteFunc(views, func(v view) bool { return v.me.gone != 0 })
+	stand, err := s.store.conversations(ctx, ofGroups)
+	if err != nil {
+		return err
+	}
+	marked, err := s.store.viewsAt(ctx, own)
+	if err != nil {
+		return err
+	}
 	batch := make([]events.Event, 0, len(views))
 	for _, v := range views {
 		if e, ok := s.event(v.me.user, api.EventChatStands, s.store.db.Now(), api.ChatStands{Chat: v.name(), Seq: v.seq, Rev: v.rev}); ok {
@@ -38,6 +56,16 @@ func (s *Service) tellStands(ctx context.Context, changes []change) error {
 		}
 	}
 	s.bus.Publish(batch)
+	for _, c := range stand { // a replay names one again and again, and groups are large
+		s.crowds.add(c.id, api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev})
+	}
+	var marks []marking
+	for _, v := range marked {
+		if v.me.gone == 0 {
+			marks = append(marks, marking{member: v.me, kind: v.kind})
+		}
+	}
+	s.tellMarks(marks)
 	return nil
 }
 
@@ -54,8 +82,8 @@ func raised(stands, to api.ChatStands) api.ChatStands {
 	return to
 }
 
-// crowds are the large groups of whose messages this node has yet to tell. A node that dies before is
-// one that has not sent its events, see above.
+// crowds are the groups of which this node has yet to tell how far they have come: large ones of whose messages, and
+// any of what Redis was given late. A node that dies before is one that has not sent its events, see above.
 type crowds struct {
 	mu   sync.Mutex
 	due  map[ConversationID]api.ChatStands
