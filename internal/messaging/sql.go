@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -433,25 +434,45 @@ const changedAtOnce = 1000
 // changedSince calls fn with the conversations in which something has changed since a
 // moment, and the members whose marks and settings have. One may come more than once.
 func (s *store) changedSince(ctx context.Context, since time.Time, fn func([]change) error) error {
-	for _, text := range []string{
-		"SELECT changed, id, kind, '' FROM conversations c WHERE changed > ? OR (changed = ? AND (id > ? OR (id = ? AND '' > ?))) ORDER BY changed, id LIMIT ?",
-		"SELECT m.changed, m.conversation, c.kind, m.user_id FROM chat_members m JOIN conversations c ON c.id = m.conversation WHERE m.changed > ? OR (m.changed = ? AND (m.conversation > ? OR (m.conversation = ? AND m.user_id > ?))) ORDER BY m.changed, m.conversation, m.user_id LIMIT ?",
+	for _, log := range []struct {
+		text   string
+		behind string // what is left of the rows that have changed at one time, in the order of their index
+		args   func(last memberKey) []any
+	}{
+		{"SELECT changed, id, kind, '', '' FROM conversations WHERE %s ORDER BY changed, id LIMIT ?",
+			"id > ?", func(last memberKey) []any { return []any{last.conv} }},
+		{"SELECT changed, conversation, 0, user_id, peer FROM chat_members WHERE %s ORDER BY changed, user_id, conversation LIMIT ?",
+			"(user_id > ? OR (user_id = ? AND conversation > ?))", func(last memberKey) []any { return []any{last.user, last.user, last.conv} }},
 	} {
 		for at, last := since.UnixMilli()-1, (memberKey{}); ; {
 			var list []change
-			rows, err := s.db.QueryContext(ctx, text, at, at, last.conv, last.conv, last.user, changedAtOnce)
-			err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
-				var c change
-				last = memberKey{}
-				err := rows.Scan(&at, &c.conv, &c.kind, &last.user)
-				if last.conv = c.conv; !last.user.IsZero() {
-					c.users = []accounts.ID{last.user}
+			// In two steps: with OR between them no engine goes on in the index.
+			for _, step := range []struct {
+				where string
+				args  []any
+			}{{"changed = ? AND " + log.behind, append([]any{at}, log.args(last)...)}, {"changed > ?", []any{at}}} {
+				rows, err := s.db.QueryContext(ctx, fmt.Sprintf(log.text, step.where), append(step.args, changedAtOnce-len(list))...)
+				err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+					var c change
+					var peer accounts.ID
+					last = memberKey{}
+					err := rows.Scan(&at, &c.conv, &c.kind, &last.user, &peer)
+					last.conv = c.conv
+					if !last.user.IsZero() {
+						c.users, c.own, c.kind = []accounts.ID{last.user}, true, direct
+						if peer.IsZero() {
+							c.kind = group
+						}
+					}
+					list = append(list, c)
+					return err
+				})
+				if err != nil {
+					return err
 				}
-				list = append(list, c)
-				return err
-			})
-			if err != nil {
-				return err
+				if len(list) == changedAtOnce {
+					break
+				}
 			}
 			if len(list) == 0 {
 				break
