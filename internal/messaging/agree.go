@@ -1,7 +1,6 @@
 package messaging
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -196,19 +195,13 @@ func (s *Service) settle(ctx context.Context, at time.Time, did change, err erro
 	}
 }
 
-// stateOf returns a chat of the user, from Redis if that has it. ErrChat, ErrStore.
+// stateOf returns a chat of the user: from Redis where that can tell, else this one from SQL. All of a user's chats, who
+// may have very many, are read for their list alone. ErrChat, ErrStore.
 func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	if s.projection.Up() {
 		st, err := s.fast.one(ctx, user, chat)
-		switch {
-		case (err == nil || errors.Is(err, ErrChat)) && s.projection.Up(): // still
+		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // still
 			return st, err
-		case errors.Is(err, errNotWhole):
-			all, err := s.load(ctx, user)
-			if i := slices.IndexFunc(all, func(st state) bool { return st.chat() == chat && st.me.gone == 0 }); i >= 0 {
-				return all[i], nil
-			}
-			return state{}, asKind(ctx, cmp.Or(err, error(ErrChat)))
 		}
 		s.doubt(ctx, err)
 	}
@@ -230,14 +223,18 @@ func (s *Service) doubt(ctx context.Context, err error) {
 	}
 }
 
-// load gives Redis all chats of a user, and returns them.
+// mostLoaded is how many chats Redis is given at once: it has a tenth of a second for them, and is distrusted where it
+// takes longer.
+const mostLoaded = 10_000
+
+// load gives Redis all chats of a user, unless they are very many, and returns them.
 func (s *Service) load(ctx context.Context, user accounts.ID) ([]state, error) {
 	views, err := s.store.views(ctx, s.store.db, user)
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.store.states(ctx, views, nil)
-	if err == nil && s.projection.Writable() {
+	if err == nil && len(all) <= mostLoaded && s.projection.Writable() {
 		s.doubt(ctx, s.fast.putAll(ctx, user, all))
 	}
 	return all, err

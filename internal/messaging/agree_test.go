@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -278,6 +280,56 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 	}
 }
 
+// TestOneChatIsReadWithoutTheOthers: a user has many chats, of which Redis has nothing.
+func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, who := t.Context(), w.join(3)
+	w.says(who[0], who[1], "Hi")
+	w.says(who[0], who[2], "Hi")
+	w.wantReads(who[0], who[1], "Hi")
+	w.chat(who[0], who[1])
+	w.must(w.Mark(ctx, who[0], With(who[1]), 1, 0))
+	_, err := w.Changes(ctx, who[0], With(who[1]), 0)
+	w.must(err)
+	if _, _, _, err := w.fast.list(ctx, who[0], 0, 10, 0); !errors.Is(err, errNotWhole) {
+		t.Errorf("all chats were read for one: %v", err)
+	}
+	w.listed(who[0])
+	if list, _, _, err := w.fast.list(ctx, who[0], 0, 10, 0); err != nil || len(list) != 2 {
+		t.Errorf("after the list was read Redis has %d chats, %v", len(list), err)
+	}
+}
+
+// TestRedisIsNotGivenMoreChatsThanItTakesInItsTime: who has very many is listed from SQL.
+func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, user := t.Context(), w.join(1)[0]
+	add := func(chats int) {
+		t.Helper()
+		w.must(w.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			for range chats {
+				c := conversation{id: ids.New[conversation](), kind: direct, seq: 1, lastAt: 1}
+				if _, err := tx.ExecContext(ctx, w.store.newConversations.For(1), c.row()...); err != nil {
+					return err
+				}
+				if _, err := tx.ExecContext(ctx, w.store.newMembers.For(1), member{user: user, conv: c.id, peer: ids.New[accounts.User]()}.row()...); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		w.listed(user)
+	}
+	add(mostLoaded)
+	_, _, _, err := w.fast.list(ctx, user, 0, 10, 0)
+	w.must(err)
+	w.must(w.fast.forget(ctx, user, nil))
+	add(1)
+	if _, _, _, err := w.fast.list(ctx, user, 0, 10, 0); !errors.Is(err, errNotWhole) {
+		t.Errorf("Redis was given more chats than it takes: %v", err)
+	}
+}
+
 // TestTheLatestMessagesFollowWhatFollows: of what happened in a chat each step is taken in its
 // turn, and nothing after one that is missing.
 func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
@@ -288,7 +340,7 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 		return &message{conv: conv, seq: seq, id: ids.New[message](), from: who[0], said: said{Content: api.Content{Kind: api.MessageText, Text: text}}}
 	}
 	w.says(who[0], who[1], "one") // so that there is a chat to read
-	w.chat(who[0], who[1])
+	w.listed(who[0])
 	w.must(w.fast.keepLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
 	for _, follow := range []struct {
 		what  string

@@ -26,8 +26,8 @@
 //
 //   - The state of a user's chat is read from SQL after each commit that concerns it, and written
 //     unless Redis has a newer one: its version is a sum of numbers that only grow. So it makes
-//     no difference in what order nodes write. A user of whom Redis does not have all chats, which a
-//     field says, is read from SQL and stored.
+//     no difference in what order nodes write. Where Redis does not have all chats of a user, which a
+//     field says, one chat is read from SQL by itself; for a list all are read, and stored.
 //   - The latest messages of a chat lie beside the seq and rev of which they are. They follow
 //     commits step by step, and a reader who finds others than the user's chat says takes SQL's.
 //

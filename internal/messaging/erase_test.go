@@ -107,6 +107,7 @@ func TestAnErasedUserLeavesNoWordsThoughTheCommitIsNotAnswered(t *testing.T) {
 	who := w.join(2)
 	ann, bob := who[0], who[1]
 	w.says(ann, bob, "secret")
+	w.listed(bob)
 	if c := w.chat(bob, ann); c.Last.Text != "secret" {
 		t.Fatalf("the chat is %+v", c)
 	}
