@@ -716,7 +716,11 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if err := p.move(ctx, held, behindMark(complete)); err != nil {
+				if ctx.Err() != nil {
+					return
+				}
+				// The end of fn does not cut it off: Redis may have moved the mark, and it would be taken for harmed.
+				if err := p.move(context.WithoutCancel(ctx), held, behindMark(complete)); err != nil {
 					cancel(err)
 				}
 			}

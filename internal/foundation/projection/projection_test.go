@@ -411,6 +411,32 @@ func TestANodeIsReadyWhileItsFirstReplayTakesLong(t *testing.T) {
 	})
 }
 
+// Redis moves the mark and answers only when the replay has ended.
+func TestAReplayThatEndsDuringABeatIsDoneOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		rdb := redistest.OpenConfig(t, wire.Config())
+		old := newMark(time.Now().Add(-24 * time.Hour).UnixMilli())
+		if err := rdb.Do(t.Context(), applied.At().SetCmd("n0", old)).Err; err != nil {
+			t.Fatal(err)
+		}
+		bubble.Sleep(time.Minute)
+		d := newDomain(t, rdb, "n1")
+		d.cfg.Every, d.hold = time.Second, make(chan error)
+		d.run(t) // until it is ready, though it replays
+		bubble.Sleep(d.cfg.Every / 2)
+		wire.Hold(redistest.ToNode)
+		bubble.Sleep(d.cfg.Every * 3 / 4)
+		close(d.hold)
+		bubble.Sleep(d.cfg.Every / 8)
+		wire.Heal()
+		bubble.Sleep(5 * d.cfg.Every)
+		if n := len(d.replays()); n != 1 || !d.Up() {
+			t.Errorf("it replays %d times, and Redis is trusted: %v", n, d.Up())
+		}
+	})
+}
+
 func TestARowWithoutAnAnswerIsAppliedLaterAndDistrustsNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDomain(t, redistest.Open(t, "embedded"), "n1")
