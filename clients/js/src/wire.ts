@@ -253,6 +253,14 @@ export interface components {
             /** @description show others how far one has read, and see how far they have */
             receipts: boolean;
         };
+        ChatSettingsUpdate: {
+            /**
+             * @example friends
+             * @enum {string}
+             */
+            messages_from?: "friends" | "everybody" | "nobody";
+            receipts?: boolean;
+        };
         ChatStands: {
             /** @example u:V1StGXR8_Z5j */
             chat: string;
@@ -543,7 +551,7 @@ export interface components {
              */
             token: string;
         };
-        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventRoomChanged"] | components["schemas"]["EventRoomDanmaku"] | components["schemas"]["EventRoomDanmakuCleared"] | components["schemas"]["EventRoomGone"] | components["schemas"]["EventRoomMember"] | components["schemas"]["EventRoomPlayback"] | components["schemas"]["EventRoomPlaylist"] | components["schemas"]["EventRoomSaid"] | components["schemas"]["EventRoomViewers"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
+        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatSettings"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventRoomChanged"] | components["schemas"]["EventRoomDanmaku"] | components["schemas"]["EventRoomDanmakuCleared"] | components["schemas"]["EventRoomGone"] | components["schemas"]["EventRoomMember"] | components["schemas"]["EventRoomPlayback"] | components["schemas"]["EventRoomPlaylist"] | components["schemas"]["EventRoomSaid"] | components["schemas"]["EventRoomViewers"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
         EventAccountNotice: {
             data: components["schemas"]["AccountNotice"];
             /** Format: date-time */
@@ -593,6 +601,16 @@ export interface components {
              * @enum {string}
              */
             type: "chat.marked";
+        };
+        EventChatSettings: {
+            data: components["schemas"]["ChatSettings"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "chat.settings";
         };
         EventChatStands: {
             data: components["schemas"]["ChatStands"];
@@ -2054,7 +2072,7 @@ export interface components {
              * @description who are on line in it, as of a few seconds ago
              */
             viewers: number;
-            /** @description texts that have one of these are refused; shown to who may change settings */
+            /** @description texts that have one of these are refused; shown to who may change settings, and not in events */
             words?: string[];
         };
         RoomBan: {
@@ -2156,7 +2174,7 @@ export interface components {
              */
             token?: string;
             /**
-             * @description /sample.webm is a path of the server; of a live stream it is the path at which that is watched by WHEP
+             * @description /sample.webm is a path of the server; of a live stream it is the path at which that is watched by WHEP, with a query that names the member
              * @example https://example.org/film.mp4
              */
             url?: string;
@@ -2456,7 +2474,7 @@ export interface components {
             until?: string;
         };
         ServiceGroup: {
-            /** @description ids of users, who need not be friends of the owner's */
+            /** @description users, each by an id, or external: and an external id; they need not be friends of the owner's */
             members?: string[];
             /** @example Rowing */
             name: string;
@@ -2475,7 +2493,7 @@ export interface components {
             group: components["schemas"]["Group"];
         };
         ServiceMembers: {
-            /** @description ids of users; those who are members already stay */
+            /** @description users, each by an id, or external: and an external id; those who are members already stay */
             members: string[];
             /** @description the group's chat does not tell */
             silent?: boolean;
@@ -3061,6 +3079,7 @@ export type ChatExport = components['schemas']['ChatExport'];
 export type ChatMark = components['schemas']['ChatMark'];
 export type Chats = components['schemas']['Chats'];
 export type ChatSettings = components['schemas']['ChatSettings'];
+export type ChatSettingsUpdate = components['schemas']['ChatSettingsUpdate'];
 export type ChatStands = components['schemas']['ChatStands'];
 export type CheckinReply = components['schemas']['CheckinReply'];
 export type CheckinRequest = components['schemas']['CheckinRequest'];
@@ -3085,6 +3104,7 @@ export type EventAccountUpdated = components['schemas']['EventAccountUpdated'];
 export type EventBlockAdded = components['schemas']['EventBlockAdded'];
 export type EventBlockRemoved = components['schemas']['EventBlockRemoved'];
 export type EventChatMarked = components['schemas']['EventChatMarked'];
+export type EventChatSettings = components['schemas']['EventChatSettings'];
 export type EventChatStands = components['schemas']['EventChatStands'];
 export type EventChatTyping = components['schemas']['EventChatTyping'];
 export type EventChatUpdated = components['schemas']['EventChatUpdated'];
@@ -4503,11 +4523,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "messages_from": "friends",
-                 *       "receipts": true
+                 *       "messages_from": "friends"
                  *     }
                  */
-                "application/json": components["schemas"]["ChatSettings"];
+                "application/json": components["schemas"]["ChatSettingsUpdate"];
             };
         };
         responses: {
@@ -9595,7 +9614,10 @@ export interface operations {
     };
     "live.watch": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description for whom the token is, as the address that a room's playlist gives says it */
+                member?: string;
+            };
             header?: never;
             path: {
                 /** @description the stream's id */
@@ -10253,6 +10275,7 @@ export interface EventCatalogue {
     "block.added": UserRef;
     "block.removed": UserRef;
     "chat.marked": ChatMark;
+    "chat.settings": ChatSettings;
     "chat.stands": ChatStands;
     "chat.typing": Typing;
     "chat.updated": Chat;
