@@ -27,18 +27,11 @@ var placeLua string
 
 var writeName, placeName = ScriptName(writeLua), ScriptName(placeLua)
 
-// mostWritten is how many arguments the script hands on to a command: Lua's unpack gives up at 8,000 in Redis.
-// In the embedded server it does so beyond 5,000.
-const mostWritten = 7990
-
 // write is a command that writes to k.
 func (k Key) write(name string, args ...string) Cmd {
 	life := k.fam.TTL.Draw()
 	if life == 0 {
 		return Cmd{Name: name, Key: k, Args: args}
-	}
-	if len(args) > mostWritten {
-		return Cmd{Key: k, Err: fmt.Errorf("keyspace: %s of %s has %d arguments, and a key that gets a life takes %d at once", name, k.fam.Pattern, len(args), mostWritten)}
 	}
 	once := ""
 	if k.fam.TTL.Variable {

@@ -63,10 +63,6 @@ A [Batch] sends commands in one round trip, and gives each a typed result:
 	seen := b.Int(seenKey.At(uid).AddCmd(1))
 	err := b.Run(ctx, db) // or b.RunAtomic: nothing of other clients in between
 
-A command that gives a key its life, in the same step, is a script, which takes some thousand
-arguments: write 5,000 members of a set at once, or 2,500 fields with their values. An
-error says when there are too many for any server.
-
 [DefScript] binds a Lua script to the families of its keys and to typed arguments, and
 [DefFunction] a function that servers keep themselves. All and Keys of a family find the
 keys that are there, with their arguments parsed:

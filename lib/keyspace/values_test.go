@@ -408,24 +408,3 @@ func TestSumsOfMoreThan53BitsAreExact(t *testing.T) {
 		})
 	}
 }
-
-func TestTooManyArgumentsForAScriptAreAnErrorThatSaysSo(t *testing.T) {
-	db, n := restricted(t, values), keyspace.Int{N: 9}
-	members := make([]string, 9000)
-	for i := range members {
-		members[i] = fmt.Sprint(i)
-	}
-	if added, err := vKept.At(n, one).Add(t.Context(), db, members...); added != 9000 || err != nil {
-		t.Errorf("to a set that lives for ever: %d, %v", added, err)
-	}
-	s := vSet.At(n, one)
-	if _, err := s.Add(t.Context(), db, members...); err == nil || !strings.Contains(err.Error(), "keyspace: SADD of set:{{n}}:{c} has 9000 arguments") {
-		t.Errorf("to a set with a life: %v", err)
-	}
-	if added, err := s.Add(t.Context(), db, members[:7990]...); added != 7990 || err != nil {
-		t.Errorf("as many as one command takes: %d, %v", added, err)
-	}
-	if _, err := s.Add(t.Context(), db, members[:7991]...); err == nil {
-		t.Error("one more: no error")
-	}
-}
