@@ -87,7 +87,7 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 	var blocked []accounts.ID
 	if m.Role != Guest {
 		if blocked, err = s.cfg.Blocks.BlockedIDs(ctx, accounts.ID(user)); err != nil {
-			return nil, false, err
+			return nil, false, asKind(ctx, err)
 		}
 	}
 	list, err := linesOf(ctx, s.db, id, before, blocked, limit+1)

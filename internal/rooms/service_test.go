@@ -968,6 +968,10 @@ func (unreachable) Blocked(context.Context, accounts.ID, []accounts.ID) (map[acc
 	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
 }
 
+func (unreachable) BlockedIDs(context.Context, accounts.ID) ([]accounts.ID, error) {
+	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
+}
+
 // It is the one that the descriptions of this domain's operations have.
 func TestBlocksThatCannotBeReachedAreARefusalOfRooms(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -455,7 +456,7 @@ type slowLine struct{ net.Conn }
 
 func (c slowLine) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b[:min(len(b), 5000)])
-	time.Sleep(time.Duration(n) * 200 * time.Nanosecond)
+	bubble.Sleep(time.Duration(n) * 200 * time.Nanosecond)
 	return n, err
 }
 

@@ -1,0 +1,55 @@
+package transfers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+)
+
+// ownershipSetting is the name of the row of settings.
+const ownershipSetting = "files_owner"
+
+func (o ownership) String() string {
+	return o.mark + " " + strconv.FormatInt(o.since, 10) + " " + o.next
+}
+
+func (r *rows) ownership(ctx context.Context) (o ownership, err error) {
+	var value string
+	switch err := r.db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", ownershipSetting).Scan(&value); {
+	case errors.Is(err, sql.ErrNoRows):
+		return o, nil
+	case err != nil:
+		return o, err
+	}
+	parts := strings.Split(value, " ")
+	if len(parts) != 3 {
+		return o, fmt.Errorf("the setting %s has the value %q", ownershipSetting, value)
+	}
+	o.mark, o.next = parts[0], parts[2]
+	o.since, err = strconv.ParseInt(parts[1], 10, 64)
+	return o, err
+}
+
+// setOwnership fails where the row is not as it was read: another node sweeps.
+func (r *rows) setOwnership(ctx context.Context, was, o ownership) error {
+	var res sql.Result
+	var err error
+	if was == (ownership{}) {
+		put := r.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
+		res, err = r.db.ExecContext(ctx, put.For(1), ownershipSetting, o.String())
+	} else {
+		res, err = r.db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ? AND value = ?", o.String(), ownershipSetting, was.String())
+	}
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(errors.New("another node sweeps the files"), err)
+	}
+	return nil
+}
