@@ -16,7 +16,6 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
-	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -456,7 +455,7 @@ type slowLine struct{ net.Conn }
 
 func (c slowLine) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b[:min(len(b), 5000)])
-	bubble.Sleep(time.Duration(n) * 200 * time.Nanosecond)
+	<-time.After(time.Duration(n) * 200 * time.Nanosecond)
 	return n, err
 }
 
