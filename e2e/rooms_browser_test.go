@@ -560,6 +560,7 @@ func TestWhatIsTypedInARoomMeanwhileStays(t *testing.T) {
 	p.do(chromedp.Evaluate[chromedp.Void]("send()"))
 	p.says(".room-chat", "Hello")
 	p.until("what was typed meanwhile", say("How are you"))
+	p.until("the first line's answer", `!document.querySelector("form.say").ariaBusy`)
 	p.refusesOnce("POST", chat, http.StatusForbidden, "room.muted")
 	p.key(kb.Enter)
 	p.until("a refusal", "refused")

@@ -46,7 +46,7 @@ func TestRedisFirstModeWantsARedisThatKeeps(t *testing.T) {
 		"redis-cluster://127.0.0.1:6379":   "replicas cannot be waited for",
 		"redis-sentinel://127.0.0.1/stoa1": "",
 	} {
-		cfg := app.Config{Addr: "127.0.0.1:0", Redis: url, Queue: "sql", Roles: []string{"api"}, KeyPrefix: "stoa", Dev: "true"}
+		cfg := app.Config{Addr: "127.0.0.1:0", SQL: "sqlite", Redis: url, Queue: "sql", Roles: []string{"api"}, KeyPrefix: "stoa", Dev: "true"}
 		cfg.Checkin.Mode, cfg.Checkin.Replicas = checkin.RedisFirst, 1
 		err := cfg.Validate()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -298,6 +298,9 @@ type Sweep struct {
 
 // Run counts, asks and removes.
 func (cmd *Sweep) Run(ctx context.Context, c *Console, s *Server) (err error) {
+	if cmd.Prefix == "" {
+		return usage{errors.New("the prefix is empty")}
+	}
 	if err := redis.CheckPrefix(cmd.Prefix); err != nil {
 		return usage{err}
 	}
