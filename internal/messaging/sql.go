@@ -155,7 +155,7 @@ func (s *store) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationI
 
 func (s *store) lockThose(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
 	found := make(map[ConversationID]conversation, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByPrimaryKey()+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		c, err := scanConversation(rows)
 		found[c.id] = c

@@ -40,7 +40,7 @@ func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*n
 
 func lockThose(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r"+tx.Dialect().ByPrimaryKey()+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		r, err := scanRoom(rows.Scan)
 		all[r.ID] = &numbering{r, r.said}

@@ -2,6 +2,7 @@ package sqldb_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,7 +21,7 @@ func TestBatchesWaitForABusyRowAndNotAgainForOneThatIsHeld(t *testing.T) {
 	var ahead atomic.Int64
 	now := time.Now()
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return now.Add(time.Duration(ahead.Load())) } })
-	for _, text := range []string{"CREATE TABLE things (id CHAR(1) NOT NULL PRIMARY KEY)", "INSERT INTO things VALUES ('a'), ('b'), ('c'), ('d'), ('e')"} {
+	for _, text := range []string{"CREATE TABLE things (id CHAR(1) NOT NULL PRIMARY KEY, n INT NOT NULL)", "INSERT INTO things VALUES ('a', 1), ('b', 1), ('c', 1), ('d', 1), ('e', 1)"} {
 		if _, err := db.ExecContext(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
@@ -28,12 +29,14 @@ func TestBatchesWaitForABusyRowAndNotAgainForOneThatIsHeld(t *testing.T) {
 	list := []string{"a", "b", "c", "d", "e", "z"} // there is no z
 	var asked string                               // of those rows a batch has waited for
 	lock := func(ctx context.Context, tx *sqldb.Tx, list []string, clause string) (map[string]bool, error) {
-		got, err := sqldb.Column[string](tx.QueryContext(ctx, "SELECT id FROM things WHERE id IN (?) ORDER BY id"+clause, bun.List(list)))
+		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByPrimaryKey()+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 		found := map[string]bool{}
-		for _, id := range got {
+		return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id, new(int))
 			found[id] = true
-		}
-		return found, err
+			return err
+		})
 	}
 	locks := sqldb.NewLocks(func(ctx context.Context, tx *sqldb.Tx, list []string) (map[string]bool, error) {
 		asked = strings.Join(list, "")
@@ -87,4 +90,33 @@ func TestBatchesWaitForABusyRowAndNotAgainForOneThatIsHeld(t *testing.T) {
 		wants("the second one", batch(1), "waited for bcdez")
 		wants("the third one", batch(2), "2 are locked, held are [a b c], waited for bcdez")
 	})
+}
+
+func TestALockByPrimaryKeyWaitsForNoOtherRow(t *testing.T) {
+	db := sqldbtest.Default(t).Open(t)
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE things (id INT NOT NULL PRIMARY KEY, n INT NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	var list, all []any
+	for id := range 100 {
+		all = append(all, id, 1)
+		if id%2 == 0 {
+			list = append(list, id)
+		}
+	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO things VALUES "+sqldb.Tuples(2, 100), all...); err != nil {
+		t.Fatal(err)
+	}
+	sqldbtest.Hold(t, db, "SELECT id FROM things WHERE id = 51 FOR UPDATE")
+	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByPrimaryKey()+" WHERE id IN (?) ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(list))
+		n := 0
+		if err := sqldb.Each(rows, err, func(*sql.Rows) error { n++; return nil }); err != nil || n != 50 {
+			return fmt.Errorf("%d rows are locked (%w)", n, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
