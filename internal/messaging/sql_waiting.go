@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,30 +14,73 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// Undelivered is a chat with messages that no device of a member has got.
-type Undelivered struct {
-	Changed int64 // Unix ms of the last change of the conversation
+// Said is a conversation in which something was said.
+type Said struct {
 	Conv    ConversationID
-	User    accounts.ID
+	Changed int64 // Unix ms of the last change of the conversation
 	Group   bool
 	Seq     int64 // of the newest message
+
+	after accounts.ID // up to which of its members it was read
 }
 
-// UndeliveredSince returns up to n chats of users among a subquery's, in conversations with messages since a moment, behind after,
-// in the order of these changes. Chats that their members have muted are left out. A conversation whose change was committed late may have changed
-// before one that was seen: look again from some seconds before.
-func UndeliveredSince(ctx context.Context, q sqldb.Querier, since time.Time, after Undelivered, n int, among string) ([]Undelivered, error) {
-	now := q.Now().UnixMilli()
-	rows, err := q.QueryContext(ctx, `SELECT c.changed, c.id, m.user_id, c.kind, c.seq FROM conversations c JOIN chat_members m ON m.conversation = c.id
-		WHERE c.changed >= ? AND (c.changed > ? OR (c.changed = ? AND (c.id > ? OR (c.id = ? AND m.user_id > ?))))
-		AND c.last_at >= ? AND m.gone = 0 AND m.muted <= ? AND c.seq > m.read_seq AND c.seq > m.delivered_seq AND c.seq > m.cleared_seq AND m.user_id IN (`+among+`)
-		ORDER BY c.changed, c.id, m.user_id LIMIT ?`, max(since.UnixMilli(), after.Changed), after.Changed, after.Changed, after.Conv, after.Conv, after.User, since.UnixMilli(), now, n)
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (u Undelivered, err error) {
+// SaidSince returns up to n conversations with messages since a moment, behind after, in the order of their last changes.
+// A conversation whose change was committed late may have changed before one that was seen: look again from some seconds before.
+func SaidSince(ctx context.Context, q sqldb.Querier, since time.Time, after Said, n int) ([]Said, error) {
+	rows, err := q.QueryContext(ctx, `SELECT id, changed, kind, seq FROM conversations WHERE changed >= ? AND (changed > ? OR changed = ? AND id > ?)
+		AND last_at >= ? ORDER BY changed, id LIMIT ?`, max(since.UnixMilli(), after.Changed), after.Changed, after.Changed, after.Conv, since.UnixMilli(), n)
+	return sqldb.Collect(rows, err, func(rows *sql.Rows) (c Said, err error) {
 		var kind int
-		err = rows.Scan(&u.Changed, &u.Conv, &u.User, &kind, &u.Seq)
-		u.Group = kind == group
-		return u, err
+		err = rows.Scan(&c.Conv, &c.Changed, &kind, &c.Seq)
+		c.Group = kind == group
+		return c, err
 	})
+}
+
+// Undelivered is a chat with messages that no device of a member has got.
+type Undelivered struct {
+	Said
+	User accounts.ID
+}
+
+// UndeliveredIn returns the chats of members m, who meet a condition in SQL, of at most a hundred conversations: up to n of each
+// conversation. Chats that their members have muted are left out. rest are the conversations that may have more: ask for them again.
+func UndeliveredIn(ctx context.Context, q sqldb.Querier, in []Said, n int, condition string) (list []Undelivered, rest []Said, err error) {
+	next, found := slices.Clone(in), make([]int, len(in))
+	query, args := undeliveredIn(in, q.Now(), n, condition)
+	rows, err := q.QueryContext(ctx, query, args...)
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var i int
+		var user accounts.ID
+		if err := rows.Scan(&i, &user); err != nil {
+			return err
+		}
+		list = append(list, Undelivered{in[i], user})
+		next[i].after = user
+		found[i]++
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, c := range next {
+		if found[i] == n {
+			rest = append(rest, c)
+		}
+	}
+	return list, rest, nil
+}
+
+// undeliveredIn is the query for up to n members of each of some conversations, with the conversation's place among them. Each is read by itself and in
+// the order of the index, so that no row is read twice; the sum keeps engines from the index by what is cleared, which has another.
+func undeliveredIn(in []Said, now time.Time, n int, condition string) (query string, args []any) {
+	parts := make([]string, len(in))
+	for i, c := range in {
+		parts[i] = fmt.Sprintf(`SELECT * FROM (SELECT %d AS place, m.user_id FROM chat_members m WHERE m.conversation = ? AND m.user_id > ? AND m.gone = 0
+			AND m.muted <= ? AND m.read_seq < ? AND m.delivered_seq < ? AND m.cleared_seq + 0 < ? AND %s ORDER BY m.user_id LIMIT ?) s%d`, i, condition, i)
+		args = append(args, c.Conv, c.after, now.UnixMilli(), c.Seq, c.Seq, c.Seq, n)
+	}
+	return strings.Join(parts, " UNION ALL "), args
 }
 
 // waitingAtOnce is of how many chats is read at a time what waits in them: SQLite takes 500 parts of one statement.

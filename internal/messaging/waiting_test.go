@@ -3,6 +3,7 @@ package messaging
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,13 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		w.wantWaits("a chat of two", places, 5, "1 you alone false")
 		w.wantWaits("its sender", places, 6, "")
 	})
+}
+
+func TestMembersAreReadInTheOrderOfAnIndex(t *testing.T) {
+	query, args := undeliveredIn([]Said{{Seq: 1}, {Seq: 2}}, time.Now(), 10, "1 = 1")
+	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(conversation=? AND user_id>?)") != 2 || strings.Contains(plan, "B-TREE") {
+		t.Errorf("SQLite reads members by %s", plan)
+	}
 }
 
 // TestWhatWaitsCostsThreeStatementsWhateverTheNumber: MariaDB counts them.

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -21,7 +22,9 @@ const (
 	deep      = time.Minute
 	// markEvery is how often the mark is written when there is nothing else to write. After a kill the follower goes on from there.
 	markEvery = time.Minute
-	// atOnce is how many members' chats are looked at in one statement.
+	// chatsAtOnce is of how many conversations members are read in one statement.
+	chatsAtOnce = 100
+	// atOnce is how many members' chats are looked at in one statement, and are read of each conversation at a time.
 	atOnce = 200
 	// mostLate bounds what is looked at after no node has followed for long.
 	mostLate = life
@@ -30,35 +33,46 @@ const (
 // marks are how far the follower on this node has come. One goroutine has them.
 type marks struct {
 	at      time.Time // up to then all that was committed in time is looked at; zero: not known
+	cut     time.Time // the last look was cut off, and had come to there; zero: it was whole, or had come to nothing
 	deep    time.Time // of the last deep look
 	written time.Time
 }
 
-// follow looks at what has been said since the last time, and has those told who are not on line.
+// follow looks at what has been said since the last time, and has those told who are not on line. What a look that is
+// cut off has done stays done: the next one goes on there.
 func (s *Service) follow(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "push.follow")
 	now := s.db.Now()
 	m := s.mark
-	if stored, err := readMark(ctx, s.db); err != nil {
+	stored, err := readMark(ctx, s.db)
+	if err != nil {
 		return asKind(err)
-	} else if stored.After(m.at) { // another node has followed meanwhile
-		m.at, m.written = stored, stored
+	}
+	if stored.After(m.at) { // another node has followed meanwhile
+		m.at, m.written, m.cut = stored, stored, time.Time{}
 	}
 	if m.at.IsZero() { // for the first time
 		m.at = now
 	}
 	since := m.at.Add(-lately)
-	if now.Sub(m.deep) >= deepEvery {
+	switch {
+	case !m.cut.IsZero():
+		since = m.cut.Add(-lately)
+	case now.Sub(m.deep) >= deepEvery:
 		since, m.deep = m.at.Add(-deep), now
 	}
 	if oldest := now.Add(-mostLate); since.Before(oldest) {
 		since = oldest
 	}
-	told, whole, err := s.look(ctx, since)
+	told, whole, upTo, err := s.look(ctx, since)
 	if err != nil || !whole {
+		if upTo.After(m.cut) && upTo.Before(now) {
+			m.cut = upTo
+			s.mark = m
+		}
 		return asKind(err)
 	}
-	m.at = now
+	m.at, m.cut = now, time.Time{}
 	if told || now.Sub(m.written) >= markEvery {
 		if err := writeMark(ctx, s.db, now); err != nil {
 			return asKind(err)
@@ -69,42 +83,63 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	return nil
 }
 
-// among is of whose chats the follower reads.
-func (s *Service) among() string {
+// condition says of whose chats the follower reads.
+func (s *Service) condition() string {
 	if s.offline != nil {
-		return "SELECT id FROM users"
+		return everybody
 	}
-	return subscribers
+	return subscribed
 }
 
 // look has those told who are not on line, of what has been said since a moment, and reports whether there was anybody. While
-// Redis is away nobody knows who is on line: then the look is not whole, and nobody is told.
-func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, err error) {
-	for after := (messaging.Undelivered{}); ; {
-		list, err := messaging.UndeliveredSince(ctx, s.db, since, after, atOnce, s.among())
-		if err != nil || len(list) == 0 {
-			return told, err == nil, err
+// Redis is away nobody knows who is on line: then the look is not whole, and nobody is told. Up to the changes at upTo it was whole
+// in any case; zero: it had come to none.
+func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, upTo time.Time, err error) {
+	for after := (messaging.Said{}); ; {
+		said, err := messaging.SaidSince(ctx, s.db, since, after, chatsAtOnce)
+		if err != nil || len(said) == 0 {
+			return told, err == nil, upTo, err
 		}
-		after = list[len(list)-1]
-		n := len(list)
-		away, partial, err := s.away(ctx, list)
-		if err != nil || partial {
+		some, whole, err := s.lookInto(ctx, said)
+		told = told || some
+		if err != nil || !whole {
+			return told, false, upTo, err
+		}
+		if len(said) < chatsAtOnce {
+			return told, true, upTo, nil
+		}
+		after = said[len(said)-1]
+		upTo = time.UnixMilli(after.Changed)
+	}
+}
+
+// lookInto is [Service.look] into some conversations.
+func (s *Service) lookInto(ctx context.Context, said []messaging.Said) (told, whole bool, err error) {
+	for len(said) > 0 {
+		list, rest, err := messaging.UndeliveredIn(ctx, s.db, said, atOnce, s.condition())
+		if err != nil {
 			return told, false, err
 		}
-		if away, err = s.notified(ctx, away); err != nil {
-			return told, false, err
-		}
-		if len(away) > 0 {
+		for part := range slices.Chunk(list, atOnce) {
+			away, partial, err := s.away(ctx, part)
+			if err != nil || partial {
+				return told, false, err
+			}
+			if away, err = s.notified(ctx, away); err != nil {
+				return told, false, err
+			}
+			if len(away) == 0 {
+				continue
+			}
 			some, err := s.tell(ctx, away)
 			if err != nil {
 				return told, false, err
 			}
 			told = told || some
 		}
-		if n < atOnce {
-			return told, true, nil
-		}
+		said = rest
 	}
+	return told, true, nil
 }
 
 // away are the chats of users who are not on line.

@@ -190,14 +190,20 @@ type world struct {
 	ahead   *atomic.Int64 // nanoseconds that the clock is ahead
 	online  map[accounts.ID]bool
 	partial bool
-	told    []string // what the hook was told
-	read    bool     // no notice is unread
-	seq     int64    // of the newest message that waits
-	mention int64    // the seq of the newest one that mentions
-	asked   int      // how often other domains were asked what pushes say
+	unknown accounts.ID   // a question who is on line fails that names them
+	looked  []accounts.ID // of whom it was asked who is on line
+	told    []string      // what the hook was told
+	read    bool          // no notice is unread
+	seq     int64         // of the newest message that waits
+	mention int64         // the seq of the newest one that mentions
+	asked   int           // how often other domains were asked what pushes say
 }
 
-func (w *world) Online(context.Context, []accounts.ID) (map[accounts.ID]bool, bool, error) {
+func (w *world) Online(_ context.Context, users []accounts.ID) (map[accounts.ID]bool, bool, error) {
+	w.looked = append(w.looked, users...)
+	if !w.unknown.IsZero() && slices.Contains(users, w.unknown) {
+		return nil, false, context.DeadlineExceeded
+	}
 	return w.online, w.partial, nil
 }
 
@@ -368,7 +374,9 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 		}
 		w.wants("after a kill", "")
 		// It dies after the commit, before the mark is written: its successor looks again.
-		list, err := messaging.UndeliveredSince(t.Context(), w.db, time.UnixMilli(0), messaging.Undelivered{}, 10, subscribers)
+		said, err := messaging.SaidSince(t.Context(), w.db, time.UnixMilli(0), messaging.Said{}, 10)
+		w.must(err)
+		list, _, err := messaging.UndeliveredIn(t.Context(), w.db, said, 10, subscribed)
 		w.must(err)
 		if some, err := w.tell(t.Context(), list); err != nil || !some {
 			t.Fatal(some, err)
@@ -424,6 +432,36 @@ func TestTheMarkMovesOnlyOnceThePushesAreQueued(t *testing.T) {
 		successor.follows()
 		successor.wants("looked at again", names(ann))
 	})
+}
+
+// TestALookThatIsCutOffIsGoneOnWith: what it has done is not looked at again, however often it is cut off.
+func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
+	ahead := new(atomic.Int64)
+	w := newWorld(t, sqldbtest.SQLite(t, func(c *sqldb.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}), ahead, false)
+	w.follows()
+	w.ahead.Add(int64(15 * time.Minute))
+	var all []accounts.ID
+	for i := range chatsAtOnce + 1 {
+		conv := w.conversation()
+		all = append(all, w.member(conv))
+		w.says(conv, 1, 10*time.Minute-time.Duration(i)*2*lately)
+	}
+	w.unknown = all[chatsAtOnce]
+	for range 3 {
+		if err := w.follow(t.Context()); err == nil {
+			t.Error("that nobody is known to be on line is no error")
+		}
+		w.wants("a look that is cut off", names(all[:chatsAtOnce]...))
+		w.ahead.Add(int64(time.Minute))
+	}
+	w.unknown, w.looked = accounts.ID{}, nil
+	w.follows()
+	w.wants("the look that goes on", names(all...))
+	if want := all[chatsAtOnce-1:]; !slices.Equal(w.looked, want) {
+		t.Errorf("looked at %d, want the %d with whom the other looks ended", len(w.looked), len(want))
+	}
 }
 
 // answering is a push service that answers everything with one status, and whom it was asked for.
@@ -556,6 +594,34 @@ func TestManyMembersAreAllTold(t *testing.T) {
 	w.says(conv, 1, 0)
 	w.follows()
 	w.wants("a message", names(all...))
+}
+
+// TestALookReadsEachMemberOnce: MariaDB counts the rows. However many members share a conversation, reading on costs no look at
+// those that were read.
+func TestALookReadsEachMemberOnce(t *testing.T) {
+	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), new(atomic.Int64), false)
+	const conversations, each = 3, 4 * atOnce
+	for range conversations {
+		conv := w.conversation()
+		var members, subscriptions []any
+		for range each {
+			user := ids.New[accounts.User]()
+			w.online[user] = true
+			members = append(members, user, conv, "", 0, 0, 0, 0, 0, "", 0)
+			subscriptions = append(subscriptions, user, ids.New[accounts.Session](), "https://push.example", user, "", "", 0)
+		}
+		w.exec("INSERT INTO chat_members (user_id, conversation, peer, read_seq, delivered_seq, cleared_seq, pinned, muted, draft, changed) VALUES "+sqldb.Tuples(10, each), members...)
+		w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES "+sqldb.Tuples(7, each), subscriptions...)
+		w.says(conv, 1, 0)
+	}
+	n := sqldbtest.RowsRead(t, w.db, func() {
+		if _, whole, _, err := w.look(t.Context(), w.db.Now().Add(-time.Minute)); err != nil || !whole {
+			t.Error(whole, err)
+		}
+	})
+	if len(w.looked) != conversations*each || n > 10*len(w.looked) {
+		t.Errorf("%d rows are read of %d members, want %d members and some rows for each", n, len(w.looked), conversations*each)
+	}
 }
 
 // Whoever sends pushes of their own is told of users without a subscription, too.
