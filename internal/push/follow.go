@@ -48,7 +48,14 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	if err != nil {
 		return asKind(err)
 	}
-	if stored.After(m.at) { // another node has followed meanwhile
+	ahead := now.Add(deep) // nodes' clocks differ by less: a later mark is that of a clock that was wrong
+	if m.at.After(ahead) || m.deep.After(ahead) {
+		m = marks{}
+	}
+	switch {
+	case stored.After(ahead):
+		m.written = time.Time{} // another one takes its place
+	case stored.After(m.at): // another node has followed meanwhile
 		m.at, m.written, m.cut = stored, stored, time.Time{}
 	}
 	if m.at.IsZero() { // for the first time

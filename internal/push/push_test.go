@@ -113,6 +113,18 @@ func TestTheKeysFollowFromSeedAndSecretAlone(t *testing.T) {
 	}
 }
 
+func TestAHostRestsNoLongerForAClockThatWasAhead(t *testing.T) {
+	h, now := hosts{until: map[string]time.Time{}}, time.Now()
+	h.rest("a", now.Add(8*time.Hour), restAfter)
+	until, resting := h.resting("a", now)
+	if !resting || until.After(now.Add(mostRest)) {
+		t.Errorf("it rests: %t, for %s", resting, until.Sub(now))
+	}
+	if _, resting := h.resting("a", until); resting {
+		t.Error("it rests on")
+	}
+}
+
 func TestARestingHostIsTriedByOneAtFirst(t *testing.T) {
 	h, now := hosts{until: map[string]time.Time{}}, time.Now()
 	if _, resting := h.resting("a", now); resting {
@@ -462,6 +474,38 @@ func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
 	if want := all[chatsAtOnce-1:]; !slices.Equal(w.looked, want) {
 		t.Errorf("looked at %d, want the %d with whom the other looks ended", len(w.looked), len(want))
 	}
+}
+
+// TestAMarkOfAClockThatWasAheadHoldsUpNoPush, be the mark this node's own or another's.
+func TestAMarkOfAClockThatWasAheadHoldsUpNoPush(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		ann := w.member(conv)
+		w.ahead.Add(int64(8 * time.Hour))
+		w.follows()
+		w.ahead.Add(int64(-8 * time.Hour))
+		w.says(conv, 1, 0)
+		for range 3 {
+			w.follows()
+		}
+		w.wants("after this node's clock was set back", names(ann))
+		w.take()
+		w.ahead.Add(int64(time.Minute))
+		w.must(writeMark(t.Context(), w.db, w.db.Now().Add(time.Hour)))
+		w.says(conv, 2, 0)
+		w.follows()
+		w.wants("after another node's clock was ahead", names(ann))
+		w.take()
+		w.ahead.Add(int64(time.Minute))
+		w.must(writeMark(t.Context(), w.db, w.db.Now().Add(time.Hour)))
+		w.says(conv, 3, 0)
+		successor := newWorld(t, w.db, w.ahead, false)
+		successor.follows()
+		successor.wants("on a node that has just started", names(ann))
+		if at, err := readMark(t.Context(), w.db); err != nil || at.After(w.db.Now()) {
+			t.Errorf("the mark is %s (%v), want one that has come", at, err)
+		}
+	})
 }
 
 // answering is a push service that answers everything with one status, and whom it was asked for.

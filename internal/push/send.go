@@ -56,6 +56,10 @@ func (h *hosts) resting(host string, now time.Time) (until time.Time, yes bool) 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	until, there := h.until[host]
+	if latest := now.Add(mostRest); until.After(latest) { // the clock was ahead
+		until = latest
+		h.until[host] = until
+	}
 	if there && !now.Before(until) {
 		h.until[host] = now.Add(2 * requestTime)
 		return time.Time{}, false

@@ -214,7 +214,7 @@ func (l *lane) run(soft, hard context.Context) {
 		if n == 0 {
 			return
 		}
-		got, pause, err := l.store.claim(soft, l.topics, n*l.size, l.cfg.Claim, l.cfg.Poll)
+		got, pause, err := l.store.claim(soft, l.topics, n*l.size, l.cfg.Claim, l.cfg.Poll, l.cfg.longest())
 		used := 0
 		for ds := range slices.Chunk(got, l.size) {
 			used++

@@ -167,8 +167,9 @@ type Store interface {
 	// returns does so until ctx ends.
 	listen(kick func()) func(ctx context.Context)
 	// claim takes up to n due messages of topics for life, and says how long to
-	// wait before looking again without a kick: at most poll.
-	claim(ctx context.Context, topics []string, n int, life, poll time.Duration) ([]Delivery, time.Duration, error)
+	// wait before looking again without a kick: at most poll. longest is the longest
+	// wait between tries.
+	claim(ctx context.Context, topics []string, n int, life, poll, longest time.Duration) ([]Delivery, time.Duration, error)
 	// settle records outcomes, all of one claim call, except where claims have
 	// lapsed.
 	settle(ctx context.Context, life time.Duration, outcomes []outcome) error

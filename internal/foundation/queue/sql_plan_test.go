@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -23,10 +25,62 @@ func TestAClaimReadsNothingOfOtherTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := sqldbtest.RowsRead(t, db, func() {
-		if _, _, err := s.claim(t.Context(), []string{"mail", "other"}, 10, 1, 1); err != nil {
+		if _, _, err := s.claim(t.Context(), []string{"mail", "other"}, 10, 1, 1, 1); err != nil {
 			t.Error(err)
 		}
 	}); n > backlog/5 {
 		t.Errorf("%d rows are read where nothing of the topics waits", n)
+	}
+}
+
+// TestAClockThatWasAheadPutsNothingOff that is to be tried again; what is for later waits.
+func TestAClockThatWasAheadPutsNothingOff(t *testing.T) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			ahead := time.Duration(0)
+			s := NewSQL(e.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.Now().Add(ahead) } }))
+			claim := func() []Delivery {
+				t.Helper()
+				ds, _, err := s.claim(t.Context(), []string{"mail"}, 10, time.Minute, time.Second, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return ds
+			}
+			settle := func(ds []Delivery, kind string) {
+				t.Helper()
+				for _, d := range ds {
+					if err := s.settle(t.Context(), time.Minute, []outcome{{Delivery: d, kind: kind, wait: 30 * time.Second, err: "away"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := s.Publish(t.Context(), Message{Topic: "mail"}, Message{Topic: "mail"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+				return tx.Enqueue(ctx, sqldb.Message{Topic: "mail", Key: "later", Due: tx.Now().Add(12 * time.Hour)})
+			}); err != nil {
+				t.Fatal(err)
+			}
+			ahead = 8 * time.Hour
+			ds := claim()
+			settle(ds[:1], "retry")
+			settle(ds[1:], "postponed")
+			if again := claim(); len(ds) != 2 || len(again) != 0 {
+				t.Fatalf("%d are claimed, and %d again at once; want two, and none", len(ds), len(again))
+			}
+			ahead = 0
+			if ds = claim(); len(ds) != 2 {
+				t.Fatalf("after the clock was set back %d are claimed, want two", len(ds))
+			}
+			if again := claim(); len(again) != 0 {
+				t.Errorf("%d that are under way are claimed again", len(again))
+			}
+			settle(ds, "retry")
+			if again := claim(); len(again) != 0 {
+				t.Errorf("%d are claimed before they are due", len(again))
+			}
+		})
 	}
 }
