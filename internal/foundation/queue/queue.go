@@ -154,8 +154,8 @@ type Store interface {
 	// that is under way goes on.
 	Drop(ctx context.Context, ids ...string) (int, error)
 
-	// Stats returns every topic's backlog, by name. Counts end at 100,000 rows of
-	// SQL: more than that is many, whatever the number.
+	// Stats returns every topic's backlog, by name. In SQL each count ends at 100,000:
+	// more than that is many, whatever the number.
 	Stats(ctx context.Context) ([]Stat, error)
 
 	// has tells by its form whether an id is of this store.

@@ -17,18 +17,24 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// countRows bounds the rows that Stats looks at.
+// countRows bounds the rows that Stats looks at of each topic: those that wait, and dead letters as many again.
 const countRows = 100_000
+
+// countTopics is of how many topics Stats counts in one statement: SQLite takes 500 parts.
+const countTopics = 100
 
 // claimTime is how long a claim may take.
 const claimTime = 10 * time.Second
 
 // SQL is the store in the table outbox. Transactions write into it with
 // [sqldb.Tx.Enqueue]; what they write is there if and only if they commit.
-type SQL struct{ db *sqldb.DB }
+type SQL struct {
+	db    *sqldb.DB
+	count int // countRows, but in tests
+}
 
 // NewSQL returns the store of db.
-func NewSQL(db *sqldb.DB) *SQL { return &SQL{db} }
+func NewSQL(db *sqldb.DB) *SQL { return &SQL{db, countRows} }
 
 // Name implements [Store].
 func (s *SQL) Name() string { return "sql" }
@@ -305,20 +311,51 @@ func (s *SQL) change(ctx context.Context, what string, ids []string, do func(con
 }
 
 // Stats implements [Store]. A message that was tried is not one of the future, though a try did not count because
-// something was away: it has the error.
+// something was away: it has the error. Each topic is counted by itself, and dead letters apart, so that many of one kind
+// hide none of another.
 func (s *SQL) Stats(ctx context.Context) (_ []Stat, err error) {
 	defer errs.Wrap(&err, "queue.Stats")
 	now := s.db.Now()
-	rows, err := s.db.QueryContext(ctx, `SELECT topic, SUM(1 - dead), SUM(claimed), SUM(dead), MIN(since)
-		FROM (SELECT topic, dead, CASE WHEN claim <> '' THEN 1 ELSE 0 END AS claimed,
-			CASE WHEN dead = 0 AND (due <= ? OR attempts > 0 OR error <> '') THEN created ELSE ? END AS since
-			FROM outbox LIMIT ?) AS some GROUP BY topic ORDER BY topic`, now.UnixMilli(), now.UnixMilli(), countRows)
-	return sqldb.Collect(rows, err, func(rows *sql.Rows) (st Stat, err error) {
-		var since int64
-		err = rows.Scan(&st.Topic, &st.Depth, &st.InFlight, &st.Dead, &since)
-		st.Age = max(0, now.Sub(time.UnixMilli(since)))
-		return st, err
-	})
+	// MySQL and MariaDB go from one topic to the next by the index, but not with an order; SQLite reads the index, and no message.
+	topics, err := sqldb.Column[string](s.db.QueryContext(ctx, "SELECT DISTINCT topic FROM outbox"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(topics)
+	all := make([]Stat, 0, len(topics))
+	for some := range slices.Chunk(topics, countTopics) {
+		query, args := countsOf(some, now, s.count)
+		rows, err := s.db.QueryContext(ctx, query, args...)
+		counted := make([]Stat, len(some))
+		err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+			var i int
+			var st Stat
+			var since int64
+			err := rows.Scan(&i, &st.Depth, &st.InFlight, &since, &st.Dead)
+			st.Topic, st.Age = some[i], max(0, now.Sub(time.UnixMilli(since)))
+			counted[i] = st
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, counted...)
+	}
+	return all, nil
+}
+
+// countsOf is the query that counts of some topics, each of which is a row with its place among them, how many messages wait, and are
+// claimed, since when the oldest waits, and how many are dead; up to most of each.
+func countsOf(topics []string, now time.Time, most int) (query string, args []any) {
+	parts, ms := make([]string, len(topics)), now.UnixMilli()
+	for i, topic := range topics {
+		parts[i] = fmt.Sprintf(`SELECT %d, COUNT(*), COALESCE(SUM(claimed), 0), COALESCE(MIN(since), ?),
+			(SELECT COUNT(*) FROM (SELECT id FROM outbox WHERE topic = ? AND dead = 1 LIMIT ?) d%d)
+			FROM (SELECT CASE WHEN claim <> '' THEN 1 ELSE 0 END AS claimed, CASE WHEN due <= ? OR attempts > 0 OR error <> '' THEN created ELSE ? END AS since
+				FROM outbox WHERE topic = ? AND dead = 0 ORDER BY due LIMIT ?) w%d`, i, i, i)
+		args = append(args, ms, topic, most, ms, ms, topic, most)
+	}
+	return strings.Join(parts, " UNION ALL "), args
 }
 
 func flag(b bool) int {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,69 @@ func TestAClaimReadsNothingOfOtherTopics(t *testing.T) {
 		}
 	}); n > backlog/5 {
 		t.Errorf("%d rows are read where nothing of the topics waits", n)
+	}
+}
+
+// execs runs statements on a store's database.
+func execs(t *testing.T, s *SQL, queries ...string) {
+	t.Helper()
+	for _, query := range queries {
+		if _, err := s.db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestManyMessagesOfATopicHideNoneOfAnother(t *testing.T) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			s := &SQL{e.Open(t), 3}
+			if stats, err := s.Stats(t.Context()); err != nil || len(stats) != 0 {
+				t.Errorf("of no messages: %+v, %v", stats, err)
+			}
+			var ms []Message
+			for topic, n := range map[string]int{"dead": 5, "many": 5, "one": 1} {
+				for range n {
+					ms = append(ms, Message{Topic: topic})
+				}
+			}
+			if err := s.Publish(t.Context(), ms...); err != nil {
+				t.Fatal(err)
+			}
+			execs(t, s, "UPDATE outbox SET dead = 1 WHERE topic = 'dead'", "UPDATE outbox SET claim = 'somebody' WHERE topic = 'many'",
+				"UPDATE outbox SET created = created - 600000 WHERE topic = 'one'")
+			stats, err := s.Stats(t.Context())
+			if err != nil || len(stats) != 3 {
+				t.Fatalf("%+v, %v", stats, err)
+			}
+			if age := stats[2].Age; age < 10*time.Minute {
+				t.Errorf("the oldest waits for %s, want ten minutes", age)
+			}
+			stats[1].Age, stats[2].Age = 0, 0
+			if want := []Stat{{Topic: "dead", Dead: 3}, {Topic: "many", Depth: 3, InFlight: 3}, {Topic: "one", Depth: 1}}; fmt.Sprint(stats) != fmt.Sprint(want) {
+				t.Errorf("%+v, want %+v", stats, want)
+			}
+		})
+	}
+}
+
+func TestStatsReadSomeRowsOfEachTopic(t *testing.T) {
+	const most, backlog = 10, 1000
+	s := &SQL{sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), most}
+	ms := make([]Message, backlog)
+	for i := range ms {
+		ms[i] = Message{Topic: fmt.Sprint("topic ", i%2)}
+	}
+	if err := s.Publish(t.Context(), ms...); err != nil {
+		t.Fatal(err)
+	}
+	execs(t, s, "UPDATE outbox SET dead = 1 WHERE id % 4 < 2", "ANALYZE TABLE outbox")
+	if n := sqldbtest.RowsRead(t, s.db, func() {
+		if stats, err := s.Stats(t.Context()); err != nil || len(stats) != 2 {
+			t.Errorf("%+v, %v", stats, err)
+		}
+	}); n > backlog/5 {
+		t.Errorf("%d rows are read to count %d messages at most of a topic", n, 2*most)
 	}
 }
 
