@@ -75,8 +75,10 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 		return nil, err
 	}
 	out, now := make([]uttered, len(batch)), tx.Now().UnixMilli()
+	stale := tx.Now().Add(-touchEvery)
 	var lines []spoken
 	var comments []shot
+	var woken []ID // not active for a minute; [Service.tidySaid] looks into those that were active
 	for i, u := range batch {
 		room, m := rooms[u.room], members[seats[i]]
 		if slices.Contains(held, u.room) {
@@ -85,6 +87,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 		}
 		if out[i].refusal = refuse(tx, room, m, u); out[i].refusal != nil {
 			continue
+		}
+		if room.active < stale.UnixMilli() {
+			room.active, woken = now, append(woken, u.room)
 		}
 		if u.line != nil {
 			room.said++
@@ -101,7 +106,10 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 	if err := insertLines(ctx, tx, rooms, lines); err != nil {
 		return nil, err
 	}
-	return out, insertComments(ctx, tx, comments)
+	if err := insertComments(ctx, tx, comments); err != nil {
+		return nil, err
+	}
+	return out, touchRooms(ctx, tx, woken, stale)
 }
 
 // refuse returns why somebody may not say something in a room. ErrRoom, ErrMay, ErrMuted, ErrWord.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -59,6 +60,56 @@ func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
 	if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidySaid(t.Context())) }); n > each/2 {
 		t.Errorf("%d rows are read of a room in which nothing was said since", n)
 	}
+}
+
+func TestTidyReadsNothingOfRoomsThatNobodyUses(t *testing.T) {
+	ahead := new(atomic.Int64)
+	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) {
+		c.MaxConns = 1
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	w := newWorld(t, db, redistest.Open(t, "embedded"), ahead, new(sync.Map), Settings{})
+	who := w.people(1)
+	const unused = 300
+	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		for range unused {
+			err = errors.Join(err, insertRoom(ctx, tx, Room{ID: ids.New[Room](), Created: tx.Now().UnixMilli()}))
+		}
+		return err
+	}))
+	w.ahead.Add(int64(7 * 24 * time.Hour))
+	w.open(who[0])
+	for range 2 {
+		if n := sqldbtest.RowsRead(t, db, func() { w.must(w.tidySaid(t.Context())) }); n > unused/2 {
+			t.Errorf("%d rows are read, where one of %d rooms is used", n, unused+1)
+		}
+	}
+}
+
+func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
+	eachEngine(t, Settings{KeepLines: 10, KeepShots: 5}, func(t *testing.T, w *world) {
+		who := w.people(1)
+		id, user := w.open(who[0]), ViewerID(who[0])
+		other := w.open(who[0])
+		w.must(w.tidy(t.Context()))
+		w.ahead.Add(int64(7 * 24 * time.Hour))
+		for i := range 20 { // nobody watches
+			_, err := w.Say(t.Context(), user, id, fmt.Sprint("line ", i))
+			w.must(err)
+			_, err = w.Shoot(t.Context(), user, other, Comment{Text: "Wow"})
+			w.must(err)
+			w.ahead.Add(int64(time.Second))
+		}
+		w.ahead.Add(int64(time.Minute))
+		w.must(w.tidy(t.Context()))
+		lines, err := linesOf(t.Context(), w.db, id, 100, 100)
+		w.must(err)
+		comments, err := latestComments(t.Context(), w.db, other, 0, 100)
+		w.must(err)
+		if len(lines) != 10 || len(comments) != 5 {
+			t.Errorf("%d lines and %d comments are kept, want 10 and 5", len(lines), len(comments))
+		}
+	})
 }
 
 func TestNothingIsSentAfterAStatementThatEndedTheTransaction(t *testing.T) {

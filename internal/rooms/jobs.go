@@ -18,20 +18,26 @@ const (
 	sweepBatch = 200
 	// closedFor is how long the rows of a closed room stay: what was under way when it was closed has ended by then.
 	closedFor = 10 * time.Minute
-	// tidyOverlap is how long after the time that it has a comment may be committed: nodes' clocks differ by up to a minute.
-	tidyOverlap = 2 * time.Minute
+	// tidyOverlap is how long after the time that it has a comment may be committed: nodes' clocks differ by up to a minute. When a room
+	// was active last is behind by a minute besides.
+	tidyOverlap = 3 * time.Minute
+	// tidyAtFirst is in how long a time before it begins a process looks for what is said beyond what rooms keep. A room with more from
+	// before is found when something is said there again.
+	tidyAtFirst = 24 * time.Hour
 )
 
 // Jobs are what this domain does by itself. Nothing waits for it.
 func (s *Service) Jobs() []worker.Job {
-	return []worker.Job{{Name: "rooms.tidy", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.tidy}}
+	return []worker.Job{
+		{Name: "rooms.tidy", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.tidy},
+	}
 }
 
 // tidy takes out guests whose time is over, forgets old lines, danmaku, links and mutes, and what closed rooms have left.
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidySaid(ctx), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidyClosed(ctx, now.Add(-closedFor))))
+	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyClosed(ctx, now.Add(-closedFor)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidySaid(ctx)))
 }
 
 func (s *Service) tidyGuests(ctx context.Context) error {

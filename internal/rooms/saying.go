@@ -165,19 +165,23 @@ func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err e
 
 // tidySaid deletes what rooms do not keep of what was said, some rooms at a time.
 func (s *Service) tidySaid(ctx context.Context) error {
-	old, err := crowded(ctx, s.db, s.cfg.KeepLines, sweepBatch)
+	now := s.db.Now()
+	after := s.tidied
+	if after.IsZero() {
+		after = now.Add(-tidyAtFirst)
+	}
+	old, err := crowded(ctx, s.db, after, s.cfg.KeepLines, sweepBatch)
 	for id, upTo := range old {
 		err = errors.Join(err, deleteLines(ctx, s.db, id, upTo))
 	}
-	now := s.db.Now()
-	shots, overErr := overshot(ctx, s.db, s.tidied, s.cfg.KeepShots, sweepBatch)
+	shots, overErr := overshot(ctx, s.db, after, s.cfg.KeepShots, sweepBatch)
 	for _, id := range shots {
 		overErr = errors.Join(overErr, deleteOldComments(ctx, s.db, id, s.cfg.KeepShots))
 	}
-	if overErr == nil && len(shots) < sweepBatch {
+	if err = errors.Join(err, overErr); err == nil && len(old) < sweepBatch && len(shots) < sweepBatch {
 		s.tidied = now.Add(-tidyOverlap)
 	}
-	return errors.Join(err, overErr)
+	return err
 }
 
 // flying returns the danmaku of the last ten seconds, for somebody who comes.

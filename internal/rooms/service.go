@@ -80,7 +80,7 @@ type Service struct {
 	said    *groupcommit.Committer[utterance, uttered]
 	locks   *sqldb.Locks[ID, *numbering]
 	watched watched
-	tidied  time.Time // rooms have no more comments up to then than they keep; the job alone sets it
+	tidied  time.Time // rooms have no more lines and comments up to then than they keep; the job alone sets it
 	metrics *metrics
 	cfg     Config
 	log     *slog.Logger

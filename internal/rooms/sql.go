@@ -129,9 +129,12 @@ func activeRooms(ctx context.Context, q sqldb.Querier, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM rooms WHERE closed = 0 ORDER BY active DESC LIMIT ?", n))
 }
 
-// touchRooms notes that rooms are active.
-func touchRooms(ctx context.Context, db *sqldb.DB, list []ID, before time.Time) error {
-	_, err := db.ExecContext(ctx, "UPDATE rooms SET active = ? WHERE id IN (?) AND active < ?", db.Now().UnixMilli(), bun.List(list), before.UnixMilli())
+// touchRooms notes that rooms are active which were not since a moment.
+func touchRooms(ctx context.Context, q sqldb.Querier, list []ID, since time.Time) error {
+	if len(list) == 0 {
+		return nil
+	}
+	_, err := q.ExecContext(ctx, "UPDATE rooms SET active = ? WHERE id IN (?) AND active < ?", q.Now().UnixMilli(), bun.List(list), since.UnixMilli())
 	return err
 }
 

@@ -14,8 +14,9 @@ import (
 
 // numbering is where the chat of a room stands.
 type numbering struct {
-	room Room
-	said int64
+	room   Room
+	said   int64
+	active int64 // Unix ms, by a minute
 }
 
 // lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
@@ -40,10 +41,11 @@ func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*n
 
 func lockThose(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r"+tx.Dialect().ByPrimaryKey()+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByPrimaryKey()+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		r, err := scanRoom(rows.Scan)
-		all[r.ID] = &numbering{r, r.said}
+		var active int64
+		r, err := scanRoom(rows.Scan, &active)
+		all[r.ID] = &numbering{room: r, said: r.said, active: active}
 		return err
 	})
 }
@@ -163,12 +165,12 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// crowded returns up to n rooms with more lines than they keep, and up to which number these are to go: the first line of each
-// room tells.
-func crowded(ctx context.Context, q sqldb.Querier, keep, n int) (map[ID]int64, error) {
+// crowded returns up to n rooms with more lines than they keep, of those that were active after a moment, and up to which number these
+// are to go: the first line of each room tells.
+func crowded(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
-	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0
-		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, keep, n)
+	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0 AND r.active > ?
+		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, after.UnixMilli(), keep, n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var upTo int64
@@ -183,12 +185,12 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 	return err
 }
 
-// overshot returns up to n rooms with more comments than they keep, of those with a comment after a moment: the last comment of each
-// room tells, and only theirs are counted.
+// overshot returns up to n rooms with more comments than they keep, of those that were active and have a comment after a moment: the
+// last comment of each room tells, and only theirs are counted.
 func overshot(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) ([]ID, error) {
-	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0
+	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.at DESC LIMIT 1) > ?
-			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, after.UnixMilli(), keep, n))
+			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, after.UnixMilli(), after.UnixMilli(), keep, n))
 }
 
 // deleteOldComments deletes all comments of a room but the latest ones.
