@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,6 +109,32 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 		w.must(err)
 		if len(lines) != 10 || len(comments) != 5 {
 			t.Errorf("%d lines and %d comments are kept, want 10 and 5", len(lines), len(comments))
+		}
+	})
+}
+
+// TestRestrictionsGoWithRoomAndUser also where a node that knew of none has removed them.
+func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.people(2)
+		id := w.open(who[0])
+		kept, erased := ViewerID(who[0]), ViewerID(who[1])
+		exec := func(query string, args ...any) {
+			t.Helper()
+			_, err := w.db.ExecContext(t.Context(), query, args...)
+			w.must(err)
+		}
+		exec("UPDATE users SET erased = -1 WHERE id = ?", erased)
+		for _, at := range []seat{{id, kept}, {id, erased}, {id, ids.New[Viewer]()}, {ids.New[Room](), kept}} {
+			exec("INSERT INTO room_restrictions (room_id, user_id, muted, less) VALUES (?, ?, 0, 1)", at.room, at.user)
+		}
+		w.must(w.prune(t.Context()))
+		left, err := sqldb.Column[ViewerID](w.db.QueryContext(t.Context(), "SELECT user_id FROM room_restrictions WHERE room_id = ?", id))
+		w.must(err)
+		all, err := sqldb.Column[int](w.db.QueryContext(t.Context(), "SELECT COUNT(*) FROM room_restrictions"))
+		w.must(err)
+		if !slices.Equal(left, []ViewerID{kept}) || all[0] != 1 {
+			t.Errorf("left are those of %v, of %d, want that of %s alone", left, all[0], kept)
 		}
 	})
 }

@@ -30,6 +30,7 @@ const (
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		{Name: "rooms.tidy", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.tidy},
+		{Name: "rooms.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: s.prune},
 	}
 }
 
@@ -38,6 +39,18 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
 	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyClosed(ctx, now.Add(-closedFor)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidySaid(ctx)))
+}
+
+// prune forgets restrictions of rooms and users that are not there any more. A node of a version that knew of none leaves them where it
+// removes a room, or erases a user, beside nodes of this one.
+func (s *Service) prune(ctx context.Context) (err error) {
+	defer errs.Wrap(&err, "rooms.prune")
+	for {
+		n, err := deleteStrayRestrictions(ctx, s.db, sweepBatch)
+		if err != nil || n < sweepBatch {
+			return asKind(ctx, err)
+		}
+	}
 }
 
 func (s *Service) tidyGuests(ctx context.Context) error {

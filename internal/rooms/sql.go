@@ -253,6 +253,12 @@ func deleteOldRestrictions(ctx context.Context, db *sqldb.DB, before time.Time) 
 	return err
 }
 
+// deleteStrayRestrictions deletes up to n restrictions of rooms that do not exist, or of users who are erased, and returns how many.
+func deleteStrayRestrictions(ctx context.Context, db *sqldb.DB, n int) (int64, error) {
+	return sqldb.DeleteSome(ctx, db, "room_restrictions", []string{"room_id", "user_id"}, n, `(NOT EXISTS (SELECT 1 FROM rooms r WHERE r.id = room_restrictions.room_id)
+		OR NOT EXISTS (SELECT 1 FROM users u WHERE u.id = room_restrictions.user_id AND u.erased >= 0))`)
+}
+
 // lapsed returns up to n guests whose time is over, by room.
 func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
 	all := map[ID][]ViewerID{}
