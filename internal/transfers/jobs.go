@@ -30,21 +30,27 @@ func (s *Service) Jobs() []worker.Job {
 const dueAtOnce = 100
 
 // expire ends offers that nobody has answered and uploads that have stood still, removes
-// files whose time is over, and forgets transfers that have none any more.
+// files whose time is over, and forgets transfers that have none any more, and what users sent on days that count no longer.
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "transfers.expire")
-	if err := s.rows.forgetQuotas(ctx, accounts.ID{}, dayOf(s.rows.db.Now())-1); err != nil {
-		return asKind(err)
-	}
 	for {
 		due, err := s.rows.due(ctx, s.rows.db.Now(), dueAtOnce)
-		if err != nil || len(due) == 0 {
+		if err != nil {
 			return asKind(err)
+		}
+		if len(due) == 0 {
+			break
 		}
 		for i := range due {
 			if err := s.expireOne(ctx, &due[i]); err != nil && !errors.Is(err, ErrUnknown) {
 				return err
 			}
+		}
+	}
+	for {
+		n, err := s.rows.forgetOldQuotas(ctx, dayOf(s.rows.db.Now())-1, sweepAtOnce)
+		if err != nil || n < sweepAtOnce {
+			return asKind(err)
 		}
 	}
 }
@@ -94,7 +100,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			return asKind(err)
 		}
 		if len(some) == 0 {
-			return asKind(s.rows.forgetQuotas(ctx, user, 0))
+			return asKind(s.rows.forgetQuotas(ctx, user))
 		}
 		for i := range some {
 			t := &some[i]

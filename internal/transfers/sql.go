@@ -289,10 +289,15 @@ func (r *rows) forget(ctx context.Context, id ID, by time.Time) (gone []string, 
 	return gone, err
 }
 
-// forgetQuotas removes the quotas of a user, or those of days before one.
-func (r *rows) forgetQuotas(ctx context.Context, user accounts.ID, before int64) error {
-	_, err := r.db.ExecContext(ctx, "DELETE FROM transfer_quotas WHERE user_id = ? OR day < ?", user, before)
+// forgetQuotas removes the quotas of a user.
+func (r *rows) forgetQuotas(ctx context.Context, user accounts.ID) error {
+	_, err := r.db.ExecContext(ctx, "DELETE FROM transfer_quotas WHERE user_id = ?", user)
 	return err
+}
+
+// forgetOldQuotas removes up to n quotas of days before one, and returns how many.
+func (r *rows) forgetOldQuotas(ctx context.Context, before int64, n int) (int64, error) {
+	return sqldb.DeleteSome(ctx, r.db, "transfer_quotas", []string{"user_id", "day"}, n, "day < ?", before)
 }
 
 // counted returns those of some parts, which belong to some transfers, that count.

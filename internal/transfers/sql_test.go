@@ -37,3 +37,43 @@ func TestFilesOfMessagesCostTheirSenderNothing(t *testing.T) {
 		t.Errorf("%d rows are read for a list of none", n)
 	}
 }
+
+func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		const old, fresh = sweepAtOnce + 1, 100
+		today := dayOf(w.rows.db.Now())
+		var args []any
+		for i := range old + fresh {
+			day := today - 2
+			if i >= old {
+				day = today - int64(i%2)
+			}
+			args = append(args, ids.New[accounts.User](), day, 1, 1)
+		}
+		_, err := w.db.ExecContext(t.Context(), "INSERT INTO transfer_quotas (user_id, day, files, bytes) VALUES "+sqldb.Tuples(4, old+fresh), args...)
+		w.must(err)
+		w.must(w.expire(t.Context()))
+		var all, kept int
+		w.must(w.db.QueryRowContext(t.Context(), "SELECT COUNT(*), COALESCE(SUM(CASE WHEN day >= ? THEN 1 ELSE 0 END), 0) FROM transfer_quotas", today-1).Scan(&all, &kept))
+		if all != fresh || kept != fresh {
+			t.Errorf("%d are kept, %d of them of today and yesterday; want these %d", all, kept, fresh)
+		}
+	})
+
+	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
+	const many = 1000
+	var args []any
+	for range many {
+		args = append(args, ids.New[accounts.User](), 100, 1, 1)
+	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO transfer_quotas (user_id, day, files, bytes) VALUES "+sqldb.Tuples(4, many), args...); err != nil {
+		t.Fatal(err)
+	}
+	if n := sqldbtest.RowsRead(t, db, func() {
+		if _, err := (&rows{db: db}).forgetOldQuotas(t.Context(), 100, sweepAtOnce); err != nil {
+			t.Error(err)
+		}
+	}); n > many/5 {
+		t.Errorf("%d rows are read where none is old", n)
+	}
+}

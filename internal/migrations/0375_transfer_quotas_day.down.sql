@@ -1,0 +1,1 @@
+DROP INDEX transfer_quotas_day{{on transfer_quotas}}

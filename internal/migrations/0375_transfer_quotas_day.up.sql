@@ -1,0 +1,1 @@
+CREATE INDEX transfer_quotas_day ON transfer_quotas (day)
