@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 )
 
 // folder keeps parts as files of a folder, in a folder for each transfer.
@@ -85,18 +84,46 @@ func (f *folder) remove(names ...string) error {
 	return errors.Join(faults...)
 }
 
+// namesAtOnce is how many names of a folder are in memory at a time: there may be many millions.
+const namesAtOnce = 1000
+
 func (f *folder) List(ctx context.Context, each func(name string) error) error {
-	return fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
-			return nil
-		case err != nil || ctx.Err() != nil:
-			return errors.Join(err, ctx.Err())
-		case d.IsDir():
-			return nil
+	return f.list(ctx, ".", each)
+}
+
+// list is [folder.List] of a folder within.
+func (f *folder) list(ctx context.Context, dir string, each func(name string) error) error {
+	d, err := f.root.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) { // it went meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for {
+		entries, end := d.ReadDir(namesAtOnce)
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			name := path.Join(dir, e.Name())
+			if e.IsDir() {
+				err = f.list(ctx, name, each)
+			} else {
+				err = each(name)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return each(filepath.ToSlash(name))
-	})
+		switch {
+		case errors.Is(end, io.EOF), errors.Is(end, fs.ErrNotExist):
+			return nil
+		case end != nil:
+			return end
+		}
+	}
 }
 
 // folderPart is a file that is being written.

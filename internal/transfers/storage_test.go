@@ -3,6 +3,7 @@ package transfers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -10,6 +11,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +135,40 @@ func TestAStorageKeepsWhatItIsTold(t *testing.T) {
 			t.Errorf("%q has the secret", s)
 		}
 	})
+}
+
+// TestAListOfManyPartsIsReadInPieces: what is in memory at the first name does not grow with their number.
+func TestAListOfManyPartsIsReadInPieces(t *testing.T) {
+	f, err := newFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const parts = 20 * namesAtOnce
+	for range parts {
+		name := newPart(ids.New[Transfer](), 0, time.Now()).name
+		if err := errors.Join(f.root.Mkdir(path.Dir(name), 0o700), f.root.WriteFile(name, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inUse := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	listed, before, during := 0, inUse(), uint64(0)
+	if err := f.List(t.Context(), func(string) error {
+		if listed++; listed == 1 {
+			during = inUse()
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if listed != parts || during > before+parts*40 {
+		t.Errorf("%d of %d are listed, with %d bytes more in use at the first", listed, parts, during-before)
+	}
 }
 
 func TestAFileOfPartsReadsAsOne(t *testing.T) {
