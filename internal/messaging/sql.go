@@ -155,7 +155,7 @@ func (s *store) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationI
 
 func (s *store) lockThose(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
 	found := make(map[ConversationID]conversation, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByPrimaryKey()+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		c, err := scanConversation(rows)
 		found[c.id] = c
@@ -439,9 +439,9 @@ func (s *store) changedSince(ctx context.Context, since time.Time, fn func([]cha
 		behind string // what is left of the rows that have changed at one time, in the order of their index
 		args   func(last memberKey) []any
 	}{
-		{"SELECT changed, id, kind, '', '' FROM conversations WHERE %s ORDER BY changed, id LIMIT ?",
+		{"SELECT changed, id, kind, '', '' FROM conversations" + s.db.Dialect().ByIndex("conversations_changed") + " WHERE %s ORDER BY changed, id LIMIT ?",
 			"id > ?", func(last memberKey) []any { return []any{last.conv} }},
-		{"SELECT changed, conversation, 0, user_id, peer FROM chat_members WHERE %s ORDER BY changed, user_id, conversation LIMIT ?",
+		{"SELECT changed, conversation, 0, user_id, peer FROM chat_members" + s.db.Dialect().ByIndex("chat_members_changed") + " WHERE %s ORDER BY changed, user_id, conversation LIMIT ?",
 			"(user_id > ? OR (user_id = ? AND conversation > ?))", func(last memberKey) []any { return []any{last.user, last.user, last.conv} }},
 	} {
 		for at, last := since.UnixMilli()-1, (memberKey{}); ; {

@@ -74,7 +74,7 @@ func TestAReplayReadsEachRowOnce(t *testing.T) {
 			if _, err := db.ExecContext(t.Context(), "ANALYZE TABLE conversations, chat_members"); err != nil {
 				t.Fatal(err)
 			}
-			if read := sqldbtest.RowsRead(t, db, replay); read > 4*n {
+			if read := sqldbtest.RowsRead(t, db, replay); read > 3*n {
 				t.Errorf("%d rows are read of %d", read, 2*n)
 			}
 		})

@@ -164,7 +164,7 @@ func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (
 		args = append(args, u.User, u.Conv)
 	}
 	found := make(map[memberKey]told, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at, sent FROM push_chats"+tx.Dialect().ByPrimaryKey()+" WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
+	rows, err := tx.QueryContext(ctx, "SELECT user_id, conversation, seq, at, sent FROM push_chats"+tx.Dialect().ByIndex("PRIMARY")+" WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ?)", len(list))+tx.Dialect().ForUpdate(), args...)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var k memberKey
 		var t told

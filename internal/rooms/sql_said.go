@@ -41,7 +41,7 @@ func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*n
 
 func lockThose(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map[ID]*numbering, error) {
 	all := make(map[ID]*numbering, len(list))
-	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByPrimaryKey()+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
+	rows, err := tx.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r"+tx.Dialect().ByIndex("PRIMARY")+" WHERE r.id IN (?) AND r.closed = 0 ORDER BY r.id"+clause, bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var active int64
 		r, err := scanRoom(rows.Scan, &active)
@@ -170,7 +170,7 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 func crowded(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
 	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0 AND r.active > ?
-		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, after.UnixMilli(), keep, n)
+		AND (SELECT l.seq FROM room_lines l WHERE l.room_id = r.id ORDER BY l.room_id, l.seq LIMIT 1) <= r.said - ? LIMIT ?`, keep, after.UnixMilli(), keep, n)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var upTo int64
@@ -189,7 +189,7 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 // last comment of each room tells, and only theirs are counted.
 func overshot(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
-		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.at DESC LIMIT 1) > ?
+		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.room_id DESC, d.at DESC LIMIT 1) > ?
 			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, after.UnixMilli(), after.UnixMilli(), keep, n))
 }
 

@@ -51,7 +51,7 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	lists := make(map[accounts.ID]list, len(users))
 	read := func() error {
-		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists"+tx.Dialect().ByPrimaryKey()+" WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
+		rows, err := tx.QueryContext(ctx, "SELECT user_id, version, pruned, asked, seen FROM friend_lists"+tx.Dialect().ByIndex("PRIMARY")+" WHERE user_id IN (?) ORDER BY user_id"+tx.Dialect().ForUpdate(), bun.List(users))
 		return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var u accounts.ID
 			var l list

@@ -56,14 +56,15 @@ func (d Dialect) SkipLocked() string {
 	return " FOR UPDATE SKIP LOCKED"
 }
 
-// ByPrimaryKey stands behind a table from which rows are locked by a list of their primary keys. MySQL reads all of a small
-// table where the list names half of it, and so waits for rows that are not in the list. The statement is to select another
-// column, too: MySQL takes an index that has all of them as a whole.
-func (d Dialect) ByPrimaryKey() string {
+// ByIndex stands behind a table of which a statement reads some rows by an index; that of the primary key is named PRIMARY.
+// Where the rows are a good part of a table that is small, MySQL and MariaDB read all of it otherwise, and a statement that locks
+// waits for others' rows. One that locks is to select a column that the index does not have: MySQL takes an index with all of them as a
+// whole.
+func (d Dialect) ByIndex(name string) string {
 	if d == SQLite {
 		return ""
 	}
-	return " FORCE INDEX (PRIMARY)"
+	return " FORCE INDEX (" + name + ")"
 }
 
 // Upsert is an INSERT of many rows that says what happens to a row whose key

@@ -29,7 +29,7 @@ func TestBatchesWaitForABusyRowAndNotAgainForOneThatIsHeld(t *testing.T) {
 	list := []string{"a", "b", "c", "d", "e", "z"} // there is no z
 	var asked string                               // of those rows a batch has waited for
 	lock := func(ctx context.Context, tx *sqldb.Tx, list []string, clause string) (map[string]bool, error) {
-		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByPrimaryKey()+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
+		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 		found := map[string]bool{}
 		return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 			var id string
@@ -109,7 +109,7 @@ func TestALockByPrimaryKeyWaitsForNoOtherRow(t *testing.T) {
 	}
 	sqldbtest.Hold(t, db, "SELECT id FROM things WHERE id = 51 FOR UPDATE")
 	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByPrimaryKey()+" WHERE id IN (?) ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(list))
+		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(list))
 		n := 0
 		if err := sqldb.Each(rows, err, func(*sql.Rows) error { n++; return nil }); err != nil || n != 50 {
 			return fmt.Errorf("%d rows are locked (%w)", n, err)
