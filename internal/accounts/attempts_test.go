@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -161,13 +162,13 @@ func TestCodesHaveCeilingsForTheWholeDeployment(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{Codes: 8, WrongCodes: 6}})
 		for i := range 10 {
-			_, err := w.RequestCode(t.Context(), fmt.Sprint(i, "@example.org"), "register", fmt.Sprint("192.0.2.", i))
+			_, err := w.RequestCode(t.Context(), fmt.Sprint(i, "@example.org"), "register", fmt.Sprintf("192.0.%d.1", i))
 			if i < 8 && err != nil || i >= 8 && !errors.Is(err, ErrTooManyCode) {
 				t.Errorf("code %d: %v", i, err)
 			}
 		}
 		register := func(i int, code string) error {
-			_, err := w.Register(t.Context(), Registration{Email: fmt.Sprint(i, "@example.org"), Code: code, Name: "Ann", IP: fmt.Sprint("192.0.2.", i)})
+			_, err := w.Register(t.Context(), Registration{Email: fmt.Sprint(i, "@example.org"), Code: code, Name: "Ann", IP: fmt.Sprintf("192.0.%d.1", i)})
 			return err
 		}
 		for i := range 20 { // there are no codes to guess
@@ -187,6 +188,69 @@ func TestCodesHaveCeilingsForTheWholeDeployment(t *testing.T) {
 		time.Sleep(time.Hour)
 		if err := register(7, right); errors.Is(err, ErrTooManyWrong) {
 			t.Errorf("an hour later: %v", err)
+		}
+	})
+}
+
+// A network has a tenth of what the whole deployment has, so that nobody with one of them has codes suspended for all. An account's
+// own households are not suspended.
+func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{Limits: Limits{CodesPerIP: 10, Codes: 100, WrongCodes: 40}})
+		from := func(network, household int) string { return fmt.Sprintf("2001:db8:%x:%x::1", network, household) }
+		ask := func(who, ip string) error {
+			_, err := w.RequestCode(t.Context(), who+"@example.org", "register", household.Parse(ip))
+			return err
+		}
+		register := func(who, code, ip string) error {
+			_, err := w.Register(t.Context(), Registration{Email: who + "@example.org", Code: code, Name: "Ann", IP: ip})
+			return err
+		}
+		code := func(who string) string { return w.mails(who + "@example.org")[0].Code }
+		for i := range 11 {
+			err := ask(fmt.Sprint("a", i), from(1, i))
+			if i < 10 && err != nil || i == 10 && !errors.Is(err, ErrTooManyCode) {
+				t.Errorf("code %d of a network: %v", i, err)
+			}
+		}
+		if err := errors.Join(ask("ann", from(2, 1)), register("ann", code("ann"), from(2, 1))); err != nil {
+			t.Fatalf("from another network: %v", err)
+		}
+		for i := range 5 {
+			if err := register(fmt.Sprint("a", i), otherThan(code(fmt.Sprint("a", i))), from(1, i)); !errors.Is(err, ErrCode) {
+				t.Fatalf("wrong code %d of a network: %v", i, err)
+			}
+		}
+		if err := register("a7", code("a7"), from(1, 7)); !errors.Is(err, ErrTooManyWrong) {
+			t.Errorf("a code from a network with too many wrong ones: got %v, want ErrTooManyWrong", err)
+		}
+		if err := register("a8", code("a8"), from(3, 8)); err != nil {
+			t.Errorf("from another network: %v", err)
+		}
+
+		// All are suspended now, but for those of households that an account knows.
+		for i := range 41 {
+			_ = w.wrongCode(t.Context(), fmt.Sprintf("10.0.%d.0/24", i))
+		}
+		if err := ask("bob", from(4, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := register("bob", code("bob"), from(4, 1)); !errors.Is(err, ErrTooManyWrong) {
+			t.Errorf("after too many wrong ones: got %v, want ErrTooManyWrong", err)
+		}
+		logIn := func(ip string) error {
+			if _, err := w.RequestCode(t.Context(), "ann@example.org", "login", household.Parse(ip)); err != nil {
+				return err
+			}
+			_, err := w.Login(t.Context(), Login{Email: "ann@example.org", Code: code("ann"), IP: ip})
+			return err
+		}
+		if err := logIn(from(2, 1)); err != nil {
+			t.Errorf("from a household that the account knows: %v", err)
+		}
+		time.Sleep(2 * time.Minute) // the account asks for one code a minute
+		if err := logIn(from(5, 1)); !errors.Is(err, ErrTooManyWrong) {
+			t.Errorf("from a household that the account does not know: got %v, want ErrTooManyWrong", err)
 		}
 	})
 }

@@ -1,14 +1,17 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sync/atomic"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -184,8 +187,10 @@ var errCode = ErrCode.On("body.code", "is wrong, used or expired")
 // it: that belongs into the transaction of what the code is for, see consumeCode. ErrCode,
 // ErrTooManyWrong.
 func (s *Service) checkCode(ctx context.Context, p proof, code, household string) (codeRow, error) {
-	if err := s.wrong.full(s.db.Now()); err != nil {
-		return codeRow{}, err
+	if suspended := s.wrong.suspended(networkOf(household), s.db.Now()); suspended != nil {
+		if known, err := s.knows(ctx, p.email, household); err != nil || !known {
+			return codeRow{}, cmp.Or(err, suspended)
+		}
 	}
 	c := s.codeRow(p, code)
 	if !s.fast.mayTryCode(ctx, codeMeter(p, household, s.cfg.CodeLife)) {
@@ -199,7 +204,7 @@ func (s *Service) checkCode(ctx context.Context, p proof, code, household string
 		return codeRow{}, errCode
 	}
 	if !sameHash(stored, c.codeHash) {
-		return codeRow{}, s.wrongCode(ctx)
+		return codeRow{}, s.wrongCode(ctx, networkOf(household))
 	}
 	return c, nil
 }
@@ -218,28 +223,64 @@ func (s *Service) checkOwnCode(ctx context.Context, u User, p Purpose, code, hou
 }
 
 // wrongCode counts a wrong guess of a code that there is, and returns errCode. Beyond Limits.WrongCodes an hour this
-// node takes none for the rest of that hour: who tries codes of very many addresses is
-// stopped by that, and nobody else is likely to meet it.
-func (s *Service) wrongCode(ctx context.Context) error {
+// node takes codes for the rest of that hour from households alone that the account knows: that stops who tries codes of very many
+// addresses. Beyond its share it takes none from the network of the guess, so that no single network uses up what all have.
+func (s *Service) wrongCode(ctx context.Context, network string) error {
 	s.metrics.codes.WithLabelValues("wrong").Inc()
-	res, err := s.fast.limiter.Allow(ctx, wrongCodesKey.At(), ratelimit.Limit{Max: s.cfg.Limits.WrongCodes, Window: time.Hour})
-	if err == nil && !res.Allowed && s.wrong.until(s.db.Now().Add(res.Reset)) {
-		s.log.Warn("accounts: too many wrong codes; none is looked at for a while", "limit", s.cfg.Limits.WrongCodes, "for", res.Reset)
+	most := s.cfg.Limits.WrongCodes
+	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), share(most)) {
+		s.countWrong(ctx, "", wrongCodesKey.At(), most)
 	}
 	return errCode
 }
 
-// wrongCodes is until when this node looks at no code.
-type wrongCodes struct{ ms atomic.Int64 }
-
-// until reports whether that is news.
-func (w *wrongCodes) until(at time.Time) bool {
-	return at.UnixMilli()-w.ms.Swap(at.UnixMilli()) > time.Second.Milliseconds()
+// countWrong counts a wrong guess from a network, or from all where it is empty, and reports whether that suspends codes.
+func (s *Service) countWrong(ctx context.Context, network string, key keyspace.Counter, most int) (suspends bool) {
+	res, err := s.fast.limiter.Allow(ctx, key, ratelimit.Limit{Max: most, Window: time.Hour})
+	if err != nil || res.Allowed {
+		return false
+	}
+	if s.wrong.suspend(network, s.db.Now(), res.Reset) {
+		s.log.Warn("accounts: too many wrong codes; those of unknown households are not looked at for a while", "network", cmp.Or(network, "all"), "limit", most, "for", res.Reset)
+	}
+	return true
 }
 
-func (w *wrongCodes) full(now time.Time) error {
-	if left := time.UnixMilli(w.ms.Load()).Sub(now); left > 0 {
-		return ErrTooManyWrong.Retry(left)
+// networkOf is [household.Network], where a household has that name.
+var networkOf = household.Network
+
+// networkShare is which part of what all networks have one has at most.
+const networkShare = 10
+
+func share(all int) int { return max(1, all/networkShare) }
+
+// wrongCodes is until when this node looks at no code from a network, or from any: the empty one. There are few: as many wrong
+// guesses as suspend some networks suspend all.
+type wrongCodes struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// suspend reports whether that is news.
+func (w *wrongCodes) suspend(network string, now time.Time, d time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.until[network]
+	maps.DeleteFunc(w.until, func(_ string, until time.Time) bool { return !until.After(now) })
+	if w.until == nil {
+		w.until = map[string]time.Time{}
+	}
+	w.until[network] = now.Add(d)
+	return w.until[network].Sub(before) > time.Second
+}
+
+func (w *wrongCodes) suspended(network string, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, of := range []string{"", network} {
+		if left := w.until[of].Sub(now); left > 0 {
+			return ErrTooManyWrong.Retry(left)
+		}
 	}
 	return nil
 }

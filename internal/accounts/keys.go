@@ -59,7 +59,7 @@ var (
 
 	codeHourKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "codes asked for from an IPv4 address or an IPv6 /64, per hour", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes asked for from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
 
 	codesKey = keyspace.Def0(Keys, "user:verify_code:all", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
@@ -68,6 +68,10 @@ var (
 	wrongCodesKey = keyspace.Def0(Keys, "limit:wrong_code", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
 		keyspace.Doc{Purpose: "wrong verification codes, per hour", MaxBytes: 8})
+
+	wrongCodesFromKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:wrong_code:{network}", keyspace.CounterKind(),
+		keyspace.UpTo(time.Hour),
+		keyspace.Doc{Purpose: "wrong verification codes from one network (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
 
 	loginFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),

@@ -214,18 +214,22 @@ func (f *fast) mayTryCode(ctx context.Context, m meter) bool {
 
 // mayMail counts a code against the limits on sending: to one address for one purpose, and
 // for each household that the account knows apart from all others; asked for from one
-// household; and mailed by the whole server.
+// household, and from its network; and mailed by the whole server.
 func (f *fast) mayMail(ctx context.Context, p proof, household string, known bool, l Limits) (ratelimit.Result, error) {
 	quota := p.email.Key + " " + strconv.Itoa(int(p.purpose))
 	if known {
 		quota += " " + household
 	}
-	return f.limiter.AllowAll(ctx, []ratelimit.Ask{
+	asks := []ratelimit.Ask{
 		{Key: codeMinuteKey.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
 		{Key: codeDayKey.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
 		{Key: codeHourKey.At(keyspace.Hashed{S: household}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
 		{Key: codesKey.At(), Limit: ratelimit.Limit{Max: l.Codes, Window: time.Hour}},
-	})
+	}
+	if network := networkOf(household); network != "" {
+		asks = append(asks, ratelimit.Ask{Key: codeHourKey.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: max(share(l.Codes), l.CodesPerIP), Window: time.Hour}})
+	}
+	return f.limiter.AllowAll(ctx, asks)
 }
 
 // away reports that an error means no more than that Redis is away.

@@ -41,3 +41,21 @@ func Parse(ip string) string {
 	}
 	return Of(addr.Unmap())
 }
+
+// Network returns the network of a household: the IPv4 /24, or the IPv6 /48, which one customer of a provider can have
+// whole. It is empty for the empty household.
+func Network(household string) string {
+	p, err := netip.ParsePrefix(household)
+	if err != nil {
+		addr, err := netip.ParseAddr(household)
+		if err != nil {
+			return ""
+		}
+		p = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	bits := 48
+	if p.Addr().Is4() {
+		bits = 24
+	}
+	return netip.PrefixFrom(p.Addr(), bits).Masked().String()
+}

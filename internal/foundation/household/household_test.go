@@ -15,6 +15,17 @@ func TestAHouseholdIsAnAddressOrASubscriber(t *testing.T) {
 	}
 }
 
+func TestHouseholdsOfOneCustomerHaveOneNetwork(t *testing.T) {
+	for household, want := range map[string]string{
+		"192.0.2.1": "192.0.2.0/24", "192.0.2.255": "192.0.2.0/24", "2001:db8:1:2::/64": "2001:db8:1::/48", "2001:db8:1:ffff::/64": "2001:db8:1::/48",
+		"2001:db8:2:2::/64": "2001:db8:2::/48", "": "", "a name": "",
+	} {
+		if got := Network(household); got != want {
+			t.Errorf("%q: got %q, want %q", household, got, want)
+		}
+	}
+}
+
 func TestNobodyKnowsWithoutATransport(t *testing.T) {
 	ctx := t.Context()
 	if got := From(ctx); got != "" {
