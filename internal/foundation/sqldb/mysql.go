@@ -95,7 +95,7 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 		return nil, errors.New("the URL does not parse; " + form)
 	}
 	name := strings.TrimPrefix(u.Path, "/")
-	if name == "" || strings.Contains(name, "/") {
+	if name == "" || strings.ContainsAny(name, "/@") { // with an @, host and database are parts of a password
 		return nil, errors.New("the URL names no database; " + form)
 	}
 	query := u.Query()

@@ -496,7 +496,7 @@ func TestAFaultyURLIsRefusedWithoutShowingItsPassword(t *testing.T) {
 	for _, url := range []string{
 		"mysql://stoa:s3cret@host:port/db", "mysql://stoa:s3/cret@host/db", "mysql://stoa:s3cret@host", "mysql://stoa:s3cret@/db",
 		"mysql://stoa:s3cret@host/db?parseTime=s3cret2", "mysql://stoa:s3cret@host/db?socket=/x", "mysql:stoa:s3cret@host/db",
-		"mysql://stoa:s3%cret@host/db", "s3cret:x", "s3cret", "mysql://stoa:s3cret@host/a/b", "postgres://stoa:s3cret@host/db",
+		"mysql://stoa:s3%cret@host/db", "s3cret:x", "mysql://stoa:12/s3cret@host", "s3cret", "mysql://stoa:s3cret@host/a/b", "postgres://stoa:s3cret@host/db",
 	} {
 		db, err := sqldb.Open(t.Context(), sqldb.Config{URL: url, Patience: time.Millisecond})
 		if err == nil {
