@@ -58,7 +58,10 @@ func (w twin) settle(o outcome, claims int) {
 	case "dead":
 		m.state, m.err = Dead, o.err
 	default:
-		m.state, m.err, m.due = Waiting, o.err, o.wait == 0
+		m.state, m.due = Waiting, o.wait == 0
+		if o.kind != "released" {
+			m.err = o.err
+		}
 		if o.kind != "retry" {
 			m.attempts--
 		}

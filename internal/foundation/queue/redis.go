@@ -220,11 +220,13 @@ func (r *Redis) settle(ctx context.Context, life time.Duration, outcomes []outco
 	for _, o := range outcomes {
 		_, id, _, _ := parseID(o.ID)
 		how, free := "again", "1"
-		if o.kind == "done" || o.kind == "dead" {
+		switch o.kind {
+		case "done", "dead":
 			how = o.kind
-		}
-		if o.kind == "retry" {
+		case "retry":
 			free = "0"
+		case "released":
+			o.err = "" // that of the last real try stays
 		}
 		cmds = append(cmds, settleScript.Cmd([]keyspace.Key{stream(o.Topic), deadLetters(o.Topic), notes(o.Topic)},
 			group, working, id, o.claim, how, o.err, strconv.Itoa(o.Attempt), waiting, millis(life-o.wait), free))

@@ -156,9 +156,8 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET dead = 1, error = ?, claim = '' WHERE id = ? AND claim = ?", o.err, id, o.claim)
 			case "retry":
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, claim = '' WHERE id = ? AND claim = ?", due, o.err, id, o.claim)
-			case "released": // in its place among those that wait
-				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = created, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
-					o.err, id, o.claim)
+			case "released": // in its place among those that wait, with the error of the last real try
+				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = created, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?", id, o.claim)
 			default: // the try did not count
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
 					due, o.err, id, o.claim)

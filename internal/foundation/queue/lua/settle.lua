@@ -9,7 +9,7 @@
 -- ARGV[3] id
 -- ARGV[4] deliveries  when it was claimed
 -- ARGV[5] outcome  done, dead, or again
--- ARGV[6] error    of the try, may be empty
+-- ARGV[6] error    of the try; again: empty to keep that of the last one
 -- ARGV[7] tries    dead: those that counted
 -- ARGV[8] waiting  again: the consumer that holds what waits
 -- ARGV[9] idle     again: how long it shall seem to have been idle, in milliseconds
@@ -21,8 +21,9 @@ local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)[1]
 if not pending or pending[2] ~= ARGV[2] or pending[4] ~= tonumber(ARGV[4]) then return 0 end
 if ARGV[5] == 'again' then
   local note = redis.call('HGET', KEYS[3], ARGV[3]) or '0'
-  local free = tonumber(string.match(note, '^%d+')) + tonumber(ARGV[10])
-  redis.call('HSET', KEYS[3], ARGV[3], string.format('%d %s', free, ARGV[6]))
+  local free, err = string.match(note, '^(%d+) ?(.*)$')
+  if ARGV[6] ~= '' then err = ARGV[6] end
+  redis.call('HSET', KEYS[3], ARGV[3], (tonumber(free) + tonumber(ARGV[10])) .. ' ' .. err)
   redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[8], 0, ARGV[3], 'IDLE', ARGV[9], 'RETRYCOUNT', ARGV[4], 'JUSTID')
   return 1
 end
