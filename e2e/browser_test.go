@@ -359,6 +359,22 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	}
 }
 
+// A browser that blocks all cookies refuses a page its storage, too.
+func TestThePageWorksInABrowserThatKeepsNothing(t *testing.T) {
+	t.Parallel()
+	url := serve(t, "--limits=false")
+	p := browse(t, "about:blank")
+	if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+		for (const area of ["localStorage", "sessionStorage", "indexedDB"])
+			Object.defineProperty(window, area, { get: () => { throw new DOMException("Access is denied for this document.", "SecurityError"); } });`}); err != nil {
+		t.Fatal(err)
+	}
+	p.do(chromedp.Navigate(url + "/"))
+	p.signUp("ada@example.com", "Ada", "correct horse")
+	p.visit("#/chats")
+	p.until("the chats", `document.querySelector(".chats") !== null`)
+}
+
 // A check-in on another device falls between the page's first look at the day and its connection.
 func TestACheckinBeforeTheConnectionStandsIsShownInTheBrowser(t *testing.T) {
 	t.Parallel()

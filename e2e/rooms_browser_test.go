@@ -448,6 +448,26 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	p.until("the beginning of it", "window.emptied")
 	p.shows("the video with another link", `v.duration === 10`)
 	p.lacks(".stage-note:not(:empty)")
+
+	// From here on it breaks each time that its beginning has come.
+	p.do(chromedp.Evaluate[chromedp.Void](`(() => {
+		const video = document.querySelector(".stage video");
+		let error = null;
+		Object.defineProperty(video, "error", { get: () => error });
+		video.addEventListener("emptied", () => (error = null));
+		window.breaks = 0;
+		const end = () => {
+			breaks++;
+			error = { code: MediaError.MEDIA_ERR_NETWORK };
+			video.dispatchEvent(new Event("error"));
+		};
+		video.addEventListener("loadedmetadata", end);
+		end();
+	})()`))
+	p.says(".stage-note", "cannot play")
+	if got := evaluated[int](p, "breaks"); got < 2 || got > 5 { // it has broken before, perhaps a minute ago
+		t.Errorf("it was given up after %d breaks, want up to five", got)
+	}
 }
 
 // The one player that can tell of the end of an item is refused: it tells again, and the next item follows.

@@ -3,6 +3,7 @@
 
 import { Ended, Refused as NotRenewed, refreshing, Unreachable as NoAnswer } from "@stoa-dev/client";
 import { Refused, send, Unreachable, type Call, type Tokens, type User } from "./api";
+import { storage } from "./storage";
 import { t } from "./texts";
 
 /** Thrown to whoever asked for something when the session ended; the page has changed by then. */
@@ -25,7 +26,7 @@ export function whenEnded(fn: (reason: string) => void): void {
   addEventListener("storage", (e) => {
     if (e.key !== STORE && e.key !== null) return;
     const before = parse(e.oldValue);
-    const after = parse(localStorage.getItem(STORE));
+    const after = parse(storage.getItem(STORE));
     if (before?.device !== after?.device) fn(after ? "" : t.frame.outInOtherTab);
   });
 }
@@ -39,7 +40,7 @@ function parse(text: string | null): Stored | null {
   }
 }
 
-const load = () => parse(localStorage.getItem(STORE));
+const load = () => parse(storage.getItem(STORE));
 
 /** The user as last seen, or null when nobody is logged in. */
 export const user = (): User | null => load()?.user ?? null;
@@ -58,10 +59,10 @@ export function setUser(u: User): void {
   if (s?.user.id === u.id) save({ ...s, user: u });
 }
 
-const save = (s: Stored) => localStorage.setItem(STORE, JSON.stringify(s));
+const save = (s: Stored) => storage.setItem(STORE, JSON.stringify(s));
 
 /** Forgets the tokens on this device. */
-export const forget = () => localStorage.removeItem(STORE);
+export const forget = () => storage.removeItem(STORE);
 
 /** A request as the logged-in user; an expired token is refreshed on the way. */
 export async function authed(path: string, call: Call = {}): Promise<Response> {

@@ -1,6 +1,7 @@
 // The language of the page. texts/en.ts has every text; each other language is a
 // file of the same keys, which is fetched only where it is spoken.
 
+import { storage } from "./storage";
 import { en, type Texts } from "./texts/en";
 
 const STORE = "stoa.language";
@@ -9,7 +10,7 @@ type Language = (typeof languages)[number];
 
 /** The first of the reader's languages that the page speaks; what they chose here comes first. */
 function chosen(): Language {
-  for (const tag of [localStorage.getItem(STORE) ?? "", ...navigator.languages]) {
+  for (const tag of [storage.getItem(STORE) ?? "", ...navigator.languages]) {
     const found = languages.find((l) => l === tag.toLowerCase().split("-")[0]);
     if (found) return found;
   }
@@ -25,6 +26,6 @@ document.documentElement.lang = t.locale;
 
 /** Shows the page in the other language. */
 export function otherLanguage(): void {
-  localStorage.setItem(STORE, language === "zh" ? "en" : "zh");
+  storage.setItem(STORE, language === "zh" ? "en" : "zh");
   location.reload();
 }

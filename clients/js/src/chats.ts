@@ -2,7 +2,7 @@ import type { StoaClient, StoaEvent } from "./client.js";
 import { Emitter } from "./emitter.js";
 import { isTemporary, Refused } from "./errors.js";
 import { newID, Outbox, type Outgoing } from "./outbox.js";
-import type { Chat, ChatChange, ChatMark, ChatSettings, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Messages, Send, Typing } from "./wire.js";
+import type { Chat, ChatChange, ChatMark, ChatSettings, ChatSettingsUpdate, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Messages, Send, Typing } from "./wire.js";
 
 /** What a message says. */
 export type Said = Omit<Send, "client_id" | "reply_to" | "forward">;
@@ -336,7 +336,8 @@ export class Chats extends Emitter<ChatsEvents> {
     return this.client.call("chats.settings");
   }
 
-  async setSettings(to: ChatSettings): Promise<ChatSettings> {
+  /** Changes what is named, and leaves the rest. */
+  async setSettings(to: ChatSettingsUpdate): Promise<ChatSettings> {
     return this.client.call("chats.set_settings", { body: to });
   }
 

@@ -5,6 +5,7 @@ import type { User } from "../api";
 import type { Line } from "../live";
 import type { People } from "../people";
 import { nameOf } from "../person";
+import { storage } from "../storage";
 import { c } from "../texts/chats";
 import { g } from "../texts/groups";
 import { preview } from "./content";
@@ -19,13 +20,13 @@ export type AlertState = "on" | "off" | "denied" | "none";
 export function alertState(): AlertState {
   if (typeof Notification === "undefined" || !isSecureContext) return "none";
   if (Notification.permission === "denied") return "denied";
-  return Notification.permission === "granted" && localStorage.getItem(STORE) === "on" ? "on" : "off";
+  return Notification.permission === "granted" && storage.getItem(STORE) === "on" ? "on" : "off";
 }
 
 /** Switches notifications on, for which the browser asks the user, or off. */
 export async function setAlerts(on: boolean): Promise<AlertState> {
-  if (on && alertState() !== "none" && (await Notification.requestPermission()) === "granted") localStorage.setItem(STORE, "on");
-  else localStorage.removeItem(STORE);
+  if (on && alertState() !== "none" && (await Notification.requestPermission()) === "granted") storage.setItem(STORE, "on");
+  else storage.removeItem(STORE);
   return alertState();
 }
 

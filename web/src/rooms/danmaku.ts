@@ -2,6 +2,7 @@
 
 import type { Danmaku as Comment, DanmakuList } from "@stoa-dev/client";
 import { h } from "../dom";
+import { storage } from "../storage";
 import type { Seat } from "./seat";
 
 const STORE = "stoa.danmaku";
@@ -33,7 +34,7 @@ interface Kept {
 
 function kept(): Kept {
   try {
-    const k = JSON.parse(localStorage.getItem(STORE) ?? "") as Kept;
+    const k = JSON.parse(storage.getItem(STORE) ?? "") as Kept;
     return { on: k.on !== false, opacity: Math.min(1, Math.max(0.1, Number(k.opacity) || 0.9)) };
   } catch {
     return { on: true, opacity: 0.9 };
@@ -71,7 +72,7 @@ export class Danmaku {
   /** Switches comments on or off, or shows them more or less faintly; this device remembers it. */
   set(change: Partial<Kept>): void {
     this.#kept = { ...this.#kept, ...change };
-    localStorage.setItem(STORE, JSON.stringify(this.#kept));
+    storage.setItem(STORE, JSON.stringify(this.#kept));
     if (!this.#kept.on) this.clear();
     this.#show();
   }

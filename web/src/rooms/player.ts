@@ -13,6 +13,9 @@ const LOOK = 250; // ms between two looks at how far the player is off
 const ASK_CLOCK = 10_000; // ms
 const FIRST = 12; // questions for the clock at the beginning
 const LOAD_AGAIN = 3000; // ms until it is asked again where a video is
+const BREAKS = 4; // times in a row that an item that breaks is loaded anew
+const BREAK_PAUSE = 1000; // ms before the second time; twice as long each time
+const CALM = 60_000; // ms without a break after which the next one is the first in a row
 const AGAIN = 1000; // ms between two jumps, so that one that loads is not sent on
 const BUFFERING = 5000; // ms after which is said again that this player waits
 const END_AGAIN = 3000; // ms after which an end is told again that nothing has followed; twice as long each time
@@ -50,6 +53,7 @@ export class Player {
   #may = false;
   #item = ""; // what the video has; "?" where it could not be told where that is
   #loaded = false; // some of it has come
+  #broken = { at: 0, times: 0 }; // when it broke last, and how often in a row
   #timer: ReturnType<typeof setInterval> | undefined;
   #clock: ReturnType<typeof setInterval>;
   #jumped = 0;
@@ -163,6 +167,7 @@ export class Player {
 
   async #load(item: string): Promise<void> {
     const { video } = this;
+    if (item !== this.#item) this.#broken.times = 0;
     this.#item = item;
     this.#loaded = false;
     this.danmaku.load(item);
@@ -208,11 +213,18 @@ export class Player {
     this.#draw();
   }
 
-  // #broke asks anew for what has come until here: its link may be over, or the line was cut.
+  // #broke asks anew for what has come until here: its link may be over, or the line was cut. What breaks again and again is
+  // waited for longer and longer, and then given up.
   #broke(): void {
     if (!this.video.hasAttribute("src")) return;
-    if (this.#loaded && this.video.error?.code !== MediaError.MEDIA_ERR_DECODE) void this.#load(this.#item);
-    else this.#say(r.cannotPlay);
+    const at = performance.now();
+    const times = at - this.#broken.at > CALM ? 1 : this.#broken.times + 1;
+    this.#broken = { at, times };
+    if (!this.#loaded || this.video.error?.code === MediaError.MEDIA_ERR_DECODE || times > BREAKS) return this.#say(r.cannotPlay);
+    const item = this.#item;
+    const again = () => this.#gone || this.#item !== item || !this.video.error || void this.#load(item);
+    if (times === 1) again();
+    else setTimeout(again, BREAK_PAUSE * 2 ** (times - 2));
   }
 
   #endRemoved(): void {

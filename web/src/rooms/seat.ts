@@ -3,6 +3,7 @@
 import { Ended, MemoryStorage, StoaClient, type Room, type RoomGuest, type RoomSelf } from "@stoa-dev/client";
 import { now, send, type Call } from "../api";
 import { authed } from "../session";
+import { tabStorage } from "../storage";
 import { t } from "../texts";
 
 export interface Seat {
@@ -38,12 +39,12 @@ export const userSeat = (room: string, client: StoaClient): Seat => ({
 
 /** Keeps a guest's token for as long as the tab is open. */
 export function keepGuest({ token, expires, room }: RoomGuest): void {
-  sessionStorage.setItem(STORE + room.id, JSON.stringify({ token, expires }));
+  tabStorage.setItem(STORE + room.id, JSON.stringify({ token, expires }));
 }
 
 /** The seat of a guest who came into a room in this tab before; undefined where there is none. */
 export function guestSeat(room: string): Seat | undefined {
-  const kept = JSON.parse(sessionStorage.getItem(STORE + room) ?? "null") as { token: string; expires: string } | null;
+  const kept = JSON.parse(tabStorage.getItem(STORE + room) ?? "null") as { token: string; expires: string } | null;
   if (!kept || Date.parse(kept.expires) < now()) return undefined;
   const { token } = kept;
   const getToken = async (refused?: string) => {
@@ -57,7 +58,7 @@ export function guestSeat(room: string): Seat | undefined {
     guest: true,
     client,
     ask: async (path, call) => bodyOf(await send(`/v1/rooms/${room}${path}`, { ...call, token })),
-    leave: () => sessionStorage.removeItem(STORE + room),
+    leave: () => tabStorage.removeItem(STORE + room),
     close: () => client.disconnect(),
   };
 }
