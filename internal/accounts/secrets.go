@@ -77,20 +77,28 @@ func (m mint) mac(label string, parts ...string) []byte {
 // Without the server's secret neither follows from the other.
 func (m mint) pair(user ID, device DeviceID, seed, nonce string) (access, refresh string) {
 	who := user.String() + "." + device.String()
-	access = accessPrefix + who + "." + base64.RawURLEncoding.EncodeToString(m.mac("access", who, seed, nonce))
-	// Half of a refresh secret vouches for the other half, so that a token of
-	// long ago is known for what it is, see [mint.issued].
-	half := m.mac("refresh", who, seed, nonce)[:16]
-	secret := append(half, m.mac("issued", who, string(half))[:16]...)
-	return access, refreshPrefix + who + "." + base64.RawURLEncoding.EncodeToString(secret)
+	return accessPrefix + who + "." + m.vouched("issued access", who, m.mac("access", who, seed, nonce)[:16]),
+		refreshPrefix + who + "." + m.vouched("issued", who, m.mac("refresh", who, seed, nonce)[:16])
+}
+
+// vouched is a secret of which half vouches for the other half, so that a token of
+// long ago is known for what it is, see [mint.issued].
+func (m mint) vouched(label, who string, half []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append(half[:16:16], m.mac(label, who, string(half))[:16]...))
 }
 
 // issued reports whether this server made the refresh token at some time. It
 // tells a replayed token from a guess: only the former ends a session.
-func (m mint) issued(t token) bool {
+func (m mint) issued(t token) bool { return m.vouches("issued", t) }
+
+// issuedAccess is issued for an access token. It does not know those of versions without it, nor those that were made with
+// another secret of the server, whose sessions last all the same.
+func (m mint) issuedAccess(t token) bool { return m.vouches("issued access", t) }
+
+func (m mint) vouches(label string, t token) bool {
 	secret, err := base64.RawURLEncoding.DecodeString(t.text[tokenLen-secretLen:])
 	who := t.user.String() + "." + t.device.String()
-	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac("issued", who, string(secret[:16]))[:16])
+	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac(label, who, string(secret[:16]))[:16])
 }
 
 // emailHash is the form in which an address stands in the table of codes.

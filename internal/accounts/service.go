@@ -171,6 +171,7 @@ type Service struct {
 	metrics *metrics
 	notes   trail.Notes
 	wrong   wrongCodes
+	strays  strays
 	hooks   *webhooks.Service
 
 	notify       func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error

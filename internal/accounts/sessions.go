@@ -69,7 +69,7 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 // Verify returns the caller that an access token belongs to, or ErrToken. With copies
 // in this process it costs no I/O; it costs one GET for the session and one for the
 // user where this process has none. A token that contradicts its copy is looked up in
-// SQL.
+// SQL. web.ErrLimit where the caller's household presents very many that nobody has.
 func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err error) {
 	t, ok := parseToken(accessPrefix, presented)
 	if !ok {
@@ -77,16 +77,24 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	}
 	h, now := hash(presented), s.db.Now()
 	key := sessionKey{A: t.user, B: t.device}
+	if s.strays.full.Load() && !s.mint.issuedAccess(t) {
+		if err := s.strays.tooMany(household.FromFar(ctx), now); err != nil {
+			if copied, there := s.checks.Peek(key); !there || !sameHash(copied.Hash, h) {
+				return Caller{}, err
+			}
+		}
+	}
 	held, err := s.held(ctx, key)
 	if err == nil && !sameHash(held.Hash, h) {
 		held, err = s.recheck(ctx, key, held)
 	}
 	switch {
-	case errors.Is(err, cache.ErrNotFound) || errors.Is(err, ErrNoSession):
+	case errors.Is(err, cache.ErrNotFound) || errors.Is(err, ErrNoSession) || err == nil && !sameHash(held.Hash, h):
+		s.strays.note(household.FromFar(ctx), now)
 		return Caller{}, ErrToken
 	case err != nil:
 		return Caller{}, fmt.Errorf("accounts.Verify: %w", loadError(ctx, err))
-	case !sameHash(held.Hash, h) || now.UnixMilli() >= held.Expires:
+	case now.UnixMilli() >= held.Expires:
 		return Caller{}, ErrToken
 	}
 	u, err := s.users.get(ctx, t.user)

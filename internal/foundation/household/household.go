@@ -20,6 +20,24 @@ func From(ctx context.Context) string {
 	return ""
 }
 
+// FromFar is [From], but empty for who is near, see [IsNear].
+func FromFar(ctx context.Context) string {
+	h := From(ctx)
+	if ip, err := netip.ParseAddr(h); err == nil && IsNear(ip) {
+		return ""
+	}
+	if p, err := netip.ParsePrefix(h); err == nil && IsNear(p.Addr()) {
+		return ""
+	}
+	return h
+}
+
+// IsNear reports whether a caller is on this machine or in its network, as probes,
+// Prometheus and proxies are; on a unix socket there is no address.
+func IsNear(ip netip.Addr) bool {
+	return !ip.IsValid() || ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
+}
+
 // Of returns the household of an address; it is empty for the zero address.
 func Of(ip netip.Addr) string {
 	if !ip.IsValid() {

@@ -3,8 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
-	"net/netip"
-	"strconv"
+		"strconv"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
@@ -25,16 +24,10 @@ var rawLimit = ratelimit.Limit{Max: 3000, Window: time.Minute}
 // from that of pages, which an app that calls a path of yesterday does not use up.
 var unmatched = &route{op: Op{ID: "unmatched", Limit: ratelimit.Limit{Max: 600, Window: time.Minute}}, public: true}
 
-// isNear reports whether a caller is on this machine or in its network, as probes,
-// Prometheus and proxies are; on a unix socket there is no address.
-func isNear(ip netip.Addr) bool {
-	return !ip.IsValid() || ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
-}
-
 // allowAway is allow for what needs no token: callers who are near are not counted, and
 // without a limiter nobody is.
 func (a *API) allowAway(ctx context.Context, c *call, rt *route) bool {
-	return isNear(c.clientIP()) || a.allow(ctx, c, rt)
+	return household.IsNear(c.clientIP()) || a.allow(ctx, c, rt)
 }
 
 // allow counts the request for a route, sets the headers and refuses what is too much. A user who
@@ -58,7 +51,7 @@ func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 	h["Ratelimit-Remaining"] = []string{strconv.Itoa(res.Remaining)}
 	h["Ratelimit-Reset"] = []string{strconv.FormatInt(ceilSeconds(res.Reset), 10)}
 	if !res.Allowed {
-		c.refuse(newProblem(http.StatusTooManyRequests, errLimit.Retry(res.Reset)))
+		c.refuse(newProblem(http.StatusTooManyRequests, ErrLimit.Retry(res.Reset)))
 	}
 	return res.Allowed
 }

@@ -111,7 +111,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		}
 	}
 	if op.Limit.Max > 0 {
-		refusals[http.StatusTooManyRequests] = []*errs.Error{errLimit}
+		refusals[http.StatusTooManyRequests] = []*errs.Error{ErrLimit}
 	}
 	if rt.listen != nil {
 		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)

@@ -1,0 +1,76 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+)
+
+// TestMadeUpTokensEndForAHousehold without harm to who has a token in the same household.
+func TestMadeUpTokensEndForAHousehold(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		w.listen()
+		ann := w.join("ann@example.org", "")
+		from := func(ip, token string) error {
+			ctx := context.WithValue(t.Context(), household.Key{}, func() string { return household.Parse(ip) })
+			_, err := w.Verify(ctx, token)
+			return err
+		}
+		madeUp := func() string {
+			return accessPrefix + ids.New[User]().String() + "." + ids.New[Session]().String() + "." + strings.Repeat("A", secretLen)
+		}
+		const near, school, elsewhere = "10.0.0.1", "2001:db8::1", "192.0.2.1"
+		w.pass(time.Minute - time.Duration(w.db.Now().UnixNano()%int64(time.Minute))) // all of it is in one minute
+
+		for _, ip := range []string{near, school} {
+			for i := range mostStrays {
+				if err := from(ip, madeUp()); !errors.Is(err, ErrToken) {
+					t.Fatalf("made-up token %d from %s: got %v, want ErrToken", i, ip, err)
+				}
+			}
+		}
+		if err := from(school, madeUp()); !errors.Is(err, web.ErrLimit) {
+			t.Errorf("one more: got %v, want ErrLimit", err)
+		}
+		if err := from(school, ann.Access[:len(ann.Access)-1]+"A"); !errors.Is(err, web.ErrLimit) {
+			t.Errorf("another secret for a session that there is: got %v, want ErrLimit", err)
+		}
+		for _, ip := range []string{near, elsewhere} {
+			if err := from(ip, madeUp()); !errors.Is(err, ErrToken) {
+				t.Errorf("one more from %s: got %v, want ErrToken", ip, err)
+			}
+		}
+		w.checks.Clear()
+		if err := from(school, ann.Access); err != nil {
+			t.Errorf("a token that this server has made: %v", err)
+		}
+
+		parsed, _ := parseToken(accessPrefix, ann.Access)
+		former := accessPrefix + parsed.user.String() + "." + parsed.device.String() + "." + strings.Repeat("B", secretLen)
+		if _, err := w.db.ExecContext(t.Context(), "UPDATE sessions SET access_hash = ? WHERE device_id = ?", hash(former), parsed.device); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.checks.Refresh(t.Context(), sessionKey{A: parsed.user, B: parsed.device}); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(from(elsewhere, former), from(school, former)); err != nil {
+			t.Errorf("a token of a former version, of which this node has a copy: %v", err)
+		}
+		w.checks.Clear()
+		if err := from(school, former); !errors.Is(err, web.ErrLimit) {
+			t.Errorf("a token of a former version, of which this node has no copy: got %v, want ErrLimit", err)
+		}
+		time.Sleep(time.Minute)
+		if err := errors.Join(from(school, former), from(school, ann.Access)); !errors.Is(err, ErrToken) || errors.Is(err, web.ErrLimit) {
+			t.Errorf("a minute later: got %v", err)
+		}
+	})
+}
