@@ -183,7 +183,8 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 		}
 		// The library takes the connection over, and goes on when the request has ended.
 		takes := &taking{ResponseWriter: w, leave: leave}
-		next.ServeHTTP(takes, handshake(r).WithContext(context.WithValue(g.base, openedKey{}, opened)))
+		ctx := context.WithValue(context.WithValue(g.base, openedKey{}, opened), household.Key{}, func() string { return from })
+		next.ServeHTTP(takes, handshake(r).WithContext(ctx))
 		if !takes.taken {
 			leave()
 		}
@@ -307,6 +308,8 @@ func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	switch {
 	case errs.KindOf(err) == errs.Unauthenticated:
 		return nil, errUnauthenticated
+	case errs.KindOf(err) == errs.TooMany:
+		return nil, errAway
 	case err != nil:
 		g.log.Warn("a connection is refused: its token cannot be looked up", "err", err)
 		return nil, errAway

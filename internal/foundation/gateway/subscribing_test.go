@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -31,7 +33,14 @@ func (ann) ExpiresAt() time.Time { return time.Now().Add(time.Hour) }
 
 type sessions struct{}
 
-func (sessions) Authenticate(context.Context, string) (web.Caller, error)      { return ann{}, nil }
+// Authenticate takes tokens from one household.
+func (sessions) Authenticate(ctx context.Context, _ string) (web.Caller, error) {
+	if from := household.From(ctx); from != "192.0.2.1" {
+		return nil, fmt.Errorf("somebody from %q", from)
+	}
+	return ann{}, nil
+}
+
 func (sessions) StillHere(_ context.Context, c web.Caller) (web.Caller, error) { return c, nil }
 
 // slow are channels that nobody may have, and that take their time to say so.
@@ -59,7 +68,7 @@ func TestSubscriptionsAreLimitedAndFewRunAtOnce(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		bus := events.NewBus(db, "here", log)
 		channels := &slow{answer: make(chan struct{})}
-		a := web.New(web.Config{Title: "Test", Version: "1", Auth: sessions{}, Log: log, NoDocs: true,
+		a := web.New(web.Config{Title: "Test", Version: "1", Auth: sessions{}, Log: log, NoDocs: true, TrustProxy: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 			Limiter: ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
 		g, err := New(t.Context(), Config{API: a, Sessions: sessions{}, Bus: bus, Channels: channels, Node: "here", Version: "1",
 			Settings: Settings{Ping: 25 * time.Second, MaxUser: 2, MaxFrom: 2}})
@@ -84,7 +93,7 @@ func TestSubscriptionsAreLimitedAndFewRunAtOnce(t *testing.T) {
 			bubble.Sleep(2 * time.Second) // the library waits that long for who comes back
 		}()
 
-		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket", &websocket.DialOptions{HTTPClient: network.Client()})
+		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket", &websocket.DialOptions{HTTPClient: network.Client(), HTTPHeader: http.Header{"X-Forwarded-For": {"192.0.2.1"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
