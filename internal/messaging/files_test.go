@@ -84,7 +84,10 @@ func (w *world) wantFetches(what string, user accounts.ID, chat ChatRef, seq int
 func (w *world) stored() (n int) {
 	w.t.Helper()
 	w.must(fs.WalkDir(os.DirFS(w.dir), ".", func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+			return nil
+		case err == nil && !d.IsDir():
 			n++
 		}
 		return err
