@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
-		"strconv"
+	"strconv"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
