@@ -13,6 +13,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
+// errStrays is for a household that presents very many tokens which nobody has: any operation may answer it.
+var errStrays = web.ErrLimit
+
 // Authenticate implements web.Authenticator.
 func (s *Service) Authenticate(ctx context.Context, bearer string) (web.Caller, error) {
 	c, err := s.Verify(ctx, bearer)

@@ -69,7 +69,7 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 // Verify returns the caller that an access token belongs to, or ErrToken. With copies
 // in this process it costs no I/O; it costs one GET for the session and one for the
 // user where this process has none. A token that contradicts its copy is looked up in
-// SQL. web.ErrLimit where the caller's household presents very many that nobody has.
+// SQL. errStrays where the caller's household presents very many that nobody has.
 func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err error) {
 	t, ok := parseToken(accessPrefix, presented)
 	if !ok {

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
 const (
@@ -45,12 +43,12 @@ func (s *strays) note(household string, now time.Time) {
 	}
 }
 
-// tooMany returns [web.ErrLimit] for a household that has presented too many.
+// tooMany returns errStrays for a household that has presented too many.
 func (s *strays) tooMany(household string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Unix()/60 != s.minute || s.counts[household] < mostStrays {
 		return nil
 	}
-	return web.ErrLimit.Retry(time.Unix((s.minute+1)*60, 0).Sub(now))
+	return errStrays.Retry(time.Unix((s.minute+1)*60, 0).Sub(now))
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -40,11 +39,11 @@ func TestMadeUpTokensEndForAHousehold(t *testing.T) {
 				}
 			}
 		}
-		if err := from(school, madeUp()); !errors.Is(err, web.ErrLimit) {
-			t.Errorf("one more: got %v, want ErrLimit", err)
+		if err := from(school, madeUp()); !errors.Is(err, errStrays) {
+			t.Errorf("one more: got %v, want errStrays", err)
 		}
-		if err := from(school, ann.Access[:len(ann.Access)-1]+"A"); !errors.Is(err, web.ErrLimit) {
-			t.Errorf("another secret for a session that there is: got %v, want ErrLimit", err)
+		if err := from(school, ann.Access[:len(ann.Access)-1]+"A"); !errors.Is(err, errStrays) {
+			t.Errorf("another secret for a session that there is: got %v, want errStrays", err)
 		}
 		for _, ip := range []string{near, elsewhere} {
 			if err := from(ip, madeUp()); !errors.Is(err, ErrToken) {
@@ -68,11 +67,11 @@ func TestMadeUpTokensEndForAHousehold(t *testing.T) {
 			t.Errorf("a token of a former version, of which this node has a copy: %v", err)
 		}
 		w.checks.Clear()
-		if err := from(school, former); !errors.Is(err, web.ErrLimit) {
-			t.Errorf("a token of a former version, of which this node has no copy: got %v, want ErrLimit", err)
+		if err := from(school, former); !errors.Is(err, errStrays) {
+			t.Errorf("a token of a former version, of which this node has no copy: got %v, want errStrays", err)
 		}
 		time.Sleep(time.Minute)
-		if err := errors.Join(from(school, former), from(school, ann.Access)); !errors.Is(err, ErrToken) || errors.Is(err, web.ErrLimit) {
+		if err := errors.Join(from(school, former), from(school, ann.Access)); !errors.Is(err, ErrToken) || errors.Is(err, errStrays) {
 			t.Errorf("a minute later: got %v", err)
 		}
 	})

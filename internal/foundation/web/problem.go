@@ -33,8 +33,9 @@ var (
 	errTimeout   = errs.New(errs.Invalid, "request.timeout", "The body did not arrive in time.")
 	errTooLarge  = errs.New(errs.Invalid, "request.too_large", "The body is too large.")
 	errMediaType = errs.New(errs.Invalid, "request.media_type", "The body must be application/json in UTF-8.")
-	ErrLimit     = errs.New(errs.TooMany, "limit.exceeded", "Too many requests. Slow down.")
 
+	// ErrLimit refuses what comes too often; Retry says when it may come again.
+	ErrLimit = errs.New(errs.TooMany, "limit.exceeded", "Too many requests. Slow down.")
 	// ErrNoToken refuses a request without a bearer token where one is needed.
 	ErrNoToken = errs.New(errs.Unauthenticated, "auth.required", "This needs an access token: Authorization: Bearer TOKEN.")
 	// ErrMalformedToken refuses an Authorization header that is not one bearer token.
