@@ -118,6 +118,9 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		if again := bob.says(t, eve, "1", "Hi"); again.Seq != 1 {
 			t.Errorf("sent again: %+v", again)
 		}
+		// Events of two nodes have no order among them; clients go by the message's rev.
+		bob.hearsOfChats(t, "message.new 1 Hi")
+		eve.hearsOfChats(t, "message.new 1 Hi")
 		eve.says(t, bob, "1", "Hello")
 		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello")
 		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello")
@@ -127,10 +130,11 @@ func TestTwoPeopleChatOnTwoNodes(t *testing.T) {
 		if err := bob.c.Mark(t.Context(), client.ChatWith(eve.id), api.MarkRequest{Read: 2}); err != nil {
 			t.Fatal(err)
 		}
+		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2")
+		eve.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2")
 		if _, err := eve.c.React(t.Context(), client.ChatWith(bob.id), 1, "👍"); err != nil {
 			t.Fatal(err)
 		}
-		// Events of two nodes have no order among them; clients go by the message's rev.
 		bob.hearsOfChats(t, "message.new 1 Hi", "message.new 2 Hello", "chat.marked 2", "message.changed 1 Hi 👍1")
 		if _, err := bob.c.EditMessage(t.Context(), client.ChatWith(eve.id), 1, "Hi there"); err != nil {
 			t.Fatal(err)

@@ -81,9 +81,7 @@ func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 		code, _, body := s.Call(t, nil, "GET", "/readyz", "")
 		return fmt.Sprint(code, " ", body)
 	}
-	if got := readyz(); !strings.HasPrefix(got, `200 {"status":"ready"`) {
-		t.Errorf("at first: %s", got)
-	}
+	eventually.True(t, "all to be ready", func() bool { return strings.HasPrefix(readyz(), `200 {"status":"ready"`) })
 	maria.Kill9(t)
 	eventually.True(t, "the database to be away", func() bool {
 		got := readyz()

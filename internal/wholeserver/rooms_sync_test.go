@@ -18,7 +18,8 @@ type player struct {
 	mu       sync.Mutex
 	sync     client.PlaybackSync
 	skew     time.Duration // of the machine's clock
-	roll     *rand.Rand
+	pushes   *rand.Rand // for how long what is pushed is on its way
+	calls    *rand.Rand // the same for calls, so that the clock is measured alike in each run, whatever is pushed meanwhile
 	position time.Duration
 	rate     float64
 	moved    time.Time // by the bubble's clock
@@ -27,18 +28,18 @@ type player struct {
 func (p *player) now() time.Time { return time.Now().Add(p.skew) }
 
 // delay is that of one way: 150 ms, give or take 50.
-func (p *player) delay() time.Duration {
+func (p *player) delay(roll *rand.Rand) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return 100*time.Millisecond + time.Duration(p.roll.Int64N(int64(100*time.Millisecond)))
+	return 100*time.Millisecond + time.Duration(roll.Int64N(int64(100*time.Millisecond)))
 }
 
 // ask asks for the servers' clock over the line.
 func (p *player) ask(t *testing.T, c *client.Client) {
 	sent := p.now()
-	bubble.Sleep(p.delay())
+	bubble.Sleep(p.delay(p.calls))
 	at, err := c.RoomClock(t.Context())
-	bubble.Sleep(p.delay())
+	bubble.Sleep(p.delay(p.calls))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -84,7 +85,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 			cl := c.at(i%2, i)
 			_, err := cl.JoinRoom(ctx, room, api.RoomJoin{})
 			c.must(err)
-			p := &player{skew: time.Duration(i-players/2) * 400 * time.Millisecond, roll: rand.New(rand.NewPCG(uint64(i), 1)), moved: time.Now()}
+			p := &player{skew: time.Duration(i-players/2) * 400 * time.Millisecond, pushes: rand.New(rand.NewPCG(uint64(i), 1)), calls: rand.New(rand.NewPCG(uint64(i), 2)), moved: time.Now()}
 			p.sync.Drift, p.sync.Jump = time.Duration(made.Room.Drift)*time.Millisecond, time.Duration(made.Room.Jump)*time.Millisecond
 			all[i] = p
 			w := c.watch(i%2, cl.Tokens().AccessToken, room)
@@ -92,7 +93,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 				for {
 					select {
 					case line := <-w.told:
-						bubble.Sleep(p.delay())
+						bubble.Sleep(p.delay(p.pushes))
 						var push struct {
 							Push struct{ Pub struct{ Data roomPush } }
 						}
@@ -107,9 +108,9 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 					}
 				}
 			})
-			bubble.Sleep(p.delay())
+			bubble.Sleep(p.delay(p.calls))
 			scene, err := cl.RoomScene(ctx, room)
-			bubble.Sleep(p.delay())
+			bubble.Sleep(p.delay(p.calls))
 			c.must(err)
 			p.mu.Lock()
 			p.sync.State(scene.Playback)
