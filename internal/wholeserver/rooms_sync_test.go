@@ -18,8 +18,8 @@ type player struct {
 	mu       sync.Mutex
 	sync     client.PlaybackSync
 	skew     time.Duration // of the machine's clock
-	pushes   *rand.Rand // for how long what is pushed is on its way
-	calls    *rand.Rand // the same for calls, so that the clock is measured alike in each run, whatever is pushed meanwhile
+	pushes   *rand.Rand    // for how long what is pushed is on its way
+	calls    *rand.Rand    // the same for calls, so that the clock is measured alike in each run, whatever is pushed meanwhile
 	position time.Duration
 	rate     float64
 	moved    time.Time // by the bubble's clock
