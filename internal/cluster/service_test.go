@@ -50,7 +50,7 @@ func (m *member) heardOf() []string {
 // 50 ms late.
 type lives struct{ beat, lease, entry time.Duration }
 
-var brief = lives{50 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}
+var brief = lives{100 * time.Millisecond, 1200 * time.Millisecond, 4500 * time.Millisecond}
 
 // join makes a node; it is registered once it runs.
 func join(t testing.TB, db *redis.DB, l lives) *member {
@@ -237,7 +237,7 @@ func testSilent(t *testing.T, db *redis.DB) {
 }
 
 func testStatus(t *testing.T, db *redis.DB) {
-	m := join(t, db, lives{time.Hour, leaseLife, entryLife}).run(t)
+	m := join(t, db, lives{time.Second, leaseLife, entryLife}).run(t)
 	for _, s := range []Status{Serving, Draining} {
 		m.SetStatus(s)
 		eventually.True(t, string(s), func() bool { e, _ := entryOf(t, db, m.self.ID); return e.Status == s })

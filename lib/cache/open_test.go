@@ -146,7 +146,7 @@ func ExampleGet() {
 func TestAGetLoadsWithItsOwnLoad(t *testing.T) {
 	server := redistest.Server(t)
 	open := func() *cache.Runtime {
-		rt, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: server.URL, Prefix: "app"}})
+		rt, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: server.URL, Prefix: "app"}, Config: cache.Config{Budget: 5 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}

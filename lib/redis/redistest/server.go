@@ -254,13 +254,17 @@ func freePort() (port int, ours io.Closer) {
 	return 0, nil
 }
 
+// pollTimeout is how long several servers may take to agree: sentinels do nothing for half a minute where their machine has stood
+// still for two seconds.
+const pollTimeout = 5 * time.Minute
+
 // poll waits until ok, or fails the test.
 func poll(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(startTimeout)
+	deadline := time.Now().Add(pollTimeout)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %s in vain: %s", startTimeout, what)
+			t.Fatalf("waited %s in vain: %s", pollTimeout, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
