@@ -21,6 +21,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // stoa is a server that keeps the contract as far as a client can tell:
@@ -563,6 +564,13 @@ func TestSomebodyElsesBusyKeyIsARefusal(t *testing.T) {
 	}
 }
 
+// nobody is where no request arrives.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("connection refused")
+}
+
 func TestNobodyThereIsErrUnreachable(t *testing.T) {
 	s := start(t)
 	c := dial(t, s)
@@ -570,16 +578,22 @@ func TestNobodyThereIsErrUnreachable(t *testing.T) {
 	if _, err := c.Me(t.Context()); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v, want %v", err, ErrUnreachable)
 	}
-	c.wait = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := c.Me(ctx); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("while waiting for the next try: got %v, want %v", err, ErrUnreachable)
-	}
-	c.timeout = 50 * time.Millisecond
-	if _, err := c.Me(t.Context()); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("at the end of the time-out: got %v, want %v", err, ErrUnreachable)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		c, err := New("http://h", WithHTTPClient(&http.Client{Transport: nobody{}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.wait = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := c.Me(ctx); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("while waiting for the next try: got %v, want %v", err, ErrUnreachable)
+		}
+		c.timeout = 50 * time.Millisecond
+		if _, err := c.Me(t.Context()); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("at the end of the time-out: got %v, want %v", err, ErrUnreachable)
+		}
+	})
 }
 
 func TestARefusalIsAnError(t *testing.T) {
