@@ -116,7 +116,30 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-func (p *tab) click(css string) { p.t.Helper(); p.do(chromedp.Click(chromedp.CSS(css))) }
+// click clicks with the mouse, as soon as the element is seen. Where the page draws
+// it anew before its place is known, the new one is clicked.
+func (p *tab) click(css string) {
+	p.t.Helper()
+	err := chromedp.Do(p.ctx, chromedp.Click(chromedp.CSS(css)))
+	for err != nil && (strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "detached")) {
+		err = chromedp.Do(p.ctx, chromedp.Click(chromedp.CSS(css)))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// press is click in one step within the page, for what it may draw anew at that moment.
+func (p *tab) press(css string) {
+	p.t.Helper()
+	p.until("the element "+css, fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		if (!e?.checkVisibility()) return false;
+		e.focus();
+		e.click();
+		return true;
+	})()`, css))
+}
 
 // typ puts text where the cursor of a field is, all of it at once: a key at a time
 // takes seconds on a busy machine.
@@ -225,7 +248,9 @@ func (p *tab) signUp(email, name, password string) {
 func (p *tab) useCode() {
 	p.t.Helper()
 	p.click("[data-use-code]")
-	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value)`)
+	// The page looks for a mail for five seconds, and then waits to be asked again.
+	p.until("the code from the outbox", `/^[0-9]{6}$/.test(document.querySelector("[name=code]").value) ||
+		void ((b) => b && !b.disabled && b.click())(document.querySelector("[data-use-code]"))`)
 }
 
 // logInBy logs somebody in by password.
@@ -428,6 +453,9 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 		now, zone = now.Add(6*time.Hour), "Etc/GMT-6"
 	}
 	today := now.Truncate(24 * time.Hour)
+	if today.YearDay() <= 7 {
+		t.Skip("the heat map shows one year, and the story reaches into the one before")
+	}
 	file := "sqlite:" + filepath.Join(t.TempDir(), "stoa.db")
 	db := sqldbtest.Open(t, sqldb.Config{URL: file})
 	// Fifteen have 8 to 22 days, and four have 1 to 4; Ada comes between.
@@ -474,7 +502,7 @@ func TestAMissedDayIsMadeUpInTheBrowserAmongNeighbours(t *testing.T) {
 
 	// The dialog asks, and gives the focus back.
 	missed := today.AddDate(0, 0, -5).Format("2 January")
-	p.click(day(5))
+	p.press(day(5))
 	p.says("dialog[open] h2", "Make up "+missed)
 	p.says("dialog[open]", "3 left this month")
 	p.do(chromedp.KeyEvent(kb.Escape))

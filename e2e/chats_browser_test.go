@@ -337,7 +337,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	phone := ada.open(strings.SplitN(ada.location(), "#", 2)[0] + "#/chats")
 	phone.says("[data-unread-chat]", "1")
 	phone.lacks("[data-unread-chats]") // it is muted
-	phone.click(".chat-row")
+	phone.press(".chat-row")
 	phone.says(".newline", "New messages")
 	phone.typ("[name=message]", "Half a thou")
 	phone.visit("#/chats")

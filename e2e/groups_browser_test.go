@@ -147,11 +147,12 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	ada.says(`.members`, "muted until ")
 	ada.doesTo("Eve", "Let them write again")
 	eve.lacks(".silence")
-	ada.click("[name=mute_all]")
+	ada.press("[name=mute_all]")
 	eve.says(".silence", "Only admins may write until further notice.")
 	bob.says(".silence", "Only admins may write until further notice.")
 	ada.until("her own field", `document.querySelector("[name=message]").checkVisibility()`)
-	ada.click("[name=mute_all]")
+	ada.until("the switch that is on", `document.querySelector("[name=mute_all]").checked`)
+	ada.press("[name=mute_all]")
 	bob.lacks(".silence")
 
 	// An announcement stands above the chat until it has been read.
@@ -461,7 +462,9 @@ func TestAGroupThatIsOpenedWithoutALineIsWholeLater(t *testing.T) {
 	line.mend()
 	bob.says(".strip.pins", "At eight.")
 	bob.typ("[name=message]", "@")
-	bob.says(".mention-list", "Ada")
+	// The list is made when something is typed, and the members may come after that.
+	bob.until("Ada among the members", `document.querySelector("[name=message]").dispatchEvent(new Event("input")) &&
+		document.querySelector(".mention-list").textContent.includes("Ada")`)
 }
 
 // The page asks how things stand in a group, and they change before the answer comes.

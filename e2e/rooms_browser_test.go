@@ -176,7 +176,9 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.button("Play")
 	bob.shows("half the speed", `!v.paused && Math.abs(v.playbackRate - 0.5) < 0.06`)
 	ada.button("Pause")
-	bob.shows("the pause", `v.paused`)
+	for _, p := range []*tab{ada, bob} {
+		p.shows("the pause", `v.paused && !v.seeking`)
+	}
 	at := evaluated[float64](ada, `document.querySelector(".stage video").currentTime`)
 	bob.shows("the same moment", fmt.Sprintf(`Math.abs(v.currentTime - %f) < 0.05`, at))
 
@@ -580,7 +582,7 @@ func TestWhatIsTypedInARoomMeanwhileStays(t *testing.T) {
 	p.do(chromedp.Evaluate[chromedp.Void]("send()"))
 	p.says(".room-chat", "Hello")
 	p.until("what was typed meanwhile", say("How are you"))
-	p.until("the first line's answer", `!document.querySelector("form.say").ariaBusy`)
+	p.until("the first line's answer", `!document.querySelector(".room-chat form.say").ariaBusy`)
 	p.refusesOnce("POST", chat, http.StatusForbidden, "room.muted")
 	p.key(kb.Enter)
 	p.until("a refusal", "refused")
