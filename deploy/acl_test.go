@@ -98,7 +98,7 @@ func TestTheShippedUserMayTakeALease(t *testing.T) {
 		Fence: keyspace.Def1[keyspace.Int](schema, "job:{{n}}:fence", keyspace.CounterKind(), keyspace.Forever("test"), keyspace.Doc{}).At(keyspace.Int{N: 1}),
 	}
 	leases := lease.New(redistest.Open(t, s.userURL(i, "stoa")))
-	err := leases.Run(t.Context(), keys, "node-1", time.Second, func(ctx context.Context, _ int64) error {
+	err := leases.Run(t.Context(), keys, "node-1", 10*time.Second, func(ctx context.Context, _ int64) error {
 		h, ok, err := leases.Holder(ctx, keys)
 		if !ok || h.Owner != "node-1" {
 			t.Errorf("held by %+v, %v", h, ok)
