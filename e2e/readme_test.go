@@ -8,7 +8,6 @@ import (
 	"image/jpeg"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -76,8 +75,8 @@ func programs(t *testing.T, file, lang string) (blocks []fence, shown []string) 
 }
 
 // The commands run one block after another in one bash, as a reader would type
-// them. Of the text only the values of the variables below are replaced, by
-// what is free on this machine. A line that serves goes into the background,
+// them. Of the text the values of the variables below are replaced, by
+// what is free on this machine, and a mail has longer to come. A line that serves goes into the background,
 // and the next one waits until the server says that it is ready.
 func TestEveryCommandInTheReadmeDoesWhatItSays(t *testing.T) {
 	t.Parallel()
@@ -130,7 +129,7 @@ ready() {
 				log := fmt.Sprintf("%d-%d", i, n)
 				line = fmt.Sprintf("%s >\"$LOGS/%s\" 2>&1 &\nready %s\ncat \"$LOGS/%s\"", m[1], log, log, log)
 			}
-			script.WriteString(strings.ReplaceAll(line, "Europe/Athens", zone) + "\n")
+			script.WriteString(strings.NewReplacer("Europe/Athens", zone, "--wait 5s", "--wait 60s").Replace(line) + "\n")
 		}
 	}
 	for name := range values {
@@ -205,7 +204,7 @@ func TestEveryCommandOfThePagesAboutPeopleDoesWhatItSays(t *testing.T) {
 curl() { command curl --fail-with-body "$@"; }
 codes=3
 next() {
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		all=$(curl -sS $S/dev/mail.json | grep -o '"code":"[0-9]\{6\}"' || true)
 		if [ "$(echo "$all" | wc -l)" -gt $codes ]; then echo "$all" | head -1 | pick code; return; fi
 		sleep 0.05
@@ -230,7 +229,7 @@ next() {
 			all = append(all, printed{block, file, shown[i]})
 		}
 	}
-	script = strings.NewReplacer("S=http://127.0.0.1:8080\n", "S="+server+"\n", "go run ./cmd/stoa", stoaBinary(t),
+	script = strings.NewReplacer("S=http://127.0.0.1:8080\n", "S="+server+"\n", "go run ./cmd/stoa", stoaBinary(t), "--wait 5s", "--wait 60s",
 		"CODE=123456 ", "CODE=$(next) codes=$((codes + 1)) ").Replace(script)
 	cmd := exec.Command("bash", "-s")
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, append(os.Environ(), "STOA_SERVER="+server), strings.NewReader(script)
@@ -304,15 +303,10 @@ func stopGroup(t *testing.T, group int, gone *os.File) {
 	}
 }
 
-// freeAddress returns a loopback address that nobody listens on.
+// freeAddress returns a loopback address that is the test's until it ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
 }
 
 func TestTheProgramInTheReadmePrintsWhatItSays(t *testing.T) {

@@ -3,8 +3,8 @@ package library
 import (
 	"bufio"
 	"database/sql"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -72,14 +72,10 @@ func build(t *testing.T, name string) string {
 	return path
 }
 
+// freeAddress returns a loopback address that is the test's until it ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
 }
 
 func TestTwoProcessesShareACache(t *testing.T) {

@@ -1,6 +1,7 @@
 // A server of its own, lines that can be cut, people and their devices.
 
 import { spawn } from "node:child_process";
+import { createSocket } from "node:dgram";
 import { mkdtemp, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -23,12 +24,29 @@ export async function until(what, fn) {
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
+// A port that is ours until its socket is closed, also while the server is down: whoever looks for one in this way, as the
+// tests in Go do, tries to get that socket first. It is below the range from which the kernel chooses ports itself.
 async function freePort() {
-  const s = createServer();
-  await new Promise((done) => s.listen(0, "127.0.0.1", done));
-  const { port } = s.address();
-  await new Promise((done) => s.close(done));
-  return port;
+  const took = (s, take) =>
+    new Promise((done) => {
+      s.once("error", () => done(false));
+      take(() => done(true));
+    });
+  for (let tries = 0; tries < 100; tries++) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const ours = createSocket("udp4").unref();
+    if (!(await took(ours, (then) => ours.bind(port, "127.0.0.1", then)))) {
+      ours.close();
+      continue;
+    }
+    const s = createServer();
+    if (await took(s, (then) => s.listen(port, "127.0.0.1", then))) {
+      await new Promise((done) => s.close(done));
+      return { port, ours };
+    }
+    ours.close();
+  }
+  throw new Error("There is no free port.");
 }
 
 /** A stoa process with its own data; STOA_BIN says where the program is. */
@@ -36,7 +54,9 @@ export class Server {
   static async start(...flags) {
     const s = new Server();
     s.data = await mkdtemp(join(tmpdir(), "stoa-js-"));
-    s.port = await freePort();
+    const { port, ours } = await freePort();
+    s.port = port;
+    s.portIsOurs = ours;
     s.url = `http://127.0.0.1:${s.port}`;
     s.flags = flags;
     await s.run();
@@ -51,11 +71,13 @@ export class Server {
     this.gone = new Promise((done) => this.process.on("close", done));
     await until(
       () => "the server to start: " + this.said,
-      () =>
-        fetch(this.url + "/readyz").then(
+      () => {
+        if (this.process.exitCode !== null || this.process.signalCode !== null) throw new Error("The server has ended: " + this.said);
+        return fetch(this.url + "/readyz").then(
           (r) => r.ok,
           () => false,
-        ),
+        );
+      },
     );
   }
 
@@ -66,6 +88,7 @@ export class Server {
 
   async end() {
     await this.stop("SIGKILL");
+    this.portIsOurs.close();
     await rm(this.data, { recursive: true, force: true });
   }
 
