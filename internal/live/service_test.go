@@ -348,7 +348,7 @@ func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
 // TestAnOldPublisherChangesNothingAndShowsNothing has a node sleep for longer than its lease, so that another one's publisher
 // comes; then the first one wakes.
 func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
-	asleep := single(t, func(s *Service) { s.life, s.every = time.Second, time.Hour })
+	asleep := single(t, func(s *Service) { s.life, s.every = 10*time.Second, time.Hour })
 	next := asleep.neighbour(nil)
 	ctx := t.Context()
 	ann := asleep.person()
@@ -357,8 +357,16 @@ func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	asleep.must(err)
 	before, _, err := asleep.watch(asleep.holds(keys.Play), st.ID)
 	asleep.must(err)
-	asleep.sees("pictures of the first one", before)
 	p := asleep.found(st.ID).pub
+	eventually.True(t, "pictures of the first one", func() bool {
+		asleep.must(asleep.round(ctx, p)) // it sleeps only once they have come, however long that takes
+		return len(before.Frames()) > 3
+	})
+	asleep.must(asleep.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: publisherKeys.At(st.ID).Key}).Err)
+	held, err := asleep.leases.Acquire(ctx, leaseKeys(st.ID), asleep.cfg.Node, time.Second)
+	asleep.must(err)
+	asleep.must(asleep.claim(ctx, p, held.Token))
+	p.held.Store(held)
 
 	var session SessionID
 	eventually.NoError(t, "the lease to run out", func() (err error) {
