@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // fromSQL is the same domain whose projection never comes up.
@@ -318,13 +319,14 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 			}
 			return nil
 		}))
-		w.listed(user)
 	}
 	add(mostLoaded)
-	_, _, _, err := w.fast.list(ctx, user, 0, 10, 0)
-	w.must(err)
+	w.listed(user)
 	w.must(w.fast.forget(ctx, user, nil))
 	add(1)
+	eventually.True(t, "Redis to be trusted", w.projection.Writable)
+	_, err := w.Chats(ctx, user, "", "", 10)
+	w.must(err)
 	if _, _, _, err := w.fast.list(ctx, user, 0, 10, 0); !errors.Is(err, errNotWhole) {
 		t.Errorf("Redis was given more chats than it takes: %v", err)
 	}

@@ -47,13 +47,7 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 		g, who := w.crowd(size)
 		w.saysIn(who[0], g, "scripts are loaded")
 		for _, u := range who[:3] { // some have their chats in Redis
-			eventually.NoError(t, "chats to be in Redis", func() error {
-				if _, err := w.Chats(ctx, u, "", "", 10); err != nil {
-					return err
-				}
-				_, _, _, err := w.fast.list(ctx, u, 0, 10, 0)
-				return err
-			})
+			w.listed(u)
 		}
 		count := func() (commands map[string]int, rows int) {
 			commands = map[string]int{}
@@ -74,10 +68,12 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 			return commands, rows
 		}
 		least, spent := math.MaxInt, ""
-		for i := 0; i < 10 || least > want && i < 100; i++ { // a beat of what runs beside may fall in between
+		for i, taken := 0, 0; i < 100 && (taken < 10 || least > want); i++ { // a beat of what runs beside may fall in between
+			eventually.True(t, "Redis to be trusted", w.projection.Up)
 			commands, rows := count()
 			w.saysIn(who[0], g, fmt.Sprint("counted ", i))
 			moreCommands, moreRows := count()
+			trusted := w.projection.Up() // or Redis is given the message later
 			if moreRows-rows != 1 {
 				t.Errorf("with %d members a message changed %d rows of members, want one", size, moreRows-rows)
 			}
@@ -87,9 +83,15 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 					sum, each[name] = sum+d, d
 				}
 			}
-			if sum < least {
+			if !trusted || sum == 0 {
+				continue
+			}
+			if taken++; sum < least {
 				least, spent = sum, fmt.Sprint(each)
 			}
+		}
+		if least == math.MaxInt {
+			t.Errorf("with %d members no message is seen to write anything", size)
 		}
 		t.Logf("with %d members %d commands that write: %s", size, least, spent)
 		return least
@@ -104,28 +106,32 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 // TestInALargeGroupEverybodyIsToldHowFarItHasCome, and the message goes to whoever has the chat open.
 func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 	for size, want := range map[int]string{small: "message.new", small + 1: "chat.stands"} {
-		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
-		ctx := t.Context()
-		g, who := w.crowd(size)
-		var mu sync.Mutex
-		heard := map[string]bool{}
-		listen := func(what, channel string) {
-			_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
-				if strings.Contains(string(e.Data), "Hello") || e.Type == api.EventChatStands {
-					mu.Lock()
-					defer mu.Unlock()
-					heard[what+" "+e.Type] = true
-				}
-			}})
-			t.Cleanup(leave)
-		}
-		listen("member", who[size-1].String())
-		listen("open", api.GroupChannel(g.String()))
-		w.saysIn(who[0], g, "Hello")
-		eventually.Equal(t, fmt.Sprintf("what is heard in a group of %d", size), fmt.Sprint(map[string]bool{"member " + want: true, "open message.new": true}), func() string {
+		bubble.Test(t, func(t *testing.T) {
+			w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+			ctx := t.Context()
+			g, who := w.crowd(size)
+			bubble.Sleep(2 * time.Second) // the beginning of the group is told
+			var mu sync.Mutex
+			heard := map[string]bool{}
+			listen := func(what, channel string) {
+				_, leave := w.bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+					if strings.Contains(string(e.Data), "Hello") || e.Type == api.EventChatStands {
+						mu.Lock()
+						defer mu.Unlock()
+						heard[what+" "+e.Type] = true
+					}
+				}})
+				t.Cleanup(leave)
+			}
+			listen("member", who[size-1].String())
+			listen("open", api.GroupChannel(g.String()))
+			w.saysIn(who[0], g, "Hello")
+			bubble.Sleep(2 * time.Second)
 			mu.Lock()
 			defer mu.Unlock()
-			return fmt.Sprint(heard)
+			if got, want := fmt.Sprint(heard), fmt.Sprint(map[string]bool{"member " + want: true, "open message.new": true}); got != want {
+				t.Errorf("in a group of %d %s is heard, want %s", size, got, want)
+			}
 		})
 	}
 }
