@@ -17,7 +17,7 @@ import (
 func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 	for _, url := range []string{"embedded", "real"} {
 		t.Run(url, func(t *testing.T) {
-			cfg := redis.Config{URL: "embedded"}
+			cfg := redis.Config{URL: "embedded", Patience: 20 * time.Second}
 			if url == "real" {
 				cfg = redistest.Shared(t)
 			}

@@ -61,7 +61,7 @@ var (
 
 func (s *share) config(t testing.TB) redis.Config {
 	t.Helper()
-	cfg := redis.Config{Prefix: "t" + strconv.FormatInt(prefixes.Add(1), 10)}
+	cfg := redis.Config{Prefix: "t" + strconv.FormatInt(prefixes.Add(1), 10), Patience: patience}
 	if !childrenDie { // nothing would end the servers that all share
 		cfg.URL = s.start(t)
 		return cfg
