@@ -43,12 +43,16 @@ func Engines(t testing.TB) []Engine {
 		{"spawn", url(func(testing.TB) string { return "spawn" })},
 		{"standalone", url(func(t testing.TB) string { return Server(t).URL })},
 		{"sentinel", url(func(t testing.TB) string { return Sentinel(t).URL })},
-		{"cluster", url(func(t testing.TB) string { return Cluster(t, 3, 0).URL })},
+		{"cluster", url(func(t testing.TB) string { return Cluster(t, 3, 0, steady).URL })},
 	}
 }
 
-// patience outlasts the stalls of a machine.
-const patience = 20 * time.Second
+const (
+	// patience outlasts the stalls of a machine.
+	patience = 20 * time.Second
+	// steady has the servers of a cluster take none of them for dead while the machine stalls, where none is to die.
+	steady = "cluster-node-timeout 30000"
+)
 
 // Open connects, waits until the server answers, and closes when the test ends.
 //
