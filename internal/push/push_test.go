@@ -264,9 +264,9 @@ func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64, hook bool) *world
 func eachEngine(t *testing.T, hook bool, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
-			ahead := new(atomic.Int64)
+			ahead, began := new(atomic.Int64), time.Now()
 			test(t, newWorld(t, e.Open(t, func(c *sqldb.Config) {
-				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				c.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) } // it goes on by hand alone
 			}), ahead, hook))
 		})
 	}
