@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // nobody has no profiles.
@@ -56,10 +57,17 @@ func newWorld(t testing.TB, db *sqldb.DB, ahead *atomic.Int64) *world {
 func eachEngine(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
-			ahead := new(atomic.Int64)
-			test(t, newWorld(t, e.Open(t, func(c *sqldb.Config) {
-				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-			}), ahead))
+			run := func(t *testing.T) {
+				ahead := new(atomic.Int64)
+				test(t, newWorld(t, e.Open(t, func(c *sqldb.Config) {
+					c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				}), ahead))
+			}
+			if e.Name == "sqlite" {
+				bubble.Test(t, run)
+				return
+			}
+			run(t)
 		})
 	}
 }
