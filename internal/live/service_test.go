@@ -777,24 +777,32 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	st, keys := w.made(ann, Update{Access: to(Open)})
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
 	w.must(err)
+	// watch watches, and waits for a picture: who is not connected in time loses the place again.
+	watch := func(by Caller) (SessionID, error) {
+		v, session, err := w.watch(by, st.ID)
+		if err == nil {
+			eventually.True(t, "a picture", func() bool { return len(v.Frames()) > 0 })
+		}
+		return session, err
+	}
 	bob := Caller{User: w.person()}
 	var first SessionID
 	for range mostOfUser {
-		_, first, err = w.watch(bob, st.ID)
+		first, err = watch(bob)
 		w.must(err)
 	}
-	_, _, err = w.watch(bob, st.ID)
+	_, err = watch(bob)
 	w.fails("one more viewer of a user", err, ErrTooMany)
-	_, _, err = w.watch(Caller{User: ann}, st.ID)
+	_, err = watch(Caller{User: ann})
 	w.must(err)
 	w.must(w.Leave(t.Context(), bob, st.ID, first))
-	eventually.NoError(t, "the user to be let in for the one that ended", func() error { _, _, err := w.watch(bob, st.ID); return err })
+	eventually.NoError(t, "the user to be let in for the one that ended", func() error { _, err := watch(bob); return err })
 
 	// from watches from a household.
 	from := func(at string) error {
 		play, err := w.Verify(context.WithValue(t.Context(), household.Key{}, func() string { return at }), keys.Play)
 		w.must(err)
-		_, _, err = w.watch(Caller{Key: play}, st.ID)
+		_, err = watch(Caller{Key: play})
 		return err
 	}
 	for range w.cfg.MaxFrom {
@@ -805,7 +813,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 		w.must(from("192.0.2.2"))
 	}
 	w.fails("a viewer in a place of publishers'", from("192.0.2.3"), ErrFull)
-	_, _, err = w.watch(w.holds(w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")), st.ID)
+	_, err = watch(w.holds(w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")))
 	w.must(err)
 	for range 2 {
 		other, keys := w.made(ann, Update{})
@@ -838,6 +846,7 @@ func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 		}
 		w.must(err)
 		t.Cleanup(v.Close)
+		eventually.True(t, "a picture", func() bool { return len(v.Frames()) > 0 }) // who is not connected in time loses the place again
 		return http.StatusCreated
 	}
 	for i, c := range []struct {
