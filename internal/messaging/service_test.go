@@ -41,10 +41,27 @@ var histories = flag.Int("histories", 6, "random histories")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"), // ends by itself
-		// One MariaDB serves all tests and ends with the process.
-		goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"))
+	goleak.VerifyTestMain(patient{m}, endless...)
+}
+
+// endless are the goroutines that may be there when all tests have ended.
+var endless = []goleak.Option{
+	goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"), // ends by itself
+	// One MariaDB serves all tests and ends with the process.
+	goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"),
+}
+
+// patient are tests whose connections may take their time to end: goleak waits for half a second, a machine may stand still for longer.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	code := p.M.Run()
+	for range 100 {
+		if code != 0 || goleak.Find(endless...) == nil {
+			break
+		}
+	}
+	return code
 }
 
 // world is one node's messaging, and what it stands on.
