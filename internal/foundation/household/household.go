@@ -23,13 +23,19 @@ func From(ctx context.Context) string {
 // FromFar is [From], but empty for who is near, see [IsNear].
 func FromFar(ctx context.Context) string {
 	h := From(ctx)
-	if ip, err := netip.ParseAddr(h); err == nil && IsNear(ip) {
-		return ""
-	}
-	if p, err := netip.ParsePrefix(h); err == nil && IsNear(p.Addr()) {
+	if p, ok := prefixOf(h); ok && IsNear(p.Addr()) {
 		return ""
 	}
 	return h
+}
+
+// prefixOf returns the addresses of a household; ok is false for text that is none.
+func prefixOf(household string) (p netip.Prefix, ok bool) {
+	if addr, err := netip.ParseAddr(household); err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(household)
+	return p, err == nil
 }
 
 // IsNear reports whether a caller is on this machine or in its network, as probes,
@@ -63,13 +69,9 @@ func Parse(ip string) string {
 // Network returns the network of a household: the IPv4 /24, or the IPv6 /48, which one customer of a provider can have
 // whole. It is empty for the empty household.
 func Network(household string) string {
-	p, err := netip.ParsePrefix(household)
-	if err != nil {
-		addr, err := netip.ParseAddr(household)
-		if err != nil {
-			return ""
-		}
-		p = netip.PrefixFrom(addr, addr.BitLen())
+	p, ok := prefixOf(household)
+	if !ok {
+		return ""
 	}
 	bits := 48
 	if p.Addr().Is4() {
