@@ -134,7 +134,7 @@ func (p *tab) press(css string) {
 	p.t.Helper()
 	p.until("the element "+css, fmt.Sprintf(`(() => {
 		const e = document.querySelector(%q);
-		if (!e?.checkVisibility()) return false;
+		if (!e?.checkVisibility() || e.closest("button[aria-busy=true], form[aria-busy=true]")) return false;
 		e.focus();
 		e.click();
 		return true;
@@ -263,10 +263,10 @@ func (p *tab) logInBy(email, password string) {
 	p.click("form .primary")
 }
 
-// button presses what is called so, by its text or its label.
+// button presses what is called so, by its text or its label, once it is ready to be pressed.
 func (p *tab) button(name string) {
 	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled)`, name)
+	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled && !b.closest("button[aria-busy=true], form[aria-busy=true]"))`, name)
 	p.until("the button "+name, find+" !== undefined")
 	p.do(chromedp.Evaluate[chromedp.Void](find + ".click()"))
 }

@@ -3,29 +3,21 @@
 import { h, put } from "./dom";
 import { t } from "./texts";
 
-/** A button that runs once at a time. It is not disabled meanwhile, as that would take the focus from it. */
+/** A button that runs once at a time. It is busy meanwhile, and not disabled, as that would take the focus from it. */
 export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
-  let busy = false;
-  return h(
-    "button",
-    {
-      type: "button",
-      class: kind === "primary" ? "primary small" : kind,
-      "aria-label": label,
-      onclick: async () => {
-        if (busy) return;
-        busy = true;
-        try {
-          await run();
-        } catch (err) {
-          failed(err);
-        } finally {
-          busy = false;
-        }
-      },
-    },
-    text,
-  );
+  const press = async () => {
+    if (el.ariaBusy === "true") return;
+    el.ariaBusy = "true";
+    try {
+      await run();
+    } catch (err) {
+      failed(err);
+    } finally {
+      el.ariaBusy = null;
+    }
+  };
+  const el = h("button", { type: "button", class: kind === "primary" ? "primary small" : kind, "aria-label": label, onclick: press }, text);
+  return el;
 }
 
 /** What stands where something could not be loaded: why, and a button that tries again. */
