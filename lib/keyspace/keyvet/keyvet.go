@@ -36,8 +36,10 @@ const (
 	redisAt    = module + "/redis"
 )
 
-// clients are Redis clients; package redis uses the first.
-var clients = []string{"github.com/redis/", "github.com/gomodule/redigo", "github.com/mediocregopher/radix"}
+// clients are Redis clients, with the paths that some had before; package redis uses the first.
+var clients = []string{
+	"github.com/redis/", "github.com/go-redis/", "github.com/rueian/rueidis", "github.com/valkey-io/", "github.com/gomodule/redigo", "github.com/mediocregopher/radix",
+}
 
 func run(pass *analysis.Pass) (any, error) {
 	if pass.Pkg.Path() == keyspaceAt {

@@ -1,0 +1,2 @@
+// Package redis stands for the client.
+package redis
