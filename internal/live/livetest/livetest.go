@@ -108,6 +108,7 @@ type Camera struct {
 	Waits    bool          // nothing is sent until a key frame is asked for
 	Strange  bool          // the first packet is of a type that was not agreed upon
 	H264     bool          // in place of VP8
+	Sizes    int           // of the same picture, each as a layer of its own (simulcast); 0: one, not named
 }
 
 func (c Camera) mime() string {
@@ -123,6 +124,7 @@ type Publisher struct {
 
 	pc    *webrtc.PeerConnection
 	video *pictures
+	sizes []*webrtc.TrackLocalStaticRTP // the picture once more, after video
 	audio *webrtc.TrackLocalStaticSample
 	state atomic.Int32
 	up    chan struct{}
@@ -163,7 +165,7 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 			p.Close()
 		}
 	}()
-	inner, err := webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam")
+	inner, err := webrtc.NewTrackLocalStaticRTP(webrtc.RTPCodecCapability{MimeType: cam.mime(), ClockRate: 90000}, "video", "cam", layer(0, cam.Sizes)...)
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +184,16 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 		tr, err := pc.AddTransceiverFromTrack(t, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionSendonly})
 		if err != nil {
 			return nil, err
+		}
+		for n := 1; n < cam.Sizes && t == p.video; n++ {
+			size, err := webrtc.NewTrackLocalStaticRTP(inner.Codec(), inner.ID(), inner.StreamID(), layer(n, cam.Sizes)...)
+			if err != nil {
+				return nil, err
+			}
+			if err := tr.Sender().AddEncoding(size); err != nil {
+				return nil, err
+			}
+			p.sizes = append(p.sizes, size)
 		}
 		if cam.H264 && t == p.video { // as OBS, which offers nothing else
 			if err := tr.SetCodecPreferences([]webrtc.RTPCodecParameters{{PayloadType: 102, RTPCodecCapability: webrtc.RTPCodecCapability{
@@ -214,6 +226,27 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 	}
 	p.all.Go(func() { p.film(cam) })
 	return p, nil
+}
+
+// layer names one of several sizes of a picture.
+func layer(n, sizes int) (options []func(*webrtc.TrackLocalStaticRTP)) {
+	if sizes > 0 {
+		options = append(options, webrtc.WithRTPStreamID(strconv.Itoa(n)))
+	}
+	return options
+}
+
+// named says in a packet's header of which size it is, as the library reads it.
+func (p *Publisher) named(packet *rtp.Packet, rid string) {
+	tr := p.pc.GetTransceivers()[0]
+	for _, x := range tr.Sender().GetParameters().HeaderExtensions {
+		switch x.URI {
+		case "urn:ietf:params:rtp-hdrext:sdes:mid":
+			_ = packet.Header.SetExtension(uint8(x.ID), []byte(tr.Mid()))
+		case "urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id":
+			_ = packet.Header.SetExtension(uint8(x.ID), []byte(rid))
+		}
+	}
 }
 
 // film sends pictures and sound.
@@ -250,7 +283,16 @@ func (p *Publisher) film(cam Camera) {
 			ts = max(ts+90, uint32(time.Since(began).Milliseconds()*90)) // a machine that stalls has two pictures follow each other at once
 			for _, packet := range packetizer.Packetize(frame, 0) {
 				packet.Timestamp = ts
+				if cam.Sizes > 0 {
+					p.named(packet, p.video.RID())
+				}
 				_ = p.video.WriteRTP(packet)
+				for i, size := range p.sizes {
+					packet := packet.Clone()
+					packet.SequenceNumber += uint16(10_000 * (i + 1))
+					p.named(packet, size.RID())
+					_ = size.WriteRTP(packet)
+				}
 			}
 			_ = p.audio.WriteSample(media.Sample{Data: []byte{0xfc, 0xff, 0xfe, byte(n)}, Duration: time.Second / time.Duration(cam.Rate)})
 			p.Sent.Add(1)

@@ -1,11 +1,13 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -221,10 +223,43 @@ func answer(ctx context.Context, pc *webrtc.PeerConnection) (string, error) {
 	}
 	select {
 	case <-gathered:
-		return pc.LocalDescription().SDP, nil
+		return nearestLast(pc.LocalDescription().SDP), nil
 	case <-ctx.Done():
 		return "", fmt.Errorf("media: candidates are not known in time: %w", ctx.Err())
 	}
+}
+
+// candidateLists are the runs of lines of a description that name addresses.
+var candidateLists = regexp.MustCompile(`(?m)(?:^a=candidate:[^\n]*\n)+`)
+
+// nearestLast sorts the candidates of a description by how many others reach them. A program may try the first one alone, as ffmpeg
+// does, and the library has them in no order.
+func nearestLast(sdp string) string {
+	return candidateLists.ReplaceAllStringFunc(sdp, func(list string) string {
+		lines := slices.Collect(strings.Lines(list))
+		slices.SortStableFunc(lines, func(a, b string) int { return cmp.Compare(nearness(a), nearness(b)) })
+		return strings.Join(lines, "")
+	})
+}
+
+// nearness is lower the more others reach a candidate's address. IPv4 comes first, as more networks have it.
+func nearness(candidate string) (n int) {
+	addr, err := netip.ParseAddr(strings.Fields(candidate)[4])
+	if err != nil {
+		return 9
+	}
+	if addr.Is6() {
+		n = 1
+	}
+	switch {
+	case addr.IsLoopback():
+		return 6 + n
+	case addr.IsLinkLocalUnicast():
+		return 4 + n
+	case addr.IsPrivate():
+		return 2 + n
+	}
+	return n
 }
 
 // pick has each incoming track use one codec, the first of the offer that is forwarded, and returns them. ErrCodec.

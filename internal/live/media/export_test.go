@@ -57,3 +57,6 @@ func Forget(s *Source) {
 
 // Waiting returns how many packets wait for a recorder.
 func Waiting(r *Recorder) int { return len(r.taker.queue) }
+
+// NearestLast is nearestLast.
+var NearestLast = nearestLast

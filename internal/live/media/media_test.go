@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -107,6 +108,17 @@ func TestWhatAPublisherSendsComesToViewers(t *testing.T) {
 				t.Errorf("counted %+v", c)
 			}
 		})
+	}
+}
+
+func TestOfAPictureInSeveralSizesTheFirstGoesOn(t *testing.T) {
+	e := engine(t)
+	_, src := publish(t, e, livetest.Camera{Sizes: 3})
+	v, _ := watch(t, e, src)
+	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 60 })
+	whole(t, v.Frames())
+	if c := src.Counts(); c.Lost != 0 {
+		t.Errorf("counted %+v", c)
 	}
 }
 
@@ -507,6 +519,35 @@ func TestAnAnswerNamesThePublicAddress(t *testing.T) {
 		}
 		src.Close(nil)
 		if !strings.Contains(answer, " 203.0.113.7 ") || strings.Contains(answer, " 127.0.0.1 ") {
+			t.Errorf("the answer is\n%s", answer)
+		}
+		return "", told
+	})
+	if !errors.Is(err, told) {
+		t.Fatal(err)
+	}
+}
+
+func TestAnAnswerNamesFirstWhatMostReach(t *testing.T) {
+	want := []string{"203.0.113.5", "2001:db8::5", "10.0.0.5", "192.168.1.5", "fd00::5", "169.254.0.5", "fe80::5", "127.0.0.1", "::1"}
+	const line = "a=candidate:1 1 udp 2130706431 %s 8189 typ host\r\n"
+	mixed, sorted := "", ""
+	for i, at := range []int{7, 8, 2, 6, 3, 4, 1, 5, 0} {
+		mixed += fmt.Sprintf(line, want[at])
+		sorted += fmt.Sprintf(line, want[i])
+	}
+	if got := media.NearestLast("a=mid:0\r\n" + mixed + "a=end-of-candidates\r\n"); got != "a=mid:0\r\n"+sorted+"a=end-of-candidates\r\n" {
+		t.Errorf("the description is\n%s", got)
+	}
+	e := engineAt(t, ":0")
+	told := errors.New("that is all")
+	_, err := livetest.Publish(t.Context(), livetest.Camera{}, func(ctx context.Context, offer string) (string, error) {
+		src, answer, err := e.Publish(ctx, offer, yes)
+		if err != nil {
+			return "", err
+		}
+		src.Close(nil)
+		if answer != media.NearestLast(answer) {
 			t.Errorf("the answer is\n%s", answer)
 		}
 		return "", told

@@ -167,12 +167,14 @@ func (s *Source) follow() {
 		if t.Kind() == webrtc.RTPCodecTypeAudio {
 			kind, format = audio, s.Formats.Audio
 		}
+		// Of a picture in several sizes (simulcast) the one that the offer names first is handed on.
+		handOn := t.RID() == r.Tracks()[0].RID()
 		s.mu.Lock()
 		if s.ended != nil || format == nil {
 			s.mu.Unlock()
 			return
 		}
-		if kind == video {
+		if kind == video && handOn {
 			s.ssrc = uint32(t.SSRC())
 		}
 		s.readers.Add(2)
@@ -181,14 +183,14 @@ func (s *Source) follow() {
 			defer s.readers.Done()
 			buf := make([]byte, 1500)
 			for {
-				if _, _, err := r.Read(buf); err != nil {
+				if _, _, err := r.ReadSimulcast(buf, t.RID()); err != nil {
 					return
 				}
 			}
 		}()
 		go func() {
 			defer s.readers.Done()
-			s.read(t, kind, format.Mime)
+			s.read(t, kind, format.Mime, handOn)
 		}()
 	})
 	watch(s.pc, s.done, func(err error) { s.end(err) }, nil)
@@ -224,8 +226,9 @@ func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up 
 	}()
 }
 
-// read hands a track's packets on until it ends.
-func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string) {
+// read reads a track until it ends, and hands its packets on if they are to be. The others are read so that the publisher is told
+// that they have come.
+func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, handOn bool) {
 	for {
 		p, _, err := t.ReadRTP()
 		if errors.Is(err, webrtc.ErrCodecNotFound) {
@@ -233,6 +236,9 @@ func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string) {
 		}
 		if err != nil {
 			return
+		}
+		if !handOn {
+			continue
 		}
 		// Extensions are of the publisher's session.
 		p.Header.Extension, p.Header.Extensions, p.Header.CSRC = false, nil, nil
