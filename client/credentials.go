@@ -14,8 +14,7 @@ func (c *Client) ResetPassword(ctx context.Context, in api.PasswordReset) error 
 }
 
 // ChangePassword sets the caller's password and logs the caller's other devices
-// out. When the answer to it is lost, the next try may say that the current
-// password is wrong: it is the new one by then.
+// out.
 func (c *Client) ChangePassword(ctx context.Context, in api.PasswordChange) error {
 	return c.do(ctx, call{method: http.MethodPut, path: "/v1/me/password", in: in})
 }

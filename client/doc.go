@@ -13,9 +13,11 @@
 //	}
 //
 // A client holds the tokens of one device and renews them when they have run
-// out. Everything that writes carries an Idempotency-Key and is sent again when
+// out. What writes in the name of somebody who is logged in carries an Idempotency-Key and is sent again when
 // the connection breaks, so that it happens once however often it was sent; only a code
-// may be mailed twice, where the server dies before it answers. What
+// may be mailed twice, where the server dies before it answers. What is called before a log-in is sent again as well, but without
+// a key that counts: after a lost answer, Register, ResetPassword, UndoEmail and a log-in by a code may be refused (auth.code_wrong,
+// auth.email_taken) though the first try was carried out, and Login, LoginByJWT and VisitRoom may leave a session that nobody has. What
 // still waits when its log-in is over is refused: client.logged_out.
 // A client is safe for concurrent use.
 //

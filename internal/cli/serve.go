@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
@@ -108,6 +109,8 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr, adm
 	}
 	switch {
 	case !slices.Contains(cfg.Roles, "api"):
+	case cfg.Accounts.SignIn == accounts.SignInJWT:
+		line("sign in", "with the app's own tokens: POST /v1/auth/jwt")
 	case cfg.Development():
 		ask := "stoa mail --code"
 		if addr, _ := rep.Get("addr"); addr.Origin != config.FromDefault {
@@ -115,6 +118,8 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr, adm
 		}
 		line("sign in", "with any e-mail address; its code shows at %s/dev/mail", url)
 		line("", "and with: %s", ask)
+	case cfg.SMTP.Host == "":
+		line("sign in", "with an e-mail address; its code is mailed by a node with the role worker")
 	default:
 		line("sign in", "with an e-mail address; its code is mailed through %s", cfg.SMTP.Host)
 	}
