@@ -23,9 +23,9 @@ import (
 
 const module = "github.com/stoa-dev/stoa"
 
-// floors lists the module's packages from the ground up. A package imports
-// packages of lower floors only; neighbours do not import each other.
-var floors = [][]string{
+// layers lists the module's packages from the ground up. A package imports
+// packages of lower layers only; neighbours do not import each other.
+var layers = [][]string{
 	{"lib/keyspace/internal/commands", "lib"},
 	{"lib/keyspace", "api", "lib/testing/eventually", "lib/testing/bubble", "lib/testing/logtest", "lib/redis/internal/engine", "lib/redis/internal/pipe"},
 	{"lib/keyspace/acl", "lib/keyspace/catalogue"},
@@ -74,8 +74,8 @@ var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalog
 // domains keep each technology in its own room.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
 
-// rooms says which files of a domain may import what.
-var rooms = map[string][]string{
+// importers says which files of a domain may import what.
+var importers = map[string][]string{
 	"database/sql":                         {"sql.go", "sql_*.go"},
 	"github.com/uptrace/bun":               {"sql.go", "sql_*.go"},
 	module + "/lib/redis":                  {"redis.go", "redisfirst.go", "service.go", "boards.go"},
@@ -124,18 +124,18 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-func floorOf(rel string) int {
-	return slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, rel) })
+func layerOf(rel string) int {
+	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, rel) })
 }
 
-func checkFloor(p pkg) (faults []string) {
-	at := floorOf(p.rel())
+func checkLayer(p pkg) (faults []string) {
+	at := layerOf(p.rel())
 	if at < 0 {
-		return []string{p.rel() + " is on no floor: place it in floors"}
+		return []string{p.rel() + " is in no layer: place it in layers"}
 	}
 	for _, imp := range p.Imports {
-		if dep, ours := strings.CutPrefix(imp, module+"/"); ours && floorOf(dep) >= at {
-			faults = append(faults, fmt.Sprintf("%s (floor %d) imports %s (floor %d)", p.rel(), at, dep, floorOf(dep)))
+		if dep, ours := strings.CutPrefix(imp, module+"/"); ours && layerOf(dep) >= at {
+			faults = append(faults, fmt.Sprintf("%s (layer %d) imports %s (layer %d)", p.rel(), at, dep, layerOf(dep)))
 		}
 	}
 	return faults
@@ -169,9 +169,9 @@ func checkDoc(p pkg) (faults []string) {
 	return faults
 }
 
-func checkRoom(file string, imports []string) (faults []string) {
+func checkFile(file string, imports []string) (faults []string) {
 	for _, imp := range imports {
-		if where, ruled := rooms[imp]; ruled && !slices.ContainsFunc(where, func(room string) bool { ok, _ := path.Match(room, path.Base(file)); return ok }) {
+		if where, ruled := importers[imp]; ruled && !slices.ContainsFunc(where, func(name string) bool { ok, _ := path.Match(name, path.Base(file)); return ok }) {
 			faults = append(faults, fmt.Sprintf("%s imports %s, which belongs in %s", file, imp, strings.Join(where, " or ")))
 		}
 	}
@@ -283,12 +283,12 @@ func planted(t *testing.T, faults []string, what string) {
 	}
 }
 
-func TestFloors(t *testing.T) {
-	planted(t, checkFloor(pkg{ImportPath: module + "/lib/redis", Imports: []string{module + "/lib/leaderboard"}}), "an import from a higher floor")
-	planted(t, checkFloor(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/lib/ratelimit"}}), "an import from the same floor")
-	planted(t, checkFloor(pkg{ImportPath: module + "/internal/attic"}), "a package on no floor")
+func TestLayers(t *testing.T) {
+	planted(t, checkLayer(pkg{ImportPath: module + "/lib/redis", Imports: []string{module + "/lib/leaderboard"}}), "an import from a higher layer")
+	planted(t, checkLayer(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/lib/ratelimit"}}), "an import from the same layer")
+	planted(t, checkLayer(pkg{ImportPath: module + "/internal/attic"}), "a package in no layer")
 	for _, p := range packages(t) {
-		report(t, checkFloor(p))
+		report(t, checkLayer(p))
 	}
 }
 
@@ -317,9 +317,9 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
-func TestRooms(t *testing.T) {
-	planted(t, checkRoom("internal/checkin/service.go", []string{"database/sql"}), "SQL in service.go")
-	planted(t, checkRoom("internal/checkin/redis.go", []string{"net/http"}), "HTTP in redis.go")
+func TestFilesOfADomain(t *testing.T) {
+	planted(t, checkFile("internal/checkin/service.go", []string{"database/sql"}), "SQL in service.go")
+	planted(t, checkFile("internal/checkin/redis.go", []string{"net/http"}), "HTTP in redis.go")
 	statement, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc (s *Service) f() { s.db.Tx(ctx, g) }", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestRooms(t *testing.T) {
 				imports = append(imports, p)
 			}
 			looked++
-			report(t, checkRoom(f, imports))
+			report(t, checkFile(f, imports))
 			report(t, checkStatements(f, parsed))
 		}
 	}

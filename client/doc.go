@@ -21,6 +21,9 @@
 // still waits when its log-in is over is refused: client.logged_out.
 // A client is safe for concurrent use.
 //
+// What a call may be refused with is listed for its route in docs/reference/routes.md; [Error] has the code, and [CodeOf] returns it. Times
+// are UTC, durations of a medium milliseconds, sizes bytes.
+//
 // [Client.Socket] is the connection over which events come and operations can be called, too; [Socket.Watch] has it
 // bring those of a room or of a large group's chat.
 package client

@@ -96,7 +96,7 @@ func (s *PlaybackSync) Position(now time.Time) time.Duration {
 // Correction is what a player is to do.
 type Correction struct {
 	Paused bool
-	Seek   bool          // go to Position first
+	Seek   bool          // go to To first
 	To     time.Duration // where the room is
 	Rate   float64       // to play at
 }

@@ -77,7 +77,7 @@ func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device Device
 	if now.passwordHash != seen.passwordHash || now.Email != seen.Email {
 		return ErrPasswordWrong
 	}
-	in, err := loggedIn(ctx, tx, seen.ID, device)
+	in, err := hasSessionRow(ctx, tx, seen.ID, device)
 	if err == nil && !in {
 		err = ErrToken
 	}

@@ -39,8 +39,8 @@ func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e Email) error {
 	return err
 }
 
-// loggedIn reports whether the device has a session.
-func loggedIn(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (in bool, err error) {
+// hasSessionRow reports whether SQL has a session of the device, expired ones included.
+func hasSessionRow(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (in bool, err error) {
 	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE user_id = ? AND device_id = ?)", user, device).Scan(&in)
 	return in, err
 }

@@ -79,7 +79,7 @@ func restartReplay(ctx context.Context, db *sqldb.DB, s sessionRow, until time.T
 	return err
 }
 
-// keepReplays does so with sessions until their access tokens expire.
+// keepReplays has the token that each session was rotated from bring the same pair until the access token expires.
 func keepReplays(ctx context.Context, db *sqldb.DB, list []sessionRow) error {
 	args := make([]any, 0, 4*len(list))
 	for _, s := range list {
@@ -183,10 +183,4 @@ func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.
 // Their access tokens ended before: Config.AccessLife is the shorter one.
 func sweepSessions(ctx context.Context, db *sqldb.DB) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "sessions", []string{"user_id", "device_id"}, sweepChunk, "refresh_expires <= ?", db.Now().UnixMilli())
-}
-
-// LoggedIn reports whether a device has a session, as SQL says.
-func LoggedIn(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (there bool, err error) {
-	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE user_id = ? AND device_id = ? AND refresh_expires > ?)", user, device, q.Now().UnixMilli()).Scan(&there)
-	return there, asKind(err)
 }

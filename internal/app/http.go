@@ -70,7 +70,7 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key []byte) {
 	}
 }
 
-// operations adds those of all domains.
+// operations adds the API's operations of all domains.
 func (a *App) operations() {
 	a.accounts.Routes(a.api)
 	a.notices.Routes(a.api)

@@ -54,7 +54,7 @@ func newFast(db *redis.DB, pace Pace, mode string) *fast {
 	return &fast{db: db, scanPage: cmp.Or(pace.ScanPage, scanPage), budget: cmp.Or(pace.Budget, budget), soon: new(redis.Deadlines)}
 }
 
-// patient is the same for work in the background.
+// patient returns f with the time limits of work in the background.
 func (f *fast) patient() *fast {
 	p := *f
 	p.budget, p.soon = patience, new(redis.Deadlines)

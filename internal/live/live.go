@@ -178,7 +178,7 @@ const (
 )
 
 const (
-	// secretLen is that of 24 random bytes.
+	// secretLen is the length of 24 random bytes in base64.
 	secretLen = 32
 	// untilLen is that of seconds in base 36, until the year 4453.
 	untilLen = 7

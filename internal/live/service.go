@@ -73,8 +73,8 @@ type Service struct {
 	base     context.Context //nolint:containedctx // of what sessions do; nil before Run and after
 	work     sync.WaitGroup
 	airs     map[ID]*air
-	asked    map[ID]bool // whose sessions are to be held against SQL
-	all      bool        // all are
+	asked    map[ID]bool // streams whose sessions the next beat compares with SQL
+	all      bool        // the next beat compares every session
 	nudge    chan struct{}
 	sessions int
 	viewers  map[string]int // of those sessions, by user or household

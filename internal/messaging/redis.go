@@ -204,7 +204,7 @@ type latest struct {
 	messages []message // the last one has seq
 }
 
-// read is one, and with conv the latest messages of it beside.
+// read returns a chat of a user and, with conv, the latest messages of that conversation in the same round trip.
 func (f *fast) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *ConversationID) (st state, got latest, err error) {
 	kind, key := direct, chatsKeys.At(user).Key
 	if !chat.direct() {

@@ -14,7 +14,7 @@ const (
 	stateLife = 24 * time.Hour
 	// onlineLife is a few times renewEvery.
 	onlineLife = 3 * time.Minute
-	// viewersLife is that of a number.
+	// viewersLife is how long a counted number of viewers is kept.
 	viewersLife = time.Minute
 	// bufferingLife is how long a player waits for data, unless it says so again.
 	bufferingLife = 10 * time.Second

@@ -138,7 +138,7 @@ func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *scene, user View
 // GuestPrefix begins the tokens of guests.
 const GuestPrefix = "stoa_guest_"
 
-// secretLen is that of 24 random bytes in base64.
+// secretLen is the length of 24 random bytes in base64.
 const secretLen = 32
 
 // Visitor is a guest who calls.

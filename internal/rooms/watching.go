@@ -48,7 +48,7 @@ type watched struct {
 	touched time.Time // rooms were noted as active
 }
 
-// watch is one of them.
+// watch is a room that somebody on this node watches.
 type watch struct {
 	viewers map[ViewerID]*viewer
 	dirty   bool       // viewers came, went, or did something
@@ -56,7 +56,7 @@ type watch struct {
 	count   int        // viewers by all nodes
 	counted time.Time
 	renewed time.Time // entries were written
-	kept    time.Time // the count was
+	kept    time.Time // the count was written to Redis
 
 	moved  bool  // the register has changed since the last checkpoint
 	held   bool  // it waits for players, or this node does not know whether it does
@@ -204,7 +204,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	r.viewers[who].connections[connection] = struct{}{}
 }
 
-// Unsubscribed notes that it has not any more. It waits for nothing.
+// Unsubscribed notes that a connection to this node has left a channel. It waits for nothing.
 func (s *Service) Unsubscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
 	who, err := ids.Parse[Viewer](user)

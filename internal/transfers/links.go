@@ -48,7 +48,7 @@ func variantOf(side int) (variant, error) {
 	return 0, ErrNoSmall
 }
 
-// side is that of the thumbnails.
+// side returns the longer side of the variant's thumbnail, in pixels.
 func (v variant) side() int {
 	if v == small {
 		return picture.Sides[len(picture.Sides)-1]

@@ -81,7 +81,7 @@ type envelope struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// message is what is posted of it.
+// message returns the body that is posted for an envelope.
 func (e envelope) message() ([]byte, error) {
 	return json.Marshal(api.Webhook{Type: e.Type, Timestamp: time.UnixMilli(e.At).UTC(), Data: e.Data})
 }

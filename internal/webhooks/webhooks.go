@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
-// Topic is that of the outbox.
+// Topic is the outbox's topic of webhooks.
 const Topic = "webhooks"
 
 // The refusals of a webhook before the fact.

@@ -77,7 +77,7 @@ func Compact(db *redis.DB, k CompactKeys) Board { return &compact{db: db, k: k, 
 
 func (b *compact) Put(ctx context.Context, es ...Entry) error { return put(ctx, b.db, b, es) }
 
-// Update is one RPUSH.
+// Update returns one RPUSH to the board's log.
 func (b *compact) Update(es []Entry) []keyspace.Cmd {
 	if len(es) == 0 {
 		return nil

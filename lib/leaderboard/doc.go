@@ -124,7 +124,7 @@
 // twice. Add up where the truth is, and send the sum. For a figure whose only home is Redis, ZINCRBY
 // on a [keyspace.ZSet] is the right tool, and no board.
 //
-// There is no score of 53 bits either. 21 bits of value leave 32 for the time of each, and
+// There are no values of 53 bits either. A value has 21 bits, because the other 32 of a score are its time:
 // by that ties are broken and restarts told from repetitions: a board without times would be another
 // kind with other rules, not an option of this one. A [keyspace.ZSet] has whole doubles.
 //

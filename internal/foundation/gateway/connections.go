@@ -35,7 +35,7 @@ var sessionEnded = centrifuge.Disconnect{Code: api.SocketSessionEnded, Reason: "
 // errAway refuses a connection while nobody can tell whose token it is.
 var errAway = &centrifuge.Error{Code: http.StatusServiceUnavailable, Message: "unavailable", Temporary: true}
 
-// connection is one device's.
+// connection is a socket of one device.
 type connection struct {
 	client *centrifuge.Client
 	opened *http.Request // slim
@@ -53,7 +53,7 @@ type subscription struct {
 	hidden []string // whom it does not hear there
 }
 
-// connections are those of this node.
+// connections holds the sockets of this node.
 type connections struct {
 	mu     sync.RWMutex
 	byUser map[string]map[string]*connection   // by user and client id
@@ -103,7 +103,7 @@ func (cs *connections) enter(c *connection, channel string, hidden []string) *su
 	return s
 }
 
-// leave notes that it has not any more, by that subscription or, with nil, by any, and reports whether it had.
+// leave notes that a connection has left a channel, by that subscription or, with nil, by any, and reports whether it had.
 func (cs *connections) leave(c *connection, channel string, s *subscription) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

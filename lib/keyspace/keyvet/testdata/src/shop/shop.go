@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	_ "github.com/go-redis/redis/v8" // want `github.com/go-redis/redis/v8 is used past package redis`
-	"github.com/redis/rueidis" // want `github.com/redis/rueidis is used past package redis`
+	"github.com/redis/rueidis"       // want `github.com/redis/rueidis is used past package redis`
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
