@@ -410,6 +410,41 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.until("both", `["First group", "Second group"].every((name) => document.querySelector(".notices").textContent.includes(name))`)
 }
 
+// Who watches is asked for where that is shown: all who have a room open hear at the same moment that somebody has come.
+func TestARoomAsksWhoWatchesWhereThatIsShown(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	ada.visit("#/rooms")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "Room")
+	ada.fill("[name=access]", "open")
+	ada.button("Make the room")
+	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
+	hash := evaluated[string](ada, "location.hash")
+	bob.visit(hash)
+	bob.button("Come in")
+	bob.says("[data-viewers]", "2 viewers")
+	bob.do(chromedp.Evaluate[chromedp.Void](`((real) => {
+		window.asked = [];
+		window.fetch = (url, init) => (asked.push(String(url).split("?")[0].replace(/.*[/]rooms[/][^/]*/, "")), real(url, init));
+	})(fetch)`))
+
+	ada.visit("#/rooms")
+	bob.says("[data-viewers]", "1 viewer")
+	bob.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => (window.waited = true), 2500)`))
+	bob.until("the time after which it would have asked", "window.waited")
+	if n := evaluated[int](bob, `asked.length`); n != 0 {
+		t.Errorf("beside the chat it has asked %d times", n)
+	}
+	bob.opens("people")
+	bob.until("who is there, once", `asked.toSorted().join() === "/members,/online"`)
+	ada.visit(hash)
+	bob.until("who has come", fmt.Sprintf(`document.querySelector('.members [data-user=%q]').classList.contains("watches")`, ada.id()))
+	if got := evaluated[string](bob, `asked.toSorted().join()`); got != "/members,/online,/online" {
+		t.Errorf("it has asked for %s", got)
+	}
+}
+
 // A player whose video could not be had, or whose link is over, gets it as soon as it is there again.
 func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	t.Parallel()

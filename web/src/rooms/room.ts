@@ -19,7 +19,8 @@ import type { Seat } from "./seat";
 
 const RETRY = 3000; // ms
 const FRESH = 5000; // ms for which an event of viewers is newer than a scene
-const CALM = 1000; // ms between two looks at who watches
+const CALM = 1000; // ms at least between two looks at who watches
+const EACH = 10; // ms more for each who does: all who have the list open look
 const COLORS = { white: 0xffffff, red: 0xff6b6b, yellow: 0xffe066, green: 0x8ce99a, blue: 0x74c0fc, pink: 0xfaa2c1 };
 const TABS = ["chat", "list", "people"] as const;
 
@@ -160,7 +161,7 @@ export class RoomView {
         this.#looksWho ??= setTimeout(() => {
           this.#looksWho = undefined;
           void this.#people.online().catch(() => {}); // the next event asks again
-        }, CALM);
+        }, Math.max(CALM, EACH * this.#viewers.count) * (1 + Math.random()));
         return;
       case "room.changed":
         // Words are told to nobody, and what the caller may do depends on what all may.
@@ -295,6 +296,7 @@ export class RoomView {
         buttons[name].setAttribute("aria-selected", String(name === tab));
         buttons[name].tabIndex = name === tab ? 0 : -1;
       }
+      this.#people.read().catch(this.failed);
     };
     const button = (tab: (typeof TABS)[number]): HTMLButtonElement =>
       h("button", { type: "button", role: "tab", id: `${id}-${tab}`, "aria-controls": `${id}-${tab}-panel`, "data-tab": tab, onclick: () => choose(tab) }, r.tabs[tab]);
