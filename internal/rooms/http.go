@@ -273,7 +273,7 @@ func (s *Service) getRoom(ctx context.Context, caller web.Caller, in *RoomPath) 
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(m, s.viewers(ctx, []ID{id})[id])}, nil
+	return &body[api.RoomPlace]{r.place(m, s.viewersOf(ctx, id))}, nil
 }
 
 func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomScene], error) {

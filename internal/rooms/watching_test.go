@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -223,6 +224,47 @@ func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
 			list, err := other.Online(t.Context(), ViewerID(owner), id)
 			if err != nil || !slices.ContainsFunc(list, func(p Presence) bool { return p.User == who }) {
 				t.Errorf("%d are on line, %v, without who has come", len(list), err)
+			}
+		}
+	})
+}
+
+// In a large room everybody would hear of everybody.
+func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(2)
+		owner, user := ViewerID(who[0]), ViewerID(who[1])
+		for others, want := range map[int]string{
+			small - 1: "map[room.gone:2 room.member:3 them room.gone:2]",
+			small:     "map[room.gone:1 room.member:1 them room.gone:2]",
+		} {
+			id := w.open(who[0])
+			_, err := w.db.ExecContext(ctx, "UPDATE rooms SET members = ? WHERE id = ?", others, id)
+			w.must(err)
+			heard := make(chan string, 99)
+			for channel, whose := range map[string]string{api.RoomChannel(id.String()): "", user.String(): "them "} {
+				_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { heard <- whose + e.Type }})
+				defer leave()
+			}
+			join := func() {
+				t.Helper()
+				_, _, err := w.Join(ctx, who[1], id, Key{})
+				w.must(err)
+			}
+			join()
+			w.appoint(id, who[0], who[1])
+			w.must(w.Leave(ctx, user, id))
+			join()
+			w.must(w.Kick(ctx, owner, id, user))
+			bubble.Sleep(time.Second)
+			got := map[string]int{}
+			for range len(heard) {
+				got[<-heard]++
+			}
+			if fmt.Sprint(got) != want {
+				t.Errorf("beside %d others: %v, want %s", others, got, want)
 			}
 		}
 	})
