@@ -382,8 +382,8 @@ type RoomRef struct {
 // Types of events of a room, on its channel, with what their data is.
 const (
 	EventRoomChanged        = "room.changed"         // Room: its settings have changed; read the room again, for words and for what one may do
-	EventRoomMember         = "room.member"          // RoomMember: joined, or changed
-	EventRoomGone           = "room.gone"            // RoomGone; also on the channel of who is gone
+	EventRoomMember         = "room.member"          // RoomMember: joined, in a room of up to 200; or changed
+	EventRoomGone           = "room.gone"            // RoomGone: in a larger room of those who were taken out; also on the channel of who is gone
 	EventRoomPlayback       = "room.playback"        // Playback
 	EventRoomPlaylist       = "room.playlist"        // RoomRef: it has changed
 	EventRoomSaid           = "room.said"            // RoomLine

@@ -349,23 +349,25 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 		}
 	}
 
-	late("/scene", changes(`{"name":"One"}`), changes(`{"name":"Two"}`))
+	late(room, changes(`{"name":"One"}`), changes(`{"name":"Two"}`))
 	bob.says(".watch h1", "Two")
 
 	late("/playlist", adds("First"), adds("Second"))
 	bob.opens("list")
 	bob.says(".items", "Second")
-	late("/scene", changes(`{"name":"Three"}`), adds("Third"))
+	comesBack := func() {
+		line.cut()
+		line.mend()
+	}
+	late("/scene", comesBack, adds("Third"))
 	bob.says(".items", "Third")
 
-	bob.opens("people")
 	self := fmt.Sprintf(".watch-side .members [data-user=%q]", bob.id())
-	late("/members", changes(`{"name":"Four"}`), mutes(time.Hour))
-	bob.says(".watch h1", "Four")
+	late("/members", func() { bob.opens("people") }, mutes(time.Hour))
 	bob.says(self, "muted")
 	bob.opens("chat")
 	bob.says(".watch-side", "You may not write here.")
-	late("/scene", changes(`{"name":"Five"}`), mutes(-time.Hour))
+	late(room, changes(`{"name":"Five"}`), mutes(-time.Hour))
 	bob.says(".watch h1", "Five")
 	bob.until("a field to write in", `document.querySelector("[name=say]").checkVisibility()`)
 
@@ -408,6 +410,46 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.ask("GET", "/v1/notices", "")
 	bob.ask("GET", "/v1/notices", "")
 	bob.until("both", `["First group", "Second group"].every((name) => document.querySelector(".notices").textContent.includes(name))`)
+}
+
+// All who have a room open hear of a change at the same moment, and ask for no more than what is shown and has changed.
+func TestARoomAsksForNoMoreThanItHasTo(t *testing.T) {
+	t.Parallel()
+	ada, bob, _ := twoFriends(t, "--limits=false")
+	ada.visit("#/rooms")
+	ada.button("New room")
+	ada.typ("[name=room_name]", "Room")
+	ada.fill("[name=access]", "open")
+	ada.button("Make the room")
+	ada.until("the room's address", `/^#\/rooms\/./.test(location.hash)`)
+	hash := evaluated[string](ada, "location.hash")
+	bob.visit(hash)
+	bob.button("Come in")
+	bob.says("[data-viewers]", "2 viewers")
+	bob.do(chromedp.Evaluate[chromedp.Void](`((real) => {
+		window.asked = [];
+		window.fetch = (url, init) => (asked.push(String(url).split("?")[0].replace(/.*[/]rooms[/][^/]*/, "")), real(url, init));
+	})(fetch)`))
+
+	ada.visit("#/rooms")
+	bob.says("[data-viewers]", "1 viewer")
+	bob.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => (window.waited = true), 2500)`))
+	bob.until("the time after which it would have asked", "window.waited")
+	if n := evaluated[int](bob, `asked.length`); n != 0 {
+		t.Errorf("beside the chat it has asked %d times", n)
+	}
+	ada.ask("PATCH", "/v1/rooms/"+strings.TrimPrefix(hash, "#/rooms/"), `{"name":"Hall"}`)
+	bob.says(".watch h1", "Hall")
+	if got := evaluated[string](bob, `JSON.stringify(asked.splice(0))`); got != `[""]` {
+		t.Errorf("of a change of the room it has asked for %s", got)
+	}
+	bob.opens("people")
+	bob.until("who is there, once", `asked.toSorted().join() === "/members,/online"`)
+	ada.visit(hash)
+	bob.until("who has come", fmt.Sprintf(`document.querySelector('.members [data-user=%q]').classList.contains("watches")`, ada.id()))
+	if got := evaluated[string](bob, `asked.toSorted().join()`); got != "/members,/online,/online" {
+		t.Errorf("it has asked for %s", got)
+	}
 }
 
 // A player whose video could not be had, or whose link is over, gets it as soon as it is there again.

@@ -118,6 +118,25 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 	})
 }
 
+// A node's clock may be ahead for a while.
+func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
+	eachEngine(t, Settings{KeepLines: 10}, func(t *testing.T, w *world) {
+		who := w.people(1)
+		id, user := w.open(who[0]), ViewerID(who[0])
+		w.ahead.Store(int64(8 * time.Hour))
+		w.must(w.tidy(t.Context()))
+		w.ahead.Store(0)
+		for i := range 20 {
+			_, err := w.Say(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
+			w.must(err)
+		}
+		w.must(w.tidy(t.Context()))
+		if lines, err := linesOf(t.Context(), w.db, id, 100, nil, 100); err != nil || len(lines) != 10 {
+			t.Errorf("%d lines are kept, %v, want 10", len(lines), err)
+		}
+	})
+}
+
 // TestRestrictionsGoWithRoomAndUser also where a node that knew of none has removed them.
 func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {

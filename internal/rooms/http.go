@@ -273,7 +273,7 @@ func (s *Service) getRoom(ctx context.Context, caller web.Caller, in *RoomPath) 
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(m, s.viewers(ctx, []ID{id})[id])}, nil
+	return &body[api.RoomPlace]{r.place(m, s.viewersOf(ctx, id))}, nil
 }
 
 func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomScene], error) {
@@ -415,16 +415,12 @@ func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct 
 	return &body[api.RoomMembers]{api.RoomMembers{Members: mapped(list, func(m Member) api.RoomMember { return who.member(r, m) }), Next: next}}, err
 }
 
-// mostOnline is how many viewers are named.
-const mostOnline = 200
-
 func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomOnline], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	list, err := s.Online(ctx, me, id)
-	list = list[:min(len(list), mostOnline)]
 	return &body[api.RoomOnline]{api.RoomOnline{Viewers: mapped(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: p.Active} })}}, err
 }
 

@@ -74,8 +74,9 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn f
 		if err := deleteMember(ctx, tx, id, user); err != nil { // a guest's place whose time is over is none of theirs
 			return err
 		}
-		d.room.members++
-		d.tell(api.EventRoomMember, d.me)
+		if d.room.members++; d.room.members <= small {
+			d.tell(api.EventRoomMember, d.me)
+		}
 		return insertMember(ctx, tx, id, d.me)
 	})
 }

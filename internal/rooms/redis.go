@@ -179,11 +179,11 @@ func (s *store) writeOnline(ctx context.Context, node string, marks []mark) erro
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// online returns who Redis has as viewers of rooms, the latest activity first, in one round trip.
-func (s *store) online(ctx context.Context, list []ID) (map[ID][]Presence, error) {
+// online returns up to most entries of who Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
+func (s *store) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
-		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKey.At(id).Key, Args: []string{"0", "-1", "WITHSCORES"}}
+		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKey.At(id).Key, Args: []string{"0", strconv.Itoa(most - 1), "WITHSCORES"}}
 	}
 	all := make(map[ID][]Presence, len(list))
 	for i, r := range s.db.DoMulti(ctx, cmds) {

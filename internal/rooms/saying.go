@@ -167,7 +167,7 @@ func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err e
 func (s *Service) tidySaid(ctx context.Context) error {
 	now := s.db.Now()
 	after := s.tidied
-	if after.IsZero() {
+	if after.IsZero() || after.After(now) { // of a clock that was ahead
 		after = now.Add(-tidyAtFirst)
 	}
 	old, err := crowded(ctx, s.db, after, s.cfg.KeepLines, sweepBatch)

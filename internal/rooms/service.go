@@ -130,10 +130,17 @@ type news struct {
 
 func (d *scene) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
 
-// gone tells the room, and who is gone.
+// small is up to how many members a room has of whose coming and going all in it are told: of a film's whole audience that would be
+// each of them times each of them.
+const small = 200
+
+// gone tells who is gone, and the room; a large one only of those who were taken out.
 func (d *scene) gone(user ViewerID, why string) {
 	data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: why}
-	d.news = append(d.news, news{user, api.EventRoomGone, data}, news{typ: api.EventRoomGone, data: data})
+	d.news = append(d.news, news{user, api.EventRoomGone, data})
+	if d.was.members <= small || why == api.RoomKicked || why == api.RoomBanned {
+		d.tell(api.EventRoomGone, data)
+	}
 }
 
 // change runs fn in a transaction, under the lock of a room, as somebody in it who may do a verb; then it

@@ -38,6 +38,8 @@ const (
 	followTime = time.Second
 	// countTime is how long an answer may wait for the number of viewers.
 	countTime = 500 * time.Millisecond
+	// mostOnline is how many viewers are named.
+	mostOnline = 200
 )
 
 // watched are the rooms in which somebody is by this node, or was a moment ago.
@@ -54,6 +56,7 @@ type watch struct {
 	dirty   bool       // viewers came, went, or did something
 	gone    []ViewerID // since the last writing
 	count   int        // viewers by all nodes
+	latest  []Presence // of them, as they were counted; nil before that
 	counted time.Time
 	renewed time.Time // entries were written
 	kept    time.Time // the count was written to Redis
@@ -162,6 +165,17 @@ func (w *watched) viewers(id ID) (n int, known bool) {
 	return 0, false
 }
 
+// online returns up to mostOnline of who watches a room, as this node has counted them; nil where nobody does by this node, or it
+// has not counted yet.
+func (w *watched) online(id ID) []Presence {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.rooms[id]; r != nil && len(r.viewers) > 0 {
+		return r.latest
+	}
+	return nil
+}
+
 // roomOf returns the room of a channel.
 func roomOf(channel string) (ID, bool) {
 	name, ok := strings.CutPrefix(channel, api.RoomChannel(""))
@@ -196,7 +210,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	defer s.watched.mu.Unlock()
 	r := s.watched.of(id, now)
 	if len(r.viewers) == 0 {
-		r.held = true // of what was before the node may know nothing
+		r.held, r.latest = true, nil // of what was before the node may know nothing
 	}
 	if r.viewers[who] == nil {
 		r.viewers[who], r.dirty = &viewer{connections: map[string]struct{}{}, active: s.db.Now()}, true
@@ -308,14 +322,15 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	if len(due) == 0 {
 		return
 	}
-	found, err := s.onlineIn(ctx, due, s.watched.has)
+	found, err := s.onlineIn(ctx, due, 0, s.watched.has)
 	if err != nil {
 		return // nobody knows
 	}
 	keep, told := map[ID]int{}, map[ID]int{}
 	s.watched.mu.Lock()
 	for _, id := range due {
-		n, first := len(found[id].users), found[id].first
+		users, first := found[id].users, found[id].first
+		n := len(users)
 		r := s.watched.rooms[id]
 		if r == nil {
 			continue
@@ -327,7 +342,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 		if r.count != n && (slices.Contains(dirty, id) || first == s.cfg.Node) {
 			told[id] = n
 		}
-		r.count = n
+		r.count, r.latest = n, slices.Clone(users[:min(n, mostOnline)])
 	}
 	s.watched.mu.Unlock()
 	if len(keep) > 0 {
@@ -348,10 +363,10 @@ type audience struct {
 	first string // of the nodes
 }
 
-// onlineIn returns who watches in rooms, and takes out those of nodes that are dead. So it does with viewers of this node whom here
+// onlineIn returns who watches in rooms, of each room by up to most entries, 0 for all, and takes out those of nodes that are dead. So it does with viewers of this node whom here
 // does not know: Redis was set back to when they watched. Only the goroutine that brings them to Redis knows that; for others here is nil.
-func (s *Service) onlineIn(ctx context.Context, list []ID, here func(ID, ViewerID) bool) (map[ID]audience, error) {
-	found, err := s.store.online(ctx, list)
+func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(ID, ViewerID) bool) (map[ID]audience, error) {
+	found, err := s.store.online(ctx, list, most)
 	if err != nil {
 		return nil, err
 	}
@@ -386,17 +401,22 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, here func(ID, ViewerI
 	return all, nil
 }
 
-// Online returns who watches in a room, who was active last first. ErrRoom.
+// Online returns up to mostOnline of who watches in a room, who was active last first. It costs no question to Redis where somebody
+// watches by this node, which counts them anyway. ErrRoom.
 func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
 	if _, _, err := s.inside(ctx, id, user); err != nil {
 		return nil, err
 	}
-	found, err := s.onlineIn(ctx, []ID{id}, nil)
+	if known := s.watched.online(id); known != nil {
+		return known, nil
+	}
+	found, err := s.onlineIn(ctx, []ID{id}, 2*mostOnline, nil) // some watch by more than one node
 	if away(err) {
 		return nil, nil // nobody is known to be
 	}
-	return found[id].users, err
+	users := found[id].users
+	return users[:min(len(users), mostOnline)], err
 }
 
 // viewersOf returns how many watch a room. That costs a question to Redis where nobody watches by this node.
@@ -431,7 +451,7 @@ func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
 		}
 	}
 	if len(again) > 0 {
-		if found, err := s.onlineIn(ctx, again, nil); err == nil {
+		if found, err := s.onlineIn(ctx, again, 0, nil); err == nil {
 			for _, id := range again {
 				all[id] = len(found[id].users)
 			}
@@ -693,8 +713,8 @@ func (s *Service) heard(r *watch, e events.Event) {
 		}
 	case api.EventRoomViewers:
 		var v api.RoomViewers
-		if json.Unmarshal(e.Data, &v) == nil {
-			r.count = v.Viewers
+		if json.Unmarshal(e.Data, &v) == nil && r.count != v.Viewers {
+			r.count, r.counted = v.Viewers, time.Time{} // whoever hears of it may ask who they are
 		}
 	}
 }

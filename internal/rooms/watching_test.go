@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -49,6 +50,7 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 		}
 		w.live.Delete(other.cfg.Node) // it is as good as dead
 		eventually.Equal(t, "viewers after a death", 1, count(w))
+		bubble.Sleep(countEvery + beatEvery)
 		list, err := w.Online(ctx, ViewerID(who[0]), id)
 		if err != nil || len(list) != 1 || list[0].User != ViewerID(who[0]) {
 			t.Errorf("on line are %+v, %v", list, err)
@@ -158,6 +160,111 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 				if got, err := ask(n); err != nil || got != 2 {
 					t.Errorf("%s, by %s: %d viewers, %v", what, at, got, err)
 				}
+			}
+		}
+	})
+}
+
+// All who have a room open may ask at once who watches: the node has counted them.
+func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		other := w.neighbour()
+		ctx := t.Context()
+		owner := w.people(1)[0]
+		id := w.open(owner)
+		for range 5 * mostOnline / 2 {
+			w.Subscribed(ids.New[Viewer]().String(), "1", api.RoomChannel(id.String()))
+		}
+		bubble.Sleep(2 * beatEvery)
+		commands := func(n *world) int {
+			t.Helper()
+			before := n.redis.Stats().Lone.Commands + n.redis.Stats().Batch.Commands
+			for range 300 {
+				list, err := n.Online(ctx, ViewerID(owner), id)
+				if err != nil || len(list) != mostOnline {
+					t.Fatalf("%d are on line, %v, want %d", len(list), err, mostOnline)
+				}
+			}
+			return int(n.redis.Stats().Lone.Commands + n.redis.Stats().Batch.Commands - before)
+		}
+		if n := commands(w); n > 10 {
+			t.Errorf("300 questions took %d commands", n)
+		}
+		found, err := other.store.online(ctx, []ID{id}, 2*mostOnline)
+		if commands(other); err != nil || len(found[id]) != 2*mostOnline {
+			t.Errorf("a node without viewers reads %d entries, %v", len(found[id]), err)
+		}
+	})
+}
+
+// Whoever hears that somebody has come may ask who it is, by any node.
+func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		other := w.neighbour()
+		owner := w.people(1)[0]
+		id := w.open(owner)
+		channel := api.RoomChannel(id.String())
+		other.Subscribed(owner.String(), "1", channel)
+		for range 4 {
+			bubble.Sleep(3 * beatEvery)
+			who := ids.New[Viewer]()
+			told := make(chan api.RoomViewers, 9)
+			_, leave := other.cfg.Bus.Listen(t.Context(), channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				var v api.RoomViewers
+				if e.Type == api.EventRoomViewers && json.Unmarshal(e.Data, &v) == nil {
+					told <- v
+				}
+			}})
+			w.Subscribed(who.String(), "1", channel)
+			<-told
+			leave()
+			bubble.Sleep(beatEvery)
+			list, err := other.Online(t.Context(), ViewerID(owner), id)
+			if err != nil || !slices.ContainsFunc(list, func(p Presence) bool { return p.User == who }) {
+				t.Errorf("%d are on line, %v, without who has come", len(list), err)
+			}
+		}
+	})
+}
+
+// In a large room everybody would hear of everybody.
+func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ctx := t.Context()
+		who := w.people(2)
+		owner, user := ViewerID(who[0]), ViewerID(who[1])
+		for others, want := range map[int]string{
+			small - 1: "map[room.gone:2 room.member:3 them room.gone:2]",
+			small:     "map[room.gone:1 room.member:1 them room.gone:2]",
+		} {
+			id := w.open(who[0])
+			_, err := w.db.ExecContext(ctx, "UPDATE rooms SET members = ? WHERE id = ?", others, id)
+			w.must(err)
+			heard := make(chan string, 99)
+			for channel, whose := range map[string]string{api.RoomChannel(id.String()): "", user.String(): "them "} {
+				_, leave := w.cfg.Bus.Listen(ctx, channel, &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) { heard <- whose + e.Type }})
+				defer leave()
+			}
+			join := func() {
+				t.Helper()
+				_, _, err := w.Join(ctx, who[1], id, Key{})
+				w.must(err)
+			}
+			join()
+			w.appoint(id, who[0], who[1])
+			w.must(w.Leave(ctx, user, id))
+			join()
+			w.must(w.Kick(ctx, owner, id, user))
+			bubble.Sleep(time.Second)
+			got := map[string]int{}
+			for range len(heard) {
+				got[<-heard]++
+			}
+			if fmt.Sprint(got) != want {
+				t.Errorf("beside %d others: %v, want %s", others, got, want)
 			}
 		}
 	})

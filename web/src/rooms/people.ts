@@ -55,12 +55,13 @@ export class RoomPeople {
     this.#draw();
   }
 
+  /** Reads who is there and who watches, where that is shown. */
   async read(): Promise<void> {
-    this.#members.clear();
-    await Promise.all([this.#page(""), this.online()]);
+    if (!this.el.hidden) await Promise.all([this.#page(""), this.online()]);
   }
 
   async online(): Promise<void> {
+    if (this.el.hidden) return;
     const { viewers } = await this.seat.ask<RoomOnline>("/online");
     this.#online = new Set(viewers.map((v) => v.id));
     this.#draw();
@@ -70,7 +71,9 @@ export class RoomPeople {
     this.#pages++;
     try {
       const page = await this.seat.ask<RoomMembers>(`/members?limit=${PAGE}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
-      for (const m of page.members) this.#set(m.user.id, this.#told.has(m.user.id) ? this.#told.get(m.user.id) : m);
+      if (!cursor) this.#members.clear();
+      for (const m of page.members) this.#members.set(m.user.id, m);
+      for (const [user, m] of this.#told) this.#set(user, m);
       this.#cursor = page.next ?? "";
     } finally {
       if (--this.#pages === 0) this.#told.clear();

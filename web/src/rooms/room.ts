@@ -15,11 +15,12 @@ import { bans, invite, settings } from "./forms";
 import { RoomPeople } from "./people";
 import { Player } from "./player";
 import { RoomPlaylist } from "./playlist";
-import type { Seat } from "./seat";
+import type { Place, Seat } from "./seat";
 
-const RETRY = 3000; // ms
+const RETRY = 3000; // ms, more or less
 const FRESH = 5000; // ms for which an event of viewers is newer than a scene
-const CALM = 1000; // ms between two looks at who watches
+const CALM = 1000; // ms at least between two looks at who watches
+const EACH = 10; // ms more for each who does: all who have the list open look
 const COLORS = { white: 0xffffff, red: 0xff6b6b, yellow: 0xffe066, green: 0x8ce99a, blue: 0x74c0fc, pink: 0xfaa2c1 };
 const TABS = ["chat", "list", "people"] as const;
 
@@ -49,11 +50,12 @@ export class RoomView {
   #unsubscribe: () => void;
   #offs: (() => void)[];
   #reading = false;
-  #again = false; // what is being read may be older than what has changed
+  #due: "" | "room" | "all" = ""; // to be read: what is being read may be older than what has changed
   #heard: RoomSelf | undefined; // what an event has told of the caller since the scene was asked for
   #lists = 0; // questions for the playlist
   #shown = 0; // the one whose answer is shown
   #looksWho: ReturnType<typeof setTimeout> | undefined;
+  #looksAgain: ReturnType<typeof setTimeout> | undefined;
   #doable = "";
   #broadcast: Broadcast | undefined;
   #viewers = { count: 0, at: -Infinity };
@@ -87,13 +89,14 @@ export class RoomView {
       }),
     ];
     // Whatever was missed before the channel stands is in the scene that is read then.
-    this.#unsubscribe = seat.client.subscribe(`room/${seat.room}`, (e) => this.#event(e), () => void this.#read());
+    this.#unsubscribe = seat.client.subscribe(`room/${seat.room}`, (e) => this.#event(e), () => void this.#read("all"));
   }
 
   close(): void {
     if (this.#over) return;
     this.#over = true;
     clearTimeout(this.#looksWho);
+    clearTimeout(this.#looksAgain);
     for (const off of this.#offs) off();
     this.#unsubscribe();
     void this.#goOff().catch(() => {}); // nobody sees the room any more
@@ -101,45 +104,53 @@ export class RoomView {
     this.seat.close();
   }
 
-  catchUp = (): void => void this.#read();
+  catchUp = (): void => void this.#read("all");
 
   readonly failed = (err: unknown) => {
     if (this.#over || err instanceof Ended) return;
     this.on.fail(say(err));
   };
 
-  // #read reads what there is to show, once at a time: asked for meanwhile, once more.
-  async #read(): Promise<void> {
-    this.#again = true;
+  // #read reads the room and the caller's place in it, or all that there is to show, once at a time: asked for meanwhile, once more.
+  async #read(what: "room" | "all"): Promise<void> {
+    if (this.#due !== "all") this.#due = what;
     if (this.#reading) return;
     this.#reading = true;
-    while (this.#again && !this.#over) {
-      this.#again = false;
-      await this.#readAll();
+    while (this.#due && !this.#over) {
+      const due = this.#due;
+      this.#due = "";
+      this.#heard = undefined;
+      try {
+        await (due === "all" ? this.#readAll() : this.seat.ask<Place>("").then(this.#place));
+      } catch (err) {
+        if (this.#over) return;
+        if (err instanceof Refused && err.problem.status === 404) return this.#leave(r.unknown);
+        if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503) || (err instanceof RefusedOnLine && isTemporary(err)))
+          setTimeout(() => !this.#over && void this.#read(due), RETRY * (0.5 + Math.random()));
+        this.failed(err);
+      }
     }
     this.#reading = false;
   }
 
   async #readAll(): Promise<void> {
-    this.#heard = undefined;
     const question = ++this.#lists;
     const { clears } = this.#danmaku;
-    try {
-      const scene = await this.seat.ask<RoomScene>("/scene");
-      if (this.#over) return;
-      this.#settings(scene.room);
-      this.#self(this.#heard ?? scene.me);
-      this.#show(scene.playback);
-      this.#showList(scene.playlist, question);
-      if (clears === this.#danmaku.clears) for (const c of scene.danmaku) this.#danmaku.live(c);
-      await Promise.all([this.#chat.read(), this.#people.read()]);
-    } catch (err) {
-      if (this.#over) return;
-      if (err instanceof Refused && err.problem.status === 404) return this.#leave(r.unknown);
-      if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503) || (err instanceof RefusedOnLine && isTemporary(err))) setTimeout(() => !this.#over && void this.#read(), RETRY);
-      this.failed(err);
-    }
+    const scene = await this.seat.ask<RoomScene>("/scene");
+    if (this.#over) return;
+    this.#place(scene);
+    this.#show(scene.playback);
+    this.#showList(scene.playlist, question);
+    if (clears === this.#danmaku.clears) for (const c of scene.danmaku) this.#danmaku.live(c);
+    await Promise.all([this.#chat.read(), this.#people.read()]);
   }
+
+  readonly #place = ({ room, me }: Place): void => {
+    if (this.#over) return;
+    if (!me) return this.#leave(r.unknown);
+    this.#settings(room);
+    this.#self(this.#heard ?? me);
+  };
 
   #event({ type, data }: StoaEvent): void {
     if (this.#over) return;
@@ -160,11 +171,15 @@ export class RoomView {
         this.#looksWho ??= setTimeout(() => {
           this.#looksWho = undefined;
           void this.#people.online().catch(() => {}); // the next event asks again
-        }, CALM);
+        }, Math.max(CALM, EACH * this.#viewers.count) * (1 + Math.random()));
         return;
       case "room.changed":
-        // Words are told to nobody, and what the caller may do depends on what all may.
-        return void this.#read();
+        // Words are told to nobody, and what the caller may do depends on what all may. All who watch hear of it at the same moment.
+        this.#looksAgain ??= setTimeout(() => {
+          this.#looksAgain = undefined;
+          void this.#read("room");
+        }, Math.random() * (this.#room?.viewers ?? 0));
+        return;
       case "room.member": {
         const member = data as RoomMember;
         this.#people.changed(member);
@@ -295,6 +310,7 @@ export class RoomView {
         buttons[name].setAttribute("aria-selected", String(name === tab));
         buttons[name].tabIndex = name === tab ? 0 : -1;
       }
+      this.#people.read().catch(this.failed);
     };
     const button = (tab: (typeof TABS)[number]): HTMLButtonElement =>
       h("button", { type: "button", role: "tab", id: `${id}-${tab}`, "aria-controls": `${id}-${tab}-panel`, "data-tab": tab, onclick: () => choose(tab) }, r.tabs[tab]);
