@@ -215,7 +215,7 @@ func (p *prober) data(ctx context.Context, c rueidis.Client, s *Probed) (named [
 		if err != nil {
 			return nil, err
 		}
-		if named, err = slotOwners(value(&slots).List); err != nil {
+		if named, err = slotOwners(value(&slots).List, s.Addr); err != nil {
 			return nil, err
 		}
 	}
