@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,24 +252,27 @@ func (db *DB) ownerClients(ctx context.Context) (addrs []string, clients []rueid
 
 // owners asks the cluster for the addresses of all servers that own slots.
 func (db *DB) owners(ctx context.Context, c rueidis.Client) ([]string, error) {
-	slots, err := db.reply(db.toAny(c, func(c rueidis.Client) rueidis.RedisResult {
+	var asked string
+	slots, err := db.reply(db.toAny(c, func(addr string, c rueidis.Client) rueidis.RedisResult {
+		asked = addr
 		return c.Do(ctx, c.B().ClusterSlots().Build())
 	})).Items()
 	if err != nil {
 		return nil, err
 	}
-	return slotOwners(slots)
+	return slotOwners(slots, asked)
 }
 
-// slotOwners reads the reply to CLUSTER SLOTS.
-func slotOwners(slots []keyspace.Reply) (addrs []string, err error) {
+// slotOwners reads the reply to CLUSTER SLOTS. A server without a host is at that of the address that was asked.
+func slotOwners(slots []keyspace.Reply, asked string) (addrs []string, err error) {
+	host, _, _ := net.SplitHostPort(asked)
 	seen := make(map[string]bool)
 	for _, s := range slots {
 		if len(s.List) < 3 || len(s.List[2].List) < 2 {
 			return nil, fmt.Errorf("%w: CLUSTER SLOTS", keyspace.ErrReply)
 		}
 		node := s.List[2].List
-		addr, err := address(node[0].Str, fmt.Sprint(node[1].N))
+		addr, err := address(cmp.Or(node[0].Str, host), fmt.Sprint(node[1].N))
 		if err != nil {
 			return nil, err
 		}

@@ -96,7 +96,7 @@ func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 	if err != nil {
 		return keyspace.Fail(err)
 	}
-	send := func(c rueidis.Client) rueidis.RedisResult {
+	send := func(_ string, c rueidis.Client) rueidis.RedisResult {
 		r := c.Do(ctx, db.build(c, cmd, false, nil))
 		if scripted(cmd) && noScript(r) {
 			r = c.Do(ctx, db.build(c, cmd, true, nil))
@@ -108,7 +108,7 @@ func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 		if db.anywhere(cmd) {
 			r = db.toAny(c, send)
 		} else {
-			r = send(c)
+			r = send("", c)
 		}
 		if try == connectTries || !unsent(ctx, r.NonRedisError()) {
 			return db.reply(r)
@@ -124,16 +124,16 @@ func (db *DB) anywhere(cmd *keyspace.Cmd) bool {
 
 // toAny sends to a server of the cluster that is there. The client library would
 // take one by chance, be it dead.
-func (db *DB) toAny(c rueidis.Client, send func(rueidis.Client) rueidis.RedisResult) rueidis.RedisResult {
+func (db *DB) toAny(c rueidis.Client, send func(addr string, c rueidis.Client) rueidis.RedisResult) rueidis.RedisResult {
 	for addr, node := range c.Nodes() { // in no order
 		if db.nodes.isAway(addr) {
 			continue
 		}
-		if r := send(node); !undialled(r.NonRedisError()) {
+		if r := send(addr, node); !undialled(r.NonRedisError()) {
 			return r
 		}
 	}
-	return send(c) // it says why there is none
+	return send("", c) // it says why there is none
 }
 
 // connectTries is how often a command is sent again whose connection was begun

@@ -573,3 +573,23 @@ func TestACallerThatGivesUpTakesNobodyAlong(t *testing.T) {
 		callers.Wait()
 	}
 }
+
+// A cluster behind one address names none, and a server that was told of no other does not know its own.
+func TestAClusterOfWhichNoAddressIsKnownIsAtTheOneThatWasAsked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]*redistest.ClusterSet{
+		"unknown by choice": redistest.Cluster(t, 3, 0, "cluster-preferred-endpoint-type unknown-endpoint"),
+		"unknown to itself": redistest.Cluster(t, 1, 0),
+	} {
+		db := redistest.Open(t, c.URL)
+		owners, err := db.Owners(t.Context())
+		if err := errors.Join(err, db.Ping(t.Context())); err != nil || len(owners) != len(c.Masters) {
+			t.Errorf("%s: %d owners, %v", name, len(owners), err)
+		}
+		for _, s := range probe(t, redis.Config{URL: c.URL}) {
+			if s.Err != nil {
+				t.Errorf("%s: %s: %v", name, s.Addr, s.Err)
+			}
+		}
+	}
+}

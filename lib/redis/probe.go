@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -148,14 +149,14 @@ func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []str
 	return named, err
 }
 
-// facts reads what a server says of itself.
+// facts reads what a server says of itself; the mode is empty if it does not say.
 func facts(ctx context.Context, c rueidis.Client, s *Probed) (mode string, err error) {
 	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
 	if err != nil {
 		return "", err
 	}
 	s.Version = field(info, "redis_version")
-	return field(info, "redis_mode"), nil
+	return cmp.Or(field(info, "redis_mode"), field(info, "server_mode")), nil // the latter is Valkey's
 }
 
 func (p *prober) sentinel(ctx context.Context, c rueidis.Client, s *Probed) (named []string, err error) {
@@ -163,7 +164,7 @@ func (p *prober) sentinel(ctx context.Context, c rueidis.Client, s *Probed) (nam
 	if err != nil {
 		return nil, err
 	}
-	if mode != "sentinel" {
+	if mode != "sentinel" && mode != "" {
 		return nil, ServerError("this is no sentinel; write redis:// for a single server")
 	}
 	name := p.target.opt.Sentinel.MasterSet
@@ -214,7 +215,7 @@ func (p *prober) data(ctx context.Context, c rueidis.Client, s *Probed) (named [
 		if err != nil {
 			return nil, err
 		}
-		if named, err = slotOwners(value(&slots).List); err != nil {
+		if named, err = slotOwners(value(&slots).List, s.Addr); err != nil {
 			return nil, err
 		}
 	}

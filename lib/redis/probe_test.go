@@ -3,12 +3,15 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/keyspace/acl"
@@ -91,6 +94,38 @@ func TestAProbeFindsWhatEachURLLeadsTo(t *testing.T) {
 	} {
 		if servers := probe(t, redis.Config{URL: c.url}); servers[0].Err == nil || !strings.Contains(servers[0].Err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, servers[0].Err, c.want)
+		}
+	}
+}
+
+func TestAProbeKnowsTheModeOfAValkey(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string][2]string{ // of redis:// and of redis-sentinel://
+		"server_mode:standalone\r\n": {"", "this is no sentinel"},
+		"server_mode:sentinel\r\n":   {"this is a sentinel", "no master of the name stoa"},
+		"server_mode:cluster\r\n":    {"belongs to a cluster", "this is no sentinel"},
+		"":                           {"", "no master of the name stoa"},
+	} {
+		valkey, err := server.NewServer("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer valkey.Close()
+		answers := map[string]func(c *server.Peer, cmd string, args []string){
+			"INFO": func(c *server.Peer, _ string, _ []string) {
+				c.WriteBulk("redis_version:7.2.4\r\nrole:master\r\n" + mode)
+			},
+			"SENTINEL": func(c *server.Peer, _ string, _ []string) { c.WriteNull() },
+		}
+		for command, answer := range answers {
+			if err := valkey.Register(command, answer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, url := range []string{"redis://%s", "redis-sentinel://%s/stoa"} {
+			if err := probe(t, redis.Config{URL: fmt.Sprintf(url, valkey.Addr())})[0].Err; (err == nil) != (want[i] == "") || err != nil && !strings.Contains(err.Error(), want[i]) {
+				t.Errorf("%s at one of %q: %v, want %q", url, mode, err, want[i])
+			}
 		}
 	}
 }

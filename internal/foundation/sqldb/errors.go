@@ -37,7 +37,6 @@ var (
 		1040,       // too many connections
 		1053,       // shutdown in progress
 		1203, 1226, // the user's connections are used up
-		1290, 1836, // read-only: a primary that became a replica
 		1927,             // connection was killed
 		2006, 2013, 2014, // gone away, lost
 	}

@@ -131,6 +131,7 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	mc.ParseTime = false        // times are BIGINT
 	mc.MultiStatements = false
 	mc.ClientFoundRows = false // a batch counts its new rows by RowsAffected
+	mc.RejectReadOnly = true   // a server that became a replica keeps its connections: one that refuses a write is given up
 	mc.Collation = "utf8mb4_bin"
 	return mc, nil
 }
@@ -208,9 +209,14 @@ type driverConn interface {
 // without end.
 type session struct{ driverConn }
 
-// BeginTx implements [driver.ConnBeginTx].
-func (s session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if _, err := s.driverConn.BeginTx(ctx, opts); err != nil {
+// BeginTx implements [driver.ConnBeginTx]. All transactions write, so that a server that takes no writes refuses the first
+// statement, and database/sql begins on another connection.
+func (s session) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	_, err := s.ExecContext(ctx, "START TRANSACTION READ WRITE", nil)
+	if errors.Is(err, driver.ErrBadConn) {
+		return nil, fmt.Errorf("the connection has ended, or the server takes no writes: %w", err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return transaction{s.driverConn, context.WithoutCancel(ctx)}, nil

@@ -3,6 +3,7 @@ package sqldb_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -37,4 +38,44 @@ func TestTheEndOfATransactionIsNotWaitedForWithoutEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The server became a replica: it answers, keeps the connections that it has, and refuses to write.
+func TestAConnectionToAServerThatTakesNoWritesIsGivenUp(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	admin := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	exec(t, admin, "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)")
+	exec(t, admin, "CREATE USER stoa@127.0.0.1")
+	exec(t, admin, "GRANT ALL ON `stoa\\_%`.* TO stoa@127.0.0.1")
+	db := sqldbtest.Open(t, sqldb.Config{URL: strings.Replace(server.URL, "root@", "stoa@", 1), MaxConns: 1})
+	connection := func() (id int) {
+		must(t, db.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
+		return id
+	}
+	write := func() error { return insert(t.Context(), db, "a", "a") }
+	for _, c := range []struct {
+		name string
+		do   func() error
+	}{
+		{"a statement", write},
+		{"a transaction", func() error {
+			return db.Tx(t.Context(), func(context.Context, *sqldb.Tx) error {
+				t.Error("a transaction began on a server that takes no writes")
+				return nil
+			})
+		}},
+		{"a ping", func() error { return db.Ping(t.Context()) }},
+	} {
+		before := connection()
+		exec(t, admin, "SET GLOBAL read_only = 1")
+		if err := c.do(); !sqldb.IsUnavailable(err) {
+			t.Errorf("%s gives %v, want unavailable", c.name, err)
+		}
+		exec(t, admin, "SET GLOBAL read_only = 0")
+		if connection() == before {
+			t.Errorf("after %s the connection is still in the pool", c.name)
+		}
+	}
+	must(t, write())
 }

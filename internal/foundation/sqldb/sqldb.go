@@ -130,10 +130,18 @@ func (db *DB) Close() error {
 	return errors.Join(db.r.Close(), db.w.Close())
 }
 
-// Ping reports whether the database answers.
-func (db *DB) Ping(ctx context.Context) error {
-	var one int
-	if err := db.r.DB.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+// Ping reports whether the database answers and, on MySQL and MariaDB, takes writes: one that became a replica does not.
+func (db *DB) Ping(ctx context.Context) (err error) {
+	if db.dialect == SQLite { // whose writer may be busy
+		var one int
+		err = db.r.DB.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+	} else {
+		var tx *sql.Tx
+		if tx, err = db.w.DB.BeginTx(ctx, nil); err == nil {
+			err = tx.Rollback()
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("sqldb.Ping %s: %w", db.place, err)
 	}
 	return nil
