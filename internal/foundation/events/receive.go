@@ -268,7 +268,7 @@ func (b *Bus) resetSome(ctx context.Context, names []string, known bool) bool {
 		}
 		for node := range strings.FieldsSeq(nodes) {
 			if node != b.node {
-				mail.item(node, names[i], Position{epochs[i], 0}, func(b []byte) []byte { return b })
+				mail.item(node, names[i], Position{epochs[i], 0}, true, func(b []byte) []byte { return b })
 			} else if c := b.listening(names[i]); c != nil {
 				b.begin(c, Position{epochs[i], 0})
 			}
