@@ -42,6 +42,7 @@ type connection struct {
 	caller atomic.Pointer[Caller]
 	seen   atomic.Int64 // Unix ns at which its session was known to go on
 	ended  atomic.Bool
+	looks  atomic.Bool   // it is sent to look at the truth, once its turn has come
 	calls  chan struct{} // has room for as many calls and subscriptions as run at once
 
 	channels map[string]*subscription // guarded by connections.mu
@@ -375,7 +376,7 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	}
 	g.check(client.Context(), c) // it may have ended while nobody knew of this connection
 	if g.conns.losses.Load() != losses {
-		c.lookAgain()
+		g.lookAgain(c)
 	}
 }
 
@@ -487,16 +488,44 @@ func (c *connection) again(channel string) {
 func (g *Gateway) lost(channel string) {
 	g.conns.losses.Add(1) // for those that are connecting
 	for _, c := range g.conns.of(channel) {
-		c.lookAgain()
+		g.lookAgain(c)
 	}
 	for _, c := range g.conns.having(channel) {
 		c.again(channel)
 	}
 }
 
-// lookAgain does not wait: a client that goes leaves channels, whose locks the caller may
-// hold.
-func (c *connection) lookAgain() { go c.client.Disconnect(centrifuge.DisconnectInsufficientState) }
+// lookOver is over how long clients are sent to look at the truth where all have to, as after a failover of Redis, so
+// that they do not come back all at once. A thousand a second go in any case.
+const lookOver = 10 * time.Second
+
+// lookAgain has a client connect again when its turn has come. An event of another epoch, or one after a gap, has the library
+// do so at once. lookAgain does not wait: a client that goes leaves channels, whose locks the caller may hold.
+func (g *Gateway) lookAgain(c *connection) {
+	if c.looks.CompareAndSwap(false, true) {
+		apart := min(time.Millisecond, lookOver/time.Duration(max(1, g.open.Load())))
+		time.AfterFunc(g.turns.next(apart), func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
+	}
+}
+
+// turns space out what would be done all at once.
+type turns struct {
+	mu   sync.Mutex
+	free time.Time // for the next one
+}
+
+// next returns how long the next one waits for its turn; the one after it comes no sooner than apart later.
+func (t *turns) next(apart time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.free.Before(now) {
+		t.free = now
+	}
+	wait := t.free.Sub(now)
+	t.free = t.free.Add(apart)
+	return wait
+}
 
 // refresh takes a new token of the same session.
 func (g *Gateway) refresh(c *connection, e centrifuge.RefreshEvent) (centrifuge.RefreshReply, error) {

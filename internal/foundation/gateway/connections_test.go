@@ -1,6 +1,15 @@
 package gateway
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/centrifugal/centrifuge"
+	"github.com/coder/websocket"
+
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+)
 
 // Whoever finds that a subscription did not come about may be late: the connection may have the next one by then.
 func TestASubscriptionEndsItselfAndNotTheNextOne(t *testing.T) {
@@ -18,4 +27,40 @@ func TestASubscriptionEndsItselfAndNotTheNextOne(t *testing.T) {
 	if !cs.leave(c, "room", second) || cs.leave(c, "room", second) || len(cs.having("room")) != 0 || len(cs.subscribed(c)) != 0 {
 		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.having("room")))
 	}
+}
+
+// All clients look at the truth after Redis was emptied, and do not come back all at once.
+func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const clients = 200
+		memory := redistest.InMemory(t)
+		dial := serve(t, memory, 1, Config{Sessions: sessions{}, Settings: Settings{Ping: time.Minute, MaxUser: clients, MaxFrom: clients}})
+		gone := make(chan time.Time, clients)
+		for range clients {
+			conn := dial()
+			defer conn.CloseNow()
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"id":1,"connect":{"token":"good"}}`)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := conn.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _, err := conn.Read(t.Context())
+				if code := websocket.CloseStatus(err); code != websocket.StatusCode(centrifuge.DisconnectInsufficientState.Code) {
+					t.Errorf("a client is told %v", err)
+				}
+				gone <- time.Now()
+			}()
+		}
+		memory.FlushAll()
+		first := <-gone
+		last := first
+		for range clients - 1 {
+			last = <-gone
+		}
+		if over := last.Sub(first); over < (clients-1)*time.Millisecond || over > lookOver {
+			t.Errorf("they go over %s", over)
+		}
+	})
 }

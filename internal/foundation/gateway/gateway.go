@@ -140,6 +140,7 @@ type Gateway struct {
 	node  *centrifuge.Node
 	conns connections
 	from  households
+	turns turns // of those that look again
 	calls sync.WaitGroup
 
 	metrics *metrics
