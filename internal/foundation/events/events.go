@@ -89,6 +89,7 @@ type Bus struct {
 	log    *slog.Logger
 	live   func(context.Context) ([]string, error)
 	behind func() bool
+	ahead  func(channels []string)
 	out    chan []Event
 	queued atomic.Int64 // events in out
 	paced  chan []Event
@@ -110,7 +111,7 @@ func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log, behind: func() bool { return false },
+	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log, behind: func() bool { return false }, ahead: func([]string) {},
 		out: make(chan []Event, waiting), paced: make(chan []Event), doubt: make(chan struct{}, 1), dead: make(chan struct{}, 1), channels: map[string]*channel{}}
 	b.nodes.Handle(topic, bus.Handler{
 		Event: func(bus.Event) { b.resetAll() },
@@ -135,6 +136,10 @@ func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = l
 // behind reports that Redis misses something that this node has acknowledged: a listener that
 // is told Lost looks at the truth, and another node may answer it from Redis. Call it before [Bus.Run].
 func (b *Bus) SetBehind(behind func() bool) { b.behind = behind }
+
+// SetAhead has ahead told of the channels of events that are about to be handed on together, some of them perhaps twice
+// or without a listener; they wait until it returns. Call it before [Bus.Run].
+func (b *Bus) SetAhead(ahead func(channels []string)) { b.ahead = ahead }
 
 // TakenForDead says that this node lives, after others may have taken it for dead, and off its
 // channels. It listens to them again and finds out what was missed.

@@ -52,6 +52,11 @@ func (b *Bus) open(ctx context.Context, text string) {
 		b.log.Error("events of another node cannot be decoded", "err", err)
 		return
 	}
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = item.C
+	}
+	b.ahead(names)
 	for _, item := range items {
 		c := b.listening(item.C)
 		if c == nil {

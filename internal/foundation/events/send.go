@@ -80,21 +80,23 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 	if err != nil {
 		b.log.Debug("it is not known who listens", "err", err) // each event finds out
 	}
-	cmds, events := make([]keyspace.Cmd, 0, len(batch)), make([]*Event, 0, len(batch))
+	cmds, events, names := make([]keyspace.Cmd, 0, len(batch)), make([]*Event, 0, len(batch)), make([]string, 0, len(batch))
 	for i := range batch {
 		e := &batch[i]
 		if !e.Channel.IsZero() {
 			cmds, events = append(cmds, b.db.PublishCmd(e.Channel.Channel, string(e.appendJSON(nil)))), append(events, nil)
 		}
 		if name := e.channel(); name != "" && !silent[name] {
-			cmds, events = append(cmds, publishCmd(e)), append(events, e)
+			cmds, events, names = append(cmds, publishCmd(e)), append(events, e), append(names, name)
 		}
 	}
 	if len(cmds) == 0 {
 		return
 	}
+	replies := b.db.DoMulti(ctx, cmds)
+	b.ahead(names)
 	mail := post{}
-	for i, r := range b.db.DoMulti(ctx, cmds) {
+	for i, r := range replies {
 		e := events[i]
 		switch {
 		case e == nil || r.Nil():

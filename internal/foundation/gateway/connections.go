@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/centrifugal/centrifuge"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -585,7 +586,6 @@ func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, err
 // before looks at the sessions of a user's connections before they get an event: all of
 // them when one has ended, else those that nobody looked at for MaxStale.
 func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
-	now := time.Now().UnixNano()
 	switch e.Type {
 	case api.EventGroupLeft:
 		var gone api.GroupGone
@@ -602,10 +602,35 @@ func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 		}
 	}
 	for _, c := range g.conns.of(channel) {
-		if e.Type == api.EventSessionEnded || now-c.seen.Load() > g.cfg.MaxStale.Nanoseconds() {
+		if e.Type == api.EventSessionEnded || g.unseen(c) {
 			g.check(ctx, c)
 		}
 	}
+}
+
+// unseen reports whether nobody looked at a connection's session for MaxStale.
+func (g *Gateway) unseen(c *connection) bool {
+	return time.Now().UnixNano()-c.seen.Load() > g.cfg.MaxStale.Nanoseconds()
+}
+
+// looksAtOnce is how many sessions are looked at together. They share round trips to Redis.
+const looksAtOnce = 64
+
+// ahead looks at the sessions of all that are about to get an event, which [Gateway.before] would do one after the other.
+func (g *Gateway) ahead(channels []string) {
+	ctx, cancel := context.WithTimeout(g.base, brokerTime)
+	defer cancel()
+	slices.Sort(channels)
+	var looks errgroup.Group
+	looks.SetLimit(looksAtOnce)
+	for _, name := range slices.Compact(channels) {
+		for _, c := range g.conns.of(name) {
+			if g.unseen(c) {
+				looks.Go(func() error { g.check(ctx, c); return nil })
+			}
+		}
+	}
+	_ = looks.Wait()
 }
 
 // leaveRoom takes a user who is gone off a room's channel, or all when it was closed.
