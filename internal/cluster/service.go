@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -60,6 +62,8 @@ type Service struct {
 	looked time.Time   // when live was true
 	news   int         // events about nodes so far
 	known  int         // those that live takes into account
+
+	asking singleflight.Group // by news: an answer from before an event may lack it
 
 	renewed time.Time // when the last heartbeat began that was answered; Run's alone
 
@@ -124,17 +128,28 @@ func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	defer errs.Wrap(&err, "cluster.Live")
 	s.mu.Lock()
 	live = s.live
-	fresh := s.news == s.known && time.Since(s.looked) < s.beat*3/2
+	news, fresh := s.news, s.news == s.known && time.Since(s.looked) < s.beat*3/2
 	s.mu.Unlock()
 	if fresh {
 		return live, nil
 	}
-	asked, news := time.Now(), s.heard()
-	nodes, err := s.store.list(ctx)
-	if err != nil {
-		return nil, err
+	answer := s.asking.DoChan(strconv.Itoa(news), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // others wait for it, too
+		defer cancel()
+		asked := time.Now()
+		nodes, err := s.store.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return s.look(ctx, nodes, asked, news)
+	})
+	select {
+	case r := <-answer:
+		live, _ = r.Val.(map[ID]Boot)
+		return live, r.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return s.look(ctx, nodes, asked, news)
 }
 
 // heard returns how many events there were.

@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -316,6 +317,44 @@ func TestALeaseIsRenewedInARedisThatIsFull(t *testing.T) {
 }
 
 // What has lost the lease of a node that lives may have lost those of others.
+// While a heartbeat is late, whoever asks for the nodes that live shares an answer, but none from before an event.
+func TestManyWhoAskAtOnceShareAnAnswer(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		wire := memory.Wire()
+		m := join(t, redistest.OpenConfig(t, wire.Config()), lives{Beat, leaseLife, entryLife}) // it does not run
+		beatOnce(t, m)
+		bubble.Sleep(2 * Beat)
+		wire.Delay(150 * time.Millisecond)
+		before := memory.Calls()["zrange"]
+		var asking sync.WaitGroup
+		ask := func() {
+			for range 100 {
+				asking.Go(func() {
+					if live, err := m.Live(t.Context()); err != nil || len(live) != 1 {
+						t.Errorf("%v live: %v", live, err)
+					}
+				})
+			}
+			bubble.Sleep(10 * time.Millisecond)
+		}
+		ask()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := m.Live(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who waits no longer is told %v", err)
+		}
+		m.Service.mu.Lock()
+		m.news++
+		m.Service.mu.Unlock()
+		ask()
+		asking.Wait()
+		if n := memory.Calls()["zrange"] - before; n != 2 {
+			t.Errorf("the nodes are listed %d times, want once, and once after an event", n)
+		}
+	})
+}
+
 func TestANodeWithoutALeaseTakesNoOtherForDead(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")

@@ -287,7 +287,7 @@ func (s *Service) Typing(ctx context.Context, user accounts.ID, chat ChatRef, ty
 		}
 		return asKind(ctx, err)
 	}
-	s.tellFleeting(peer, api.EventChatTyping, api.Typing{Chat: With(user).String(), User: user.String(), Typing: typing})
+	s.tellFleeting([]accounts.ID{peer}, api.EventChatTyping, api.Typing{Chat: With(user).String(), User: user.String(), Typing: typing})
 	return nil
 }
 

@@ -33,11 +33,15 @@ func (s *Service) tell(user accounts.ID, typ string, data any) {
 	}
 }
 
-func (s *Service) tellFleeting(user accounts.ID, typ string, data any) {
-	if e, ok := s.event(user, typ, s.store.db.Now(), data); ok {
-		e.Fleeting = true
-		s.bus.Publish([]events.Event{e})
+func (s *Service) tellFleeting(users []accounts.ID, typ string, data any) {
+	batch := make([]events.Event, 0, len(users))
+	for _, user := range users {
+		if e, ok := s.event(user, typ, s.store.db.Now(), data); ok {
+			e.Fleeting = true
+			batch = append(batch, e)
+		}
 	}
+	s.bus.Publish(batch)
 }
 
 // tellSent tells both sides of the messages of a batch, also of those that were there

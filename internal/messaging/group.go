@@ -119,11 +119,8 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 	if len(members) > small { // who has it open does not need to know who of a thousand is writing
 		return nil
 	}
-	for _, to := range members {
-		if to != user {
-			s.tellFleeting(to, api.EventChatTyping, what)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })
+	s.tellFleeting(others, api.EventChatTyping, what)
 	return nil
 }
 

@@ -166,30 +166,34 @@ func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visibl
 		}
 	}
 	s.metrics.changes.WithLabelValues(c.status.String()).Inc()
-	seen := Seen{User: user, Status: c.status, Last: c.at}
+	seen := data(Seen{User: user, Status: c.status, Last: c.at})
 	var batch []events.Event
 	if c.own {
-		batch = append(batch, s.event(user, c, seen))
+		batch = append(batch, event(user, c, seen))
 	}
 	if visible {
-		if err := s.store.announce(ctx, s.event(user, c, seen)); err != nil {
+		if err := s.store.announce(ctx, event(user, c, seen)); err != nil {
 			s.log.Debug("presence: programs beside the server are not told of a change", "err", err)
 		}
 	}
 	if c.hidden {
-		seen = Seen{User: user}
+		seen = data(Seen{User: user})
 	}
 	for _, f := range friends {
-		batch = append(batch, s.event(f, c, seen))
+		batch = append(batch, event(f, c, seen))
 	}
-	s.cfg.Bus.Publish(batch)
-	return nil
+	return s.cfg.Bus.PublishPaced(ctx, batch) // many users may go at once, with many friends each
+}
+
+// data is what events say of a user.
+func data(seen Seen) json.RawMessage {
+	text, _ := json.Marshal(seen.wire()) // texts and a time
+	return text
 }
 
 // event is what one user is told of another, or of themselves.
-func (s *Service) event(to accounts.ID, c change, seen Seen) events.Event {
-	data, _ := json.Marshal(seen.wire()) // texts and a time
-	e := events.New(api.EventPresenceChanged, to.String(), c.at, data)
+func event(to accounts.ID, c change, seen json.RawMessage) events.Event {
+	e := events.New(api.EventPresenceChanged, to.String(), c.at, seen)
 	e.Fleeting = true
 	return e
 }

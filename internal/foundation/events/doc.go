@@ -28,6 +28,8 @@
 //     offset. When it is back, and has what these events were about ([Bus.SetBehind]), the
 //     channels concerned begin a new epoch. An event that Redis took without an answer may
 //     come twice before that.
+//   - A fleeting event of a user's own channel that cannot be sent, or that comes while many others
+//     wait, is left out, and nobody is told of that.
 //   - A node that dies takes with it the events that it has not sent yet. What must survive
 //     that is not an event alone: it is committed, and found by who looks (a message by the
 //     sequence of its conversation).

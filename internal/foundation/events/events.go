@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,10 @@ func New(typ, user string, at time.Time, data json.RawMessage) Event {
 // channel is where e goes.
 func (e *Event) channel() string { return cmp.Or(e.On, e.User) }
 
+// lasts reports whether who has not got e has to look at the truth, as for all but fleeting events of
+// users' own channels.
+func (e Event) lasts() bool { return !e.Fleeting || e.On != "" }
+
 // appendJSON is json.Marshal for an event, whose texts need no escaping and
 // whose data is JSON already; it is on the way of every check-in.
 func (e *Event) appendJSON(b []byte) []byte {
@@ -69,8 +74,12 @@ type Position struct {
 	Offset uint64
 }
 
-// waiting is how many batches may wait to be sent.
-const waiting = 1024
+const (
+	waiting = 1024 // batches that may wait to be sent
+
+	// crowded is behind how many events those that do not last are left out: they leave room for others.
+	crowded = waiting / 2
+)
 
 // Bus carries events to listeners on this node and on all others.
 type Bus struct {
@@ -80,7 +89,10 @@ type Bus struct {
 	log    *slog.Logger
 	live   func(context.Context) ([]string, error)
 	behind func() bool
+	ahead  func(channels []string)
 	out    chan []Event
+	queued atomic.Int64 // events in out
+	paced  chan []Event
 	doubt  chan struct{} // asks for a look at where channels stand
 	stale  atomic.Bool   // that look is to begin new epochs
 	gap    atomic.Bool   // that look is the first one since events may have been lost on their way here
@@ -99,8 +111,8 @@ func NewBus(db *redis.DB, node string, log *slog.Logger) *Bus {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log, behind: func() bool { return false },
-		out: make(chan []Event, waiting), doubt: make(chan struct{}, 1), dead: make(chan struct{}, 1), channels: map[string]*channel{}}
+	b := &Bus{nodes: bus.New(db, between, bus.Config{Node: node, Keep: keepEvents, Log: log}), db: db, node: node, log: log, behind: func() bool { return false }, ahead: func([]string) {},
+		out: make(chan []Event, waiting), paced: make(chan []Event), doubt: make(chan struct{}, 1), dead: make(chan struct{}, 1), channels: map[string]*channel{}}
 	b.nodes.Handle(topic, bus.Handler{
 		Event: func(bus.Event) { b.resetAll() },
 		Lost:  b.look,
@@ -125,6 +137,10 @@ func (b *Bus) SetLive(live func(context.Context) ([]string, error)) { b.live = l
 // is told Lost looks at the truth, and another node may answer it from Redis. Call it before [Bus.Run].
 func (b *Bus) SetBehind(behind func() bool) { b.behind = behind }
 
+// SetAhead has ahead told of the channels of events that are about to be handed on together, some of them perhaps twice
+// or without a listener; they wait until it returns. Call it before [Bus.Run].
+func (b *Bus) SetAhead(ahead func(channels []string)) { b.ahead = ahead }
+
 // TakenForDead says that this node lives, after others may have taken it for dead, and off its
 // channels. It listens to them again and finds out what was missed.
 func (b *Bus) TakenForDead() {
@@ -136,17 +152,37 @@ func (b *Bus) TakenForDead() {
 
 // Publish sends committed events to whoever listens, on every node, and does not wait for
 // it. Events of one channel that are published one after the other on one node arrive in
-// that order.
+// that order. Fleeting events of users' own channels may be left out where many others wait.
 func (b *Bus) Publish(batch []Event) {
 	if len(batch) == 0 {
 		return
 	}
+	if b.queued.Load() >= crowded && !slices.ContainsFunc(batch, Event.lasts) {
+		return
+	}
 	select {
 	case b.out <- batch:
+		b.queued.Add(int64(len(batch)))
 	default: // so far behind that its listeners had better look at the truth
 		for i := range batch {
-			b.unsent.add(batch[i].channel())
+			if batch[i].lasts() {
+				b.unsent.add(batch[i].channel())
+			}
 		}
+	}
+}
+
+// PublishPaced is Publish for many events that need not come at once: it waits until the sender takes
+// them, which prefers what others publish. ctx's error.
+func (b *Bus) PublishPaced(ctx context.Context, batch []Event) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	select {
+	case b.paced <- batch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -533,6 +534,68 @@ func TestListenersOfASharedChannelAreToldOfAGap(t *testing.T) {
 		ann.wants(t, "1", "2", "3")
 		here.wants(t, "1", "2", "3")
 		eve.wants(t)
+	})
+}
+
+// Nobody is cut off for what is of no use later, whichever way it was lost, and it takes nobody's place.
+func TestFleetingEventsThatCannotBeSentCutOffNobodyAndLeaveRoomForOthers(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
+		ann, bob := b.ear(t, "ann"), b.ear(t, "bob")
+		typing := func(user string) Event {
+			e := tick(user, 0)
+			e.Fleeting = true
+			return e
+		}
+		var want []string
+		wire.Hold(redistest.ToServer)
+		for i := range 2 * waiting {
+			a.Publish([]Event{typing("ann"), typing(fmt.Sprint("user", i))})
+		}
+		for i := range waiting / 2 {
+			a.Publish([]Event{tick("bob", i)})
+			want = append(want, fmt.Sprint(i))
+		}
+		bubble.Sleep(100 * time.Millisecond)
+		wire.Heal()
+		bob.wants(t, want...)
+
+		e, mail := typing("ann"), post{}
+		mail.add("b", &e, Position{})
+		wire.Refuse()
+		a.deliver(t.Context(), mail)
+		a.Publish([]Event{e})
+		bubble.Sleep(time.Second)
+		wire.Heal()
+		bubble.Sleep(time.Second)
+		if s := a.Stats(); s.Unsent != 0 || slices.Contains(ann.all(), "lost") || slices.Contains(bob.all(), "lost") {
+			t.Errorf("%d channels began a new epoch; heard are %q and %q", s.Unsent, ann.all(), bob.all())
+		}
+	})
+}
+
+// What need not come at once waits for the sender, or until its context ends.
+func TestWhatIsPublishedAtAPaceWaitsForTheSender(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
+		ann := b.ear(t, "ann")
+		wire.Hold(redistest.ToServer)
+		a.Publish([]Event{tick("ann", 0)})
+		bubble.Sleep(time.Millisecond) // the sender has it
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := a.PublishPaced(ctx, []Event{tick("ann", 1)}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while the sender waits for Redis: %v", err)
+		}
+		wire.Heal()
+		if err := a.PublishPaced(t.Context(), []Event{tick("ann", 2)}); err != nil {
+			t.Error(err)
+		}
+		ann.wants(t, "0", "2")
 	})
 }
 

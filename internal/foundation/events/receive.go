@@ -52,6 +52,11 @@ func (b *Bus) open(ctx context.Context, text string) {
 		b.log.Error("events of another node cannot be decoded", "err", err)
 		return
 	}
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = item.C
+	}
+	b.ahead(names)
 	for _, item := range items {
 		c := b.listening(item.C)
 		if c == nil {
@@ -268,7 +273,7 @@ func (b *Bus) resetSome(ctx context.Context, names []string, known bool) bool {
 		}
 		for node := range strings.FieldsSeq(nodes) {
 			if node != b.node {
-				mail.item(node, names[i], Position{epochs[i], 0}, func(b []byte) []byte { return b })
+				mail.item(node, names[i], Position{epochs[i], 0}, true, func(b []byte) []byte { return b })
 			} else if c := b.listening(names[i]); c != nil {
 				b.begin(c, Position{epochs[i], 0})
 			}

@@ -40,6 +40,8 @@ func (b *Bus) send(ctx context.Context) {
 		var batch []Event
 		select {
 		case batch = <-b.out:
+			b.queued.Add(-int64(len(batch)))
+		case batch = <-b.paced:
 		case <-ctx.Done():
 			work, cancel := context.WithTimeout(work, sendTime)
 			defer cancel()
@@ -55,12 +57,18 @@ func (b *Bus) send(ctx context.Context) {
 // gather returns a batch with others that wait.
 func (b *Bus) gather(batch []Event) []Event {
 	for len(batch) < biggest {
+		var next []Event
 		select {
-		case next := <-b.out:
-			batch = append(batch[:len(batch):len(batch)], next...)
+		case next = <-b.out:
+			b.queued.Add(-int64(len(next)))
 		default:
-			return batch
+			select {
+			case next = <-b.paced:
+			default:
+				return batch
+			}
 		}
+		batch = append(batch[:len(batch):len(batch)], next...)
 	}
 	return batch
 }
@@ -72,28 +80,30 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 	if err != nil {
 		b.log.Debug("it is not known who listens", "err", err) // each event finds out
 	}
-	cmds, events := make([]keyspace.Cmd, 0, len(batch)), make([]*Event, 0, len(batch))
+	cmds, events, names := make([]keyspace.Cmd, 0, len(batch)), make([]*Event, 0, len(batch)), make([]string, 0, len(batch))
 	for i := range batch {
 		e := &batch[i]
 		if !e.Channel.IsZero() {
 			cmds, events = append(cmds, b.db.PublishCmd(e.Channel.Channel, string(e.appendJSON(nil)))), append(events, nil)
 		}
 		if name := e.channel(); name != "" && !silent[name] {
-			cmds, events = append(cmds, publishCmd(e)), append(events, e)
+			cmds, events, names = append(cmds, publishCmd(e)), append(events, e), append(names, name)
 		}
 	}
 	if len(cmds) == 0 {
 		return
 	}
+	replies := b.db.DoMulti(ctx, cmds)
+	b.ahead(names)
 	mail := post{}
-	for i, r := range b.db.DoMulti(ctx, cmds) {
+	for i, r := range replies {
 		e := events[i]
 		switch {
 		case e == nil || r.Nil():
 		case r.Err != nil:
 			b.here(ctx, *e, Position{})
 			b.stats.local.Add(1)
-			if !e.Fleeting || e.On != "" { // who shows a channel has to look at the truth
+			if e.lasts() {
 				b.unsent.add(e.channel())
 			}
 		default:
@@ -181,17 +191,17 @@ type post map[string]*letter
 
 // letter is what one node is to get.
 type letter struct {
-	text     []byte // see letterItem
-	channels []string
+	text     []byte   // see letterItem
+	channels []string // whose listeners have to look at the truth where it cannot be sent
 }
 
 // add puts an event into the letter to node. Channels are the only text of an item that
 // may need escaping.
 func (p post) add(node string, e *Event, at Position) {
-	p.item(node, e.channel(), at, func(b []byte) []byte { return e.appendJSON(append(b, `,"v":`...)) })
+	p.item(node, e.channel(), at, e.lasts(), func(b []byte) []byte { return e.appendJSON(append(b, `,"v":`...)) })
 }
 
-func (p post) item(node, channel string, at Position, event func([]byte) []byte) {
+func (p post) item(node, channel string, at Position, lasts bool, event func([]byte) []byte) {
 	l := p[node]
 	if l == nil {
 		l = &letter{text: []byte{'['}}
@@ -199,7 +209,9 @@ func (p post) item(node, channel string, at Position, event func([]byte) []byte)
 	} else {
 		l.text = append(l.text, ',')
 	}
-	l.channels = append(l.channels, channel)
+	if lasts {
+		l.channels = append(l.channels, channel)
+	}
 	l.text = strconv.AppendQuote(append(l.text, `{"c":`...), channel)
 	l.text = append(l.text, `,"e":"`+at.Epoch+`","o":`...)
 	l.text = strconv.AppendUint(l.text, at.Offset, 10)

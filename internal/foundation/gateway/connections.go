@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/centrifugal/centrifuge"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -42,6 +43,7 @@ type connection struct {
 	caller atomic.Pointer[Caller]
 	seen   atomic.Int64 // Unix ns at which its session was known to go on
 	ended  atomic.Bool
+	looks  atomic.Bool   // it is sent to look at the truth, once its turn has come
 	calls  chan struct{} // has room for as many calls and subscriptions as run at once
 
 	channels map[string]*subscription // guarded by connections.mu
@@ -375,7 +377,7 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	}
 	g.check(client.Context(), c) // it may have ended while nobody knew of this connection
 	if g.conns.losses.Load() != losses {
-		c.lookAgain()
+		g.lookAgain(c)
 	}
 }
 
@@ -487,16 +489,44 @@ func (c *connection) again(channel string) {
 func (g *Gateway) lost(channel string) {
 	g.conns.losses.Add(1) // for those that are connecting
 	for _, c := range g.conns.of(channel) {
-		c.lookAgain()
+		g.lookAgain(c)
 	}
 	for _, c := range g.conns.having(channel) {
 		c.again(channel)
 	}
 }
 
-// lookAgain does not wait: a client that goes leaves channels, whose locks the caller may
-// hold.
-func (c *connection) lookAgain() { go c.client.Disconnect(centrifuge.DisconnectInsufficientState) }
+// lookOver is over how long clients are sent to look at the truth where all have to, as after a failover of Redis, so
+// that they do not come back all at once. A thousand a second go in any case.
+const lookOver = 10 * time.Second
+
+// lookAgain has a client connect again when its turn has come. An event of another epoch, or one after a gap, has the library
+// do so at once. lookAgain does not wait: a client that goes leaves channels, whose locks the caller may hold.
+func (g *Gateway) lookAgain(c *connection) {
+	if c.looks.CompareAndSwap(false, true) {
+		apart := min(time.Millisecond, lookOver/time.Duration(max(1, g.open.Load())))
+		time.AfterFunc(g.turns.next(apart), func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
+	}
+}
+
+// turns space out what would be done all at once.
+type turns struct {
+	mu   sync.Mutex
+	free time.Time // for the next one
+}
+
+// next returns how long the next one waits for its turn; the one after it comes no sooner than apart later.
+func (t *turns) next(apart time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.free.Before(now) {
+		t.free = now
+	}
+	wait := t.free.Sub(now)
+	t.free = t.free.Add(apart)
+	return wait
+}
 
 // refresh takes a new token of the same session.
 func (g *Gateway) refresh(c *connection, e centrifuge.RefreshEvent) (centrifuge.RefreshReply, error) {
@@ -556,7 +586,6 @@ func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, err
 // before looks at the sessions of a user's connections before they get an event: all of
 // them when one has ended, else those that nobody looked at for MaxStale.
 func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
-	now := time.Now().UnixNano()
 	switch e.Type {
 	case api.EventGroupLeft:
 		var gone api.GroupGone
@@ -573,10 +602,35 @@ func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 		}
 	}
 	for _, c := range g.conns.of(channel) {
-		if e.Type == api.EventSessionEnded || now-c.seen.Load() > g.cfg.MaxStale.Nanoseconds() {
+		if e.Type == api.EventSessionEnded || g.unseen(c) {
 			g.check(ctx, c)
 		}
 	}
+}
+
+// unseen reports whether nobody looked at a connection's session for MaxStale.
+func (g *Gateway) unseen(c *connection) bool {
+	return time.Now().UnixNano()-c.seen.Load() > g.cfg.MaxStale.Nanoseconds()
+}
+
+// looksAtOnce is how many sessions are looked at together. They share round trips to Redis.
+const looksAtOnce = 64
+
+// ahead looks at the sessions of all that are about to get an event, which [Gateway.before] would do one after the other.
+func (g *Gateway) ahead(channels []string) {
+	ctx, cancel := context.WithTimeout(g.base, brokerTime)
+	defer cancel()
+	slices.Sort(channels)
+	var looks errgroup.Group
+	looks.SetLimit(looksAtOnce)
+	for _, name := range slices.Compact(channels) {
+		for _, c := range g.conns.of(name) {
+			if g.unseen(c) {
+				looks.Go(func() error { g.check(ctx, c); return nil })
+			}
+		}
+	}
+	_ = looks.Wait()
 }
 
 // leaveRoom takes a user who is gone off a room's channel, or all when it was closed.

@@ -1,6 +1,22 @@
 package gateway
 
-import "testing"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/centrifugal/centrifuge"
+	"github.com/coder/websocket"
+
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+)
 
 // Whoever finds that a subscription did not come about may be late: the connection may have the next one by then.
 func TestASubscriptionEndsItselfAndNotTheNextOne(t *testing.T) {
@@ -18,4 +34,108 @@ func TestASubscriptionEndsItselfAndNotTheNextOne(t *testing.T) {
 	if !cs.leave(c, "room", second) || cs.leave(c, "room", second) || len(cs.having("room")) != 0 || len(cs.subscribed(c)) != 0 {
 		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.having("room")))
 	}
+}
+
+// All clients look at the truth after Redis was emptied, and do not come back all at once.
+func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const clients = 200
+		memory := redistest.InMemory(t)
+		_, dial := serve(t, memory, 1, Config{Sessions: sessions{}, Settings: Settings{Ping: time.Minute, MaxUser: clients, MaxFrom: clients}})
+		gone := make(chan time.Time, clients)
+		for range clients {
+			conn := dial()
+			defer conn.CloseNow()
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"id":1,"connect":{"token":"good"}}`)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := conn.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _, err := conn.Read(t.Context())
+				if code := websocket.CloseStatus(err); code != websocket.StatusCode(centrifuge.DisconnectInsufficientState.Code) {
+					t.Errorf("a client is told %v", err)
+				}
+				gone <- time.Now()
+			}()
+		}
+		memory.FlushAll()
+		first := <-gone
+		last := first
+		for range clients - 1 {
+			last = <-gone
+		}
+		if over := last.Sub(first); over < (clients-1)*time.Millisecond || over > lookOver {
+			t.Errorf("they go over %s", over)
+		}
+	})
+}
+
+// caller is who has their name for a token.
+type caller struct {
+	ann
+	name string
+}
+
+func (c caller) UserID() string { return c.name }
+
+// distant are sessions that take a while to look up.
+type distant struct{}
+
+func (distant) Authenticate(_ context.Context, token string) (web.Caller, error) {
+	return caller{name: token}, nil
+}
+
+const away = 10 * time.Millisecond
+
+func (distant) StillHere(_ context.Context, c web.Caller) (web.Caller, error) {
+	<-time.After(away)
+	return c, nil
+}
+
+// Events that come together wait for their users' sessions together, whichever node they come from.
+func TestSessionsAreLookedAtTogetherBeforeEventsAreHandedOn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		memory := redistest.InMemory(t)
+		here, dial := serve(t, memory, 1, Config{Sessions: distant{}, Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: looksAtOnce}})
+		there := events.NewBus(memory.Open(t), "there", slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = there.Run(ctx, func() {}) }()
+		defer func() { stop(); <-ended }()
+		var batch []events.Event
+		heard := make(chan time.Time, looksAtOnce)
+		for i := range looksAtOnce {
+			name := fmt.Sprint("user", i)
+			batch = append(batch, events.New("tick", name, time.Now(), json.RawMessage("{}")))
+			conn := dial()
+			defer conn.CloseNow()
+			if err := conn.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"id":1,"connect":{"token":%q}}`, name)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := conn.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				for {
+					if _, _, err := conn.Read(t.Context()); err != nil {
+						return
+					}
+					heard <- time.Now()
+				}
+			}()
+		}
+		for node, bus := range map[string]*events.Bus{"this": here, "another": there} {
+			bubble.Sleep(time.Second) // nobody has looked for MaxStale
+			began, last := time.Now(), time.Time{}
+			bus.Publish(slices.Clone(batch))
+			for range batch {
+				last = <-heard
+			}
+			if took := last.Sub(began); took >= 2*away {
+				t.Errorf("after %s the last one has heard of an event of %s node", took, node)
+			}
+		}
+	})
 }

@@ -140,6 +140,7 @@ type Gateway struct {
 	node  *centrifuge.Node
 	conns connections
 	from  households
+	turns turns // of those that look again
 	calls sync.WaitGroup
 
 	metrics *metrics
@@ -179,6 +180,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	}
 	g.node, g.drained = node, make(chan struct{})
 	g.metrics = newMetrics(cfg.Metrics, func() float64 { return float64(node.Hub().NumClients()) })
+	cfg.Bus.SetAhead(g.ahead)
 	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, held: map[string]func(){}, before: g.before, lost: g.lost})
 	node.SetController(newController(g.base, cfg.Bus.Nodes(), cfg.Log))
 	node.OnConnecting(g.connecting)

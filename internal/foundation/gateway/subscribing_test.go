@@ -61,42 +61,53 @@ func (s *slow) MaySubscribe(ctx context.Context, _, _ string) error {
 	return errs.New(errs.NotFound, "channel.unknown", "There is no such channel.")
 }
 
-func TestSubscriptionsAreLimitedAndFewRunAtOnce(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		const most, tries = 50, 80
-		log := slog.New(slog.DiscardHandler)
-		db := redistest.InMemory(t).Open(t)
-		bus := events.NewBus(db, "here", log)
-		channels := &slow{answer: make(chan struct{})}
-		a := web.New(web.Config{Title: "Test", Version: "1", Auth: sessions{}, Log: log, NoDocs: true, TrustProxy: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
-			Limiter: ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
-		g, err := New(t.Context(), Config{API: a, Sessions: sessions{}, Bus: bus, Channels: channels, Node: "here", Version: "1",
-			Settings: Settings{Ping: 25 * time.Second, MaxUser: 2, MaxFrom: 2}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.Routes(a)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = bus.Run(ctx, func() {}) })
-		running.Go(func() { _ = g.Run(ctx, func() {}) })
-		if err := bus.Nodes().Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
-		network := bubble.NewNetwork()
-		server := &http.Server{Handler: a.Handler()}
-		running.Go(func() { _ = server.Serve(network) })
-		defer func() {
-			_ = server.Close()
-			cancel()
-			running.Wait()
-			bubble.Sleep(2 * time.Second) // the library waits that long for who comes back
-		}()
-
+// serve runs a gateway on a bus in a bubble; its callers have most subscriptions a minute. dial opens a socket.
+func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (bus *events.Bus, dial func() *websocket.Conn) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	db := memory.Open(t)
+	bus = events.NewBus(db, "here", log)
+	a := web.New(web.Config{Title: "Test", Version: "1", Auth: cfg.Sessions, Log: log, NoDocs: true, TrustProxy: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Limiter: ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
+	cfg.API, cfg.Bus, cfg.Node, cfg.Version = a, bus, "here", "1"
+	g, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Routes(a)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = bus.Run(ctx, func() {}) })
+	running.Go(func() { _ = g.Run(ctx, func() {}) })
+	network := bubble.NewNetwork()
+	server := &http.Server{Handler: a.Handler()}
+	running.Go(func() { _ = server.Serve(network) })
+	t.Cleanup(func() {
+		_ = server.Close()
+		cancel()
+		running.Wait()
+		bubble.Sleep(2 * time.Second) // the library waits that long for who comes back
+	})
+	if err := bus.Nodes().Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return bus, func() *websocket.Conn {
 		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket", &websocket.DialOptions{HTTPClient: network.Client(), HTTPHeader: http.Header{"X-Forwarded-For": {"192.0.2.1"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		return conn
+	}
+}
+
+func TestSubscriptionsAreLimitedAndFewRunAtOnce(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const most, tries = 50, 80
+		channels := &slow{answer: make(chan struct{})}
+		_, dial := serve(t, redistest.InMemory(t), most, Config{Sessions: sessions{}, Channels: channels, Settings: Settings{Ping: 25 * time.Second, MaxUser: 2, MaxFrom: 2}})
+		ctx := t.Context()
+
+		conn := dial()
 		defer conn.CloseNow()
 		frame := `{"id":1,"connect":{"token":"good"}}`
 		for i := range tries {
