@@ -179,7 +179,7 @@ func checkFile(file string, imports []string) (faults []string) {
 }
 
 // begins are the methods with which a statement or a transaction begins.
-var begins = []string{"Tx", "ExecContext", "QueryContext", "QueryRowContext", "NewRaw", "SQL", "Inserter", "Writer", "Reader"}
+var begins = []string{"Tx", "Batch", "ExecContext", "QueryContext", "QueryRowContext", "NewRaw", "SQL", "Inserter", "Writer", "Reader"}
 
 // checkStatements finds statements and transactions that begin outside of sql.go
 // and sql_*.go. Verbs decide inside a transaction that was begun there, and hand

@@ -90,6 +90,14 @@ func (c channels) MaySubscribe(ctx context.Context, user, channel string) error 
 	return c.chats.MaySubscribe(ctx, user, channel)
 }
 
+// MayStay implements [gateway.Channels]. Rooms ask their copies in any case.
+func (c channels) MayStay(ctx context.Context, user, channel string) error {
+	if rooms.Owns(channel) {
+		return c.rooms.MaySubscribe(ctx, user, channel)
+	}
+	return c.chats.MayStay(ctx, user, channel)
+}
+
 // Hidden implements [gateway.Channels]. A group's chat hides nobody.
 func (c channels) Hidden(ctx context.Context, user, channel string) ([]string, error) {
 	if rooms.Owns(channel) {

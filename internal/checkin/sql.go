@@ -156,7 +156,7 @@ func keysOf(reqs []request) []any {
 // batch that is written again, because nobody knows what became of it, is told again.
 func (s *store) writeAndTell(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
 	told := 0
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = s.db.Batch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 var MembersChanged = cache.NewEvent[ID]("group members changed")
 
 // copies are what Redis has of groups. A change goes on while Redis is away ([cache.Proceed]):
-// no rule of this domain rests on the copies.
+// no rule of this domain rests on the copies. A socket may keep a group's channel by them until the drop is done that waits in SQL.
 type copies struct {
 	members *collection.Hash[ID, accounts.ID, kept]
 }
@@ -58,6 +58,13 @@ func (c copies) targets(id ID, d *changeSet) []cache.Target {
 			e.Set(m.User, m.kept())
 		}
 	})}
+}
+
+// IsMember reports whether a user is in a group, as of a moment ago.
+func (s *Service) IsMember(ctx context.Context, id ID, user accounts.ID) (_ bool, err error) {
+	defer errs.Wrap(&err, "groups.IsMember %s", id)
+	in, err := s.copies.members.Has(ctx, id, user)
+	return in, asKind(ctx, err)
 }
 
 // MemberIDs returns all members of a group, as of a moment ago, in no order.

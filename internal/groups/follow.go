@@ -42,12 +42,14 @@ type Note struct {
 // Follow has f follow all groups. It is called before the first change.
 func (s *Service) Follow(f Follower) { s.follower = f }
 
-// around calls run with the follower's record.
-func (s *Service) around(ctx context.Context, run func(record Record) error) error {
-	if s.follower == nil {
-		return run(func(context.Context, *sqldb.Tx, Change) error { return nil })
-	}
-	return s.follower.Around(ctx, run)
+// around calls run, which changes a group, with the follower's record, when it is its turn.
+func (s *Service) around(ctx context.Context, id ID, run func(ctx context.Context, record Record) error) error {
+	return s.db.InTurn(ctx, id, func(ctx context.Context) error {
+		if s.follower == nil {
+			return run(ctx, func(context.Context, *sqldb.Tx, Change) error { return nil })
+		}
+		return s.follower.Around(ctx, func(record Record) error { return run(ctx, record) })
+	})
 }
 
 // change is what d does, for followers.

@@ -134,7 +134,7 @@ func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []v
 // enter is [Service.change] for users who may be no members.
 func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
 	var d changeSet
-	err := s.around(ctx, func(record Record) error {
+	err := s.around(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, func(ctx context.Context) error {
 			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 				d = changeSet{at: tx.Now(), by: user} // a transaction may be run again
@@ -276,7 +276,7 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name str
 func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID, app bool) (g Group, me Membership, err error) {
 	var d changeSet
 	var made bool // by an earlier try
-	err = s.around(ctx, func(record Record) error {
+	err = s.around(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, func(ctx context.Context) error {
 			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 				d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}

@@ -159,14 +159,12 @@ func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) 
 	}
 }
 
-// transact runs fn in a transaction that changes a conversation, and brings what is
+// transact runs fn in a transaction that changes the conversation of a user's chat, and brings what is
 // committed to Redis. fn says in c which one, and what has happened: a step, which is empty
 // where no message was concerned, or nil for nothing.
-func (s *Service) transact(ctx context.Context, c *change, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
-	at := s.store.db.Now()
-	s.projection.Begin(at)
+func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, c *change, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
 	var what *step
-	err := s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+	at, err := s.inTurn(ctx, user, chat, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		what, err = fn(ctx, tx)
 		return err
 	})
@@ -181,10 +179,26 @@ func (s *Service) transact(ctx context.Context, c *change, fn func(ctx context.C
 	return err
 }
 
+// inTurn runs fn in a transaction that locks the conversation of a user's chat, when it is its turn. It returns when that was
+// begun with the projection, zero where it was not.
+func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn func(ctx context.Context, tx *sqldb.Tx) error) (at time.Time, err error) {
+	var row any = conversationOf(chat.group)
+	if chat.direct() {
+		row = pairOf(user, chat.peer)
+	}
+	err = s.store.db.InTurn(ctx, row, func(ctx context.Context) error {
+		at = s.store.db.Now()
+		s.projection.Begin(at)
+		return s.store.transact(ctx, fn)
+	})
+	return at, err
+}
+
 // settle ends what was begun with the projection at a time: what a transaction has
-// committed it brings to Redis. A change of no conversation is none.
+// committed it brings to Redis. A change of no conversation is none; at is zero where nothing was begun.
 func (s *Service) settle(ctx context.Context, at time.Time, did change, err error) {
 	switch {
+	case at.IsZero():
 	case did.conv.IsZero():
 		s.projection.Done(at)
 	case err == nil:

@@ -21,7 +21,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 	var m message
 	changed := false
 	var c change
-	err = s.transact(ctx, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+	err = s.transact(ctx, user, chat, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
 		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err
@@ -285,7 +285,7 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 	defer errs.Wrap(&err, "messaging.Hide %s", user)
 	hidden := api.MessageHidden{Chat: chat.String(), Seq: seq}
 	var c change
-	err = s.transact(ctx, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+	err = s.transact(ctx, user, chat, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
 		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err

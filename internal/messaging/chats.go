@@ -246,7 +246,7 @@ func (s *Service) Clear(ctx context.Context, user accounts.ID, chat ChatRef) (er
 
 func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn func(v *view, now int64)) (api.Chat, error) {
 	var c change
-	err := s.transact(ctx, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+	err := s.transact(ctx, user, chat, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
 		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err

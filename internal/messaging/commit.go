@@ -125,7 +125,7 @@ func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err 
 	defer cancel()
 	var k known
 	for {
-		err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		err = s.store.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			out, err = s.commitIn(ctx, tx, batch, k)
 			return err
 		})
@@ -361,7 +361,7 @@ func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, er
 		return refusals, err
 	}
 	var free map[memberKey]member
-	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = s.store.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		keys, err := s.store.lockFreeMembers(ctx, tx, slices.Collect(maps.Keys(furthest)))
 		free = map[memberKey]member{}
 		for _, k := range keys {

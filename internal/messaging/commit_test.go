@@ -10,12 +10,15 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -45,6 +48,53 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 			t.Errorf("message %d: %q are there", i, got)
 		}
 	}
+}
+
+func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
+	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	who := w.join(3 + 64)
+	ann, bob, eve, guests := who[0], who[1], who[2], who[3:]
+	g := w.founded(ann, bob)
+	w.saysIn(ann, g, "Good news")
+	w.says(ann, bob, "Hi")
+	link, err := w.in.NewLink(t.Context(), ann, g, ids.New[groups.Link](), time.Hour, 0)
+	w.must(err)
+	found, err := w.store.findPairs(t.Context(), w.store.db, []pair{pairOf(ann, bob)}, "")
+	w.must(err)
+	for _, c := range []struct {
+		what   string
+		change func(ctx context.Context, i int) error
+		table  string
+		row    any
+	}{
+		{"reactions", func(ctx context.Context, _ int) error {
+			_, err := w.React(ctx, bob, In(g), 2, "👍", true)
+			return err
+		}, "conversations", conversationOf(g)},
+		{"pins", func(ctx context.Context, _ int) error { return w.Pin(ctx, ann, In(g), 2, true) }, "conversations", conversationOf(g)},
+		{"drafts", func(ctx context.Context, i int) error {
+			_, err := w.Set(ctx, ann, With(bob), api.ChatChange{Draft: new(fmt.Sprint("draft ", i))})
+			return err
+		}, "conversations", found[pairOf(ann, bob)]},
+		{"joins", func(ctx context.Context, i int) error {
+			_, _, _, err := w.in.Join(ctx, guests[i], link.ID, "")
+			return err
+		}, "chat_groups", g},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			sqldbtest.Crowd(t, w.store.db, c.change, "SELECT id FROM "+c.table+" WHERE id = ? FOR UPDATE", c.row)
+			w.says(ann, eve, "Hi")
+		})
+	}
+	ended := time.Now().UnixMilli()
+	eventually.True(t, "the mark to wait for none of those who went without a turn", func() bool {
+		var upTo int64
+		marks, err := appliedKey.At().All(t.Context(), w.redis)
+		for _, mark := range marks {
+			_, _ = fmt.Sscan(mark, &upTo)
+		}
+		return err == nil && upTo >= ended
+	})
 }
 
 // The server has not ended the COMMIT of a batch's first try, which holds the conversation: the retry gets it in vain.

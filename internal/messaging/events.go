@@ -175,17 +175,36 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 // MaySubscribe refuses a user who may not have the messages of a channel: api.GroupChannel of a group
 // that the user is in. ErrChat, ErrStore.
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error {
-	who, err := ids.Parse[accounts.User](user)
+	who, group, err := subscription(user, channel)
 	if err != nil {
-		return ErrChat
-	}
-	name, ok := strings.CutPrefix(channel, api.GroupChannel(""))
-	group, err := ids.Parse[groups.Group](name)
-	if !ok || err != nil {
-		return ErrChat
+		return err
 	}
 	_, err = s.store.view(ctx, s.store.db, who, In(group))
 	return asKind(ctx, err)
+}
+
+// MayStay is [Service.MaySubscribe] for a user who has the channel. It asks the copies of groups, and SQL about nobody who is in
+// theirs: sockets on which nothing happens ask again and again.
+func (s *Service) MayStay(ctx context.Context, user, channel string) error {
+	who, group, err := subscription(user, channel)
+	if err != nil {
+		return err
+	}
+	if in, err := s.groups.IsMember(ctx, group, who); err == nil && in {
+		return nil
+	}
+	return s.MaySubscribe(ctx, user, channel)
+}
+
+// subscription returns who it is that has a channel, and of which group that is. ErrChat.
+func subscription(user, channel string) (who accounts.ID, group groups.ID, err error) {
+	name, ok := strings.CutPrefix(channel, api.GroupChannel(""))
+	who, whoErr := ids.Parse[accounts.User](user)
+	group, groupErr := ids.Parse[groups.Group](name)
+	if !ok || whoErr != nil || groupErr != nil {
+		err = ErrChat
+	}
+	return who, group, err
 }
 
 // tellChanged tells everybody in the chat what a message is by now.

@@ -181,10 +181,8 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 	if chat.direct() {
 		return ErrChat
 	}
-	at := s.store.db.Now()
-	s.projection.Begin(at)
 	var did inGroup
-	err = s.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	at, err := s.inTurn(ctx, user, chat, func(ctx context.Context, tx *sqldb.Tx) error {
 		did = inGroup{}
 		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {

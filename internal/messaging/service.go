@@ -45,6 +45,8 @@ type Relations interface {
 // Groups is what this domain asks groups for; *groups.Service is one. What decides it asks SQL:
 // [groups.Standings].
 type Groups interface {
+	// IsMember reports whether a user is in a group, as of a moment ago.
+	IsMember(ctx context.Context, id groups.ID, user accounts.ID) (bool, error)
 	// MemberIDs returns all members of a group, as of a moment ago.
 	MemberIDs(ctx context.Context, id groups.ID) ([]accounts.ID, error)
 }

@@ -68,6 +68,11 @@ func (s *store) transact(ctx context.Context, fn func(ctx context.Context, tx *s
 	return s.db.Tx(ctx, fn)
 }
 
+// transactBatch is transact for committers.
+func (s *store) transactBatch(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return s.db.Batch(ctx, fn)
+}
+
 // The kinds of conversations, as rows have them.
 const (
 	direct = 1 // of two users

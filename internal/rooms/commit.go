@@ -48,7 +48,7 @@ func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered,
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	for waited := 0; ; waited++ {
-		err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+		err = transactBatch(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 			out, err = s.commitIn(ctx, tx, batch, waited)
 			return err
 		})

@@ -40,6 +40,19 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+func TestACrowdAtTheDoorOfOneRoomLeavesConnectionsToAllOthers(t *testing.T) {
+	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 8 }), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})
+	who := w.people(1)
+	hot, other := w.open(who[0]), w.open(who[0])
+	sqldbtest.Crowd(t, w.db, func(ctx context.Context, i int) error {
+		_, _, _, err := w.Visit(ctx, fmt.Sprint("address ", i), hot, "Visitor", Key{})
+		return err
+	}, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", hot)
+	w.guest(other)
+	_, err := w.Say(t.Context(), ViewerID(who[0]), other, ids.New[Line](), "Hi")
+	w.must(err)
+}
+
 func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), Settings{})

@@ -165,20 +165,22 @@ func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targ
 // enter is [Service.change] for people who may not be in the room.
 func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) error) (scene, error) {
 	var d scene
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			d = scene{at: tx.Now()} // a transaction may be run again
-			if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
-				return err
-			}
-			d.was = d.room
-			d.was.Words = slices.Clone(d.room.Words)
-			if err := fn(ctx, tx, &d); err != nil || same(d.was, d.room) {
-				return err
-			}
-			return updateRoom(ctx, tx, d.room)
-		})
-	}, targets...)
+	err := s.db.InTurn(ctx, id, func(ctx context.Context) error {
+		return s.caches.Change(ctx, func(ctx context.Context) error {
+			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+				d = scene{at: tx.Now()} // a transaction may be run again
+				if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+					return err
+				}
+				d.was = d.room
+				d.was.Words = slices.Clone(d.room.Words)
+				if err := fn(ctx, tx, &d); err != nil || same(d.was, d.room) {
+					return err
+				}
+				return updateRoom(ctx, tx, d.room)
+			})
+		}, targets...)
+	})
 	if err != nil {
 		return scene{}, asKind(ctx, err)
 	}

@@ -34,6 +34,11 @@ func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx
 	return drops.Tx(ctx, db, fn)
 }
 
+// transactBatch is transact for the committer.
+func transactBatch(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return db.Batch(ctx, fn)
+}
+
 const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, r.repeats, r.words, r.members, r.said, r.created"
 
 // scanRoom reads roomColumns, and what else is selected behind them.

@@ -118,6 +118,28 @@ func TestWhoHasAGroupOpenHearsItUntilTheyAreOut(t *testing.T) {
 	})
 }
 
+func TestWhoHasAGroupOpenCostsSQLNothing(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		f := newFrames(t)
+		made, err := f.ann.CreateGroup(t.Context(), api.GroupNew{Name: "Rowing", Members: []string{f.bobID}})
+		must(t, err)
+		w := f.open(t, "")
+		w.connect(f.bob.Tokens().AccessToken)
+		w.say(websocket.MessageText, `{"id":2,"subscribe":{"channel":"`+api.GroupChannel(made.Group.ID)+`"}}`)
+		if got := w.hear(); got != "2 ok" {
+			t.Fatalf("subscribe: %s", got)
+		}
+		w.heard()
+		// What nobody reads makes no difference.
+		_, err = f.db.ExecContext(t.Context(), "DELETE FROM chat_members WHERE user_id = ? AND conversation = ?", f.bobID, made.Group.ID)
+		must(t, err)
+		bubble.Sleep(100 * time.Second) // three looks, and more
+		if got := w.heard(); len(got) > 0 {
+			t.Errorf("heard %q", got)
+		}
+	})
+}
+
 // A node that is cut off from Redis takes a member out, and dies before it could tell of it.
 func TestWhoIsOutOfAGroupHearsItNoLongerThoughTheNodeThatTookThemOutHasDied(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -560,8 +560,8 @@ func (g *Gateway) check(ctx context.Context, c *connection) {
 // hears others by now: a node that dies may have done what changes that and told nobody. While nobody can tell, all stays.
 func (g *Gateway) checkChannels(c *connection) {
 	for channel, s := range g.conns.subscribed(c) {
-		err := g.maySubscribe(c.client, channel)
-		if errors.Is(err, centrifuge.ErrorPermissionDenied) {
+		err := g.cfg.Channels.MayStay(c.client.Context(), c.client.UserID(), channel)
+		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Forbidden {
 			go c.client.Unsubscribe(channel) // see lookAgain
 		}
 		if err != nil {

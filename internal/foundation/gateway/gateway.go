@@ -48,6 +48,10 @@ type Channels interface {
 	// MaySubscribe refuses a user who may not have the events of a channel.
 	MaySubscribe(ctx context.Context, user, channel string) error
 
+	// MayStay refuses a user who may not have them any more, as of a moment ago. It is asked at each
+	// look at a connection, so that it has to cost little.
+	MayStay(ctx context.Context, user, channel string) error
+
 	// Hidden returns the users whose events on a channel a subscriber does not get. It is
 	// asked when they subscribe, and again when they have blocked somebody, or do not any more.
 	Hidden(ctx context.Context, user, channel string) ([]string, error)

@@ -28,6 +28,9 @@
 // A batch of what many callers write locks its rows by [Locks]: one that another transaction holds for
 // seconds holds up no other.
 //
+// What many change at the same moment, such as a room into which everybody comes, is changed by [DB.InTurn]: who waits for
+// its row has no connection. Transactions leave some connections to reads, and to those of batches, by [DB.Batch].
+//
 // Nothing is published, cached or dropped before the commit. A message that
 // must not be lost is enqueued instead; package queue delivers it.
 //

@@ -11,12 +11,13 @@ import (
 type poolCollector struct {
 	pools map[string]*sql.DB // by label
 	away  func() time.Time
+	turns *turns
 
-	up, open, most, waits, waited *prometheus.Desc
+	up, open, most, waits, waited, turn *prometheus.Desc
 }
 
 // Metrics is a collector of stoa_sql_*: whether the database answers, as far as [DB.Watch]
-// knows, connections in use and idle, and what waited for one. MySQL and MariaDB have one pool, "all"; SQLite has "writer"
+// knows, connections in use and idle, and what waits for one, or for a row without one. MySQL and MariaDB have one pool, "all"; SQLite has "writer"
 // and "reader".
 func (db *DB) Metrics() prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -29,16 +30,18 @@ func (db *DB) Metrics() prometheus.Collector {
 	return &poolCollector{
 		pools:  pools,
 		away:   db.Away,
+		turns:  &db.turns,
 		up:     prometheus.NewDesc("stoa_sql_up", "Whether the database answers: 1 or 0.", nil, nil),
 		open:   desc("connections", "Open connections, by state: in_use or idle.", "state"),
 		most:   desc("connections_max", "The most connections that the pool opens."),
 		waits:  desc("waits_total", "Times that somebody had to wait for a connection."),
 		waited: desc("wait_seconds_total", "Time spent waiting for a connection, of all who waited."),
+		turn:   prometheus.NewDesc("stoa_sql_turns_waiting", "Changes that wait, without a connection, until others of this process have changed the same row.", nil, nil),
 	}
 }
 
 func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.up, c.open, c.most, c.waits, c.waited} {
+	for _, d := range []*prometheus.Desc{c.up, c.open, c.most, c.waits, c.waited, c.turn} {
 		ch <- d
 	}
 }
@@ -52,12 +55,14 @@ func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 		up = 0
 	}
 	send(c.up, prometheus.GaugeValue, up)
+	send(c.turn, prometheus.GaugeValue, float64(c.turns.waiting.Load()))
 	for name, pool := range c.pools {
 		s := pool.Stats()
 		send(c.open, prometheus.GaugeValue, float64(s.InUse), name, "in_use")
 		send(c.open, prometheus.GaugeValue, float64(s.Idle), name, "idle")
 		send(c.most, prometheus.GaugeValue, float64(s.MaxOpenConnections), name)
-		send(c.waits, prometheus.CounterValue, float64(s.WaitCount), name)
-		send(c.waited, prometheus.CounterValue, s.WaitDuration.Seconds(), name)
+		// SQLite has no turns.
+		send(c.waits, prometheus.CounterValue, float64(s.WaitCount+c.turns.waits.Load()), name)
+		send(c.waited, prometheus.CounterValue, (s.WaitDuration + time.Duration(c.turns.waited.Load())).Seconds(), name)
 	}
 }

@@ -54,6 +54,7 @@ type DB struct {
 	now     func() time.Time
 	log     *slog.Logger
 	outage  outage
+	turns   turns
 
 	mu    sync.Mutex
 	wakes map[chan struct{}]struct{}

@@ -50,10 +50,29 @@ type Tx struct {
 // or a lock timed out, fn runs again from the start, so that it must not
 // touch anything but tx; what belongs after the commit goes into
 // [Tx.AfterCommit]. A failed COMMIT is never retried, see [ErrOutcomeUnknown].
+//
+// Transactions that wait for locks leave a quarter of the connections to reads and to [DB.Batch].
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	return db.tx(ctx, func() (bool, error) {
+		leave, err := db.turns.connect(ctx)
+		if err != nil {
+			return false, fmt.Errorf("sqldb: begin: %w", err)
+		}
+		defer leave()
+		return db.tryTx(ctx, fn)
+	})
+}
+
+// Batch is [DB.Tx] for a batch of what many callers write, of which few are under way at once: it takes a
+// connection though as many other transactions as may are under way.
+func (db *DB) Batch(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	return db.tx(ctx, func() (bool, error) { return db.tryTx(ctx, fn) })
+}
+
+func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error {
 	wait := firstWait
 	for try := 1; ; try++ {
-		retry, err := db.tryTx(ctx, fn)
+		retry, err := run()
 		if err == nil || !retry || try == maxTries || ctx.Err() != nil {
 			return err
 		}
@@ -79,7 +98,7 @@ func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) er
 			_ = btx.Tx.Rollback()
 		}
 	}()
-	if err := fn(ctx, tx); err != nil {
+	if err := fn(context.WithValue(ctx, turnKey{}, ofTx), tx); err != nil {
 		return IsRetryable(err), err
 	}
 	open = false

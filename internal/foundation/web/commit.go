@@ -190,7 +190,7 @@ func (s *answers) claimAll(ctx context.Context, changes []change, at []int, out 
 		return nil
 	}
 	alive := s.living(ctx)
-	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.db.Batch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		found, err := s.sql.locked(ctx, tx, recs)
 		if err != nil {
 			return err

@@ -27,8 +27,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // Engine is one kind of database that a conformance suite runs over.
@@ -246,6 +249,44 @@ func Busy(t testing.TB, db *sqldb.DB, query string, args ...any) {
 		})
 	}
 	t.Cleanup(func() { close(end); all.Wait() })
+}
+
+// Crowd has 64 callers change a row of a server until the test ends, which another transaction holds: that of a SELECT … FOR
+// UPDATE. It returns when those whose turn it is, two, have connections and all others wait without one.
+func Crowd(t testing.TB, db *sqldb.DB, change func(ctx context.Context, i int) error, query string, args ...any) {
+	t.Helper()
+	const callers, turns = 64, 2
+	Hold(t, db, query, args...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	t.Cleanup(func() { cancel(); all.Wait() })
+	for i := range callers {
+		all.Go(func() {
+			if err := change(ctx, i); ctx.Err() == nil {
+				t.Errorf("caller %d has the row that another transaction holds, or does not wait for it: %v", i, err)
+			}
+		})
+	}
+	eventually.Equal(t, "all callers but two to wait without a connection", fmt.Sprint(callers-turns, " wait, ", 1+turns, " connections are in use"), func() string {
+		return fmt.Sprint(Waiting(t, db), " wait, ", db.Writer().Stats().InUse, " connections are in use")
+	})
+}
+
+// Waiting returns how many changes wait for their turn.
+func Waiting(t testing.TB, db *sqldb.DB) (n int) {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(db.Metrics())
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "stoa_sql_turns_waiting" {
+			n = int(f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	return n
 }
 
 // SQLite opens an empty, migrated SQLite database: for tests of what does not
