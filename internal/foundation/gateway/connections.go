@@ -617,20 +617,28 @@ func (g *Gateway) unseen(c *connection) bool {
 const looksAtOnce = 64
 
 // ahead looks at the sessions of all that are about to get an event, which [Gateway.before] would do one after the other.
+// To end a connection is left to that, which knows the event.
 func (g *Gateway) ahead(channels []string) {
-	ctx, cancel := context.WithTimeout(g.base, brokerTime)
-	defer cancel()
 	slices.Sort(channels)
-	var looks errgroup.Group
-	looks.SetLimit(looksAtOnce)
+	var unseen []*connection
 	for _, name := range slices.Compact(channels) {
 		for _, c := range g.conns.of(name) {
 			if g.unseen(c) {
-				looks.Go(func() error { g.check(ctx, c); return nil })
+				unseen = append(unseen, c)
 			}
 		}
 	}
-	_ = looks.Wait()
+	if len(unseen) < 2 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.base, brokerTime)
+	defer cancel()
+	var looks errgroup.Group
+	looks.SetLimit(looksAtOnce)
+	for _, c := range unseen {
+		looks.Go(func() error { _, err := g.stillHere(ctx, c); return err })
+	}
+	_ = looks.Wait() // those that are not here any more, or of whom nobody can tell, are looked at again
 }
 
 // leaveRoom takes a user who is gone off a room's channel, or all when it was closed.
