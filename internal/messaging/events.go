@@ -105,7 +105,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
 			return
 		case len(all) > small:
-			s.crowds.add(conv, stands)
+			s.crowds.add(conv, progress{stands, true})
 		default:
 			members = all
 		}

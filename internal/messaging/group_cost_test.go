@@ -229,6 +229,35 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 	})
 }
 
+// TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed.
+func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(3)
+		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		var mu sync.Mutex
+		heard := map[accounts.ID]bool{}
+		for _, u := range who {
+			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[u] = heard[u] || e.Type == api.EventMessageNew
+			}})
+			defer leave()
+		}
+		w.must(w.tellLate(t.Context(), []change{{conv: conversationOf(g), kind: group}}))
+		w.saysIn(who[0], g, "Hello")
+		bubble.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		for i, u := range who {
+			if !heard[u] {
+				t.Errorf("member %d of %d does not get the message", i, len(who))
+			}
+		}
+	})
+}
+
 // TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops, also what came while members were being told of what came before.
 func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -254,9 +283,9 @@ func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); s.tellCrowds(ctx) }()
-		s.crowds.add(conversationOf(g), api.ChatStands{Chat: In(g).String(), Seq: 100})
+		s.crowds.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 100}})
 		bubble.Sleep(tellEvery + tellEvery/2)
-		s.crowds.add(conversationOf(g), api.ChatStands{Chat: In(g).String(), Seq: 101})
+		s.crowds.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 101}})
 		stop()
 		<-ended
 		bubble.Sleep(time.Second)

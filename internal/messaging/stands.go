@@ -57,7 +57,7 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	}
 	s.bus.Publish(batch)
 	for _, c := range stand { // a replay names one again and again, and groups are large
-		s.crowds.add(c.id, api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev})
+		s.crowds.add(c.id, progress{ChatStands: api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev}})
 	}
 	var marks []marking
 	for _, v := range marked {
@@ -77,8 +77,14 @@ const (
 	tellTurns = 50
 )
 
-func raised(stands, to api.ChatStands) api.ChatStands {
-	to.Seq, to.Rev = max(stands.Seq, to.Seq), max(stands.Rev, to.Rev)
+// progress is how far the chat of a group has come.
+type progress struct {
+	api.ChatStands
+	large bool // its members are told that alone, and not each message
+}
+
+func (p progress) raised(to progress) progress {
+	to.Seq, to.Rev, to.large = max(p.Seq, to.Seq), max(p.Rev, to.Rev), p.large || to.large
 	return to
 }
 
@@ -86,29 +92,29 @@ func raised(stands, to api.ChatStands) api.ChatStands {
 // any of what Redis was given late. A node that dies before is one that has not sent its events, see above.
 type crowds struct {
 	mu   sync.Mutex
-	due  map[ConversationID]api.ChatStands
+	due  map[ConversationID]progress
 	some chan struct{} // has one when there are any
 }
 
 func newCrowds() *crowds {
-	return &crowds{due: map[ConversationID]api.ChatStands{}, some: make(chan struct{}, 1)}
+	return &crowds{due: map[ConversationID]progress{}, some: make(chan struct{}, 1)}
 }
 
-// raise says that a chat has come as far as stands. It reports false where its group is not among those
-// that are to be told anyway.
+// raise says that the chat of a large group has come as far as stands. It reports false where the group is not among
+// those that are to be told anyway, or is not known to be large.
 func (c *crowds) raise(conv ConversationID, stands api.ChatStands) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one, ok := c.due[conv]
-	if ok {
-		c.due[conv] = raised(one, stands)
+	one := c.due[conv]
+	if one.large {
+		c.due[conv] = one.raised(progress{ChatStands: stands})
 	}
-	return ok
+	return one.large
 }
 
-func (c *crowds) add(conv ConversationID, stands api.ChatStands) {
+func (c *crowds) add(conv ConversationID, p progress) {
 	c.mu.Lock()
-	c.due[conv] = raised(c.due[conv], stands) // another batch may have been first
+	c.due[conv] = c.due[conv].raised(p) // another batch may have been first
 	c.mu.Unlock()
 	select {
 	case c.some <- struct{}{}:
@@ -116,11 +122,11 @@ func (c *crowds) add(conv ConversationID, stands api.ChatStands) {
 	}
 }
 
-func (c *crowds) take() map[ConversationID]api.ChatStands {
+func (c *crowds) take() map[ConversationID]progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	due := c.due
-	c.due = map[ConversationID]api.ChatStands{}
+	c.due = map[ConversationID]progress{}
 	return due
 }
 
@@ -146,7 +152,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 				}
 				continue
 			}
-			text, err := json.Marshal(stands)
+			text, err := json.Marshal(stands.ChatStands)
 			if err != nil {
 				s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
 				continue
