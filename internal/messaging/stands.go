@@ -3,6 +3,7 @@ package messaging
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -71,11 +72,13 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 }
 
 // tellEvery is how long messages of a large group are gathered before those on line are told how far its chat
-// has come, and for how long they are then told. Telling them is an event for each, so this bounds what a busy
-// group costs; were they all told at once, what others wait for would wait for a thousand sockets.
+// has come, for how long they are then told, and how long other nodes wait before they tell of the same group. Telling
+// them is an event for each, so this bounds what a busy group costs; were they all told at once, what others wait for
+// would wait for a thousand sockets. Of many groups no more than tellMost events go at once, so that they do not pile up.
 const (
 	tellEvery = 500 * time.Millisecond
 	tellTurns = 50
+	tellMost  = 500
 )
 
 // progress is how far the chat of a group has come.
@@ -144,7 +147,11 @@ func (s *Service) tellCrowds(ctx context.Context) {
 		}
 		last = ctx.Err() != nil // before what is due is taken: ctx may end while it is told, and more be due by then
 		var batch []events.Event
-		for conv, stands := range s.crowds.take() {
+		due := s.crowds.take()
+		if !last {
+			s.leaveToOthers(ctx, due)
+		}
+		for conv, stands := range due {
 			members, err := s.crowd(ctx, conv) // as they are by now
 			if err != nil {
 				s.log.Warn("messaging: members are not told of a message", "group", conv, "err", err)
@@ -163,7 +170,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 			}
 		}
 		pause := time.NewTicker(tellEvery / tellTurns)
-		for part := range slices.Chunk(batch, 1+len(batch)/tellTurns) {
+		for part := range slices.Chunk(batch, min(1+len(batch)/tellTurns, tellMost)) {
 			s.bus.Publish(part)
 			select {
 			case <-pause.C:
@@ -171,6 +178,33 @@ func (s *Service) tellCrowds(ctx context.Context) {
 			}
 		}
 		pause.Stop()
+	}
+}
+
+// leaveToOthers takes out of due what another node is telling. What that one does not know of is told afterwards.
+func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]progress) {
+	all := maps.Clone(due) // with what the others have stored, so that they are not left with the rest
+	heads, err := s.fast.heads(ctx, slices.Collect(maps.Keys(due)))
+	for conv, h := range heads {
+		all[conv] = due[conv].raised(progress{ChatStands: api.ChatStands{Chat: due[conv].Chat, Seq: h.seq, Rev: h.rev}})
+	}
+	var others map[ConversationID]progress
+	if err == nil {
+		others, err = s.fast.claim(ctx, all)
+	}
+	if err != nil {
+		s.log.Debug("messaging: members may be told by several nodes", "err", err)
+	}
+	for conv, p := range due {
+		told, other := others[conv]
+		switch {
+		case !other:
+			due[conv] = all[conv]
+			continue
+		case told.Seq < p.Seq || told.Rev < p.Rev:
+			s.crowds.add(conv, p)
+		}
+		delete(due, conv)
 	}
 }
 
