@@ -156,6 +156,35 @@ func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
 	}
 }
 
+// TestNoMessageWaitsForAllGroupsOfItsBatch: that the members of each are looked up takes little longer than of one.
+func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{})
+		ann := w.join(1)[0]
+		var in []groups.ID
+		for range 64 {
+			in = append(in, w.founded(ann))
+		}
+		bubble.Sleep(2 * time.Second) // the beginnings are told
+		const delay = 20 * time.Millisecond
+		wire.Delay(delay)
+		began := time.Now()
+		var sending sync.WaitGroup
+		for _, g := range in {
+			sending.Go(func() {
+				if _, _, err := w.Send(t.Context(), ann, In(g), text("1", "Hello")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		sending.Wait()
+		if took := time.Since(began); took > time.Duration(len(in))*delay/2 {
+			t.Errorf("messages to %d groups are acknowledged after %s, where Redis takes %s", len(in), took, delay)
+		}
+	})
+}
+
 // TestManyMessagesOfALargeGroupAreToldOnce: however many come at once, a member on line is told in the end how far
 // the chat has come, by few events.
 func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
