@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/lib/groupcommit"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
@@ -241,15 +242,42 @@ func (s *Service) doubt(ctx context.Context, err error) {
 // takes longer.
 const mostLoaded = 10_000
 
-// load gives Redis all chats of a user, unless they are very many, and returns them.
-func (s *Service) load(ctx context.Context, user accounts.ID) ([]state, error) {
-	views, err := s.store.views(ctx, s.store.db, user)
+// loadAtOnce is of how many users chats are read with one statement: they may have thousands each.
+const loadAtOnce = 16
+
+// newLoader returns what reads all chats of users whom Redis cannot answer. Where it is away or slow these are all who
+// look at their lists: their statements are shared, and two at a time are the bound.
+func newLoader(s *Service) *groupcommit.Committer[accounts.ID, []state] {
+	return groupcommit.New(s.load, groupcommit.Options[accounts.ID, []state]{Committers: 2, MaxBatch: loadAtOnce})
+}
+
+// load gives Redis all chats of users, unless a user has very many, and returns them. A user may ask twice at once.
+func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	views, err := s.store.views(ctx, s.store.db, users...)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.store.states(ctx, views, nil)
-	if err == nil && len(all) <= mostLoaded && s.projection.Writable() {
-		s.doubt(ctx, s.fast.putAll(ctx, user, all))
+	states, err := s.store.states(ctx, views, nil)
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	all := make(map[accounts.ID][]state, len(users))
+	for _, u := range users {
+		all[u] = nil
+	}
+	for _, st := range states {
+		all[st.me.user] = append(all[st.me.user], st)
+	}
+	for user, list := range all {
+		if len(list) <= mostLoaded && s.projection.Writable() {
+			s.doubt(ctx, s.fast.putAll(ctx, user, list))
+		}
+	}
+	out := make([][]state, len(users))
+	for i, u := range users {
+		out[i] = slices.Clone(all[u])
+	}
+	return out, nil
 }

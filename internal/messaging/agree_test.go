@@ -2,11 +2,13 @@ package messaging
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,14 +20,59 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // fromSQL is the same domain whose projection never comes up.
 func (w *world) fromSQL() *Service {
 	s := w.Service
-	return &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, log: s.log, base: s.base,
+	plain := &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, log: s.log, base: s.base,
 		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.store.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
+	plain.loader = newLoader(plain)
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var loading sync.WaitGroup
+	loading.Go(func() { _ = plain.loader.Run(ctx) })
+	w.t.Cleanup(func() { stop(); loading.Wait() })
+	return plain
+}
+
+// TestHoweverManyAskForTheirChatsSQLIsAskedByFew: while Redis is not trusted, the lists of all who ask are read two statements at a time.
+func TestHoweverManyAskForTheirChatsSQLIsAskedByFew(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+		who := w.join(51)
+		for _, u := range who[1:] {
+			w.says(who[0], u, "Hi")
+		}
+		plain, pool := w.fromSQL(), w.store.db.Reader()
+		var held []*sql.Conn
+		for range pool.Stats().MaxOpenConnections {
+			c, err := pool.Conn(t.Context())
+			w.must(err)
+			held = append(held, c)
+		}
+		before := pool.Stats().WaitCount
+		var asking sync.WaitGroup
+		for i, u := range who {
+			for since, want := range map[string]int{"": max(1, 50*(1-i)), "1": max(1, 50*(1-i)), "9000000000000000": 0} { // from three devices
+				asking.Go(func() {
+					chats, err := plain.Chats(t.Context(), u, since, "", 100)
+					if err != nil || len(chats.Chats) != want {
+						t.Errorf("user %d sees %d chats since %q, %v; want %d", i, len(chats.Chats), since, err, want)
+					}
+				})
+			}
+		}
+		bubble.Sleep(time.Second)
+		if n := pool.Stats().WaitCount - before; n > 5 { // a beat of what runs beside may be among them
+			t.Errorf("%d statements wait at once for %d lists", n, 3*len(who))
+		}
+		for _, c := range held {
+			w.must(c.Close())
+		}
+		asking.Wait()
+	})
 }
 
 // agrees compares what Redis and SQL say to a user.

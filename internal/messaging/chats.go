@@ -60,7 +60,7 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 		}
 		s.doubt(ctx, err)
 	}
-	all, err := s.load(ctx, user)
+	all, err := s.loader.Do(ctx, user)
 	if err != nil {
 		return nil, 0, err
 	}

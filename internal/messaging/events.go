@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -44,6 +46,10 @@ func (s *Service) tellFleeting(users []accounts.ID, typ string, data any) {
 	s.bus.Publish(batch)
 }
 
+// groupsAtOnce is of how many groups members are looked up at once, while all who have sent something wait. Where
+// Redis is away these are statements, and others need connections as well.
+const groupsAtOnce = 8
+
 // tellSent tells both sides of the messages of a batch, also of those that were there
 // already: the node that stored one may have died before it told anybody.
 func (s *Service) tellSent(results []sent) {
@@ -61,9 +67,15 @@ func (s *Service) tellSent(results []sent) {
 		}
 	}
 	s.bus.Publish(batch)
+	var telling errgroup.Group
+	telling.SetLimit(groupsAtOnce)
 	for conv, list := range inGroups {
-		s.tellGroup(s.base, conv, api.EventMessageNew, again[conv], list...)
+		telling.Go(func() error {
+			s.tellGroup(s.base, conv, api.EventMessageNew, again[conv], list...)
+			return nil
+		})
 	}
+	_ = telling.Wait()
 }
 
 // toBoth are events of a message for the two of a chat. Those of them who do not see it are told how far the chat has come.
@@ -109,7 +121,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
 			return
 		case len(all) > small:
-			s.crowds.add(conv, stands)
+			s.crowds.add(conv, progress{stands, true})
 		default:
 			members = all
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,6 +156,35 @@ func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
 	}
 }
 
+// TestNoMessageWaitsForAllGroupsOfItsBatch: that the members of each are looked up takes little longer than of one.
+func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{})
+		ann := w.join(1)[0]
+		var in []groups.ID
+		for range 64 {
+			in = append(in, w.founded(ann))
+		}
+		bubble.Sleep(2 * time.Second) // the beginnings are told
+		const delay = 20 * time.Millisecond
+		wire.Delay(delay)
+		began := time.Now()
+		var sending sync.WaitGroup
+		for _, g := range in {
+			sending.Go(func() {
+				if _, _, err := w.Send(t.Context(), ann, In(g), text("1", "Hello")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		sending.Wait()
+		if took := time.Since(began); took > time.Duration(len(in))*delay/2 {
+			t.Errorf("messages to %d groups are acknowledged after %s, where Redis takes %s", len(in), took, delay)
+		}
+	})
+}
+
 // TestManyMessagesOfALargeGroupAreToldOnce: however many come at once, a member on line is told in the end how far
 // the chat has come, by few events.
 func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
@@ -185,6 +215,84 @@ func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 		defer mu.Unlock()
 		if len(told) == 0 || len(told) > 2 || told[len(told)-1] != last {
 			t.Errorf("50 messages up to %d are told as %v; want few, and the last one", last, told)
+		}
+	})
+}
+
+// TestNodesTellALargeGroupInTurn: however many nodes its messages come to, a member is told twice a second, and in the end of the last one.
+func TestNodesTellALargeGroupInTurn(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		db, rdb := sqldbtest.SQLite(t), redistest.Open(t, "embedded")
+		var nodes []*world
+		for range 5 {
+			nodes = append(nodes, newWorld(t, db, rdb, Settings{}))
+		}
+		g, who := nodes[0].crowd(small + 1)
+		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		var mu sync.Mutex
+		var told []int64
+		_, leave := nodes[0].bus.Listen(t.Context(), who[small].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var stands api.ChatStands
+			if e.Type == api.EventChatStands && json.Unmarshal(e.Data, &stands) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, stands.Seq)
+			}
+		}})
+		defer leave()
+		const seconds = 5
+		var last int64
+		for range 10 * seconds {
+			for i, w := range nodes {
+				last = w.saysIn(who[i], g, "Hello").Seq
+			}
+			bubble.Sleep(100 * time.Millisecond)
+		}
+		bubble.Sleep(3 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) < seconds/2 || len(told) > 2*seconds+2 || slices.Max(told) != last {
+			t.Errorf("%d messages in %d seconds are told as %v; want twice a second, and the last one", last, seconds, told)
+		}
+	})
+}
+
+// crowdOf are the members of each group.
+type crowdOf []accounts.ID
+
+func (c crowdOf) MemberIDs(context.Context, groups.ID) ([]accounts.ID, error) { return c, nil }
+
+// TestTheMoreAreToldTheLongerItTakes: what a node hands to the bus at once has a bound.
+func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		members := make(crowdOf, 2*tellTurns*tellMost)
+		for i := range members {
+			members[i] = ids.New[accounts.User]()
+		}
+		var mu sync.Mutex
+		var heard []time.Time
+		for _, u := range []accounts.ID{members[0], members[len(members)-1]} {
+			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(events.Event, events.Position) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, time.Now())
+			}})
+			defer leave()
+		}
+		s := w.fromSQL()
+		s.crowds, s.groups = newCrowds(), members
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.tellCrowds(ctx) }()
+		s.crowds.add(ids.New[conversation](), progress{ChatStands: api.ChatStands{Chat: "g:many", Seq: 1}, large: true})
+		bubble.Sleep(5 * tellEvery)
+		stop()
+		<-ended
+		mu.Lock()
+		defer mu.Unlock()
+		if len(heard) != 2 || heard[1].Sub(heard[0]) < 2*tellEvery-tellEvery/tellTurns {
+			t.Errorf("the first and the last of %d are told at %v, want %s between", len(members), heard, 2*tellEvery)
 		}
 	})
 }
@@ -229,6 +337,35 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 	})
 }
 
+// TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed.
+func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
+		g, who := w.crowd(3)
+		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		var mu sync.Mutex
+		heard := map[accounts.ID]bool{}
+		for _, u := range who {
+			_, leave := w.bus.Listen(t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[u] = heard[u] || e.Type == api.EventMessageNew
+			}})
+			defer leave()
+		}
+		w.must(w.tellLate(t.Context(), []change{{conv: conversationOf(g), kind: group}}))
+		w.saysIn(who[0], g, "Hello")
+		bubble.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		for i, u := range who {
+			if !heard[u] {
+				t.Errorf("member %d of %d does not get the message", i, len(who))
+			}
+		}
+	})
+}
+
 // TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops, also what came while members were being told of what came before.
 func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -254,9 +391,9 @@ func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); s.tellCrowds(ctx) }()
-		s.crowds.add(conversationOf(g), api.ChatStands{Chat: In(g).String(), Seq: 100})
+		s.crowds.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 100}})
 		bubble.Sleep(tellEvery + tellEvery/2)
-		s.crowds.add(conversationOf(g), api.ChatStands{Chat: In(g).String(), Seq: 101})
+		s.crowds.add(conversationOf(g), progress{ChatStands: api.ChatStands{Chat: In(g).String(), Seq: 101}})
 		stop()
 		<-ended
 		bubble.Sleep(time.Second)

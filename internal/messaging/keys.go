@@ -48,6 +48,10 @@ var (
 		keyspace.Expire(chatsLife),
 		keyspace.Doc{Purpose: "where the chat of a group stands", MaxBytes: 64 << 10})
 
+	tellingKeys = keyspace.Def1[ConversationID](Keys, "chat:telling:{{chat}}", keyspace.BytesOf("seq and rev"),
+		keyspace.Expire(tellEvery),
+		keyspace.Doc{Purpose: "how far the chat of a large group has come, as a node is telling its members: the other nodes wait", MaxBytes: 64})
+
 	changesKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_changes:{{uid}}",
 		keyspace.ZSetOf("chat → Unix ms of its last change"),
 		keyspace.Expire(chatsLife),

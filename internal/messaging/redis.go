@@ -115,6 +115,35 @@ func (f *fast) heads(ctx context.Context, list []ConversationID) (map[Conversati
 	return found, err
 }
 
+// claim has this node tell how far chats of groups have come, except where another one is telling it: of those it
+// returns what that one tells.
+func (f *fast) claim(ctx context.Context, due map[ConversationID]progress) (map[ConversationID]progress, error) {
+	var list []ConversationID
+	var cmds []keyspace.Cmd
+	for conv, p := range due {
+		key := tellingKeys.At(conv)
+		list, cmds = append(list, conv), append(cmds, key.AddCmd(fmt.Sprint(p.Seq, p.Rev)), key.GetCmd())
+	}
+	replies, err := f.do(ctx, cmds)
+	if err != nil {
+		return nil, err
+	}
+	others := map[ConversationID]progress{}
+	for i, conv := range list {
+		if !replies[2*i].Nil() {
+			continue
+		}
+		var told progress
+		if text, there, err := replies[2*i+1].Text(); err == nil && there { // else it was told a moment ago
+			if _, err := fmt.Sscan(text, &told.Seq, &told.Rev); err != nil {
+				return nil, fmt.Errorf("what members of a group are told begins in Redis with %.40q: %w", text, err)
+			}
+		}
+		others[conv] = told
+	}
+	return others, nil
+}
+
 func (f *fast) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Reply, error) {
 	if len(cmds) == 0 {
 		return nil, nil

@@ -102,6 +102,7 @@ type Service struct {
 	messages   *groupcommit.Committer[sending, sent]
 	locks      *sqldb.Locks[ConversationID, conversation]
 	marks      *groupcommit.Committer[marking, error]
+	loader     *groupcommit.Committer[accounts.ID, []state]
 	pairs      pairs
 	base       context.Context //nolint:containedctx // for what follows a commit
 }
@@ -127,12 +128,12 @@ func New(ctx context.Context, cfg Config) *Service {
 		LoadMany: s.store.settings,
 	})
 	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
-	s.messages, s.marks = newCommitter(s), newMarker(s)
+	s.messages, s.marks, s.loader = newCommitter(s), newMarker(s), newLoader(s)
 	s.locks = sqldb.NewLocks(s.store.lock, s.store.lockFree)
 	return s
 }
 
-// Run commits messages and marks and keeps Redis complete until ctx ends; then it finishes
+// Run commits messages and marks, loads lists of chats and keeps Redis complete until ctx ends; then it finishes
 // what has been submitted.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	// The projection outlives the committers, to settle their last batches.
@@ -143,6 +144,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	settling.Go(func() { s.tellCrowds(settle) })
 	committing.Go(func() { _ = s.marks.Run(ctx) })
 	committing.Go(func() { _ = s.messages.Run(ctx) })
+	committing.Go(func() { _ = s.loader.Run(ctx) })
 	committing.Wait()
 	stop()
 	settling.Wait()

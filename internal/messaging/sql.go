@@ -287,13 +287,13 @@ func (s *store) view(ctx context.Context, q sqldb.Querier, user accounts.ID, cha
 	return found[0], nil
 }
 
-// views returns all chats of a user, also of groups that the user has left.
-func (s *store) views(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]view, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id = ? AND c.seq > 0", user)
+// views returns all chats of users, also of groups that they have left.
+func (s *store) views(ctx context.Context, q sqldb.Querier, users ...accounts.ID) ([]view, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id IN (?) AND c.seq > 0", bun.List(users))
 	return sqldb.Collect(rows, err, scanView)
 }
 
-// openViews is views without the groups that the user has left.
+// openViews is views of a user without the groups that the user has left.
 func (s *store) openViews(ctx context.Context, user accounts.ID) ([]view, error) {
 	all, err := s.views(ctx, s.db, user)
 	return slices.DeleteFunc(all, func(v view) bool { return v.me.gone != 0 }), err

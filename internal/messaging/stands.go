@@ -3,6 +3,7 @@ package messaging
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -57,12 +58,13 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	}
 	s.bus.Publish(batch)
 	for _, c := range stand { // a replay names one again and again, and groups are large
-		s.crowds.add(c.id, api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev})
+		s.crowds.add(c.id, progress{ChatStands: api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev}})
 	}
 	var marks []marking
 	for _, v := range marked {
 		if v.me.gone == 0 {
-			marks = append(marks, marking{member: v.me, kind: v.kind})
+			// What came before is not known here: of who hides receipts, the other is told nothing.
+			marks = append(marks, marking{member: v.me, kind: v.kind, had: v.me.delivered})
 		}
 	}
 	s.tellMarks(marks)
@@ -70,15 +72,23 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 }
 
 // tellEvery is how long messages of a large group are gathered before those on line are told how far its chat
-// has come, and for how long they are then told. Telling them is an event for each, so this bounds what a busy
-// group costs; were they all told at once, what others wait for would wait for a thousand sockets.
+// has come, for how long they are then told, and how long other nodes wait before they tell of the same group. Telling
+// them is an event for each, so this bounds what a busy group costs; were they all told at once, what others wait for
+// would wait for a thousand sockets. Of many groups no more than tellMost events go at once, so that they do not pile up.
 const (
 	tellEvery = 500 * time.Millisecond
 	tellTurns = 50
+	tellMost  = 500
 )
 
-func raised(stands, to api.ChatStands) api.ChatStands {
-	to.Seq, to.Rev = max(stands.Seq, to.Seq), max(stands.Rev, to.Rev)
+// progress is how far the chat of a group has come.
+type progress struct {
+	api.ChatStands
+	large bool // its members are told that alone, and not each message
+}
+
+func (p progress) raised(to progress) progress {
+	to.Seq, to.Rev, to.large = max(p.Seq, to.Seq), max(p.Rev, to.Rev), p.large || to.large
 	return to
 }
 
@@ -86,29 +96,29 @@ func raised(stands, to api.ChatStands) api.ChatStands {
 // any of what Redis was given late. A node that dies before is one that has not sent its events, see above.
 type crowds struct {
 	mu   sync.Mutex
-	due  map[ConversationID]api.ChatStands
+	due  map[ConversationID]progress
 	some chan struct{} // has one when there are any
 }
 
 func newCrowds() *crowds {
-	return &crowds{due: map[ConversationID]api.ChatStands{}, some: make(chan struct{}, 1)}
+	return &crowds{due: map[ConversationID]progress{}, some: make(chan struct{}, 1)}
 }
 
-// raise says that a chat has come as far as stands. It reports false where its group is not among those
-// that are to be told anyway.
+// raise says that the chat of a large group has come as far as stands. It reports false where the group is not among
+// those that are to be told anyway, or is not known to be large.
 func (c *crowds) raise(conv ConversationID, stands api.ChatStands) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one, ok := c.due[conv]
-	if ok {
-		c.due[conv] = raised(one, stands)
+	one := c.due[conv]
+	if one.large {
+		c.due[conv] = one.raised(progress{ChatStands: stands})
 	}
-	return ok
+	return one.large
 }
 
-func (c *crowds) add(conv ConversationID, stands api.ChatStands) {
+func (c *crowds) add(conv ConversationID, p progress) {
 	c.mu.Lock()
-	c.due[conv] = raised(c.due[conv], stands) // another batch may have been first
+	c.due[conv] = c.due[conv].raised(p) // another batch may have been first
 	c.mu.Unlock()
 	select {
 	case c.some <- struct{}{}:
@@ -116,11 +126,11 @@ func (c *crowds) add(conv ConversationID, stands api.ChatStands) {
 	}
 }
 
-func (c *crowds) take() map[ConversationID]api.ChatStands {
+func (c *crowds) take() map[ConversationID]progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	due := c.due
-	c.due = map[ConversationID]api.ChatStands{}
+	c.due = map[ConversationID]progress{}
 	return due
 }
 
@@ -137,7 +147,11 @@ func (s *Service) tellCrowds(ctx context.Context) {
 		}
 		last = ctx.Err() != nil // before what is due is taken: ctx may end while it is told, and more be due by then
 		var batch []events.Event
-		for conv, stands := range s.crowds.take() {
+		due := s.crowds.take()
+		if !last {
+			s.leaveToOthers(ctx, due)
+		}
+		for conv, stands := range due {
 			members, err := s.crowd(ctx, conv) // as they are by now
 			if err != nil {
 				s.log.Warn("messaging: members are not told of a message", "group", conv, "err", err)
@@ -146,7 +160,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 				}
 				continue
 			}
-			text, err := json.Marshal(stands)
+			text, err := json.Marshal(stands.ChatStands)
 			if err != nil {
 				s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
 				continue
@@ -156,7 +170,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 			}
 		}
 		pause := time.NewTicker(tellEvery / tellTurns)
-		for part := range slices.Chunk(batch, 1+len(batch)/tellTurns) {
+		for part := range slices.Chunk(batch, min(1+len(batch)/tellTurns, tellMost)) {
 			s.bus.Publish(part)
 			select {
 			case <-pause.C:
@@ -164,6 +178,33 @@ func (s *Service) tellCrowds(ctx context.Context) {
 			}
 		}
 		pause.Stop()
+	}
+}
+
+// leaveToOthers takes out of due what another node is telling. What that one does not know of is told afterwards.
+func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]progress) {
+	all := maps.Clone(due) // with what the others have stored, so that they are not left with the rest
+	heads, err := s.fast.heads(ctx, slices.Collect(maps.Keys(due)))
+	for conv, h := range heads {
+		all[conv] = due[conv].raised(progress{ChatStands: api.ChatStands{Chat: due[conv].Chat, Seq: h.seq, Rev: h.rev}})
+	}
+	var others map[ConversationID]progress
+	if err == nil {
+		others, err = s.fast.claim(ctx, all)
+	}
+	if err != nil {
+		s.log.Debug("messaging: members may be told by several nodes", "err", err)
+	}
+	for conv, p := range due {
+		told, other := others[conv]
+		switch {
+		case !other:
+			due[conv] = all[conv]
+			continue
+		case told.Seq < p.Seq || told.Rev < p.Rev:
+			s.crowds.add(conv, p)
+		}
+		delete(due, conv)
 	}
 }
 
