@@ -262,6 +262,10 @@ type crowdOf []accounts.ID
 
 func (c crowdOf) MemberIDs(context.Context, groups.ID) ([]accounts.ID, error) { return c, nil }
 
+func (c crowdOf) IsMember(_ context.Context, _ groups.ID, user accounts.ID) (bool, error) {
+	return slices.Contains(c, user), nil
+}
+
 // TestTheMoreAreToldTheLongerItTakes: what a node hands to the bus at once has a bound.
 func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
