@@ -877,6 +877,34 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 }
 
 // A try whose answer got lost is followed by another one, perhaps while it runs still.
+func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ann := w.people(1)[0]
+		want := map[ID]bool{}
+		for range 5 {
+			want[w.open(ann)] = true
+		}
+		for cursor, pages := "", 1; ; pages++ {
+			list, mine, next, err := w.Rooms(t.Context(), ViewerID(ann), cursor, 2)
+			w.must(err)
+			for i, r := range list {
+				if !want[r.ID] || mine[i].User != ViewerID(ann) {
+					t.Errorf("page %d has %+v, %+v", pages, r, mine[i])
+				}
+				delete(want, r.ID)
+			}
+			if cursor = next; next == "" {
+				if len(want) > 0 || pages != 3 {
+					t.Errorf("%d pages lack %v", pages, want)
+				}
+				break
+			}
+		}
+		_, _, _, err := w.Rooms(t.Context(), ViewerID(ann), "x", 2)
+		w.fails("another list's cursor", err, ErrCursor)
+	})
+}
+
 func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 	eachEngine(t, Settings{Owned: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -902,7 +930,7 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 			}
 			return err
 		})
-		if list, _, err := w.Rooms(ctx, ann); err != nil || len(list) != 1 {
+		if list, _, _, err := w.Rooms(ctx, ann, "", 500); err != nil || len(list) != 1 {
 			t.Errorf("rooms %+v, %v", list, err)
 		}
 		often(func(n *world) error {
