@@ -572,6 +572,35 @@ func TestEachRecordingIsReachedByCursors(t *testing.T) {
 	w.fails("another list's cursor", err, ErrCursor)
 }
 
+func TestANodeThatStartsReadsWhatIsLive(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	var list []ID
+	for since := range 3 { // the first one is not live
+		st, _ := w.made(ann, Update{})
+		_, err := w.db.ExecContext(t.Context(), "UPDATE streams SET since = ? WHERE id = ?", since, st.ID)
+		w.must(err)
+		list = append(list, st.ID)
+	}
+	next := w.neighbour(func(s *Service) { s.cfg.Warm = 10 })
+	for _, id := range list[1:] {
+		eventually.True(t, "a stream to be there", func() bool { _, ok := next.streams.Peek(id); return ok })
+	}
+	if _, ok := next.streams.Peek(list[0]); ok {
+		t.Error("one that is not live is there")
+	}
+	idle := w.neighbour(func(s *Service) { s.cfg.Warm = 0 })
+	var told [][2]int
+	n, err := idle.Warm(t.Context(), 1, func(done, total int) { told = append(told, [2]int{done, total}) })
+	if err != nil || n != 1 || len(told) == 0 || told[len(told)-1] != [2]int{1, 1} {
+		t.Errorf("%d streams, told %v, %v", n, told, err)
+	}
+	_, last := idle.streams.Peek(list[2])
+	if _, first := idle.streams.Peek(list[1]); first || !last {
+		t.Errorf("of two that are live the one that began last is there: %v, the other: %v", last, first)
+	}
+}
+
 // To store a recording takes a while where the storage is slow, and nobody publishes or watches meanwhile.
 func TestARecordingThatIsBeingStoredHasNoPlaceOfTheNode(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.Sessions = 1 })
