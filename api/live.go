@@ -87,7 +87,8 @@ type StreamRecording struct {
 	Bytes    int64     `json:"bytes"`
 }
 
-// StreamRecordings are the latest recordings of a stream, the newest first.
+// StreamRecordings is a page of the recordings of a stream, the newest first.
 type StreamRecordings struct {
 	Recordings []StreamRecording `json:"recordings"`
+	Next       string            `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
 }

@@ -92,6 +92,7 @@ type Rooms struct {
 // MyRooms are the rooms in which the caller is, the one joined last first.
 type MyRooms struct {
 	Rooms []RoomPlace `json:"rooms"`
+	Next  string      `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
 }
 
 // RoomJoin comes into a room: POST /v1/rooms/{room}/join.

@@ -110,6 +110,7 @@ type HookCheckin struct {
 	Day     string `json:"day" example:"2026-03-01" doc:"in the user's own calendar"`
 	Words   int    `json:"words,omitempty"`
 	Minutes int    `json:"minutes,omitempty"`
+	MadeUp  bool   `json:"made_up,omitempty" doc:"the day was missed and is made up for"`
 }
 
 // HookGroup is what happened to a group.

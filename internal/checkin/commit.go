@@ -37,7 +37,7 @@ type request struct {
 
 // hook is what the app's own backend is told of it.
 func (r request) hook() api.HookCheckin {
-	return api.HookCheckin{User: r.user.String(), Day: r.day.String(), Words: r.act.Words, Minutes: r.act.Minutes}
+	return api.HookCheckin{User: r.user.String(), Day: r.day.String(), Words: r.act.Words, Minutes: r.act.Minutes, MadeUp: r.kind == streak.MadeUp}
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }

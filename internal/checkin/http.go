@@ -30,7 +30,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
 		Summary:     "Check in for a missed day",
 		Description: "The day is over, neither signed nor covered, not older than the server allows and not before the account. The number of such days in a calendar month is limited.",
-		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, ErrStore}}, s.handleMakeUp)
+		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.handleMakeUp)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
 		Summary: "Which days can be made up, how many, and which were", Errors: []*errs.Error{ErrCursor}}, s.handleMakeups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,

@@ -45,7 +45,7 @@ func (s *Service) makeupFrom(ctx context.Context, user accounts.ID, clock civil.
 
 // MakeUp checks a user in for a day that was missed. It returns when that is
 // durable; the same request again, told by its id, answers as the first time.
-// ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, ErrStore.
+// ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, ErrStore, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, requestID uint64) (_ MakeupResult, err error) {
 	defer errs.Wrap(&err, "checkin.MakeUp %s", user)
 	if s.rules.MakeupLimit == 0 {
@@ -64,6 +64,9 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	}
 	row := makeup{user: user, month: streak.MonthOf(today), day: day, at: now, req: int64(requestID)} //nolint:gosec // 64 random bits, not a number
 	key := rowKey{user, day}
+	if err := s.ask(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
+		return MakeupResult{}, err
+	}
 	// SQL decides, and must have what was answered, as far as that is known.
 	if err := s.checkins.flush(ctx, []accounts.ID{user}); err != nil && !errors.Is(err, errClaims) {
 		return MakeupResult{}, err

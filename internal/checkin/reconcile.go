@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -301,7 +302,6 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 		}
 		found = append(found, repair)
 	}
-	r.Summary.Differing += len(strays)
 	if next == "" && !r.Options.DryRun && s.Boards.Kind() == ranking.Compact {
 		// Its counts cannot be held against the log beside traffic: count again.
 		if err := s.recountFor(ctx, r, b); err != nil {
@@ -384,7 +384,6 @@ func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) erro
 		if len(ds) == 0 {
 			continue
 		}
-		r.Summary.Differing++
 		repaired := false
 		if !r.Options.DryRun {
 			var err error
@@ -399,8 +398,20 @@ func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) erro
 	return s.tell(ctx, r, found)
 }
 
-// tell stores and logs what was found.
+// tell stores and logs what was found. A user of whom the run has told before is counted already.
 func (s *Service) tell(ctx context.Context, r *Run, found []runs.Repair) error {
+	if len(found) == 0 {
+		return nil
+	}
+	users := map[string]bool{}
+	for _, f := range found {
+		users[f.User] = true
+	}
+	known, err := s.runs.Told(ctx, r.ID, slices.Collect(maps.Keys(users)))
+	if err != nil {
+		return err
+	}
+	r.Summary.Differing += len(users) - known
 	for _, f := range found {
 		r.Summary.Differences++
 		if f.Repaired {
@@ -408,9 +419,6 @@ func (s *Service) tell(ctx context.Context, r *Run, found []runs.Repair) error {
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "redis differed from sql", slog.Int64("run", r.ID), slog.String("user", f.User),
 			slog.String("what", f.What), slog.String("was", f.Was), slog.String("becomes", f.Becomes), slog.Bool("repaired", f.Repaired))
-	}
-	if len(found) == 0 {
-		return nil
 	}
 	return s.runs.Save(ctx, r, found...)
 }

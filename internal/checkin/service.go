@@ -32,7 +32,7 @@ type Config struct {
 	Users   *accounts.Service
 	Friends func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) // whom a user has in their list
 	Apart   Apart                                                              // nil: nobody is
-	Hooks   *webhooks.Service                                                  // asked before a check-in, and told of it; nil: nobody is
+	Hooks   *webhooks.Service                                                  // asked before a check-in or a make-up, and told of it; nil: nobody is
 	Bus     *events.Bus
 	Node    string // this process; see projection.Config
 	Metrics prometheus.Registerer
@@ -188,7 +188,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 	return out.Result, err
 }
 
-// ask asks the app's own backend about a check-in. webhooks.ErrRefused, webhooks.ErrAway.
+// ask asks the app's own backend about a check-in or a make-up. webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) ask(ctx context.Context, r request) error {
 	if !s.hooks.Asks(api.BeforeCheckin) {
 		return nil

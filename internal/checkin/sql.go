@@ -449,7 +449,7 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 			return 0, at, nil, err
 		}
 	}
-	return n, m.at, frozen, nil
+	return n, m.at, frozen, s.hooks.Enqueue(ctx, tx, api.HookCheckinMarked, "checkins", request{user: m.user, day: m.day, kind: streak.MadeUp}.hook())
 }
 
 func taken(err error) error {

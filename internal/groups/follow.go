@@ -16,6 +16,8 @@ type Follower interface {
 	// perhaps more than once, for a transaction may be run again. What follows the commit Around
 	// does when run has returned. It returns run's error.
 	Around(ctx context.Context, run func(record Record) error) error
+	// Forget removes what the follower has of a group that was dissolved a while ago. It may be repeated.
+	Forget(ctx context.Context, id ID) error
 }
 
 // Record is told within the transaction what this does to a group.

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -14,6 +15,8 @@ const (
 	remembered = 90 * 24 * time.Hour
 	// sweepBatch bounds what a sweep does at a time.
 	sweepBatch = 200
+	// dissolvedFor is how long what was said in a dissolved group stays: what was under way when it was dissolved has ended by then.
+	dissolvedFor = 10 * time.Minute
 )
 
 // Jobs are what this domain does by itself. Nothing waits for it.
@@ -21,24 +24,47 @@ func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "groups.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: s.prune}}
 }
 
-// prune removes what was remembered for long enough.
+// prune removes what was remembered for long enough, and dissolved groups.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "groups.prune")
-	before := s.db.Now().Add(-remembered)
+	now := s.db.Now()
+	return asKind(ctx, errors.Join(s.pruneDissolved(ctx, now.Add(-dissolvedFor)), s.pruneMembers(ctx, now.Add(-remembered)), deleteOld(ctx, s.db, now.Add(-remembered), sweepBatch)))
+}
+
+func (s *Service) pruneDissolved(ctx context.Context, before time.Time) error {
+	for {
+		list, err := longDissolved(ctx, s.db, before, sweepBatch)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, id := range list {
+			if s.follower != nil {
+				if err := s.follower.Forget(ctx, id); err != nil {
+					return err
+				}
+			}
+			if err := deleteGroup(ctx, s.db, id); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Service) pruneMembers(ctx context.Context, before time.Time) error {
 	for {
 		old, err := longGone(ctx, s.db, before, sweepBatch)
 		if err != nil {
-			return asKind(ctx, err)
+			return err
 		}
 		n := 0
 		for id, gone := range old {
 			n += len(gone)
 			if err := transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, gone) }); err != nil {
-				return asKind(ctx, err)
+				return err
 			}
 		}
 		if n < sweepBatch {
-			return asKind(ctx, deleteOld(ctx, s.db, before, sweepBatch))
+			return nil
 		}
 	}
 }

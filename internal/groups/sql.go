@@ -358,6 +358,17 @@ func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return nil
 }
 
+// longDissolved returns up to n groups that were dissolved before a moment.
+func longDissolved(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
+	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM chat_groups WHERE dissolved > 0 AND dissolved < ? LIMIT ?", before.UnixMilli(), n))
+}
+
+// deleteGroup deletes a group that is dissolved.
+func deleteGroup(ctx context.Context, db *sqldb.DB, id ID) error {
+	_, err := db.ExecContext(ctx, "DELETE FROM chat_groups WHERE id = ? AND dissolved > 0", id)
+	return err
+}
+
 // groupIDsOf returns up to n groups in which a user is.
 func groupIDsOf(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_members WHERE user_id = ? AND gone = 0 LIMIT ?", user, n))

@@ -46,9 +46,9 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/stop", ID: "live.stop", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Send whoever publishes the stream away", Description: "With the publish key they may come again, as many programs do by themselves: rotate it to keep them out.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/viewers", ID: "live.viewers", Tags: tags,
-		Summary: "Who watches the caller's stream", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
+		Summary: "Who watches the caller's stream, at most 1000", Errors: []*errs.Error{ErrStream, ErrState, ErrStore}}, s.getViewers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/recordings", ID: "live.recordings", Tags: tags,
-		Summary: "What was recorded of the caller's stream, the newest first", Errors: []*errs.Error{ErrStream, ErrStore}}, s.getRecordings)
+		Summary: "What was recorded of the caller's stream, the newest first", Errors: []*errs.Error{ErrStream, ErrCursor, ErrStore}}, s.getRecordings)
 	s.mediaRoutes(a, tags)
 }
 
@@ -245,16 +245,20 @@ func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *St
 	})}}, nil
 }
 
-func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in *StreamPath) (*body[api.StreamRecordings], error) {
+func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in *struct {
+	StreamPath
+	Cursor string `query:"cursor" maxLength:"200" doc:"next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"200"`
+}) (*body[api.StreamRecordings], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.Recordings(ctx, caller.User, id)
+	list, next, err := s.Recordings(ctx, caller.User, id, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.StreamRecordings]{api.StreamRecordings{Recordings: mapped(list, func(r Recording) api.StreamRecording {
+	return &body[api.StreamRecordings]{api.StreamRecordings{Next: next, Recordings: mapped(list, func(r Recording) api.StreamRecording {
 		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: moment(r.Started), Duration: r.Duration, Bytes: r.Bytes}
 	})}}, nil
 }

@@ -324,10 +324,13 @@ func (p place) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", p.since, p.id))
 }
 
+// start is where a list begins.
+var start = place{since: 1 << 60}
+
 // parsePlace returns the place of a cursor, or the begin of the list for none. ErrCursor.
 func parsePlace(cursor string) (place, error) {
 	if cursor == "" {
-		return place{since: 1 << 60}, nil
+		return start, nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	number, id, ok := strings.Cut(string(text), ".")

@@ -441,14 +441,25 @@ func (s *Service) Viewers(ctx context.Context, owner accounts.ID, id ID) (_ []Wa
 	return list, err
 }
 
-// Recordings returns the latest recordings of a stream of the owner's. ErrStream.
-func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID) (_ []Recording, err error) {
+// Recordings returns up to n recordings of a stream of the owner's, the newest first, and the cursor of the next page. ErrStream, ErrCursor.
+func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, cursor string, n int) (_ []Recording, next string, err error) {
 	defer errs.Wrap(&err, "live.Recordings %s", id)
-	if _, err := s.owned(ctx, owner, id); err != nil {
-		return nil, err
+	at, err := parsePlace(cursor)
+	if err != nil {
+		return nil, "", err
 	}
-	list, err := recordingsOf(ctx, s.db, id)
-	return list, asKind(ctx, err)
+	if _, err := s.owned(ctx, owner, id); err != nil {
+		return nil, "", err
+	}
+	list, err := recordingsOf(ctx, s.db, id, at, n+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	if len(list) > n {
+		list = list[:n]
+		next = place{list[n-1].Started, list[n-1].ID.String()}.cursor()
+	}
+	return list, next, nil
 }
 
 // Stop ends the publisher of a stream of the owner's; who has the key may come again. ErrStream, ErrOffAir, ErrState.

@@ -505,7 +505,7 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	var list []Recording
 	eventually.True(t, "the recording to be kept", func() bool {
 		var err error
-		list, err = w.Recordings(t.Context(), ann, st.ID)
+		list, _, err = w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 		w.must(err)
 		return len(list) == 1
 	})
@@ -519,7 +519,7 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	record()
 	w.must(w.Stop(t.Context(), ann, st.ID))
 	eventually.True(t, "the fault to be kept", func() bool {
-		list, err := w.Recordings(t.Context(), ann, st.ID)
+		list, _, err := w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 		w.must(err)
 		return len(list) == 2 && list[0].File == "" && list[0].Fault == ErrStreams.Code
 	})
@@ -535,11 +535,70 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	}
 	next := newWorld(t, w.db, w.redis, w.ahead, w.cfg.Folder, nil)
 	eventually.True(t, "what was left to be kept", func() bool {
-		list, err := next.Recordings(t.Context(), ann, st.ID)
+		list, _, err := next.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 		w.must(err)
 		return len(list) == 3 && list[0].File != "" && list[0].Bytes > 1000
 	})
 	eventually.True(t, "nothing to be left", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, os.ErrNotExist) })
+}
+
+func TestEachRecordingIsReachedByCursors(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	st, _ := w.made(ann, Update{})
+	want := map[SessionID]bool{}
+	for i := range 5 {
+		r := Recording{ID: ids.New[Session](), Stream: st.ID, Started: int64(i / 2)} // some began at once
+		want[r.ID] = true
+		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertRecording(ctx, tx, r) }))
+	}
+	for cursor, pages := "", 1; ; pages++ {
+		list, next, err := w.Recordings(t.Context(), ann, st.ID, cursor, 2)
+		w.must(err)
+		for _, r := range list {
+			if !want[r.ID] {
+				t.Errorf("page %d has %+v", pages, r)
+			}
+			delete(want, r.ID)
+		}
+		if cursor = next; next == "" {
+			if len(want) > 0 || pages != 3 {
+				t.Errorf("%d pages lack %v", pages, want)
+			}
+			break
+		}
+	}
+	_, _, err := w.Recordings(t.Context(), ann, st.ID, "x", 2)
+	w.fails("another list's cursor", err, ErrCursor)
+}
+
+func TestANodeThatStartsReadsWhatIsLive(t *testing.T) {
+	w := single(t, nil)
+	ann := w.person()
+	var list []ID
+	for since := range 3 { // the first one is not live
+		st, _ := w.made(ann, Update{})
+		_, err := w.db.ExecContext(t.Context(), "UPDATE streams SET since = ? WHERE id = ?", since, st.ID)
+		w.must(err)
+		list = append(list, st.ID)
+	}
+	next := w.neighbour(func(s *Service) { s.cfg.Warm = 10 })
+	for _, id := range list[1:] {
+		eventually.True(t, "a stream to be there", func() bool { _, ok := next.streams.Peek(id); return ok })
+	}
+	if _, ok := next.streams.Peek(list[0]); ok {
+		t.Error("one that is not live is there")
+	}
+	idle := w.neighbour(func(s *Service) { s.cfg.Warm = 0 })
+	var told [][2]int
+	n, err := idle.Warm(t.Context(), 1, func(done, total int) { told = append(told, [2]int{done, total}) })
+	if err != nil || n != 1 || len(told) == 0 || told[len(told)-1] != [2]int{1, 1} {
+		t.Errorf("%d streams, told %v, %v", n, told, err)
+	}
+	_, last := idle.streams.Peek(list[2])
+	if _, first := idle.streams.Peek(list[1]); first || !last {
+		t.Errorf("of two that are live the one that began last is there: %v, the other: %v", last, first)
+	}
 }
 
 // To store a recording takes a while where the storage is slow, and nobody publishes or watches meanwhile.
@@ -556,7 +615,7 @@ func TestARecordingThatIsBeingStoredHasNoPlaceOfTheNode(t *testing.T) {
 	eventually.NoError(t, "the next publisher to be let in", func() error { _, _, err := w.publish(Caller{User: ann}, next.ID); return err })
 	close(w.files.gate)
 	eventually.True(t, "the recording to be kept", func() bool {
-		list, err := w.Recordings(t.Context(), ann, lesson.ID)
+		list, _, err := w.Recordings(t.Context(), ann, lesson.ID, "", mostRecordings)
 		w.must(err)
 		return len(list) == 1 && list[0].File != ""
 	})
@@ -581,7 +640,7 @@ func TestARecordingIsStoredOnce(t *testing.T) {
 	next := newWorld(t, w.db, w.redis, w.ahead, w.cfg.Folder, nil)
 	var list []Recording
 	eventually.True(t, "what was left to be kept", func() bool {
-		list, err = next.Recordings(t.Context(), ann, st.ID)
+		list, _, err = next.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 		w.must(err)
 		return len(list) == 1
 	})
@@ -613,7 +672,7 @@ func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
 		}
 		w.files.hangs, w.files.fault = false, nil
 		w.keepTake(t.Context(), left(path))
-		list, err := w.Recordings(t.Context(), ann, st.ID)
+		list, _, err := w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 		if w.must(err); len(list) != 1 || list[0].File != session.String() || list[0].Fault != "" {
 			t.Errorf("recorded are %+v", list)
 		}
@@ -642,7 +701,7 @@ func TestARecordingThatBeginsAtOnceIsNoLeftover(t *testing.T) {
 	eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 30 })
 	end()
 	w.must(<-stopped)
-	list, err := w.Recordings(t.Context(), ann, st.ID)
+	list, _, err := w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 	if w.must(err); len(list) != 1 || list[0].File == "" || list[0].Bytes < 1000 {
 		t.Errorf("recorded are %+v", list)
 	}
@@ -673,7 +732,7 @@ func TestANodeThatStartsLeavesTheRecordingsOfOthersAlone(t *testing.T) {
 	from := p.Sent.Load()
 	eventually.True(t, "more pictures", func() bool { return p.Sent.Load() > from+30 })
 	w.stop()
-	list, err := w.Recordings(t.Context(), ann, st.ID)
+	list, _, err := w.Recordings(t.Context(), ann, st.ID, "", mostRecordings)
 	if w.must(err); len(list) != 1 || list[0].Bytes <= size || len(w.files.stored[list[0].File]) != int(list[0].Bytes) || len(next.files.stored) != 0 {
 		t.Errorf("recorded are %+v, of which the first %d bytes were there; the other node has stored %d", list, size, len(next.files.stored))
 	}

@@ -127,12 +127,13 @@ func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
 	return err
 }
 
-// mostRecordings bounds a list of recordings, and what is kept of older ones.
+// mostRecordings bounds a page of recordings.
 const mostRecordings = 200
 
-// recordingsOf returns the latest recordings of a stream, the newest first.
-func recordingsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Recording, error) {
-	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? ORDER BY started DESC, id LIMIT ?", id, mostRecordings)
+// recordingsOf returns up to n recordings of a stream, the newest first, from behind a place on.
+func recordingsOf(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
+	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? AND (started < ? OR (started = ? AND id > ?)) ORDER BY started DESC, id LIMIT ?",
+		id, at.since, at.since, at.id, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Recording, err error) {
 		err = rows.Scan(&r.ID, &r.Stream, &r.File, &r.Fault, &r.Started, &r.Duration, &r.Bytes)
 		return r, err

@@ -32,7 +32,7 @@ func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Stream, err error) {
 // RecordingsOf returns the latest recordings of a stream. It asks SQL alone.
 func RecordingsOf(ctx context.Context, db *sqldb.DB, id ID) (_ []Recording, err error) {
 	defer errs.Wrap(&err, "live.RecordingsOf %s", id)
-	return recordingsOf(ctx, db, id)
+	return recordingsOf(ctx, db, id, start, mostRecordings)
 }
 
 // AskToStop has a server end a stream's publisher, at once where one runs. ErrStream.

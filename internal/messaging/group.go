@@ -45,6 +45,11 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 	return err
 }
 
+// Forget implements [groups.Follower]. That the group is gone stays for its members, whose devices may not have asked yet.
+func (s *Service) Forget(ctx context.Context, id groups.ID) error {
+	return asKind(ctx, s.store.forgetSaid(ctx, conversationOf(id)))
+}
+
 // settleGroup is [Service.settle] of what a transaction did to a group's conversation, of which members are told.
 func (s *Service) settleGroup(ctx context.Context, at time.Time, did inGroup, err error) {
 	s.settle(ctx, at, did.change, err)

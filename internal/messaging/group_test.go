@@ -200,6 +200,54 @@ func TestAGroupTalks(t *testing.T) {
 }
 
 // TestAnErasedMemberLeavesNoWords: and what the group was told stays readable.
+func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		g := w.founded(ann, bob)
+		other, _, err := w.in.Create(ctx, ann, ids.New[groups.Group](), "Sailing", []accounts.ID{bob})
+		w.must(err)
+		kept := other.ID
+		for _, g := range []groups.ID{g, kept} {
+			said := w.saysIn(ann, g, "one")
+			w.saysIn(bob, g, "two")
+			_, err := w.Edit(ctx, ann, In(g), said.Seq, "three")
+			w.must(err)
+			_, err = w.React(ctx, bob, In(g), said.Seq, "👍", true)
+			w.must(err)
+			w.must(w.Pin(ctx, ann, In(g), said.Seq, true))
+			w.must(w.Hide(ctx, bob, In(g), said.Seq))
+		}
+		left := func(g groups.ID) (list []int) {
+			for _, from := range []string{"messages WHERE conversation", "message_edits WHERE conversation", "reactions WHERE conversation", "chat_pins WHERE conversation", "hidden_messages WHERE conversation", "conversations WHERE title <> '' AND id", "chat_groups WHERE id"} {
+				var n int
+				w.must(w.store.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+from+" = ?", g).Scan(&n))
+				list = append(list, min(n, 1))
+			}
+			return list
+		}
+		w.must(w.in.Dissolve(ctx, ann, g))
+		w.must(w.in.Jobs()[0].Run(ctx))
+		all, none := []int{1, 1, 1, 1, 1, 1, 1}, make([]int, 7)
+		if got := left(g); !slices.Equal(got, all) {
+			t.Errorf("at once: %v", got)
+		}
+		_, err = w.store.db.ExecContext(ctx, "UPDATE chat_groups SET dissolved = 1 WHERE dissolved > 0") // a while ago
+		w.must(err)
+		w.must(w.in.Jobs()[0].Run(ctx))
+		if got := left(g); !slices.Equal(got, none) {
+			t.Errorf("later: %v", got)
+		}
+		if got := left(kept); !slices.Equal(got, all) {
+			t.Errorf("of another group: %v", got)
+		}
+		if page, err := w.Chats(ctx, bob, "1", "", 10); err != nil || !slices.ContainsFunc(page.Chats, func(c api.Chat) bool { return c.Group == g.String() && c.Gone }) {
+			t.Errorf("whose device asks then: %+v, %v", page, err)
+		}
+	})
+}
+
 func TestAnErasedMemberLeavesNoWords(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(2)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -38,6 +39,34 @@ func (s *store) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, user
 		}
 	}
 	return nil
+}
+
+// forgetAtOnce bounds how many rows one step of forgetSaid reads.
+const forgetAtOnce = 1000
+
+// forgetSaid removes, piece by piece, what was said in a conversation in which nobody is any more, and its name.
+func (s *store) forgetSaid(ctx context.Context, id ConversationID) error {
+	for _, t := range []struct {
+		table string
+		key   []string
+		where string
+	}{
+		{"hidden_messages", []string{"user_id", "conversation", "seq"}, "user_id IN (SELECT m.user_id FROM chat_members m WHERE m.conversation = ?) AND conversation = ?"}, // by its key
+		{"chat_pins", []string{"conversation", "seq"}, "conversation = ?"},
+		{"reactions", []string{"conversation", "seq", "user_id", "emoji"}, "conversation = ?"},
+		{"message_edits", []string{"conversation", "seq", "rev"}, "conversation = ?"},
+		{"messages", []string{"conversation", "seq"}, "conversation = ?"},
+	} {
+		args := []any{id, id}[:strings.Count(t.where, "?")]
+		for deleted := int64(1); deleted > 0; {
+			var err error
+			if deleted, err = sqldb.DeleteSome(ctx, s.db, t.table, t.key, forgetAtOnce, t.where, args...); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := s.db.ExecContext(ctx, "UPDATE conversations SET title = '' WHERE id = ?", id)
+	return err
 }
 
 // tellAll writes system messages of a locked conversation, and where it then stands. Who has

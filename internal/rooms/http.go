@@ -45,7 +45,7 @@ func (s *Service) roomRoutes(a *web.API) {
 		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/mine", ID: "rooms.mine", Tags: tags,
-		Summary: "The rooms in which the caller is, the one joined last first", Errors: []*errs.Error{ErrStore}}, s.getMine)
+		Summary: "The rooms in which the caller is, the one joined last first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getMine)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/clock", ID: "rooms.clock", Tags: tags, Limit: clockLimit,
 		Summary:     "The servers' clock",
 		Description: "Ask several times, over the socket where there is one, and take the middle of the offsets that came with the shortest round trips."}, s.getClock)
@@ -247,13 +247,16 @@ func (s *Service) getRooms(ctx context.Context, _ accounts.Caller, in *struct {
 	return &body[api.Rooms]{api.Rooms{Rooms: mapped(list, func(l Listed) api.Room { return l.wire(l.Viewers) }), Next: next}}, err
 }
 
-func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.MyRooms], error) {
-	list, mine, err := s.Rooms(ctx, ViewerID(caller.User))
+func (s *Service) getMine(ctx context.Context, caller accounts.Caller, in *struct {
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"how many"`
+}) (*body[api.MyRooms], error) {
+	list, mine, next, err := s.Rooms(ctx, ViewerID(caller.User), in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	viewers := s.viewers(ctx, mapped(list, func(r Room) ID { return r.ID }))
-	out := api.MyRooms{Rooms: make([]api.RoomPlace, len(list))}
+	out := api.MyRooms{Rooms: make([]api.RoomPlace, len(list)), Next: next}
 	for i, r := range list {
 		out.Rooms[i] = r.place(&mine[i], viewers[r.ID])
 	}

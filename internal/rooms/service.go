@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -369,14 +370,23 @@ func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *M
 	return r, nil, nil
 }
 
-// mostMine is how many of a user's rooms are listed.
-const mostMine = 500
-
-// Rooms returns the rooms in which a user is, the one joined last first, and the user's place in each.
-func (s *Service) Rooms(ctx context.Context, user ViewerID) (_ []Room, mine []Member, err error) {
+// Rooms returns at most limit of the rooms in which a user is, the one joined last first, from behind the cursor on, and the user's place
+// in each. ErrCursor.
+func (s *Service) Rooms(ctx context.Context, user ViewerID, cursor string, limit int) (_ []Room, mine []Member, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Rooms %s", user)
-	list, mine, err := roomsOf(ctx, s.db, user, mostMine)
-	return list, mine, asKind(ctx, err)
+	after, err := parsePlace(cursor, place{a: math.MaxInt64})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	list, mine, err := roomsOf(ctx, s.db, user, after, limit+1)
+	if err != nil {
+		return nil, nil, "", asKind(ctx, err)
+	}
+	if len(list) > limit {
+		list, mine = list[:limit], mine[:limit]
+		next = place{a: mine[limit-1].Joined, id: list[limit-1].ID.String()}.cursor()
+	}
+	return list, mine, next, nil
 }
 
 // mostListed is among how many rooms of the public list, the most recently active ones that match, a page is sought.

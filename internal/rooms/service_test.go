@@ -24,10 +24,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // unhurried stands in for the budget of production: a machine that stalls must not be
@@ -877,6 +879,79 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 }
 
 // A try whose answer got lost is followed by another one, perhaps while it runs still.
+func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ann := w.people(1)[0]
+		want := map[ID]bool{}
+		for range 5 {
+			want[w.open(ann)] = true
+		}
+		for cursor, pages := "", 1; ; pages++ {
+			list, mine, next, err := w.Rooms(t.Context(), ViewerID(ann), cursor, 2)
+			w.must(err)
+			for i, r := range list {
+				if !want[r.ID] || mine[i].User != ViewerID(ann) {
+					t.Errorf("page %d has %+v, %+v", pages, r, mine[i])
+				}
+				delete(want, r.ID)
+			}
+			if cursor = next; next == "" {
+				if len(want) > 0 || pages != 3 {
+					t.Errorf("%d pages lack %v", pages, want)
+				}
+				break
+			}
+		}
+		_, _, _, err := w.Rooms(t.Context(), ViewerID(ann), "x", 2)
+		w.fails("another list's cursor", err, ErrCursor)
+	})
+}
+
+func TestANodeThatStartsReadsTheRoomsThatAreActive(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{Warm: 10})
+		ann := w.people(1)[0]
+		list := []ID{w.open(ann), w.open(ann)}
+		next := w.neighbour()
+		for _, id := range list {
+			eventually.True(t, "a room to be there", func() bool { _, ok := next.copies.rooms.Peek(id); return ok })
+			eventually.True(t, "a playlist to be there", func() bool { _, ok := next.copies.playlists.Peek(id); return ok })
+		}
+		var told [][2]int
+		n, err := w.Warm(t.Context(), 10, func(done, total int) { told = append(told, [2]int{done, total}) })
+		if err != nil || n != 2 || len(told) == 0 || told[len(told)-1] != [2]int{4, 4} {
+			t.Errorf("%d rooms, told %v, %v", n, told, err)
+		}
+	})
+}
+
+// lent is a file that can be fetched for so long.
+type lent time.Duration
+
+func (l lent) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
+	return "https://files.example.org/film.mp4", time.Now().Add(time.Duration(l)), nil
+}
+
+// Who comes later is given the same link, and has to play with it.
+func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		ann := w.people(1)[0]
+		id := w.open(ann)
+		for good, want := range map[time.Duration]time.Duration{5 * time.Minute: 150 * time.Second, 10 * time.Hour: time.Hour, time.Second: time.Second} {
+			w.cfg.Files = lent(good)
+			it, err := w.Add(t.Context(), ViewerID(ann), id, Item{Kind: File, Source: ids.New[Item]().String()})
+			w.must(err)
+			_, err = w.copies.sources.Get(t.Context(), it.ID)
+			w.must(err)
+			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: sourceKey.At(it.ID).Key}).Int()
+			if got := time.Duration(left) * time.Millisecond; err != nil || got > want || got < want*9/10 {
+				t.Errorf("a link for %s is kept for %s, %v; want %s", good, got, err, want)
+			}
+		}
+	})
+}
+
 func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 	eachEngine(t, Settings{Owned: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -902,7 +977,7 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 			}
 			return err
 		})
-		if list, _, err := w.Rooms(ctx, ann); err != nil || len(list) != 1 {
+		if list, _, _, err := w.Rooms(ctx, ann, "", 500); err != nil || len(list) != 1 {
 			t.Errorf("rooms %+v, %v", list, err)
 		}
 		often(func(n *world) error {

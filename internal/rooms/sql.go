@@ -198,9 +198,10 @@ func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int
 	return sqldb.Collect(rows, err, scanMember)
 }
 
-// roomsOf returns up to n rooms in which a user is, the one joined last first.
-func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) (list []Room, mine []Member, err error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id WHERE m.user_id = ? AND r.closed = 0 ORDER BY m.joined DESC, r.id LIMIT ?", user, n)
+// roomsOf returns up to n rooms in which a user is, the one joined last first, from behind a place on.
+func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after place, n int) (list []Room, mine []Member, err error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id WHERE m.user_id = ? AND r.closed = 0 AND (m.joined < ? OR (m.joined = ? AND r.id > ?)) ORDER BY m.joined DESC, r.id LIMIT ?",
+		user, after.a, after.a, after.id, n)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var m Member
 		r, err := scanRoom(rows.Scan, m.fields()...)

@@ -1683,6 +1683,8 @@ export interface components {
             wish: "online" | "away" | "busy";
         };
         MyRooms: {
+            /** @description cursor of the page after; none at the end */
+            next?: string;
             rooms: components["schemas"]["RoomPlace"][];
         };
         Notice: {
@@ -2742,6 +2744,8 @@ export interface components {
             started: string;
         };
         StreamRecordings: {
+            /** @description cursor of the page after; none at the end */
+            next?: string;
             recordings: components["schemas"]["StreamRecording"][];
         };
         StreamRotate: {
@@ -8769,7 +8773,12 @@ export interface operations {
     };
     "rooms.mine": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description the next of the page before */
+                cursor?: string;
+                /** @description how many */
+                limit?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -9522,7 +9531,11 @@ export interface operations {
     };
     "live.recordings": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description next of the page before */
+                cursor?: string;
+                limit?: number;
+            };
             header?: never;
             path: {
                 /** @description the stream's id */

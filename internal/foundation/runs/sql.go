@@ -187,6 +187,16 @@ func (s *Store[O, S]) Repairs(ctx context.Context, before, run int64, n int) (_ 
 	return out, s.asKind(err)
 }
 
+// Told returns how many of some users the log of a run names.
+func (s *Store[O, S]) Told(ctx context.Context, run int64, users []string) (n int, err error) {
+	some := make([]string, len(users))
+	for i, u := range users {
+		some[i] = Shorten(u, 64)
+	}
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT member) FROM "+s.t.Repairs+" WHERE run = ? AND member IN (?)", run, bun.List(some)).Scan(&n)
+	return n, s.asKind(err)
+}
+
 // Erase removes the lines of the repair log about a user.
 func (s *Store[O, S]) Erase(ctx context.Context, user string) error {
 	_, err := s.db.ExecContext(ctx, "DELETE FROM "+s.t.Repairs+" WHERE member = ?", user)

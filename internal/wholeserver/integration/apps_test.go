@@ -550,6 +550,37 @@ func TestWhatHappensReachesTheBackend(t *testing.T) {
 	})
 }
 
+func TestADayMadeUpIsAskedAboutAndTold(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, b.after, func(c *app.Config) {
+			c.Accounts.AccessLife = 60 * 24 * time.Hour
+			c.Checkin.MakeupDays, c.Checkin.MakeupLimit = 30, 3
+			c.Webhooks.After.Events = []string{api.HookCheckinMarked}
+			c.Webhooks.Before = webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"checkin"}}
+		})
+		ctx := t.Context()
+		ann := n.SignUp(t, "UTC")
+		n.Clock.Set(n.Clock.Now().Add(48 * time.Hour))
+		b.set(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"refuse":{"code":"lesson"}}`) }, false)
+		if _, err := ann.MakeUp(ctx, api.MakeupRequest{Day: "2026-11-22"}); client.CodeOf(err) != "hook.refused" {
+			t.Errorf("a make-up that the backend refuses: %v", err)
+		}
+		if days, err := ann.Makeups(ctx, "", 0); err != nil || len(days.History) != 0 {
+			t.Errorf("made up: %+v, %v", days.History, err)
+		}
+		b.set(nil, false)
+		_, err := ann.MakeUp(ctx, api.MakeupRequest{Day: "2026-11-22"})
+		n.must(err)
+		eventually.Equal(t, "told", []api.HookCheckin{{User: id(ann), Day: "2026-11-22", MadeUp: true}}, func() []api.HookCheckin {
+			return items[api.HookCheckin](b, api.HookCheckinMarked)
+		})
+		if want := []string{api.BeforeCheckin, api.BeforeCheckin, api.HookCheckinMarked}; !slices.Equal(b.heard(), want) {
+			t.Errorf("heard %v, want %v", b.heard(), want)
+		}
+	})
+}
+
 // TestABackendHearsOfEditsAndRecalls: after the message, and of none that changed nothing or was refused.
 func TestABackendHearsOfEditsAndRecalls(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

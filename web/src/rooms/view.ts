@@ -141,11 +141,21 @@ function roomList(failed: (err: unknown) => void) {
       if (now === reading) failed(err);
     }
   }
-  const readMine = () =>
-    json<MyRooms>("/v1/rooms/mine").then((got) => {
-      showMine(got.rooms.map((place) => place.room));
-      noneMine.hidden = got.rooms.length > 0;
-    }, failed);
+  async function readMine(): Promise<void> {
+    try {
+      const rooms: Room[] = [];
+      let next: string | undefined;
+      do {
+        const page: MyRooms = await json<MyRooms>(`/v1/rooms/mine${next ? `?${new URLSearchParams({ cursor: next })}` : ""}`);
+        rooms.push(...page.rooms.map((place) => place.room));
+        next = page.next;
+      } while (next);
+      showMine(rooms);
+      noneMine.hidden = rooms.length > 0;
+    } catch (err) {
+      failed(err);
+    }
+  }
   const catchUp = () => {
     void readMine();
     void readAll(false);

@@ -1,0 +1,1 @@
+DROP INDEX chat_groups_dissolved{{on chat_groups}}

@@ -1,0 +1,1 @@
+CREATE INDEX chat_groups_dissolved ON chat_groups (dissolved)
