@@ -196,6 +196,7 @@ func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (o
 func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some bool, err error) {
 	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		some = false
+		now, pause := tx.Now().UnixMilli(), s.cfg.Pause.Milliseconds()
 		before, err := lockTold(ctx, tx, list)
 		if err != nil {
 			return err
@@ -204,8 +205,11 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 		fresh := map[memberKey]told{}
 		for _, u := range list {
 			if k := (memberKey{u.User, u.Conv}); u.Seq > before[k].seq {
-				at := max(tx.Now().UnixMilli(), before[k].at+s.cfg.Pause.Milliseconds())
-				if before[k].at > tx.Now().UnixMilli() { // one waits already, and takes this with it
+				at := max(now, before[k].at+pause)
+				switch {
+				case before[k].at > now+pause+deep.Milliseconds(): // by a clock that was wrong
+					at = now
+				case before[k].at > now: // one waits already, and takes this with it
 					at = before[k].at
 				}
 				fresh[k] = told{seq: u.Seq, at: at}
@@ -222,7 +226,7 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 		devices := byUser(subs)
 		var jobs []job
 		for k, t := range fresh {
-			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, After: before[k].sent, At: tx.Now().UnixMilli(), due: t.at}, devices[k.user])...)
+			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, After: before[k].sent, At: now, due: t.at}, devices[k.user])...)
 		}
 		if err := enqueue(ctx, tx, jobs); err != nil {
 			return err
