@@ -227,9 +227,9 @@ func (s *Service) checkOwnCode(ctx context.Context, u User, p Purpose, code, hou
 // addresses. Beyond its share it takes none from the network of the guess, so that no single network uses up what all have.
 func (s *Service) wrongCode(ctx context.Context, network string) error {
 	s.metrics.codes.WithLabelValues("wrong").Inc()
-	most := s.cfg.Limits.WrongCodes
-	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), share(most)) {
-		s.countWrong(ctx, "", wrongCodesKey.At(), most)
+	limits := s.cfg.Limits
+	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), limits.share(limits.WrongCodes)) {
+		s.countWrong(ctx, "", wrongCodesKey.At(), limits.WrongCodes)
 	}
 	return errCode
 }
@@ -249,10 +249,8 @@ func (s *Service) countWrong(ctx context.Context, network string, key keyspace.C
 // networkOf is [household.Network], where a household has that name.
 var networkOf = household.Network
 
-// networkShare is which part of what all networks have one has at most.
-const networkShare = 10
-
-func share(all int) int { return max(1, all/networkShare) }
+// share is how much one network has of what all have: a tenth, and no less than one household of it.
+func (l Limits) share(all int) int { return max(all/10, l.CodesPerIP) }
 
 // wrongCodes is until when this node looks at no code from a network, or from any: the empty one. There are few: as many wrong
 // guesses as suspend some networks suspend all.
