@@ -184,8 +184,10 @@ func (s *Service) codeRow(p proof, code string) codeRow {
 var errCode = ErrCode.On("body.code", "is wrong, used or expired")
 
 // checkCode counts a try from that household and compares. The code is not used up by
-// it: that belongs into the transaction of what the code is for, see consumeCode. ErrCode,
-// ErrTooManyWrong.
+// it: that belongs into the transaction of what the code is for, see consumeCode. While
+// codes are suspended, the account of the address has to know the household, whoever is
+// logged in: else one with many accounts would guess codes of ever new addresses at
+// home. ErrCode, ErrTooManyWrong.
 func (s *Service) checkCode(ctx context.Context, p proof, code, household string) (codeRow, error) {
 	if suspended := s.wrong.suspended(networkOf(household), s.db.Now()); suspended != nil {
 		if known, err := s.knows(ctx, p.email, household); err != nil || !known {
