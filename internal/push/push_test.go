@@ -665,6 +665,41 @@ func TestWhoIsOnLineIsToldOnceTheConnectionIsKnownToBeDead(t *testing.T) {
 	})
 }
 
+// TestADeepLookLeavesOutWhereNobodyIsLeftToTell: it looks again into chats alone of which a member looked on line.
+func TestADeepLookLeavesOutWhereNobodyIsLeftToTell(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		quiet, open := w.conversation(), w.conversation()
+		ann, bob := w.member(quiet), w.member(open)
+		w.follows()
+		w.online = map[accounts.ID]bool{bob: true}
+		deeply := func(what string, want ...accounts.ID) {
+			t.Helper()
+			w.ahead.Add(int64(deepEvery))
+			w.looked = nil
+			w.follows()
+			if names(w.looked...) != names(want...) {
+				t.Errorf("%s: looked at %q, want %q", what, names(w.looked...), names(want...))
+			}
+		}
+		w.says(quiet, 1, 0)
+		w.says(open, 1, 0)
+		deeply("the first time", ann, bob)
+		deeply("the second time", bob)
+		w.says(quiet, 2, deepEvery/2) // committed late
+		deeply("after another message", ann, bob)
+		w.wants("those told", names(ann))
+		w.online = nil
+		deeply("once a connection is known to be dead", bob)
+		deeply("afterwards")
+		w.wants("in the end", names(ann, bob))
+		w.ahead.Add(int64(2 * deep))
+		deeply("later")
+		if len(w.done) != 0 {
+			t.Errorf("%d conversations are remembered for longer than a minute", len(w.done))
+		}
+	})
+}
+
 func TestWhoHasReadOrMutedOrWantsNoneIsNotTold(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
