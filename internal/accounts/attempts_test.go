@@ -193,10 +193,11 @@ func TestCodesHaveCeilingsForTheWholeDeployment(t *testing.T) {
 }
 
 // A network has a tenth of what the whole deployment has, so that nobody with one of them has codes suspended for all. An account's
-// own households are not suspended.
+// own households are not suspended, but for an address that is to be its own: whoever has many accounts would guess on at home.
 func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		w := onSQLite(t, Settings{Limits: Limits{CodesPerIP: 10, Codes: 100, WrongCodes: 40}})
+		w := onSQLite(t, Settings{Limits: Limits{CodesPerIP: 3, Codes: 100, WrongCodes: 40}})
+		eve := w.join("old@example.org", "correct horse") // from 192.0.2.1
 		from := func(network, household int) string { return fmt.Sprintf("2001:db8:%x:%x::1", network, household) }
 		ask := func(who, ip string) error {
 			_, err := w.RequestCode(t.Context(), who+"@example.org", "register", household.Parse(ip))
@@ -251,6 +252,26 @@ func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
 		time.Sleep(2 * time.Minute) // the account asks for one code a minute
 		if err := logIn(from(5, 1)); !errors.Is(err, ErrTooManyWrong) {
 			t.Errorf("from a household that the account does not know: got %v, want ErrTooManyWrong", err)
+		}
+		moving := proof{Email{Given: "eve@example.org", Key: "eve@example.org"}, ForChangeEmail, eve.User.ID}
+		if _, err := w.checkCode(t.Context(), moving, w.emailCode(eve.User.ID, "eve@example.org"), "192.0.2.1"); !errors.Is(err, ErrTooManyWrong) {
+			t.Errorf("for an address that is to be an account's, from a household that the account knows: got %v, want ErrTooManyWrong", err)
+		}
+	})
+}
+
+// Who lets a household ask for many codes, such as a school, lets its people mistype as many.
+func TestANetworkMayMistypeAsManyCodesAsAHouseholdMayAskFor(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{Limits: Limits{CodesPerIP: 50, WrongCodes: 100}})
+		for i, want := range []error{nil, ErrTooManyWrong} {
+			for range 50 {
+				_ = w.wrongCode(t.Context(), networkOf("192.0.2.0"))
+			}
+			who, from := fmt.Sprint(i, "@example.org"), fmt.Sprint("192.0.2.", i)
+			if _, err := w.Register(t.Context(), Registration{Email: who, Code: w.codeTo(who, "register", from), Name: "Ann", IP: from}); !errors.Is(err, want) {
+				t.Errorf("after %d wrong codes of a network: got %v, want %v", 50*(i+1), err, want)
+			}
 		}
 	})
 }

@@ -184,8 +184,10 @@ func (s *Service) codeRow(p proof, code string) codeRow {
 var errCode = ErrCode.On("body.code", "is wrong, used or expired")
 
 // checkCode counts a try from that household and compares. The code is not used up by
-// it: that belongs into the transaction of what the code is for, see consumeCode. ErrCode,
-// ErrTooManyWrong.
+// it: that belongs into the transaction of what the code is for, see consumeCode. While
+// codes are suspended, the account of the address has to know the household, whoever is
+// logged in: else one with many accounts would guess codes of ever new addresses at
+// home. ErrCode, ErrTooManyWrong.
 func (s *Service) checkCode(ctx context.Context, p proof, code, household string) (codeRow, error) {
 	if suspended := s.wrong.suspended(networkOf(household), s.db.Now()); suspended != nil {
 		if known, err := s.knows(ctx, p.email, household); err != nil || !known {
@@ -227,9 +229,9 @@ func (s *Service) checkOwnCode(ctx context.Context, u User, p Purpose, code, hou
 // addresses. Beyond its share it takes none from the network of the guess, so that no single network uses up what all have.
 func (s *Service) wrongCode(ctx context.Context, network string) error {
 	s.metrics.codes.WithLabelValues("wrong").Inc()
-	most := s.cfg.Limits.WrongCodes
-	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), share(most)) {
-		s.countWrong(ctx, "", wrongCodesKey.At(), most)
+	limits := s.cfg.Limits
+	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), limits.share(limits.WrongCodes)) {
+		s.countWrong(ctx, "", wrongCodesKey.At(), limits.WrongCodes)
 	}
 	return errCode
 }
@@ -249,10 +251,8 @@ func (s *Service) countWrong(ctx context.Context, network string, key keyspace.C
 // networkOf is [household.Network], where a household has that name.
 var networkOf = household.Network
 
-// networkShare is which part of what all networks have one has at most.
-const networkShare = 10
-
-func share(all int) int { return max(1, all/networkShare) }
+// share is how much one network has of what all have: a tenth, and no less than one household of it.
+func (l Limits) share(all int) int { return max(all/10, l.CodesPerIP) }
 
 // wrongCodes is until when this node looks at no code from a network, or from any: the empty one. There are few: as many wrong
 // guesses as suspend some networks suspend all.

@@ -227,7 +227,7 @@ func (f *fast) mayMail(ctx context.Context, p proof, household string, known boo
 		{Key: codesKey.At(), Limit: ratelimit.Limit{Max: l.Codes, Window: time.Hour}},
 	}
 	if network := networkOf(household); network != "" {
-		asks = append(asks, ratelimit.Ask{Key: codeHourKey.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: max(share(l.Codes), l.CodesPerIP), Window: time.Hour}})
+		asks = append(asks, ratelimit.Ask{Key: codeHourKey.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.Codes), Window: time.Hour}})
 	}
 	return f.limiter.AllowAll(ctx, asks)
 }

@@ -64,7 +64,7 @@ type Limits struct {
 	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address for one purpose per day"`
 	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes asked for from one household (IPv4 address, IPv6 /64) per hour"`
 	Codes          int           `koanf:"codes" default:"10000" help:"codes mailed by the whole deployment per hour; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
-	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong guesses of codes per hour, beyond which a code is looked at only from a household that its account was used from; a tenth of them for one network (IPv4 /24, IPv6 /48)"`
+	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong guesses of codes per hour, beyond which a code is looked at only from a household that its account was used from; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
 	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one household (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
 	HouseholdFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one household, for whatever address, until it has paused for an hour"`
 	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`

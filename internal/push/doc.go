@@ -12,10 +12,12 @@
 // changed, and which of their members have a subscription and no device that has got the messages. Those of them who are
 // not on line get a push: it goes into the outbox in the transaction that notes in push_chats up to where they were
 // told. So a node that is killed loses none and doubles none. The follower reads again the last seconds, and every quarter of a
-// minute the last minute: it finds what was committed late, and who looked on line because a connection had died unnoticed. A look
+// minute the last minute: it finds what was committed late, and who looked on line because a connection had died unnoticed. It leaves out
+// conversations of whose newest message it has seen that all members have got it, or are told. A look
 // that is cut off, as one may be after an outage, is gone on with where it ended. A mark of the follower that is more than a minute
 // ahead of the clock is that of a clock that was wrong, and counts for nothing.
-// Messages that come soon after a push wait for half a minute, and are one push with a count.
+// Messages that come soon after a push wait for half a minute, and are one push with a count. When a chat was told last, and when a push
+// is due, counts for nothing, too, if a clock that was right cannot have written it.
 //
 // Notices (package notices) are handed over in the transaction that writes them. A notice that comes while its user looks on line
 // is looked at again after a minute, for the same reason.

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -72,6 +73,7 @@ func (s *Service) follow(ctx context.Context) (err error) {
 		since = oldest
 	}
 	told, whole, upTo, err := s.look(ctx, since)
+	maps.DeleteFunc(s.done, func(_ messaging.ConversationID, c messaging.Said) bool { return c.Changed < now.Add(-deep).UnixMilli() })
 	if err != nil || !whole {
 		if upTo.After(m.cut) && upTo.Before(now) {
 			m.cut = upTo
@@ -120,15 +122,18 @@ func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, 
 	}
 }
 
-// lookInto is [Service.look] into some conversations.
+// lookInto is [Service.look] into some conversations, but for those where nobody is left to tell: since their newest message was looked at,
+// all have got it, or are told.
 func (s *Service) lookInto(ctx context.Context, said []messaging.Said) (told, whole bool, err error) {
-	for len(said) > 0 {
-		list, rest, err := messaging.UndeliveredIn(ctx, s.db, said, atOnce, s.condition())
+	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.Said) bool { return s.done[c.Conv].Seq == c.Seq })
+	open := map[messaging.ConversationID]bool{} // a member of theirs looks on line
+	for left := said; len(left) > 0; {
+		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, atOnce, s.condition())
 		if err != nil {
 			return told, false, err
 		}
 		for part := range slices.Chunk(list, atOnce) {
-			away, partial, err := s.away(ctx, part)
+			away, partial, err := s.away(ctx, part, open)
 			if err != nil || partial {
 				return told, false, err
 			}
@@ -144,13 +149,18 @@ func (s *Service) lookInto(ctx context.Context, said []messaging.Said) (told, wh
 			}
 			told = told || some
 		}
-		said = rest
+		left = rest
+	}
+	for _, c := range said {
+		if !open[c.Conv] {
+			s.done[c.Conv] = c
+		}
 	}
 	return told, true, nil
 }
 
-// away are the chats of users who are not on line.
-func (s *Service) away(ctx context.Context, list []messaging.Undelivered) (away []messaging.Undelivered, partial bool, err error) {
+// away are the chats of users who are not on line. Conversations of others are noted in open.
+func (s *Service) away(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (away []messaging.Undelivered, partial bool, err error) {
 	seen := map[accounts.ID]bool{}
 	var users []accounts.ID
 	for _, u := range list {
@@ -164,7 +174,9 @@ func (s *Service) away(ctx context.Context, list []messaging.Undelivered) (away 
 		return nil, partial, err
 	}
 	for _, u := range list {
-		if !online[u.User] {
+		if online[u.User] {
+			open[u.Conv] = true
+		} else {
 			away = append(away, u)
 		}
 	}
@@ -196,6 +208,7 @@ func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (o
 func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some bool, err error) {
 	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		some = false
+		now, pause := tx.Now().UnixMilli(), s.cfg.Pause.Milliseconds()
 		before, err := lockTold(ctx, tx, list)
 		if err != nil {
 			return err
@@ -204,8 +217,11 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 		fresh := map[memberKey]told{}
 		for _, u := range list {
 			if k := (memberKey{u.User, u.Conv}); u.Seq > before[k].seq {
-				at := max(tx.Now().UnixMilli(), before[k].at+s.cfg.Pause.Milliseconds())
-				if before[k].at > tx.Now().UnixMilli() { // one waits already, and takes this with it
+				at := max(now, before[k].at+pause)
+				switch {
+				case before[k].at > now+pause+deep.Milliseconds(): // by a clock that was wrong
+					at = now
+				case before[k].at > now: // one waits already, and takes this with it
 					at = before[k].at
 				}
 				fresh[k] = told{seq: u.Seq, at: at}
@@ -222,7 +238,7 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 		devices := byUser(subs)
 		var jobs []job
 		for k, t := range fresh {
-			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, After: before[k].sent, At: tx.Now().UnixMilli(), due: t.at}, devices[k.user])...)
+			jobs = append(jobs, s.jobs(job{User: k.user, Conv: k.conv, After: before[k].sent, At: now, due: t.at}, devices[k.user])...)
 		}
 		if err := enqueue(ctx, tx, jobs); err != nil {
 			return err

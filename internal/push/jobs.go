@@ -27,9 +27,13 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
+// longest is how far ahead a push is due at most: after one of the same chat, for a host that rests, or for who looks on line.
+func (s *Service) longest() time.Duration { return max(s.cfg.Pause, mostRest) + deep }
+
 // Batches send what waits. They have lanes of their own, so that no other message waits for a push service.
 func (s *Service) Batches() []queue.Batch {
-	return []queue.Batch{{Topics: []string{TopicSend}, Size: batchSize, Handle: s.sendAll}, {Topics: []string{TopicOffline}, Size: batchSize, Handle: s.offlineAll}}
+	return []queue.Batch{{Topics: []string{TopicSend}, Size: batchSize, Longest: s.longest(), Handle: s.sendAll},
+		{Topics: []string{TopicOffline}, Size: batchSize, Longest: s.longest(), Handle: s.offlineAll}}
 }
 
 // maxTries is after how many failures a push is given up.

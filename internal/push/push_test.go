@@ -508,6 +508,61 @@ func TestAMarkOfAClockThatWasAheadHoldsUpNoPush(t *testing.T) {
 	})
 }
 
+// TestAClockThatWasAheadHoldsUpNoChat that was told meanwhile: its next push comes at once, and those that come soon after it wait.
+func TestAClockThatWasAheadHoldsUpNoChat(t *testing.T) {
+	eachEngine(t, true, func(t *testing.T, w *world) {
+		conv := w.conversation()
+		w.member(conv)
+		w.exec("DELETE FROM push_subscriptions")
+		w.follows()
+		said := func(what string, seq int64, want int) {
+			t.Helper()
+			w.told, w.seq = nil, seq
+			w.says(conv, seq, 0)
+			w.follows()
+			if w.sends(); len(w.told) != want {
+				t.Errorf("%s: told %q, want %d", what, w.told, want)
+			}
+		}
+		w.ahead.Add(int64(8 * time.Hour))
+		said("while the clock is ahead", 1, 1)
+		w.ahead.Add(int64(-8 * time.Hour))
+		said("once it is right", 2, 1)
+		said("soon after that", 3, 0)
+		w.ahead.Add(int64(w.cfg.Pause))
+		said("after the pause", 4, 1)
+	})
+}
+
+// TestAClockThatWasAheadPutsNoPushOff that was to be sent later.
+func TestAClockThatWasAheadPutsNoPushOff(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		ahead := new(atomic.Int64)
+		w := newWorld(t, sqldbtest.SQLite(t, func(c *sqldb.Config) {
+			c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		}), ahead, true)
+		conv := w.conversation()
+		w.member(conv)
+		w.exec("DELETE FROM push_subscriptions")
+		w.follows()
+		w.ahead.Add(int64(8 * time.Hour))
+		w.says(conv, 1, 0)
+		w.follows()
+		w.partial = true // nobody knows who is on line: the push has to wait
+		w.sends()
+		w.partial = false
+		w.ahead.Add(int64(-8 * time.Hour))
+		c, err := queue.NewConsumer(queue.NewSQL(w.db), nil, w.Batches(), queue.Config{})
+		w.must(err)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		w.must(c.Run(ctx))
+		if len(w.told) != 1 {
+			t.Errorf("told %q, want one", w.told)
+		}
+	})
+}
+
 // answering is a push service that answers everything with one status, and whom it was asked for.
 type answering struct {
 	status int
@@ -607,6 +662,41 @@ func TestWhoIsOnLineIsToldOnceTheConnectionIsKnownToBeDead(t *testing.T) {
 		w.partial = false
 		w.follows()
 		w.wants("Redis is back", names(ann, bob))
+	})
+}
+
+// TestADeepLookLeavesOutWhereNobodyIsLeftToTell: it looks again into chats alone of which a member looked on line.
+func TestADeepLookLeavesOutWhereNobodyIsLeftToTell(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		quiet, open := w.conversation(), w.conversation()
+		ann, bob := w.member(quiet), w.member(open)
+		w.follows()
+		w.online = map[accounts.ID]bool{bob: true}
+		deeply := func(what string, want ...accounts.ID) {
+			t.Helper()
+			w.ahead.Add(int64(deepEvery))
+			w.looked = nil
+			w.follows()
+			if names(w.looked...) != names(want...) {
+				t.Errorf("%s: looked at %q, want %q", what, names(w.looked...), names(want...))
+			}
+		}
+		w.says(quiet, 1, 0)
+		w.says(open, 1, 0)
+		deeply("the first time", ann, bob)
+		deeply("the second time", bob)
+		w.says(quiet, 2, deepEvery/2) // committed late
+		deeply("after another message", ann, bob)
+		w.wants("those told", names(ann))
+		w.online = nil
+		deeply("once a connection is known to be dead", bob)
+		deeply("afterwards")
+		w.wants("in the end", names(ann, bob))
+		w.ahead.Add(int64(2 * deep))
+		deeply("later")
+		if len(w.done) != 0 {
+			t.Errorf("%d conversations are remembered for longer than a minute", len(w.done))
+		}
 	})
 }
 

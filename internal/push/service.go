@@ -85,7 +85,8 @@ type Service struct {
 	mu   sync.Mutex
 	keys keys // zero until they are asked for
 
-	mark marks // of the follower
+	mark marks                                       // of the follower
+	done map[messaging.ConversationID]messaging.Said // by the follower: conversations of the last minute, as they were when nobody was left to tell later
 }
 
 // New returns the domain on those parts. The error has all faults of the settings.
@@ -95,7 +96,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("push: %w", err)
 	}
 	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, contact: cfg.Settings.contact(cfg.Page), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}},
+		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 

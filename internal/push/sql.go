@@ -175,9 +175,9 @@ func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (
 }
 
 var tolds = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"}, Key: []string{"user_id", "conversation"},
-	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = {greatest}(at, {new.at})", "sent = {greatest}(sent, {new.sent})"}}
+	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = CASE WHEN {new.at} = 0 THEN at ELSE {new.at} END", "sent = {greatest}(sent, {new.sent})"}}
 
-// putTold notes up to where members were told, in the order of their keys.
+// putTold notes up to where members were told, in the order of their keys. An at of zero leaves when they were told.
 func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
 	keys := make([]memberKey, 0, len(all))
 	for k := range all {

@@ -58,6 +58,10 @@ type Batch struct {
 	// Size is how many deliveries Handle gets at most. Zero means 100.
 	Size int
 
+	// Longest is how far ahead a message is due at most: one that is due later was put
+	// off by a clock that was ahead, and is due. Zero means that any time is meant.
+	Longest time.Duration
+
 	// Handle answers each delivery, in their order: nil, or its error. No answers
 	// at all mean that every one succeeded.
 	Handle func(ctx context.Context, ds []Delivery) []error
@@ -120,6 +124,7 @@ type lane struct {
 	topics []string
 	slots  chan struct{} // holds a value for each busy worker
 	size   int           // deliveries for each worker
+	bound  time.Duration // a Batch's Longest
 	handle func(ctx context.Context, ds []Delivery) []error
 	kick   chan struct{}
 }
@@ -141,7 +146,7 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 	if c.metrics, err = newMetrics(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("queue.NewConsumer: %w", err)
 	}
-	add := func(topics []string, workers, size int, handle func(context.Context, []Delivery) []error) error {
+	add := func(topics []string, workers, size int, bound time.Duration, handle func(context.Context, []Delivery) []error) error {
 		for _, topic := range topics {
 			if c.known[topic] {
 				return fmt.Errorf("queue.NewConsumer: topic %s has two handlers", topic)
@@ -149,7 +154,7 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 			c.known[topic] = true
 		}
 		if len(topics) > 0 {
-			c.lanes = append(c.lanes, &lane{Consumer: c, topics: topics, slots: make(chan struct{}, workers), size: size,
+			c.lanes = append(c.lanes, &lane{Consumer: c, topics: topics, slots: make(chan struct{}, workers), size: size, bound: bound,
 				handle: handle, kick: make(chan struct{}, 1)})
 		}
 		return nil
@@ -164,9 +169,9 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 			together = append(together, topic)
 		}
 	}
-	faults := []error{add(together, cfg.Workers, 1, one), add(apart, cfg.Workers, 1, one)}
+	faults := []error{add(together, cfg.Workers, 1, 0, one), add(apart, cfg.Workers, 1, 0, one)}
 	for _, b := range batches {
-		faults = append(faults, add(slices.Clone(b.Topics), 1, cmp.Or(b.Size, defaultSize), b.Handle))
+		faults = append(faults, add(slices.Clone(b.Topics), 1, cmp.Or(b.Size, defaultSize), b.Longest, b.Handle))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -214,7 +219,7 @@ func (l *lane) run(soft, hard context.Context) {
 		if n == 0 {
 			return
 		}
-		got, pause, err := l.store.claim(soft, l.topics, n*l.size, l.cfg.Claim, l.cfg.Poll, l.cfg.longest())
+		got, pause, err := l.store.claim(soft, l.topics, n*l.size, l.cfg.Claim, l.cfg.Poll, l.cfg.longest(), l.bound)
 		used := 0
 		for ds := range slices.Chunk(got, l.size) {
 			used++

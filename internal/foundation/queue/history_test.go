@@ -139,7 +139,7 @@ func history(t *testing.T, s Store, rng *rand.Rand, topic string) {
 		case 2:
 			n := 1 + rng.IntN(5)
 			due := w.due()
-			ds, _, err := s.claim(ctx, []string{topic}, n, life, time.Second, time.Hour)
+			ds, _, err := s.claim(ctx, []string{topic}, n, life, time.Second, time.Hour, 0)
 			check(err)
 			if len(ds) != min(n, len(due)) {
 				t.Fatalf("step %d: claimed %d of %d due, want %d", step, len(ds), len(due), min(n, len(due)))

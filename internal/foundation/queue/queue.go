@@ -168,8 +168,9 @@ type Store interface {
 	listen(kick func()) func(ctx context.Context)
 	// claim takes up to n due messages of topics for life, and says how long to
 	// wait before looking again without a kick: at most poll. longest is the longest
-	// wait between tries.
-	claim(ctx context.Context, topics []string, n int, life, poll, longest time.Duration) ([]Delivery, time.Duration, error)
+	// wait between tries, and bound how far ahead an untried message is due; zero: as far
+	// as it says.
+	claim(ctx context.Context, topics []string, n int, life, poll, longest, bound time.Duration) ([]Delivery, time.Duration, error)
 	// settle records outcomes, all of one claim call, except where claims have
 	// lapsed.
 	settle(ctx context.Context, life time.Duration, outcomes []outcome) error

@@ -164,7 +164,7 @@ func (r *Redis) listen(kick func()) func(ctx context.Context) {
 	}
 }
 
-func (r *Redis) claim(ctx context.Context, topics []string, n int, life, poll, _ time.Duration) (got []Delivery, pause time.Duration, err error) {
+func (r *Redis) claim(ctx context.Context, topics []string, n int, life, poll, _, _ time.Duration) (got []Delivery, pause time.Duration, err error) {
 	pause = poll
 	r.mu.Lock()
 	r.life = life

@@ -78,21 +78,25 @@ func (s *SQL) listen(kick func()) func(ctx context.Context) {
 // column is cleared, so that an equal message enqueued from now on is not
 // folded into one whose handler has perhaps read the old state already.
 //
-// What was tried, and is due later than after any wait, is due: the clock of who tried it was ahead.
-func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, longest time.Duration) (got []Delivery, pause time.Duration, err error) {
+// What was tried, and is due later than after any wait, is due: the clock of who tried it was ahead. With a bound, so is what was not tried.
+func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, longest, bound time.Duration) (got []Delivery, pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
 	now := s.db.Now()
+	bounded := tried
+	if bound > 0 {
+		longest, bounded = max(longest, bound), waits
+	}
 	latest := now.Add(longest).UnixMilli()
-	var rows []struct{ ID, Due, Tried int64 }
-	query, args := nextOf(topics, n)
+	var rows []struct{ ID, Due, Bounded int64 }
+	query, args := nextOf(topics, n, bounded)
 	err = s.db.NewRaw(query, args...).Scan(ctx, &rows)
 	if err != nil {
 		return nil, poll, err
 	}
 	var ids []int64
 	for _, r := range rows {
-		if r.Due <= now.UnixMilli() || r.Tried != 0 && r.Due > latest {
+		if r.Due <= now.UnixMilli() || r.Bounded != 0 && r.Due > latest {
 			ids = append(ids, r.ID)
 		} else {
 			poll = min(poll, time.UnixMilli(r.Due).Sub(now))
@@ -105,7 +109,7 @@ func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, lon
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		until := tx.Now().Add(life).UnixMilli()
 		_, err := tx.ExecContext(ctx, `UPDATE outbox SET claim = ?, attempts = attempts + 1, due = ?, dedup = NULL
-			WHERE id IN (?) AND dead = 0 AND (due <= ? OR due > ? AND `+tried+`)`, token, until, bun.List(ids), tx.Now().UnixMilli(), latest)
+			WHERE id IN (?) AND dead = 0 AND (due <= ? OR due > ? AND `+bounded+`)`, token, until, bun.List(ids), tx.Now().UnixMilli(), latest)
 		if err != nil {
 			return err
 		}
@@ -124,15 +128,18 @@ func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, lon
 	return got, 0, nil // there may be more
 }
 
-// tried is a condition on messages that were tried, and wait for another try.
-const tried = "claim = '' AND (attempts > 0 OR error <> '')"
+// waits is a condition on messages that nobody works on, and tried on those of them that were tried.
+const (
+	waits = "claim = ''"
+	tried = waits + " AND (attempts > 0 OR error <> '')"
+)
 
 // nextOf is the query for the first n messages of some topics by their due times. It asks for each topic by itself: with all in one
-// condition, an engine reads what waits of other topics as well, for the sake of the order.
-func nextOf(topics []string, n int) (query string, args []any) {
+// condition, an engine reads what waits of other topics as well, for the sake of the order. Of each it says whether it is bounded, by a condition.
+func nextOf(topics []string, n int, bounded string) (query string, args []any) {
 	parts := make([]string, len(topics))
 	for i, topic := range topics {
-		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT id, due, "+tried+" AS tried FROM outbox WHERE topic = ? AND dead = 0 ORDER BY due, id LIMIT ?) t%d", i)
+		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT id, due, "+bounded+" AS bounded FROM outbox WHERE topic = ? AND dead = 0 ORDER BY due, id LIMIT ?) t%d", i)
 		args = append(args, topic, n)
 	}
 	return strings.Join(parts, " UNION ALL ") + " ORDER BY due, id LIMIT ?", append(args, n)

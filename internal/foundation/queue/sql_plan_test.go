@@ -12,7 +12,7 @@ import (
 )
 
 func TestAClaimReadsNothingOfOtherTopics(t *testing.T) {
-	query, args := nextOf([]string{"mail", "other"}, 10)
+	query, args := nextOf([]string{"mail", "other"}, 10, tried)
 	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(topic=? AND dead=?)") != 2 {
 		t.Errorf("SQLite claims by %s", plan)
 	}
@@ -26,7 +26,7 @@ func TestAClaimReadsNothingOfOtherTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := sqldbtest.RowsRead(t, db, func() {
-		if _, _, err := s.claim(t.Context(), []string{"mail", "other"}, 10, 1, 1, 1); err != nil {
+		if _, _, err := s.claim(t.Context(), []string{"mail", "other"}, 10, 1, 1, 1, 0); err != nil {
 			t.Error(err)
 		}
 	}); n > backlog/5 {
@@ -103,9 +103,9 @@ func TestAClockThatWasAheadPutsNothingOff(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			ahead := time.Duration(0)
 			s := NewSQL(e.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.Now().Add(ahead) } }))
-			claim := func() []Delivery {
+			claim := func(bound time.Duration) []Delivery {
 				t.Helper()
-				ds, _, err := s.claim(t.Context(), []string{"mail"}, 10, time.Minute, time.Second, time.Minute)
+				ds, _, err := s.claim(t.Context(), []string{"mail"}, 10, time.Minute, time.Second, time.Minute, bound)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,28 +122,42 @@ func TestAClockThatWasAheadPutsNothingOff(t *testing.T) {
 			if err := s.Publish(t.Context(), Message{Topic: "mail"}, Message{Topic: "mail"}); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-				return tx.Enqueue(ctx, sqldb.Message{Topic: "mail", Key: "later", Due: tx.Now().Add(12 * time.Hour)})
-			}); err != nil {
-				t.Fatal(err)
+			enqueue := func(key string, in time.Duration) {
+				t.Helper()
+				if err := s.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+					return tx.Enqueue(ctx, sqldb.Message{Topic: "mail", Key: key, Due: tx.Now().Add(in)})
+				}); err != nil {
+					t.Fatal(err)
+				}
 			}
+			enqueue("later", 12*time.Hour)
 			ahead = 8 * time.Hour
-			ds := claim()
+			ds := claim(0)
 			settle(ds[:1], "retry")
 			settle(ds[1:], "postponed")
-			if again := claim(); len(ds) != 2 || len(again) != 0 {
+			if again := claim(0); len(ds) != 2 || len(again) != 0 {
 				t.Fatalf("%d are claimed, and %d again at once; want two, and none", len(ds), len(again))
 			}
 			ahead = 0
-			if ds = claim(); len(ds) != 2 {
+			if ds = claim(0); len(ds) != 2 {
 				t.Fatalf("after the clock was set back %d are claimed, want two", len(ds))
 			}
-			if again := claim(); len(again) != 0 {
+			if again := claim(0); len(again) != 0 {
 				t.Errorf("%d that are under way are claimed again", len(again))
 			}
 			settle(ds, "retry")
-			if again := claim(); len(again) != 0 {
+			if again := claim(0); len(again) != 0 {
 				t.Errorf("%d are claimed before they are due", len(again))
+			}
+			enqueue("soon", 30*time.Minute)
+			if ds = claim(time.Hour); len(ds) != 1 || ds[0].Key != "later" {
+				t.Errorf("with a bound %+v are claimed, want what is due later than that", ds)
+			}
+			ahead = 11 * time.Hour
+			ds = claim(time.Hour)
+			ahead = 0
+			if again := claim(time.Hour); len(ds) != 4 || len(again) != 0 {
+				t.Errorf("of %d that are under way %d are claimed again, want none of four", len(ds), len(again))
 			}
 		})
 	}
