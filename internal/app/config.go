@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	netmail "net/mail"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -40,7 +41,7 @@ import (
 // Config is everything an operator can set.
 type Config struct {
 	Addr       string         `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
-	PublicURL  string         `koanf:"public_url" help:"where people reach the page, https://stoa.example.org, for links in mails; empty: addr where that is loopback, else mails have the end of the link only"`
+	PublicURL  string         `koanf:"public_url" help:"where people reach the page, https://stoa.example.org, for links in mails and as the contact of pushes; empty: addr where that is loopback, else mails have the end of the link only"`
 	AdminAddr  string         `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
 	Docs       string         `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
 	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
@@ -136,6 +137,15 @@ func (c Config) page() string {
 		return "http://" + c.Addr
 	}
 	return c.PublicURL
+}
+
+// sender is the address from which mails come; empty: none is named.
+func (c Config) sender() string {
+	from, err := netmail.ParseAddress(c.SMTP.From)
+	if err != nil {
+		return ""
+	}
+	return from.Address
 }
 
 // isAddress reports whether a server can listen on an address.
