@@ -203,13 +203,24 @@ func (c Config) Development() bool {
 
 // local reports whether only this machine's own programs reach the server: it listens on
 // loopback, and no proxy passes on what others ask.
-func (c Config) local() bool {
+func (c Config) local() bool { return len(c.TrustProxy) == 0 && c.onLoopback() }
+
+func (c Config) onLoopback() bool {
 	host, _, err := net.SplitHostPort(c.Addr)
-	if err != nil || len(c.TrustProxy) > 0 {
+	if err != nil {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// handover is how long a node that is told to stop serves on while /readyz says that others are to be asked. There are
+// none where it alone has its Redis, or listens on loopback.
+func (c Config) handover() time.Duration {
+	if c.onLoopback() || !strings.Contains(c.Redis, "://") {
+		return 0
+	}
+	return 5 * time.Second
 }
 
 // OperatorsHere reports whether what is for operators is served on Addr.
