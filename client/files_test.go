@@ -175,3 +175,34 @@ type unseekable struct{ error }
 
 func (u unseekable) Read([]byte) (int, error)       { return 0, u.error }
 func (u unseekable) Seek(int64, int) (int64, error) { return 0, u.error }
+
+// zeros is a file of them.
+type zeros struct{}
+
+func (zeros) ReadAt(b []byte, _ int64) (int, error) { return len(b), nil }
+
+func TestNoRequestOfAnUploadIsTooLargeForAProxy(t *testing.T) {
+	s := startShelf(t)
+	const size = 2*mostInOne + 1
+	at := int64(0)
+	stands := func(w http.ResponseWriter) { w.Header().Set("Upload-Offset", strconv.FormatInt(at, 10)) }
+	for range 3 {
+		s.heads = append(s.heads, func(w http.ResponseWriter, _ *http.Request) { stands(w) })
+		s.patches = append(s.patches, func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength > 100_000_000 {
+				http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+				return
+			}
+			n, err := io.Copy(io.Discard, r.Body)
+			if want := strconv.FormatInt(at, 10); err != nil || r.Header.Get("Upload-Offset") != want {
+				t.Errorf("%d bytes from %s, %v, want them from %s", n, r.Header.Get("Upload-Offset"), err, want)
+			}
+			at += n
+			stands(w)
+			w.WriteHeader(http.StatusNoContent)
+		})
+	}
+	if err := dial(t, s.stoa).Upload(t.Context(), "t", zeros{}, size); err != nil || at != size {
+		t.Errorf("%d bytes arrived, %v", at, err)
+	}
+}

@@ -64,6 +64,9 @@ func (c *Client) FileLink(ctx context.Context, id string) (out api.FileLink, err
 	return out, err
 }
 
+// mostInOne is how much of a file one request has: proxies on the way may take 100 MB at most.
+const mostInOne = 64 << 20
+
 // Upload sends the file of a transfer that was accepted, from where it stands. When the line
 // breaks, or the server is away or has too much to do, it asks where it stands and goes on, until six tries in a row bring nothing. It
 // returns when all of the file is stored; a scanner may still look at it.
@@ -81,7 +84,8 @@ func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size i
 			last, n, wait = at, 1, c.wait
 		}
 		if err == nil && at < size {
-			at, err = c.tus(ctx, http.MethodPatch, id, at, io.NewSectionReader(file, at, size-at), size-at)
+			length := min(size-at, mostInOne)
+			at, err = c.tus(ctx, http.MethodPatch, id, at, io.NewSectionReader(file, at, length), length)
 		}
 		if err == nil && at == size {
 			return nil
@@ -91,6 +95,9 @@ func (c *Client) Upload(ctx context.Context, id string, file io.ReaderAt, size i
 		again := err == nil || errors.Is(err, ErrUnreachable) || passes || refused && (e.Code == "transfer.offset" || e.Code == "transfer.cut")
 		if !again || n == maxTries {
 			return err
+		}
+		if err == nil && at > last { // the next piece, before which HEAD may renew the token
+			continue
 		}
 		pause := wait/2 + rand.N(wait/2)
 		if refused {

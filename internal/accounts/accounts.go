@@ -3,17 +3,20 @@ package accounts
 import (
 	"context"
 	"errors"
-	"net/mail"
+	netmail "net/mail"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/idna"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
 )
 
 // ID names a user.
@@ -148,22 +151,24 @@ var (
 // Email is an address that passed [ParseEmail].
 type Email struct {
 	Given string // as written, trimmed
-	Key   string // the form that is unique: lower case
+	Key   string // the form that is unique: lower case, the domain in ASCII
 }
 
 // ParseEmail checks the form of an address; whether mail arrives there only a
 // code can tell. Lower and upper case of a to z name the same account, also
-// before the @: no provider tells them apart, and people do not either.
+// before the @: no provider tells them apart, and people do not either. So do the two
+// spellings of a domain, "müller.de" and "xn--mller-kva.de".
 func ParseEmail(s string) (Email, error) {
 	s = strings.TrimSpace(s)
-	a, err := mail.ParseAddress(s)
+	a, err := netmail.ParseAddress(s)
 	if err != nil || a.Address != s || len(s) > 254 || strings.ContainsFunc(s, unprintable) {
 		return Email{}, ErrEmail.On("body.email", "is not an e-mail address")
 	}
-	if !isPublicDomain(s[strings.LastIndexByte(s, '@')+1:]) {
+	e := Email{Given: s, Key: emailKey(s)}
+	if _, err := netmail.ParseAddress(e.Key); err != nil || len(e.Key) > 254 || !isPublicDomain(e.Key[strings.LastIndexByte(e.Key, '@')+1:]) {
 		return Email{}, ErrEmail.On("body.email", "names no mail domain")
 	}
-	return Email{Given: s, Key: emailKey(s)}, nil
+	return e, nil
 }
 
 // isPublicDomain reports whether mail to a domain leaves this machine and its network: no
@@ -180,16 +185,32 @@ func isPublicDomain(domain string) bool {
 	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(local string) bool { return strings.HasSuffix(domain, local) })
 }
 
-// emailKey leaves letters beyond a to z alone. The small letter of the Kelvin
+// emailKey leaves letters beyond a to z alone, but for the domain's. The small letter of the Kelvin
 // sign K is an ordinary k: the owner of a mailbox with that sign in its name must not
 // be taken for the owner of another.
-func emailKey(address string) string {
+func emailKey(address string) string { return lowerASCII(mail.ASCII(address)) }
+
+// storedKeys are those that the account of an address may have: its key, and, of accounts that are older than the one form of
+// domains, its domain in Unicode or as it is written here.
+func storedKeys(address string) []string {
+	key := emailKey(address)
+	keys := []string{key}
+	at := strings.LastIndexByte(key, '@') + 1
+	if domain, err := idna.Lookup.ToUnicode(key[at:]); err == nil && at > 0 {
+		keys = append(keys, key[:at]+domain)
+	}
+	keys = append(keys, lowerASCII(address))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
 			r += 'a' - 'A'
 		}
 		return r
-	}, address)
+	}, s)
 }
 
 func cleanName(s string) (string, error) {

@@ -18,12 +18,21 @@ func TestEmailsThatNameOneAccountHaveOneKey(t *testing.T) {
 	}
 }
 
+func TestADomainHasOneKeyInEitherSpelling(t *testing.T) {
+	for _, in := range []string{"Ann@müller.example", "ann@MÜLLER.example", "ann@xn--mller-kva.example", "ann@XN--MLLER-KVA.example", "ann@mu\u0308ller.example"} {
+		e, err := ParseEmail(in)
+		if err != nil || e.Key != "ann@xn--mller-kva.example" || e.Given != in {
+			t.Errorf("ParseEmail(%q): got %+v, %v", in, e, err)
+		}
+	}
+}
+
 func TestWhatIsNoAddressIsRefused(t *testing.T) {
 	for _, in := range []string{
 		"", "ann", "ann@", "@example.org", "ann@example.org, bob@example.org", "Ann <ann@example.org>",
 		"ann@exa\nmple.org", "ann\u202e@example.org", "ann@example.org\r\nBcc: all@example.org",
 		strings.Repeat("a", 250) + "@example.org",
-		"root@localhost", "ann@mail", "ann@[192.0.2.1]", "ann@[IPv6:2001:db8::1]", "ann@192.0.2.1", "ann@example.org.", "ann@printer.local", "ann@host.INTERNAL",
+		"root@localhost", "ann@mail", "ann@[192.0.2.1]", "ann@[IPv6:2001:db8::1]", "ann@192.0.2.1", "ann@example.org.", "ann@printer.local", "ann@host.INTERNAL", "ann@printer.\uff4cocal", "ann@example\u3002.org",
 	} {
 		if e, err := ParseEmail(in); !errors.Is(err, ErrEmail) {
 			t.Errorf("ParseEmail(%q): got %+v, %v, want ErrEmail", in, e, err)

@@ -197,7 +197,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := selectCredential(ctx, s.db, e.Key)
+	c, err := selectCredential(ctx, s.db, e.Given)
 	if err != nil {
 		return asKind(err)
 	}

@@ -28,7 +28,7 @@ func FuzzParseToken(f *testing.F) {
 
 func FuzzParseEmail(f *testing.F) {
 	for _, s := range []string{"Ann@example.org", " ann@example.org", "mi\u212ae@example.org", "m\u0130ke@example.org", `"a b"@example.org`, "ann@[192.0.2.1]",
-		"Ann <ann@example.org>", "ann@example.org\r\nBcc: all@example.org", "a@b", "@", "\xff@b"} {
+		"Ann <ann@example.org>", "ann@example.org\r\nBcc: all@example.org", "ann@müller.example", "ann@xn--mller-kva.example", "a@b", "@", "\xff@b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -36,7 +36,8 @@ func FuzzParseEmail(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if e.Given != strings.TrimSpace(s) || !strings.EqualFold(e.Given, e.Key) || len(e.Key) != len(e.Given) || len(e.Given) > 254 {
+		local := strings.LastIndexByte(e.Given, '@') + 1
+		if e.Given != strings.TrimSpace(s) || lowerASCII(e.Given[:local]) != e.Key[:local] || len(e.Given) > 254 || len(e.Key) > 254 {
 			t.Errorf("%q was read as %+v", s, e)
 		}
 		if strings.ContainsFunc(e.Given, unprintable) || strings.ContainsAny(e.Given, "\r\n<>") {

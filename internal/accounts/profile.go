@@ -81,7 +81,7 @@ func (s *Service) FindByEmail(ctx context.Context, email string) (_ Profile, err
 	if err != nil {
 		return Profile{}, ErrEmail.On("query.email", "is not an e-mail address")
 	}
-	u, err := selectUserByEmail(ctx, s.db, e.Key)
+	u, err := selectUserByEmail(ctx, s.db, e.Given)
 	return s.found(u, u.FindByEmail, err)
 }
 

@@ -337,7 +337,7 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if (l.Password == "") == (l.Code == "") {
 		return Tokens{}, ErrEither
 	}
-	c, err := selectCredential(ctx, s.db, e.Key)
+	c, err := selectCredential(ctx, s.db, e.Given)
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -45,9 +46,10 @@ func (m *millis) Scan(src any) error {
 	return err
 }
 
-// selectCredential returns the zero credential when there is no such account.
-func selectCredential(ctx context.Context, q sqldb.Querier, emailKey string) (c credential, err error) {
-	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key = ?", emailKey).
+// selectCredential returns the zero credential when no account has that address. Of two, stored by either spelling of the
+// domain, it is that of the one which is given.
+func selectCredential(ctx context.Context, q sqldb.Querier, email string) (c credential, err error) {
+	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key IN (?) ORDER BY email_key = ? DESC LIMIT 1", bun.List(storedKeys(email)), lowerASCII(email)).
 		Scan(append(c.columns(), &c.passwordHash)...)
 	return c, sqldb.Missing(err, nil)
 }
@@ -243,10 +245,10 @@ func (d Directory) Erased(ctx context.Context, ids []ID) (gone []ID, err error) 
 	return gone, nil
 }
 
-// ByEmail returns the accounts with those addresses, by [Email.Key].
-func (d Directory) ByEmail(ctx context.Context, keys []string) (map[string]User, error) {
-	m := make(map[string]User, len(keys))
-	for chunk := range slices.Chunk(keys, inOne) {
+// ByEmail returns the accounts with those addresses, by the address as it is given.
+func (d Directory) ByEmail(ctx context.Context, emails []string) (map[string]User, error) {
+	m := make(map[string]User, len(emails))
+	for chunk := range slices.Chunk(emails, inOne) {
 		if err := d.byEmail(ctx, chunk, m); err != nil {
 			return nil, asKind(err)
 		}
@@ -254,13 +256,22 @@ func (d Directory) ByEmail(ctx context.Context, keys []string) (map[string]User,
 	return m, nil
 }
 
-func (d Directory) byEmail(ctx context.Context, keys []string, into map[string]User) error {
+func (d Directory) byEmail(ctx context.Context, emails []string, into map[string]User) error {
+	asked := map[string][]string{} // addresses by the keys that their accounts may have
+	for _, email := range emails {
+		for _, key := range storedKeys(email) {
+			asked[key] = append(asked[key], email)
+		}
+	}
+	keys := slices.Collect(maps.Keys(asked))
 	rows, err := d.db.QueryContext(ctx, "SELECT email_key, "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(keys))
 	return sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var key string
 		var u User
 		err := rows.Scan(append([]any{&key}, u.columns()...)...)
-		into[key] = u
+		for _, email := range asked[key] {
+			into[email] = u
+		}
 		return err
 	})
 }

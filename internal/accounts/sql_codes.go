@@ -4,14 +4,16 @@ import (
 	"context"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// addressOf returns the address of the account that has that key, as its owner
+// addressOf returns the address of the account that has it, as its owner
 // wrote it; "" when there is none, or when it is except's.
-func addressOf(ctx context.Context, q sqldb.Querier, emailKey string, except ID) (email string, err error) {
-	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key = ? AND id <> ?", emailKey, except).Scan(&email)
-	return email, sqldb.Missing(err, nil)
+func addressOf(ctx context.Context, q sqldb.Querier, email string, except ID) (owners string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(storedKeys(email)), except).Scan(&owners)
+	return owners, sqldb.Missing(err, nil)
 }
 
 // A codeRow is a verification code as it is stored.
@@ -28,7 +30,7 @@ func (c codeRow) mailKey() string { return c.emailHash + string(c.purpose.Append
 // replaceCode stores a code in the place of the one before and enqueues its mail.
 func replaceCode(ctx context.Context, db *sqldb.DB, p proof, row codeRow, n codeNotice, life time.Duration) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		account, err := addressOf(ctx, tx, p.email.Key, p.user)
+		account, err := addressOf(ctx, tx, p.email.Given, p.user)
 		if err != nil {
 			return err
 		}

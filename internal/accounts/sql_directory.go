@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
-	"unicode/utf8"
+
+	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
@@ -47,15 +48,14 @@ func (d Directory) List(ctx context.Context, after ID, n int) (_ []Account, err 
 // account.
 func (d Directory) Search(ctx context.Context, text string, after ID, n int) (_ []Account, err error) {
 	defer errs.Wrap(&err, "accounts.Search")
-	key := emailKey(text)
-	return d.accounts(ctx, "id > ? AND (id = ? OR erased >= 0 AND (SUBSTR(email_key, 1, ?) = ? OR INSTR(LOWER(name), LOWER(?)) > 0)) ORDER BY id LIMIT ?",
-		after, text, utf8.RuneCountInString(key), key, text, n)
+	return d.accounts(ctx, "id > ? AND (id = ? OR erased >= 0 AND (INSTR(LOWER(email), LOWER(?)) = 1 OR INSTR(LOWER(name), LOWER(?)) > 0)) ORDER BY id LIMIT ?",
+		after, text, text, text, n)
 }
 
 // Find returns the account with that id or address. ErrNoUser.
 func (d Directory) Find(ctx context.Context, who string) (_ Account, err error) {
 	defer errs.Wrap(&err, "accounts.Find")
-	where, arg := "email_key = ?", any(emailKey(who))
+	where, arg := "email_key IN (?)", any(bun.List(storedKeys(who)))
 	if id, err := ids.Parse[User](who); err == nil {
 		where, arg = "id = ?", id
 	}

@@ -3,13 +3,15 @@ package accounts
 import (
 	"context"
 
+	"github.com/uptrace/bun"
+
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
 // selectUserByEmail answers ErrNoUser when there is no such account.
-func selectUserByEmail(ctx context.Context, q sqldb.Querier, emailKey string) (User, error) {
-	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE email_key = ?", emailKey))
+func selectUserByEmail(ctx context.Context, q sqldb.Querier, email string) (User, error) {
+	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(storedKeys(email))))
 }
 
 // keepLanguage notes the language that the caller, who is the user, reads: for mails that

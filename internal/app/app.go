@@ -185,7 +185,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	a.transfers.Serve(a.messages)
 	a.groups.Follow(a.messages)
 	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
-	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Page: cfg.page(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
+	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
@@ -315,6 +315,9 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	defer a.drain.running(ctx, stop)()
 	defer context.AfterFunc(ctx, func() {
 		a.log.Info("stopping: requests that run may finish", "node", a.node)
+		if a.gateway != nil {
+			a.gateway.Refuse()
+		}
 		a.cluster.SetStatus(cluster.Draining)
 	})()
 	defer func() { a.log.Info("stopped", "node", a.node) }()
@@ -345,11 +348,13 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	a.group.Add(
 		supervise.Part{Name: "jobs", Run: whole(a.jobs.Run)},
 		// Its own drain lasts up to ten seconds.
-		supervise.Part{Name: "http", Grace: 15 * time.Second, Run: func(ctx context.Context, up func()) error {
+		supervise.Part{Name: "http", Grace: a.cfg.handover() + 15*time.Second, Run: func(ctx context.Context, up func()) error {
 			up()
 			a.serves()
 			a.log.Info("listening", "addr", ln.Addr().String(), "node", a.node, "version", obs.Build().Version, "sql", a.db.String(), "redis", a.redis.Mode())
 			ready()
+			ctx, end := a.drain.handingOver(ctx, a.cfg.handover())
+			defer end()
 			return a.api.Serve(ctx, ln)
 		}},
 	)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	netmail "net/mail"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -40,7 +41,7 @@ import (
 // Config is everything an operator can set.
 type Config struct {
 	Addr       string         `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
-	PublicURL  string         `koanf:"public_url" help:"where people reach the page, https://stoa.example.org, for links in mails; empty: addr where that is loopback, else mails have the end of the link only"`
+	PublicURL  string         `koanf:"public_url" help:"where people reach the page, https://stoa.example.org, for links in mails and as the contact of pushes; empty: addr where that is loopback, else mails have the end of the link only"`
 	AdminAddr  string         `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
 	Docs       string         `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
 	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
@@ -138,6 +139,15 @@ func (c Config) page() string {
 	return c.PublicURL
 }
 
+// sender is the address from which mails come; empty: none is named.
+func (c Config) sender() string {
+	from, err := netmail.ParseAddress(c.SMTP.From)
+	if err != nil {
+		return ""
+	}
+	return from.Address
+}
+
 // isAddress reports whether a server can listen on an address.
 func isAddress(s string) bool {
 	_, port, err := net.SplitHostPort(s)
@@ -193,13 +203,24 @@ func (c Config) Development() bool {
 
 // local reports whether only this machine's own programs reach the server: it listens on
 // loopback, and no proxy passes on what others ask.
-func (c Config) local() bool {
+func (c Config) local() bool { return len(c.TrustProxy) == 0 && c.onLoopback() }
+
+func (c Config) onLoopback() bool {
 	host, _, err := net.SplitHostPort(c.Addr)
-	if err != nil || len(c.TrustProxy) > 0 {
+	if err != nil {
 		return false
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// handover is how long a node that is told to stop serves on while /readyz says that others are to be asked. There are
+// none where it alone has its Redis, or listens on loopback.
+func (c Config) handover() time.Duration {
+	if c.onLoopback() || !strings.Contains(c.Redis, "://") {
+		return 0
+	}
+	return 5 * time.Second
 }
 
 // OperatorsHere reports whether what is for operators is served on Addr.

@@ -273,8 +273,11 @@ func checkFolder(setting, path string) Check {
 // checkBucket tries whether the server of a bucket answers, and lets its files be listed.
 func checkBucket(ctx context.Context, setting string) Check {
 	check := Check{Setting: "files.storage"}
-	at, err := transfers.TryBucket(ctx, setting)
+	at, versions, err := transfers.TryBucket(ctx, setting)
 	check.At, check.Found = at, "its files can be listed"
+	if versions {
+		check.Found += "; it keeps versions, so that what Stoa removes stays stored until a lifecycle rule of the bucket removes it"
+	}
 	if err != nil {
 		check.Fault, check.Away = err.Error(), errors.Is(err, context.DeadlineExceeded)
 		check.Do = "correct key, secret, host, bucket and region of the URL; look whether a firewall lies between"

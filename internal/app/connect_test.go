@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
@@ -189,5 +193,27 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Nothing else would tell an operator that files which users removed are still stored.
+func TestABucketThatKeepsVersionsIsTold(t *testing.T) {
+	t.Parallel()
+	files := s3mem.New()
+	server := httptest.NewServer(gofakes3.New(files, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	t.Cleanup(server.Close)
+	for bucket, keeps := range map[string]bool{"plain": false, "versioned": true} {
+		if err := files.CreateBucket(bucket); err != nil {
+			t.Fatal(err)
+		}
+		if keeps {
+			if err := files.SetVersioningConfiguration(bucket, gofakes3.VersioningConfiguration{Status: gofakes3.VersioningEnabled}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := checkBucket(t.Context(), strings.Replace(server.URL, "http://", "s3://key:secret@", 1)+"/"+bucket+"?tls=false&region=us-east-1")
+		if check.Fault != "" || strings.Contains(check.Found, "versions") != keeps {
+			t.Errorf("%s: %+v", bucket, check)
+		}
 	}
 }

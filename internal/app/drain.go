@@ -95,6 +95,21 @@ func (d *drain) stream(ctx context.Context, over time.Duration) (_ context.Conte
 	return ctx, func() { end(); cancel() }, false
 }
 
+// handingOver returns a context that ends some time after ctx: until then a node that was told to stop takes connections from
+// proxies that have not yet seen it drain. One that has drained before, or fails, ends at once.
+func (d *drain) handingOver(ctx context.Context, over time.Duration) (_ context.Context, end context.CancelFunc) {
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.drained || d.base.Err() == nil {
+			over = 0
+		}
+		time.AfterFunc(over, end)
+	})
+	return serving, end
+}
+
 // openSockets is how many connections of apps this node has.
 func (a *App) openSockets() int {
 	if a.gateway == nil {

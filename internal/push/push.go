@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net/mail"
 	"net/url"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ var (
 
 // Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
-	Contact string        `koanf:"contact" help:"how push services reach the operator: an address, or https://…; empty: public_url, else nobody@localhost"`
+	Contact string        `koanf:"contact" help:"how push services reach the operator: an address, or https://…; empty: public_url where that is https, else the address of smtp.from, else nobody@localhost, which Apple refuses"`
 	Pause   time.Duration `koanf:"pause" default:"30s" help:"how long further messages of a chat wait after a push, and become one, at most an hour"`
 	Private bool          `koanf:"private" default:"false" help:"send to endpoints in private networks, too: for push services of one's own"`
 }
@@ -34,9 +35,10 @@ type Settings struct {
 // Validate returns all faults, joined.
 func (c Settings) Validate() error {
 	config.Defaults(&c)
+	address, err := mail.ParseAddress(c.mailbox())
 	return errors.Join(
 		config.Refuse(c.Pause < time.Second || c.Pause > time.Hour, "pause", "%s is not between a second and an hour", c.Pause),
-		config.Refuse(c.Contact != "" && !strings.Contains(c.Contact, "@") && !strings.HasPrefix(c.Contact, "https://"), "contact", "is neither an e-mail address nor an https address"))
+		config.Refuse(c.Contact != "" && !strings.HasPrefix(c.Contact, "https://") && (err != nil || address.Address != c.mailbox()), "contact", "is neither an e-mail address nor an https address"))
 }
 
 // Subscription is a browser's on a device of a user.
@@ -126,10 +128,14 @@ const (
 	TopicOffline = "push.offline"
 )
 
-// contact is the subject of tokens: an address as the library takes it.
-func (c Settings) contact(page string) string {
-	if strings.HasPrefix(page, "https://") {
-		return cmp.Or(c.Contact, page)
+// mailbox is the contact without what the library writes before an address.
+func (c Settings) mailbox() string { return strings.TrimPrefix(c.Contact, "mailto:") }
+
+// contact is the subject of tokens, as the library takes it: that of the settings, else the page, else the
+// sender of mails.
+func (c Settings) contact(page, sender string) string {
+	if !strings.HasPrefix(page, "https://") {
+		page = sender
 	}
-	return cmp.Or(c.Contact, "nobody@localhost")
+	return cmp.Or(c.mailbox(), page, "nobody@localhost")
 }

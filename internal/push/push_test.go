@@ -77,6 +77,27 @@ func TestAnEndpointInAPrivateNetworkIsNeverReached(t *testing.T) {
 	}
 }
 
+func TestTheContactIsTheOperatorsOrThePageOrWhoSendsMails(t *testing.T) {
+	for _, tt := range []struct{ contact, page, sender, want string }{
+		{"a@b.example", "https://stoa.example", "no-reply@example.org", "a@b.example"},
+		{"mailto:a@b.example", "", "", "a@b.example"},
+		{"https://b.example/contact", "", "", "https://b.example/contact"},
+		{"", "https://stoa.example", "no-reply@example.org", "https://stoa.example"},
+		{"", "http://127.0.0.1:8080", "no-reply@example.org", "no-reply@example.org"},
+		{"", "", "", "nobody@localhost"},
+	} {
+		c := Settings{Contact: tt.contact}
+		if got := c.contact(tt.page, tt.sender); got != tt.want || c.Validate() != nil {
+			t.Errorf("%+v: got %q, %v", tt, got, c.Validate())
+		}
+	}
+	for _, contact := range []string{"Stoa <a@b.example>", "@", "mailto:", "http://b.example"} {
+		if err := (Settings{Contact: contact}).Validate(); err == nil {
+			t.Errorf("%q is a contact", contact)
+		}
+	}
+}
+
 func TestARedirectIsNotFollowed(t *testing.T) {
 	followed := new(atomic.Int32)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -68,6 +68,12 @@ func (b *bucket) Remove(ctx context.Context, names ...string) error {
 	return errors.Join(faults...)
 }
 
+// keepsVersions reports that the server says so of the bucket; not all servers know, or let everybody ask.
+func (b *bucket) keepsVersions(ctx context.Context) bool {
+	v, err := b.client.GetBucketVersioning(ctx, b.name)
+	return err == nil && v.Enabled()
+}
+
 func (b *bucket) List(ctx context.Context, each func(name string) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the listing where each fails
 	defer cancel()

@@ -57,21 +57,22 @@ func asStorage(err error) error {
 	return errors.Join(ErrStorage, err)
 }
 
-// TryBucket asks the bucket of a storage setting for its first name, and returns where it is.
-func TryBucket(ctx context.Context, setting string) (at string, err error) {
+// TryBucket asks the bucket of a storage setting for its first name, and returns where it is, and whether it says that
+// it keeps versions of what is removed.
+func TryBucket(ctx context.Context, setting string) (at string, versions bool, err error) {
 	_, u, err := parseStorage(setting)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	b, err := newBucket(u)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	enough := errors.New("one is enough")
 	if err := b.List(ctx, func(string) error { return enough }); err != nil && !errors.Is(err, enough) {
-		return b.String(), err
+		return b.String(), false, err
 	}
-	return b.String(), nil
+	return b.String(), b.keepsVersions(ctx), nil
 }
 
 // content reads a file of parts.

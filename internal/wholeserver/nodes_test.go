@@ -250,6 +250,28 @@ func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 	})
 }
 
+// A proxy, or Kubernetes, sends requests to a node for some seconds after it was told to stop.
+func TestANodeThatIsToldToStopServesUntilProxiesHaveSeenIt(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		s := testkit.Start(t, func(c *app.Config) { c.Addr, c.Redis, c.DialRedis = ":8080", wire.Config().URL, wire.Config().Dial })
+		s.Stop()
+		time.Sleep(4 * time.Second)
+		s.HTTP.CloseIdleConnections() // what comes next is new
+		for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/v1/socket": http.StatusServiceUnavailable, "/v1/me": http.StatusUnauthorized} {
+			if status, _, doc := asks(t, s, path); status != want {
+				t.Errorf("%s while it hands over: %d, %v", path, status, doc)
+			}
+		}
+		s.HTTP.CloseIdleConnections()
+		time.Sleep(2 * time.Second)
+		if conn, err := s.Dial(t.Context(), "tcp", ""); err == nil {
+			conn.Close()
+			t.Error("it takes connections for ever")
+		}
+	})
+}
+
 // TestADrainThatIsUndoneAtOnceLeavesTheNodeServing: whichever way the two cross.
 func TestADrainThatIsUndoneAtOnceLeavesTheNodeServing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

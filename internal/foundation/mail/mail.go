@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // ErrRefused reports a message that will not be taken however often it is sent
@@ -49,6 +51,16 @@ type Sent struct {
 	Text    string    `json:"text"`
 	At      time.Time `json:"at"`             // UTC, to the millisecond
 	Code    string    `json:"code,omitempty"` // the first number of six digits in Text
+}
+
+// ASCII returns an address with its domain as mail servers know it: in lower case, and "xn--…" in place of letters beyond ASCII.
+// One whose domain is none stays as it is.
+func ASCII(address string) string {
+	at := strings.LastIndexByte(address, '@') + 1
+	if domain, err := idna.Lookup.ToASCII(address[at:]); err == nil && at > 0 {
+		return address[:at] + domain
+	}
+	return address
 }
 
 // address parses m.To and checks that nothing in m could become a header line

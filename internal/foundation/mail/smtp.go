@@ -116,6 +116,7 @@ func (s *SMTP) Send(ctx context.Context, m Message) error {
 	}
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(s.from)
+	to.Address = ASCII(to.Address)
 	msg.ToMailAddress(to)
 	msg.Subject(m.Subject)
 	msg.SetDate()

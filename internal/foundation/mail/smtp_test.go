@@ -236,6 +236,21 @@ func TestAMailArrivesAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestADomainIsSpokenInASCII(t *testing.T) {
+	s := serve(t, &server{})
+	if err := sender(t, s, nil).Send(t.Context(), Message{To: "Ann@müller.example", Subject: "x", Text: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if to := s.only(t).Header.Get("To"); !s.heard("RCPT TO:<Ann@xn--mller-kva.example>") || to != "<Ann@xn--mller-kva.example>" {
+		t.Errorf("got a mail to %s, and commands %q", to, s.commands)
+	}
+	for in, want := range map[string]string{"ann@EXAMPLE.org": "ann@example.org", "ann@exa_mple.org": "ann@exa_mple.org", "ann": "ann", "ann@-ä.org": "ann@-ä.org"} {
+		if got := ASCII(in); got != want {
+			t.Errorf("%s in ASCII is %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestNothingBecomesAHeaderLine(t *testing.T) {
 	s := serve(t, &server{})
 	c := sender(t, s, nil)

@@ -136,6 +136,7 @@ type API struct {
 const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
+	proxyTimeout  = 620 * time.Second // instead where there is a proxy: some load balancers reuse a connection for ten minutes
 	drainTimeout  = 10 * time.Second
 	bodyTimeout   = 10 * time.Second // for a body to arrive
 	answerTimeout = 30 * time.Second // from the header to the first write, and between writes
@@ -246,6 +247,9 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		// Requests in flight outlive ctx: draining is what its end starts.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	if len(a.cfg.TrustProxy) > 0 {
+		srv.IdleTimeout = proxyTimeout
 	}
 	srv.RegisterOnShutdown(a.EndStreams)
 	for _, f := range a.onDrain {

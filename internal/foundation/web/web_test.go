@@ -616,6 +616,39 @@ func TestServeDrainsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
+// A load balancer that keeps connections for ten minutes must not send a request on one that the server closes.
+func TestAProxysConnectionOutlivesTenMinutesWithoutARequest(t *testing.T) {
+	for proxies, want := range map[string]time.Duration{"": idleTimeout, "10.0.0.0/8": proxyTimeout} {
+		bubble.Test(t, func(t *testing.T) {
+			s := newSite(t, func(c *Config) {
+				if proxies != "" {
+					c.TrustProxy = []netip.Prefix{netip.MustParsePrefix(proxies)}
+				}
+			})
+			network := bubble.NewNetwork()
+			ctx, stop := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ctx, network) }()
+			conn, err := network.Dial(t.Context(), "tcp", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "GET /none HTTP/1.1\r\nHost: stoa.test\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if _, err := io.Copy(io.Discard, conn); err != nil || time.Since(began) != want {
+				t.Errorf("proxies %q: the connection ended after %s, %v, want %s", proxies, time.Since(began), err, want)
+			}
+			stop()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestASlowBodyIsCutOff(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)

@@ -239,7 +239,7 @@ func (b *browser) signed(r *http.Request) error {
 	if err := json.Unmarshal(text, &claims); err != nil {
 		return err
 	}
-	if left := time.Until(time.Unix(claims.Exp, 0)); claims.Aud != "https://"+r.Host || !strings.HasPrefix(claims.Sub, "mailto:") || left <= 0 || left > 24*time.Hour {
+	if left := time.Until(time.Unix(claims.Exp, 0)); claims.Aud != "https://"+r.Host || claims.Sub != "mailto:no-reply@example.org" || left <= 0 || left > 24*time.Hour {
 		return fmt.Errorf("claims %+v", claims)
 	}
 	return nil
@@ -281,7 +281,7 @@ type pushed struct {
 func newPushed(t *testing.T, change ...func(*app.Config)) *pushed {
 	t.Helper()
 	p := &pushed{service: newPushService(t)}
-	p.Server = testkit.Start(t, append(change, func(c *app.Config) { c.PushTransport = p.service.transport })...)
+	p.Server = testkit.Start(t, append(change, func(c *app.Config) { c.PushTransport, c.SMTP.From = p.service.transport, "Stoa <no-reply@example.org>" })...)
 	p.ann, p.bob = p.SignUp(t, "UTC"), p.SignUp(t, "UTC")
 	asked, err := p.ann.AskFriend(t.Context(), api.FriendRequestNew{User: id(p.bob)})
 	must(t, err)

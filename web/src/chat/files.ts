@@ -8,6 +8,7 @@ import { t } from "../texts";
 const PAGES = 5; // of transfers that are looked at
 const RETRY = 1000; // ms, at first
 const RETRY_MOST = 30_000;
+const MOST = 64 << 20; // bytes of one request: proxies on the way may take 100 MB at most
 const STILL = 60_000; // ms without a byte after which a request has lost its line
 
 interface Upload {
@@ -248,7 +249,7 @@ export class Files {
       request.setRequestHeader("Content-Type", "application/offset+octet-stream");
       request.setRequestHeader("Tus-Resumable", "1.0.0");
       request.setRequestHeader("Upload-Offset", String(from));
-      request.send(up.file.slice(from));
+      request.send(up.file.slice(from, from + MOST));
       alive();
     });
   }
