@@ -446,7 +446,7 @@ func TestARoomAsksForNoMoreThanItHasTo(t *testing.T) {
 	bob.opens("people")
 	bob.until("who is there, once", `asked.toSorted().join() === "/members,/online"`)
 	ada.visit(hash)
-	bob.until("who has come", fmt.Sprintf(`document.querySelector('.members [data-user=%q]').classList.contains("watches")`, ada.id()))
+	bob.until("who has come", fmt.Sprintf(`document.querySelector('.members [data-user=%q].watches') !== null`, ada.id()))
 	if got := evaluated[string](bob, `asked.toSorted().join()`); got != "/members,/online,/online" {
 		t.Errorf("it has asked for %s", got)
 	}

@@ -96,13 +96,8 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}
-<<<<<<< HEAD
-	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, contact: cfg.Settings.contact(cfg.Page), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
-=======
 	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
-		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}},
->>>>>>> 119aab74813ea037cece251d9aceb6889e223700
+		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 
