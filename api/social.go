@@ -97,9 +97,17 @@ type FriendUpdate struct {
 
 // Relation is how the caller stands to a user.
 type Relation struct {
-	User    string `json:"user" example:"V1StGXR8_Z5j"`
-	Friend  bool   `json:"friend"`
-	Blocked bool   `json:"blocked" doc:"by the caller"`
+	User    string           `json:"user" example:"V1StGXR8_Z5j"`
+	Friend  bool             `json:"friend"`
+	Blocked bool             `json:"blocked" doc:"by the caller"`
+	Asks    *RelationRequest `json:"asks,omitempty" doc:"the user's request that waits for the caller's answer"`
+	Asked   *RelationRequest `json:"asked,omitempty" doc:"the caller's request that waits for the user's answer"`
+}
+
+// RelationRequest is the friend request that waits between the caller and a user.
+type RelationRequest struct {
+	ID      string `json:"id" example:"V1StGXR8_Z5j"`
+	Message string `json:"message,omitempty"`
 }
 
 // Relations answers for up to 100 users at once, in the order asked for:

@@ -51,7 +51,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/friends/{user}", ID: "friends.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary: "End a friendship, for both", Errors: []*errs.Error{ErrNoFriend, ErrStore}}, s.deleteFriend)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/relations", ID: "friends.relations", Tags: tags,
-		Summary: "How the caller stands to up to 100 users", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
+		Summary: "How the caller stands to up to 100 users, and which requests wait between them", Errors: []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore}}, s.getRelations)
 	tags = []string{"blocks"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/blocks", ID: "blocks.list", Tags: tags,
 		Summary: "Whom the caller blocks, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getBlocks)
@@ -274,9 +274,28 @@ func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *
 	if err != nil {
 		return nil, err
 	}
+	var strangers []accounts.ID // between others no request waits
+	for i, r := range found {
+		if !r.Friend && !r.Blocked {
+			strangers = append(strangers, others[i])
+		}
+	}
+	waiting, err := s.Waiting(ctx, caller.User, strangers)
+	if err != nil {
+		return nil, err
+	}
 	out := api.Relations{Relations: make([]api.Relation, len(found))}
 	for i, r := range found {
-		out.Relations[i] = api.Relation{User: in.IDs[i], Friend: r.Friend, Blocked: r.Blocked}
+		wire := api.Relation{User: in.IDs[i], Friend: r.Friend, Blocked: r.Blocked}
+		if q, ok := waiting[others[i]]; ok {
+			request := &api.RelationRequest{ID: q.ID.String(), Message: q.Message}
+			if q.To == caller.User {
+				wire.Asks = request
+			} else {
+				wire.Asked = request
+			}
+		}
+		out.Relations[i] = wire
 	}
 	return &body[api.Relations]{out}, nil
 }

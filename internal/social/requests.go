@@ -254,10 +254,11 @@ func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string,
 	for i, w := range waiting {
 		froms[i] = w.Member
 	}
-	found, err := pendingFrom(ctx, s.db, user, froms)
+	found, err := pendingWith(ctx, s.db, user, froms)
 	if err != nil {
 		return nil, "", asKind(ctx, err)
 	}
+	found = slices.DeleteFunc(found, func(r Request) bool { return r.To != user })
 	slices.SortFunc(found, func(a, b Request) int { return b.Created.Compare(a.Created) })
 	return found, next, nil
 }
@@ -276,6 +277,24 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 	}
 	found, next = page(found, limit, func(r Request) place { return place{since: r.Created.UnixMilli(), id: r.To.String()} })
 	return found, next, nil
+}
+
+// Waiting returns the requests that wait between user and each of others, by the other.
+func (s *Service) Waiting(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]Request, err error) {
+	defer errs.Wrap(&err, "social.Waiting %s", user)
+	if len(others) == 0 {
+		return nil, nil
+	}
+	found, err := pendingWith(ctx, s.db, user, others)
+	by := make(map[accounts.ID]Request, len(found))
+	for _, r := range found {
+		if r.From == user {
+			by[r.To] = r
+		} else {
+			by[r.From] = r
+		}
+	}
+	return by, asKind(ctx, err)
 }
 
 // Unread returns how many requests wait that came since user last looked, as of a

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -253,6 +254,34 @@ func TestNotesAtOnceAllStay(t *testing.T) {
 }
 
 // Nobody waits for the job that closes it.
+func TestWhatWaitsBetweenTwoIsToldOfEitherSide(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		who := w.join(5)
+		ann, bob, eve, dan := who[0], who[1], who[2], who[3]
+		w.befriends(ann, dan)
+		in, out := w.asks(bob, ann), w.asks(ann, eve)
+		w.asks(bob, eve)
+		waiting := func() map[accounts.ID]RequestID {
+			t.Helper()
+			found, err := w.Waiting(t.Context(), ann, who)
+			w.must(err)
+			by := map[accounts.ID]RequestID{}
+			for other, r := range found {
+				by[other] = r.ID
+			}
+			return by
+		}
+		if got := waiting(); !maps.Equal(got, map[accounts.ID]RequestID{bob: in.ID, eve: out.ID}) {
+			t.Errorf("between Ann and others wait %v, want Bob's %s and Eve's %s", got, in.ID, out.ID)
+		}
+		w.must(w.Refuse(t.Context(), ann, in.ID))
+		w.pass(w.cfg.RequestLife + time.Second)
+		if got := waiting(); len(got) != 0 {
+			t.Errorf("after an answer and the other's end wait %v", got)
+		}
+	})
+}
+
 func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour, RequestsOut: 1, RequestsIn: 1}, func(t *testing.T, w *world) {
 		who := w.join(4)

@@ -365,13 +365,13 @@ func allPending(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[acc
 	})
 }
 
-// pendingFrom returns the requests of some users that wait for a user's answer.
-func pendingFrom(ctx context.Context, q sqldb.Querier, user accounts.ID, froms []accounts.ID) ([]Request, error) {
-	pairs := make([]string, len(froms))
-	for i, f := range froms {
-		pairs[i] = pairOf(user, f)
+// pendingWith returns the requests that wait between a user and others.
+func pendingWith(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]Request, error) {
+	pairs := make([]string, len(others))
+	for i, o := range others {
+		pairs[i] = pairOf(user, o)
 	}
-	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair IN (?) AND to_id = ? AND expires > ?", bun.List(pairs), user, q.Now().UnixMilli()))
+	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair IN (?) AND expires > ?", bun.List(pairs), q.Now().UnixMilli()))
 }
 
 // newest stands before every row of a list that has the newest first.

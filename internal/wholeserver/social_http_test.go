@@ -92,6 +92,8 @@ func TestPeopleByHTTP(t *testing.T) {
 	c.say(bob, "DELETE", "/v1/friends/requests/unread", "")
 	c.say(bob, "GET", "/v1/friends/requests/unread", "")
 	c.say(ann, "GET", "/v1/friends/requests?box=out", "")
+	c.say(ann, "GET", "/v1/relations?ids="+id(bob), "")
+	c.say(bob, "GET", "/v1/relations?ids="+id(ann), "")
 	for _, who := range []*client.Client{eve, ann} { // others' requests
 		c.say(who, "POST", "/v1/friends/requests/"+r+"/accept", `{}`)
 		c.say(who, "POST", "/v1/friends/requests/"+r+"/refuse", "")

@@ -93,8 +93,10 @@ is stale and loaded again. While the source fails, or takes longer than
 [Entry].Stale says so. What does not exist is a negative entry for Negative, which
 cannot be confused with any value. A value is refreshed a little before its soft
 life ends, at random, the earlier the longer its load takes (XFetch, see
-[Policy].Beta), and one read in a hundred of Redis extends that life
-([Policy].Renew). [Source].Life lets a value choose its own.
+[Policy].Beta). Where the family declares StaleIfError, one read in a hundred of Redis
+extends the soft life, up to the end of the hard one ([Policy].Renew); without it there
+is no later end to extend it to, and XFetch alone keeps what is read from expiring.
+[Source].Life lets a value choose its own, which is not extended.
 
 # Codecs
 

@@ -223,6 +223,13 @@ export interface Relation {
   user: string;
   friend: boolean;
   blocked: boolean;
+  asks?: RelationRequest;
+  asked?: RelationRequest;
+}
+
+export interface RelationRequest {
+  id: string;
+  message?: string;
 }
 
 export interface Relations {

@@ -1,6 +1,6 @@
 // One person, and how the user stands to them: found by search, or by a card.
 
-import type { FriendRequestNew, Profile } from "./api";
+import type { FriendRequestNew, Profile, Relation } from "./api";
 import { act } from "./buttons";
 import { h, put, type Child } from "./dom";
 import { field, form } from "./form";
@@ -21,18 +21,28 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
   const body = h("div", { class: "stack" });
   const said = h("p", { class: "saved", role: "status" });
   const title = h("h2", { tabindex: -1 }, nameOf(p));
-  let blocked = false;
+  let relation: Relation | undefined;
+  let asked = 0; // how many times: only the last answer counts
   let shown = "";
 
   function standing(): string {
     if (p.id === on.me) return "self";
     if (p.deleted) return "deleted";
-    if (!people.ready) return "wait";
-    if (blocked || people.blocks.some((b) => b.user.id === p.id)) return "blocked";
-    if (people.friends.some((f) => f.user.id === p.id)) return "friend";
-    if (people.requests.in.some((r) => r.from.id === p.id)) return "asks";
-    if (people.requests.out.some((r) => r.to.id === p.id)) return "asked";
+    if (!relation) return "wait";
+    if (relation.blocked) return "blocked";
+    if (relation.friend) return "friend";
+    if (relation.asks) return "asks";
+    if (relation.asked) return "asked";
     return "none";
+  }
+
+  // The lists that the page keeps may lack this person: they have first pages only.
+  async function look(): Promise<void> {
+    const n = ++asked;
+    const now = await people.relation(p.id);
+    if (n !== asked) return;
+    relation = now;
+    show();
   }
 
   function show(): void {
@@ -46,8 +56,6 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
 
   function draw(now: string): Child[] {
     const text = (says: string) => h("p", { class: "muted" }, says);
-    const asks = people.requests.in.find((r) => r.from.id === p.id);
-    const asked = people.requests.out.find((r) => r.to.id === p.id);
     switch (now) {
       case "wait":
         return [text(t.words.moment)];
@@ -58,18 +66,18 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
       case "blocked":
         return [
           text(t.people.youBlocked),
-          h("div", { class: "row" }, act(t.people.unblock, "secondary", () => people.unblock(p.id).then(() => ((blocked = false), show())), on.failed)),
+          h("div", { class: "row" }, act(t.people.unblock, "secondary", () => people.unblock(p.id), on.failed)),
         ];
       case "friend":
         return [h("p", {}, t.people.areFriends, h("a", { href: "#/friends" }, t.people.toFriends))];
       case "asks":
         return [
           text(t.people.theyAsk),
-          asks?.message ? h("p", { class: "quote" }, asks.message) : null,
-          h("div", { class: "row" }, act(t.people.accept, "primary", () => people.accept(asks!.id), on.failed), act(t.people.refuse, "secondary", () => people.refuse(asks!.id), on.failed)),
+          relation?.asks?.message ? h("p", { class: "quote" }, relation.asks.message) : null,
+          h("div", { class: "row" }, act(t.people.accept, "primary", () => people.accept(relation!.asks!.id), on.failed), act(t.people.refuse, "secondary", () => people.refuse(relation!.asks!.id), on.failed)),
         ];
       case "asked":
-        return [text(t.people.youAsked), h("div", { class: "row" }, act(t.people.withdraw, "secondary", () => people.withdraw(asked!.id), on.failed))];
+        return [text(t.people.youAsked), h("div", { class: "row" }, act(t.people.withdraw, "secondary", () => people.withdraw(relation!.asked!.id), on.failed))];
       default:
         return [askForm()];
     }
@@ -93,10 +101,11 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
   }
 
   show();
-  people.watch(show, on.signal);
   if (p.id !== on.me && !p.deleted) {
-    void people.want().then(show);
-    people.blocked(p.id).then((b) => ((blocked = b), show()), on.failed);
+    const lookAgain = () => void look().catch(on.failed);
+    people.watch(lookAgain, on.signal);
+    lookAgain();
+    void people.want();
   }
   return h("div", { class: "stack found", "data-user": p.id }, h("div", { class: "person" }, face(p, true), h("div", { class: "person-text" }, title, p.bio ? h("p", { class: "bio" }, p.bio) : null)), body, said);
 }

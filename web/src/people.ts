@@ -16,6 +16,7 @@ import {
   type FriendUpdate,
   type Profile,
   type Profiles,
+  type Relation,
   type Relations,
   type Unread,
 } from "./api";
@@ -230,9 +231,9 @@ export class People {
   /** Whose card a token is; null when it is nobody's, or no more. */
   cardOwner = (token: string): Promise<Profile | null> => orNull(json<Profile>(`/v1/cards/${encodeURIComponent(token)}`));
 
-  /** Whether the user has blocked somebody. */
-  async blocked(user: string): Promise<boolean> {
-    return (await json<Relations>(`/v1/relations?ids=${user}`)).relations[0]?.blocked ?? false;
+  /** How the user stands to somebody. */
+  async relation(user: string): Promise<Relation> {
+    return (await json<Relations>(`/v1/relations?ids=${user}`)).relations[0]!;
   }
 }
 

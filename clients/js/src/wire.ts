@@ -2009,11 +2009,20 @@ export interface components {
             zone?: string;
         };
         Relation: {
+            /** @description the caller's request that waits for the user's answer */
+            asked?: components["schemas"]["RelationRequest"];
+            /** @description the user's request that waits for the caller's answer */
+            asks?: components["schemas"]["RelationRequest"];
             /** @description by the caller */
             blocked: boolean;
             friend: boolean;
             /** @example V1StGXR8_Z5j */
             user: string;
+        };
+        RelationRequest: {
+            /** @example V1StGXR8_Z5j */
+            id: string;
+            message?: string;
         };
         Relations: {
             relations: components["schemas"]["Relation"][];
@@ -3230,6 +3239,7 @@ export type Readers = components['schemas']['Readers'];
 export type RefreshRequest = components['schemas']['RefreshRequest'];
 export type RegisterRequest = components['schemas']['RegisterRequest'];
 export type Relation = components['schemas']['Relation'];
+export type RelationRequest = components['schemas']['RelationRequest'];
 export type Relations = components['schemas']['Relations'];
 export type Room = components['schemas']['Room'];
 export type RoomBan = components['schemas']['RoomBan'];
