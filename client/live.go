@@ -69,14 +69,8 @@ func (c *Client) StreamViewers(ctx context.Context, stream string) (out api.Stre
 	return out, err
 }
 
-// StreamRecordings returns what was recorded of the caller's stream, page by page.
-func (c *Client) StreamRecordings(ctx context.Context, stream string) (out api.StreamRecordings, err error) {
-	for next := ""; ; {
-		var page api.StreamRecordings
-		err = c.do(ctx, call{method: http.MethodGet, path: ofStream(stream, "recordings"), query: pageOf(next, 0), out: &page})
-		out.Recordings = append(out.Recordings, page.Recordings...)
-		if next = page.Next; err != nil || next == "" {
-			return out, err
-		}
-	}
+// StreamRecordings returns a page of what was recorded of the caller's stream.
+func (c *Client) StreamRecordings(ctx context.Context, stream, cursor string, limit int) (out api.StreamRecordings, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: ofStream(stream, "recordings"), query: pageOf(cursor, limit), out: &out})
+	return out, err
 }

@@ -36,16 +36,10 @@ func (c *Client) Rooms(ctx context.Context, text, sort, cursor string, limit int
 	return out, err
 }
 
-// MyRooms returns the rooms in which the caller is, page by page.
-func (c *Client) MyRooms(ctx context.Context) (out api.MyRooms, err error) {
-	for next := ""; ; {
-		var page api.MyRooms
-		err = c.do(ctx, call{method: http.MethodGet, path: "/v1/rooms/mine", query: pageOf(next, 0), out: &page})
-		out.Rooms = append(out.Rooms, page.Rooms...)
-		if next = page.Next; err != nil || next == "" {
-			return out, err
-		}
-	}
+// MyRooms returns a page of the rooms in which the caller is.
+func (c *Client) MyRooms(ctx context.Context, cursor string, limit int) (out api.MyRooms, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/rooms/mine", query: pageOf(cursor, limit), out: &out})
+	return out, err
 }
 
 // RoomClock returns the servers' clock.

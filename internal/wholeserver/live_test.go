@@ -269,7 +269,7 @@ func TestARecordingOfAStreamGoesOnAPlaylist(t *testing.T) {
 	var all api.StreamRecordings
 	eventually.True(t, "the recording to be a file", func() bool {
 		var err error
-		if all, err = ann.StreamRecordings(ctx, made.Stream.ID); err != nil {
+		if all, err = ann.StreamRecordings(ctx, made.Stream.ID, "", 0); err != nil {
 			t.Fatal(err)
 		}
 		return len(all.Recordings) == 1

@@ -84,7 +84,7 @@ func TestWhatWasMadeIsNotMadeAgainWhenTheAnswerGotLost(t *testing.T) {
 		messages, err := bob.Messages(ctx, "g:"+group, client.MessageRange{})
 		c.must(err)
 		n["messages in the group"] = len(messages.Messages)
-		rooms, err := ann.MyRooms(ctx)
+		rooms, err := ann.MyRooms(ctx, "", 0)
 		c.must(err)
 		n["rooms"] = len(rooms.Rooms)
 		items, err := ann.RoomPlaylist(ctx, room)

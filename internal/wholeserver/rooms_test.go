@@ -187,7 +187,7 @@ func TestARoomFromItsMakingToItsEnd(t *testing.T) {
 		if err != nil || len(list.Rooms) != 1 || list.Rooms[0].Viewers != 3 {
 			t.Errorf("the list %+v, %v", list, err)
 		}
-		if mine, err := bob.MyRooms(ctx); err != nil || len(mine.Rooms) != 1 || mine.Rooms[0].Me.Role != api.RoleMember {
+		if mine, err := bob.MyRooms(ctx, "", 0); err != nil || len(mine.Rooms) != 1 || mine.Rooms[0].Me.Role != api.RoleMember {
 			t.Errorf("bob's rooms %+v, %v", mine, err)
 		}
 		c.must(ann.KickFromRoom(ctx, room, guest.Me.ID))
