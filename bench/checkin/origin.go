@@ -20,7 +20,7 @@ var (
 	monthly = keyspace.Def2[accounts.ID, keyspace.Int](origin, "origin:sign:monthly:{uid}:{month}", keyspace.BitmapOf("bit n−1 is day n"), keyspace.Expire(45*day24), doc)
 	byRun   = keyspace.Def0(origin, "origin:leaderboard:streak", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
 	byTotal = keyspace.Def0(origin, "origin:leaderboard:total", keyspace.ZSetOf("user → days"), keyspace.Forever("as designed"), doc)
-	queue   = keyspace.Def0(origin, "origin:queue", keyspace.BytesOf("stream of user.sign.updated"), keyspace.Forever("trimmed"), doc)
+	queue   = keyspace.Def0(origin, "origin:queue", keyspace.StreamOf("user.sign.updated"), keyspace.Forever("trimmed"), doc)
 	hundred = keyspace.Def1[accounts.ID](origin, "origin:hundred:{uid}", keyspace.BytesOf("100 bytes"), keyspace.Forever("for comparison"), doc)
 	doc     = keyspace.Doc{Purpose: "the origin's layout, for comparison"}
 )
