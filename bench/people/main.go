@@ -258,10 +258,10 @@ func address(i int) string { return fmt.Sprintf("person%d@example.org", i) }
 // friend is the k-th friend of the i-th person.
 func (n *node) friend(i, k int) accounts.ID { return n.people[(i+1+k)%users] }
 
-// logIn logs the next person in.
+// logIn logs the next person in, who is at home in a household of their own.
 func (n *node) logIn(ctx context.Context) (accounts.Tokens, error) {
 	i := int(n.nextOne.Add(1)-1) % users
-	return n.accounts.Login(ctx, accounts.Login{Email: address(i), Password: password, Device: "bench", IP: "127.0.0.1"})
+	return n.accounts.Login(ctx, accounts.Login{Email: address(i), Password: password, Device: "bench", IP: fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff)})
 }
 
 func must(err error) {
@@ -469,9 +469,14 @@ func (n *node) underLogIns(ctx context.Context) {
 		for range 200 {
 			all.Go(func() {
 				for crowd.Err() == nil {
-					if _, err := n.logIn(crowd); err == nil {
+					_, err := n.logIn(crowd)
+					switch {
+					case err == nil:
 						done.Add(1)
-					} else if crowd.Err() == nil {
+					case crowd.Err() != nil:
+					case errors.Is(err, accounts.ErrBusy): // more than may wait
+						_ = pause(crowd, 100*time.Millisecond)
+					default:
 						must(err)
 					}
 				}
