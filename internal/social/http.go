@@ -274,13 +274,7 @@ func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *
 	if err != nil {
 		return nil, err
 	}
-	var strangers []accounts.ID // between others no request waits
-	for i, r := range found {
-		if !r.Friend && !r.Blocked {
-			strangers = append(strangers, others[i])
-		}
-	}
-	waiting, err := s.Waiting(ctx, caller.User, strangers)
+	waiting, err := s.Waiting(ctx, caller.User, others, found)
 	if err != nil {
 		return nil, err
 	}

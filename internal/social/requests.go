@@ -279,13 +279,20 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 	return found, next, nil
 }
 
-// Waiting returns the requests that wait between user and each of others, by the other.
-func (s *Service) Waiting(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]Request, err error) {
+// Waiting returns the requests that wait between user and each of others, by the other. relations are those of [Service.Relations]: none
+// waits between friends, or where user blocks the other, and SQL is not asked about them.
+func (s *Service) Waiting(ctx context.Context, user accounts.ID, others []accounts.ID, relations []Relation) (_ map[accounts.ID]Request, err error) {
 	defer errs.Wrap(&err, "social.Waiting %s", user)
-	if len(others) == 0 {
+	var strangers []accounts.ID
+	for i, r := range relations {
+		if !r.Friend && !r.Blocked {
+			strangers = append(strangers, others[i])
+		}
+	}
+	if len(strangers) == 0 {
 		return nil, nil
 	}
-	found, err := pendingWith(ctx, s.db, user, others)
+	found, err := pendingWith(ctx, s.db, user, strangers)
 	by := make(map[accounts.ID]Request, len(found))
 	for _, r := range found {
 		if r.From == user {

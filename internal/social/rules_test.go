@@ -263,7 +263,9 @@ func TestWhatWaitsBetweenTwoIsToldOfEitherSide(t *testing.T) {
 		w.asks(bob, eve)
 		waiting := func() map[accounts.ID]RequestID {
 			t.Helper()
-			found, err := w.Waiting(t.Context(), ann, who)
+			relations, err := w.Relations(t.Context(), ann, who)
+			w.must(err)
+			found, err := w.Waiting(t.Context(), ann, who, relations)
 			w.must(err)
 			by := map[accounts.ID]RequestID{}
 			for other, r := range found {
