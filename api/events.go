@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Event is one line of GET /v1/events, a stream of server-sent events for the
 // caller's own account; the SSE event name repeats Type.
@@ -45,7 +48,15 @@ const (
 )
 
 // EventData has for each type of event a value of its data's type.
-var EventData = map[string]any{
+var EventData = func() map[string]any {
+	all := maps.Clone(UserEvents)
+	maps.Copy(all, ChatEvents)
+	maps.Copy(all, RoomEvents)
+	return all
+}()
+
+// UserEvents are the events on the channel of a user, as EventData has them.
+var UserEvents = map[string]any{
 	EventCheckinMarked:       CheckinStatus{},
 	EventAccountUpdated:      User{},
 	EventAccountNotice:       AccountNotice{},
@@ -83,6 +94,17 @@ var EventData = map[string]any{
 	EventTransferUpdated:  Transfer{},
 	EventTransferProgress: TransferProgress{},
 
+	EventRoomGone: RoomGone{},
+}
+
+// ChatEvents are the events on [GroupChannel], as EventData has them.
+var ChatEvents = map[string]any{
+	EventMessageNew:     Message{},
+	EventMessageChanged: Message{},
+}
+
+// RoomEvents are the events on [RoomChannel], as EventData has them.
+var RoomEvents = map[string]any{
 	EventRoomChanged:        Room{},
 	EventRoomMember:         RoomMember{},
 	EventRoomGone:           RoomGone{},

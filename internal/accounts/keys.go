@@ -3,6 +3,7 @@ package accounts
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
@@ -42,8 +43,10 @@ var (
 			Version:  4,
 		})
 
-	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", keyspace.MessagesOf[events.Event](),
-		keyspace.Doc{Purpose: "what happens to an account and its sessions, see api/events.go", MaxBytes: 8 << 10})
+	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", events.Payload(
+		api.EventAccountUpdated, api.EventAccountNotice, api.EventSessionOpened,
+		api.EventSessionEnded, api.EventNoticeNew, api.EventNoticeRead),
+		keyspace.Doc{Purpose: "what happens to an account, its sessions and notices", MaxBytes: 8 << 10})
 
 	codeTriesKey = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 
 type referenceCmd struct {
@@ -85,7 +86,21 @@ func openAPI(ctx context.Context, w io.Writer, _ *kong.Application) error {
 
 // asyncAPI writes the description of the events, of no particular build.
 func asyncAPI(_ context.Context, w io.Writer, _ *kong.Application) error {
-	document, err := web.AsyncAPI("Stoa", "current", api.EventData)
+	channels := []web.EventChannel{
+		{Name: "user", Address: "{user}", Data: api.UserEvents, Description: "What happens to a user: every connection gets it without asking."},
+		{Name: "chat", Address: api.GroupChannel("{group}"), Data: api.ChatEvents, Description: "The chat of a group: who shows it subscribes."},
+		{Name: "room", Address: api.RoomChannel("{room}"), Data: api.RoomEvents, Description: "A room: who shows it subscribes."},
+	}
+	for _, schema := range app.Keys() {
+		for _, f := range schema.Families() {
+			if f.Carries != nil {
+				e := catalogue.Describe(f)
+				channels = append(channels, web.EventChannel{Name: "redis_" + strings.Split(e.Pattern, ":")[1], Address: e.Pattern,
+					Data: f.Carries, Description: "For programs beside the server: " + e.Purpose + ".", Version: e.Version})
+			}
+		}
+	}
+	document, err := web.AsyncAPI("Stoa", channels)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package groups
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -20,6 +21,8 @@ var (
 			MaxBytes:      1 << 20, // 5,000 members with long nicknames
 		})
 
-	groupsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:group:{uid}", keyspace.MessagesOf[events.Event](),
-		keyspace.Doc{Purpose: "what happens to a user's groups, see api/events.go", MaxBytes: 64 << 10})
+	groupsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:group:{uid}", events.Payload(
+		api.EventGroupMine, api.EventGroupChanged, api.EventGroupLeft,
+		api.EventGroupRequested, api.EventGroupRequestClosed),
+		keyspace.Doc{Purpose: "what happens to a user's groups", MaxBytes: 64 << 10})
 )

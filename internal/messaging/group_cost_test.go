@@ -484,7 +484,7 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				go func() {
 					defer close(ended)
 					_ = w.redis.Subscribe(beside, groupChannel.At(g).Channel, redis.Handler{Subscribed: sync.OnceFunc(func() { close(on) }), Message: func(payload string) {
-						if e, err := groupChannel.At(g).Decode(payload); err == nil {
+						if e, err := groupChannel.At(g).Decode(payload); err == nil && groupChannel.Carries[e.Type] != nil {
 							note("programs", e)
 						}
 					}})

@@ -3,6 +3,7 @@ package messaging
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/groups"
@@ -70,11 +71,13 @@ var (
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour),
 		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256})
 
-	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", keyspace.MessagesOf[events.Event](),
-		keyspace.Doc{Purpose: "messages of a group's chat, see api/messaging.go", MaxBytes: 64 << 10})
+	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", events.Payload(api.EventMessageNew, api.EventMessageChanged),
+		keyspace.Doc{Purpose: "messages of a group's chat", MaxBytes: 64 << 10})
 
-	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", keyspace.MessagesOf[events.Event](),
-		keyspace.Doc{Purpose: "what happens in a user's chats, see api/messaging.go", MaxBytes: 64 << 10})
+	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", events.Payload(
+		api.EventMessageNew, api.EventMessageChanged, api.EventMessageHidden, api.EventChatMarked,
+		api.EventChatUpdated, api.EventChatSettings, api.EventChatTyping, api.EventChatStands),
+		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10})
 )
 
 type conversationKinds struct{}

@@ -3,6 +3,7 @@ package presence
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -29,6 +30,6 @@ var (
 		keyspace.Forever("one small field for each node; those of dead ones go after an hour"),
 		keyspace.Doc{Purpose: "which nodes hold connections, or did"})
 
-	statusChannel = keyspace.DefChannel0(Keys, "channel:user_status", keyspace.MessagesOf[events.Event](),
-		keyspace.Doc{Purpose: "changes of users whom their friends see, see api/events.go", MaxBytes: 1 << 10})
+	statusChannel = keyspace.DefChannel0(Keys, "channel:user_status", events.Payload(api.EventPresenceChanged),
+		keyspace.Doc{Purpose: "changes of users whom their friends see", MaxBytes: 1 << 10})
 )

@@ -225,7 +225,7 @@ func TestEventsAreOnTheUsersChannel(t *testing.T) {
 				Subscribed: func() { close(on) },
 				Message: func(payload string) {
 					e, err := requestsChannel.At(who[1]).Decode(payload)
-					if err != nil {
+					if err != nil || requestsChannel.Carries[e.Type] == nil {
 						t.Errorf("%v in %s", err, payload)
 					}
 					got <- short(t, e)

@@ -3,6 +3,7 @@ package social
 import (
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -49,6 +50,8 @@ var (
 			MaxBytes:      256,
 		})
 
-	requestsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:friend_request:{uid}", keyspace.MessagesOf[events.Event](),
-		keyspace.Doc{Purpose: "what happens to a user's requests, friends and blocks, see api/events.go", MaxBytes: 8 << 10})
+	requestsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:friend_request:{uid}", events.Payload(
+		api.EventFriendRequested, api.EventFriendRequestClosed, api.EventFriendUnread, api.EventFriendAdded,
+		api.EventFriendUpdated, api.EventFriendRemoved, api.EventBlockAdded, api.EventBlockRemoved),
+		keyspace.Doc{Purpose: "what happens to a user's requests, friends and blocks", MaxBytes: 8 << 10})
 )

@@ -40,11 +40,14 @@ func (w *wire) heard() (all []string) {
 			if err := json.Unmarshal([]byte(line), &push); err != nil {
 				w.t.Error(err)
 			}
-			on := "own"
+			on, known := "own", api.UserEvents
 			if strings.HasPrefix(push.Push.Channel, api.GroupChannel("")) {
-				on = "chat"
+				on, known = "chat", api.ChatEvents
 			}
 			e := push.Push.Pub.Data
+			if e.Type != "" && known[e.Type] == nil {
+				w.t.Errorf("%s came on the %s channel, which has no such event", e.Type, on)
+			}
 			switch {
 			case push.Push.Unsubscribe != nil:
 				all = append(all, fmt.Sprintf("%s ends %d", on, push.Push.Unsubscribe.Code))

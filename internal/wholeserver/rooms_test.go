@@ -60,6 +60,9 @@ func (w *wire) pushes() (all []roomPush) {
 			case push.Push.Unsubscribe != nil:
 				all = append(all, roomPush{Type: fmt.Sprintf("ends %d", push.Push.Unsubscribe.Code)})
 			default:
+				if typ := push.Push.Pub.Data.Type; api.RoomEvents[typ] == nil {
+					w.t.Errorf("%s came on the channel of a room, which has no such event", typ)
+				}
 				all = append(all, push.Push.Pub.Data)
 			}
 		default:

@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
+	"maps"
+	"reflect"
+	"slices"
 )
 
 // A Channel is the logical name of one pub/sub channel, without the
@@ -33,14 +37,31 @@ type Publisher interface {
 // they get. Make one with [MessagesOf] or [RawMessages]. What nobody hears is
 // lost, for such is pub/sub, unless [Payload.LoggedIn] says otherwise.
 type Payload[H any] struct {
-	form string
-	log  *Family
-	bind func(Channel) H
+	form    string
+	log     *Family
+	carries map[string]any
+	bind    func(Channel) H
 }
 
 // LoggedIn says that every message is also an entry of a stream, from which a
 // subscriber that was away catches up. The stream's family is declared before.
 func (p Payload[H]) LoggedIn(stream *Family) Payload[H] { p.log = stream; return p }
+
+// Carrying says what is in the messages where their type leaves it open, as a [json.RawMessage]
+// does: by the name of each kind of message, a value of the type. The form has a checksum of each
+// type's JSON, so that a changed field is a change of layout, as in the message itself.
+func (p Payload[H]) Carrying(types map[string]any) Payload[H] {
+	p.carries = types
+	for i, name := range slices.Sorted(maps.Keys(types)) {
+		before := ", "
+		if i == 0 {
+			before = " with "
+		}
+		t := reflect.TypeOf(types[name])
+		p.form += fmt.Sprintf("%s%s %s#%08x", before, name, t, crc32.ChecksumIEEE([]byte(shape(t, nil))))
+	}
+	return p
+}
 
 // RawMessages is the [Payload] of messages in the owner's own format, which form
 // names for the catalogue. Their handle is the bare [Channel].
@@ -106,24 +127,24 @@ type C1[A Segment, H any] struct {
 // DefChannel0 declares one channel. Like [Def0] it panics on a malformed
 // declaration.
 func DefChannel0[H any](s *Schema, pattern literal, p Payload[H], doc Doc) C0[H] {
-	return C0[H]{s.addChannel(pattern, p.form, p.log, doc), p.bind}
+	return C0[H]{addChannel(s, pattern, p, doc), p.bind}
 }
 
 // DefChannel1 declares channels with one argument.
 func DefChannel1[A Segment, H any](s *Schema, pattern literal, p Payload[H], doc Doc) C1[A, H] {
-	return C1[A, H]{s.addChannel(pattern, p.form, p.log, doc, formOf[A]()), p.bind}
+	return C1[A, H]{addChannel(s, pattern, p, doc, formOf[A]()), p.bind}
 }
 
 const channelType = "channel"
 
 var channelTTL = Forever("a channel keeps nothing")
 
-func (s *Schema) addChannel(pattern literal, form string, log *Family, doc Doc, args ...Form) *Family {
-	if log != nil && log.Type != "stream" {
-		panic(fmt.Sprintf("keyspace: %q is logged in %q, which is no stream", pattern, log.Pattern))
+func addChannel[H any](s *Schema, pattern literal, p Payload[H], doc Doc, args ...Form) *Family {
+	if p.log != nil && p.log.Type != "stream" {
+		panic(fmt.Sprintf("keyspace: %q is logged in %q, which is no stream", pattern, p.log.Pattern))
 	}
-	f := s.add(pattern, channelType, form, channelTTL, doc, args...)
-	f.Log = log
+	f := s.add(pattern, channelType, p.form, channelTTL, doc, args...)
+	f.Log, f.Carries = p.log, p.carries
 	return f
 }
 

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -71,6 +72,31 @@ func TestAChannelIsLoggedInAStreamAlone(t *testing.T) {
 		list := Def0(s, "bus:list", ListOf("event"), Forever("trimmed"), Doc{})
 		DefChannel0(s, "bus:other", RawMessages("empty").LoggedIn(list.Family), Doc{})
 	})
+}
+
+func TestWhatAChannelCarriesBelongsToItsForm(t *testing.T) {
+	channel := func(v any) *Family {
+		types := map[string]any{"told": v, "gone": 0}
+		return DefChannel0(New("test"), "channel:told", MessagesOf[json.RawMessage]().Carrying(types), Doc{}).Family
+	}
+	was := func() *Family {
+		type news struct {
+			N int `json:"n"`
+		}
+		return channel(news{})
+	}()
+	is := func() *Family {
+		type news struct {
+			N int `json:"number"`
+		}
+		return channel(news{})
+	}()
+	if was.Form == is.Form {
+		t.Errorf("%s is the form with another field, too", is.Form)
+	}
+	if !strings.HasPrefix(is.Form, "json json.RawMessage with gone int#") || !strings.Contains(is.Form, ", told keyspace.news#") || len(is.Carries) != 2 {
+		t.Errorf("got %s, and %v", is.Form, is.Carries)
+	}
 }
 
 func TestTheFormOfJSONNamesItsFields(t *testing.T) {

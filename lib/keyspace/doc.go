@@ -84,6 +84,8 @@ owner:
 
 	err := status.At(uid).Publish(ctx, db, StatusChanged{…})
 
+[Payload.Carrying] names the types of messages of several kinds.
+
 # Checking
 
 [Lint] returns every fault of all families at once: style, length, missing

@@ -35,6 +35,9 @@ type Family struct {
 	Args    []Form  // one for each placeholder
 	Log     *Family // of a channel whose messages are also entries of a stream; else nil
 
+	// Carries is of a channel what [Payload.Carrying] said; else nil.
+	Carries map[string]any
+
 	// Check tells why a string's value cannot be one of the family's; nil means
 	// that any can. See [Kind].Checked.
 	Check func(value []byte) error

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -21,9 +22,9 @@ import (
 type Event struct {
 	ID   string          `json:"id"`
 	Type string          `json:"type"` // "checkin.marked"
-	User string          `json:"user"`
-	Time int64           `json:"time"` // Unix milliseconds
-	Data json.RawMessage `json:"data"` // the domain's own document
+	User string          `json:"user" doc:"whom it happened to; empty where it happened to all of a channel"`
+	Time int64           `json:"time" doc:"Unix milliseconds"`
+	Data json.RawMessage `json:"data"` // what api.EventData has for Type
 
 	// On is the channel that the event goes to; empty: the user's own. Its name has a
 	// slash, as no user's id has. An event without a user, too, goes to Channel alone.
@@ -36,6 +37,15 @@ type Event struct {
 	// Channel, unless it is zero, has the event published there as well, as this
 	// very JSON, for programs beside the server that subscribe in Redis.
 	Channel keyspace.Messages[Event] `json:"-"`
+}
+
+// Payload is that of a channel on which programs beside the server get events of these types.
+func Payload(types ...string) keyspace.Payload[keyspace.Messages[Event]] {
+	data := map[string]any{}
+	for _, typ := range types {
+		data[typ] = api.EventData[typ]
+	}
+	return keyspace.MessagesOf[Event]().Carrying(data)
 }
 
 // New returns an event that happened at that time.
