@@ -195,9 +195,10 @@ type GroupRequest struct {
 	Expires time.Time `json:"expires"`
 }
 
-// GroupRequests are the requests to join that wait for an answer, the oldest first: at most 100.
+// GroupRequests is a page of the requests to join that wait for an answer, the oldest first.
 type GroupRequests struct {
 	Requests []GroupRequest `json:"requests"`
+	Next     string         `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
 }
 
 // GroupRequestReply says what asking came to.

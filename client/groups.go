@@ -207,9 +207,10 @@ func (c *Client) AskToJoinGroup(ctx context.Context, group, answer string) (out 
 	return out, err
 }
 
-// GroupRequests returns the requests to join a group that wait.
-func (c *Client) GroupRequests(ctx context.Context, group string) (out api.GroupRequests, err error) {
-	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "requests"), out: &out})
+// GroupRequests returns a page of the requests to join a group that wait, the oldest first, from behind cursor on. A zero
+// limit leaves it to the server.
+func (c *Client) GroupRequests(ctx context.Context, group, cursor string, limit int) (out api.GroupRequests, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "requests"), query: pageOf(cursor, limit), out: &out})
 	return out, err
 }
 

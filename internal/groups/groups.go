@@ -175,6 +175,7 @@ var (
 	ErrLink       = errs.New(errs.NotFound, "group.link_unknown", "There is no such link, or it does not let anybody in any more.")
 	ErrLinks      = errs.New(errs.Conflict, "group.links_full", "The group has as many links as a group can have. Revoke some first.")
 	ErrNoRequest  = errs.New(errs.NotFound, "group.request_unknown", "There is no such request, or it was answered already.")
+	ErrRequests   = errs.New(errs.Conflict, "group.requests_full", "Too many users wait to join this group. Please try again later.")
 	ErrNoBan      = errs.New(errs.NotFound, "group.ban_unknown", "This user is not banned from the group.")
 	ErrSelf       = errs.New(errs.Invalid, "group.self", "That is yourself.")
 	ErrUntil      = errs.New(errs.Invalid, "group.until_invalid", "A time until when somebody is muted lies within the next ten years.")

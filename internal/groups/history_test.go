@@ -146,7 +146,7 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 		_, err = w.Ask(ctx, me, id, "")
 		return "ask", err
 	}
-	list, err := w.Requests(ctx, me, id)
+	list, _, err := w.Requests(ctx, me, id, "", 100)
 	if err != nil || len(list) == 0 {
 		return "requests", err
 	}

@@ -80,13 +80,13 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/group-links/{link}", ID: "groups.join", Tags: tags, Limit: joinLimit,
 		Summary:     "Join the group into which a link leads",
 		Description: "By the card of a group in which admins decide who joins, it asks them: the answer has a request instead of the caller's place.",
-		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postJoin)
+		Errors:      []*errs.Error{ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postJoin)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests", ID: "groups.ask", Tags: tags, Limit: joinLimit,
 		Summary:     "Ask to join a group",
 		Description: "An open group lets the caller in at once. Asking again changes nothing.",
-		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, accounts.ErrNoUser, ErrStore}}, s.postRequest)
+		Errors:      []*errs.Error{ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests, accounts.ErrNoUser, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/requests", ID: "groups.requests", Tags: tags,
-		Summary: "The first hundred requests that wait for an answer, the oldest first", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getRequests)
+		Summary: "The requests that wait for an answer, the oldest first", Errors: []*errs.Error{ErrGroup, ErrMay, ErrCursor, ErrStore}}, s.getRequests)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/requests/mine", ID: "groups.withdraw", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Withdraw the caller's request", Errors: []*errs.Error{ErrNoRequest, ErrStore}}, s.deleteRequest)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/requests/{request}/accept", ID: "groups.accept", Tags: tags, Status: http.StatusNoContent,
@@ -478,17 +478,20 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *s
 	return &body[api.GroupRequestReply]{api.GroupRequestReply{Request: &wire}}, nil
 }
 
-func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupRequests], error) {
+func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *struct {
+	GroupPath
+	PageQuery
+}) (*body[api.GroupRequests], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.Requests(ctx, caller.User, id)
+	list, next, err := s.Requests(ctx, caller.User, id, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	who, err := s.profiles(ctx, mapped(list, func(r Request) accounts.ID { return r.User }))
-	return &body[api.GroupRequests]{api.GroupRequests{Requests: mapped(list, who.request)}}, err
+	return &body[api.GroupRequests]{api.GroupRequests{Requests: mapped(list, who.request), Next: next}}, err
 }
 
 func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {

@@ -254,7 +254,7 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	for _, m := range list {
 		d.left = append(d.left, leaver{m.User, api.GroupDissolved, m.Role})
 	}
-	asked, err := waitingIn(ctx, tx, d.group.ID, math.MaxInt32)
+	asked, err := waitingIn(ctx, tx, d.group.ID, place{}, maxWaiting)
 	if err != nil {
 		return err
 	}

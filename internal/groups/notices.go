@@ -2,7 +2,6 @@ package groups
 
 import (
 	"context"
-	"math"
 	"strconv"
 
 	"github.com/stoa-dev/stoa/api"
@@ -38,7 +37,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 		waiting := d.closed // of a group that is dissolved: all that waited
 		if d.group.Dissolved == 0 {
 			var err error
-			if waiting, err = waitingIn(ctx, tx, d.group.ID, math.MaxInt32); err != nil {
+			if waiting, err = waitingIn(ctx, tx, d.group.ID, place{}, maxWaiting); err != nil {
 				return err
 			}
 		}

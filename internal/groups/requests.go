@@ -10,8 +10,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
+// maxWaiting is how many requests of a group may wait: what becomes of a group reads all of them.
+const maxWaiting = 1000
+
 // Ask asks to join a group: an open one lets the user in at once, and the request is nil. Asking again
-// changes nothing. ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups.
+// changes nothing. ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests.
 func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Ask %s", id)
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
@@ -49,22 +52,38 @@ func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 			return nil, err
 		}
 	}
+	switch n, err := countWaiting(ctx, tx, d.group.ID); {
+	case err != nil:
+		return nil, err
+	case n >= maxWaiting:
+		return nil, ErrRequests
+	}
 	r := &Request{ID: ids.New[Request](), Group: d.group.ID, User: user, Answer: answer, Created: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.RequestLife).UnixMilli()}
 	d.opened = r
 	return r, insertRequest(ctx, tx, *r)
 }
 
-// MaxRequests is how many [Service.Requests] returns.
-const MaxRequests = 100
-
-// Requests returns the requests that wait for an answer, the oldest first. ErrGroup, ErrMay.
-func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID) (_ []Request, err error) {
+// Requests returns at most limit requests that wait for an answer, the oldest first, from behind the cursor on.
+// ErrGroup, ErrMay, ErrCursor.
+func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "groups.Requests %s", id)
-	if err := s.may(ctx, user, id, answer); err != nil {
-		return nil, err
+	after, err := parsePlace(cursor)
+	if err != nil {
+		return nil, "", err
 	}
-	list, err := waitingIn(ctx, s.db, id, MaxRequests)
-	return list, asKind(ctx, err)
+	if err := s.may(ctx, user, id, answer); err != nil {
+		return nil, "", err
+	}
+	list, err := waitingIn(ctx, s.db, id, after, limit+1)
+	if err != nil {
+		return nil, "", asKind(ctx, err)
+	}
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1]
+		next = place{joined: last.Created, user: last.ID.String()}.cursor()
+	}
+	return list, next, nil
 }
 
 // Answer approves a request, so that its user is a member, or refuses it. ErrGroup, ErrMay, ErrNoRequest,

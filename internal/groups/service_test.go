@@ -290,7 +290,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 			return err
 		}, Member, [4]error{ErrGroup, ok, ok, ok}},
 		"see the requests": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
-			_, err := w.Requests(ctx, me, id)
+			_, _, err := w.Requests(ctx, me, id, "", 10)
 			return err
 		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
 		"see the bans": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
@@ -446,7 +446,7 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		if again, err := w.Ask(ctx, dan, id, "Dan again"); err != nil || again.ID != r.ID || again.Answer != "Dan" {
 			t.Errorf("asked again: %+v, %v", again, err)
 		}
-		if list, err := w.Requests(ctx, ann, id); err != nil || len(list) != 1 || list[0].Answer != "Dan" {
+		if list, _, err := w.Requests(ctx, ann, id, "", 10); err != nil || len(list) != 1 || list[0].Answer != "Dan" {
 			t.Errorf("requests %+v, %v", list, err)
 		}
 		w.must(w.Withdraw(ctx, dan, id))
@@ -642,6 +642,45 @@ func TestWhatAMemberSetsForThemselves(t *testing.T) {
 		if _, _, err := w.Group(ctx, ann, id); !errors.Is(err, ErrGroup) {
 			t.Errorf("a group that the last one has left: %v", err)
 		}
+	})
+}
+
+func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx, who := t.Context(), w.join(3)
+		ann, bob, eve := who[0], who[1], who[2]
+		id := w.create(ann)
+		_, _, err := w.Change(ctx, ann, id, Update{Joins: to(Asking)})
+		w.must(err)
+		_, err = w.Ask(ctx, bob, id, "")
+		w.must(err)
+		now := w.db.Now()
+		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			for range maxWaiting - 1 {
+				r := Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()}
+				err = errors.Join(err, insertRequest(ctx, tx, r))
+			}
+			return err
+		}))
+		_, err = w.Ask(ctx, eve, id, "")
+		w.fails("one more", err, ErrRequests)
+		found := map[accounts.ID]bool{}
+		for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+			var list []Request
+			list, cursor, err = w.Requests(ctx, ann, id, cursor, 99)
+			w.must(err)
+			for _, r := range list {
+				found[r.User] = true
+			}
+		}
+		if len(found) != maxWaiting || !found[bob] {
+			t.Errorf("%d requests are on the pages, want %d", len(found), maxWaiting)
+		}
+		_, _, err = w.Requests(ctx, ann, id, "nonsense", 10)
+		w.fails("a cursor of another list", err, ErrCursor)
+		w.must(w.Withdraw(ctx, bob, id))
+		_, err = w.Ask(ctx, eve, id, "")
+		w.must(err)
 	})
 }
 

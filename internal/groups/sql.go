@@ -332,10 +332,17 @@ func oneRequest(rows *sql.Rows, err error) (Request, error) {
 	return found[0], nil
 }
 
-// waitingIn returns up to n requests of a group that wait for an answer, the oldest first.
-func waitingIn(ctx context.Context, q sqldb.Querier, id ID, n int) ([]Request, error) {
-	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? ORDER BY created, id LIMIT ?", id, Pending, q.Now().UnixMilli(), n)
+// waitingIn returns up to n requests of a group that wait for an answer, the oldest first, from behind a place on.
+func waitingIn(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Request, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
+		id, Pending, q.Now().UnixMilli(), after.joined, after.joined, after.user, n)
 	return sqldb.Collect(rows, err, scanRequest)
+}
+
+// countWaiting counts the requests of a group that wait for an answer.
+func countWaiting(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_requests WHERE group_id = ? AND state = ? AND expires > ?", id, Pending, q.Now().UnixMilli()).Scan(&n)
+	return n, err
 }
 
 func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {

@@ -109,7 +109,7 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 			if err != nil || reply.Joined || reply.Request == nil || reply.Request.State != api.RequestPending {
 				t.Fatalf("asked %+v, %v", reply, err)
 			}
-			waiting, err := bob.GroupRequests(ctx, g)
+			waiting, err := bob.GroupRequests(ctx, g, "", 0)
 			if err != nil || len(waiting.Requests) != 1 || waiting.Requests[0].Answer != "Dan" {
 				t.Errorf("requests %+v, %v", waiting, err)
 			}

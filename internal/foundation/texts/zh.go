@@ -297,6 +297,7 @@ var chinese = map[string]string{
 	"There is no such link, or it does not let anybody in any more.":      "没有这个链接，或者它已失效。",
 	"The group has as many links as a group can have. Revoke some first.": "群的邀请链接已达上限，请先撤销一些。",
 	"There is no such request, or it was answered already.":               "没有这个申请，或者它已被处理。",
+	"Too many users wait to join this group. Please try again later.":     "申请加入此群的人太多，请稍后再试。",
 	"This user is not banned from the group.":                             "该用户没有被此群封禁。",
 	"A time until when somebody is muted lies within the next ten years.": "禁言的截止时间须在十年之内。",
 	"is not %d to %d printable characters":                                "须为 %d 至 %d 个可打印字符",

@@ -1,6 +1,6 @@
 // The user's groups: what they are called, the user's place in each, and the members of those that are looked at.
 
-import { isTemporary, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
+import { isTemporary, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupRequests, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
 import { now } from "../api";
 
 /** What a member may want to do to a group. */
@@ -193,7 +193,13 @@ export class Groups {
     await (h.version > 0 ? this.#step(h) : this.#readMembers(h));
     if (!this.may(id, "answer")) return;
     await this.#ask(async () => {
-      const { requests } = await this.client.call("groups.requests", { path: { group: id } });
+      const requests: GroupRequest[] = [];
+      let cursor: string | undefined;
+      do {
+        const page: GroupRequests = await this.client.call("groups.requests", { path: { group: id }, query: { limit: 200, ...(cursor && { cursor }) } });
+        requests.push(...page.requests);
+        cursor = page.next;
+      } while (cursor);
       const newer = (this.#requests.get(id) ?? []).filter((r) => this.#told.has(r.id));
       this.#requests.set(id, [...requests.filter((r) => !this.#told.has(r.id)), ...newer]);
       this.#tell();
