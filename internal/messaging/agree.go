@@ -216,10 +216,12 @@ func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (
 	if s.projection.Up() {
 		st, err := s.fast.one(ctx, user, chat)
 		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // still
+			s.metrics.fromRedis.Inc()
 			return st, err
 		}
 		s.doubt(ctx, err)
 	}
+	s.metrics.fromSQL.Inc()
 	v, err := s.store.view(ctx, s.store.db, user, chat)
 	if err != nil {
 		return state{}, asKind(ctx, err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -27,7 +29,7 @@ import (
 // fromSQL is the same domain whose projection never comes up.
 func (w *world) fromSQL() *Service {
 	s := w.Service
-	plain := &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, log: s.log, base: s.base,
+	plain := &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
 		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.store.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
 	plain.loader = newLoader(plain)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -326,6 +328,36 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{MessagesFrom: "everybody"})
+		who := w.join(2)
+		w.says(who[0], who[1], "Hi")
+		w.listed(who[0])
+		w.wantReads(who[0], who[1], "Hi")
+		reg := prometheus.NewRegistry()
+		w.metrics = newMetrics(reg)
+		look := func() (redis, sql float64) {
+			_, err := w.Chats(t.Context(), who[0], "", "", 10)
+			w.must(err)
+			w.wantReads(who[0], who[1], "Hi")
+			w.chat(who[0], who[1])
+			families, err := reg.Gather()
+			w.must(err)
+			from := families[0].GetMetric() // sorted
+			return from[0].GetCounter().GetValue(), from[1].GetCounter().GetValue()
+		}
+		if redis, sql := look(); redis != 3 || sql != 0 {
+			t.Errorf("%v reads were answered by Redis, and %v by SQL", redis, sql)
+		}
+		wire.Refuse()
+		if redis, sql := look(); redis != 3 || sql != 3 {
+			t.Errorf("with Redis away %v reads were answered by Redis, and %v by SQL", redis, sql)
+		}
+	})
 }
 
 // TestOneChatIsReadWithoutTheOthers: a user has many chats, of which Redis has nothing.

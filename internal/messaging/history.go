@@ -63,8 +63,10 @@ func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (s
 		return st, nil, err
 	}
 	if got.seq == st.seq && got.rev == st.rev {
+		s.metrics.fromRedis.Inc()
 		return st, got.messages, nil
 	}
+	s.metrics.fromSQL.Inc()
 	list, err := s.store.latest(ctx, st.conversation, latestKept)
 	if err != nil {
 		return st, nil, asKind(ctx, err)

@@ -98,6 +98,7 @@ type Service struct {
 	files      Files
 	hooks      *webhooks.Service
 	cfg        Settings
+	metrics    *metrics
 	log        *slog.Logger
 	messages   *groupcommit.Committer[sending, sent]
 	locks      *sqldb.Locks[ConversationID, conversation]
@@ -111,7 +112,7 @@ type Service struct {
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
 	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
-	s.fast, s.caches = newFast(cfg.Redis), cfg.Caches
+	s.fast, s.caches, s.metrics = newFast(cfg.Redis), cfg.Caches, newMetrics(cfg.Metrics)
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Changed: s.store.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",

@@ -43,6 +43,7 @@ type node struct {
 	people *accounts.Service
 	social *social.Service
 	bus    *events.Bus
+	reg    *prometheus.Registry
 	wire   *redistest.Wire
 	kill   func()
 	dead   bool
@@ -88,7 +89,7 @@ func (w *world) must(err error) {
 
 func (w *world) start() *node {
 	w.t.Helper()
-	n := &node{wire: w.memory.Wire()}
+	n := &node{reg: prometheus.NewRegistry(), wire: w.memory.Wire()}
 	db, id, log := redistest.OpenConfig(w.t, n.wire.Config()), ids.New[cluster.Node](), w.log.Logger()
 	n.bus = events.NewBus(db, id.String(), log)
 	nodes := cluster.New(cluster.Config{Redis: db, Bus: n.bus.Nodes(), Node: id, Metrics: prometheus.NewRegistry(), Log: log})
@@ -98,7 +99,7 @@ func (w *world) start() *node {
 	w.must(err)
 	n.social, err = social.New(social.Config{DB: w.db, Caches: caches, Bus: n.bus, People: n.people, Log: log})
 	w.must(err)
-	n.Service = New(Config{DB: w.db, Redis: db, Bus: n.bus, Node: id, Nodes: nodes, People: n.people, Friends: n.social, Metrics: prometheus.NewRegistry(), Log: log})
+	n.Service = New(Config{DB: w.db, Redis: db, Bus: n.bus, Node: id, Nodes: nodes, People: n.people, Friends: n.social, Metrics: n.reg, Log: log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context, func()) error{n.bus.Run, nodes.Run, caches.Run, n.Run} {

@@ -207,11 +207,13 @@ func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, a
 		all, err = s.store.read(ask, users)
 	}
 	if err == nil {
+		s.metrics.reads.WithLabelValues("redis").Inc()
 		return all, func(n cluster.ID) bool { return self(n) || !live[n].IsZero() }, false, nil
 	}
 	if ctx.Err() != nil {
 		return nil, nil, false, ctx.Err()
 	}
+	s.metrics.reads.WithLabelValues("node").Inc()
 	all = make([]kept, len(users))
 	var here []accounts.ID
 	for i, u := range users {

@@ -256,6 +256,19 @@ func TestAWishThatRedisDidNotTakeComesLater(t *testing.T) {
 		if seen, partial, err := n.Of(t.Context(), w.users[0], w.users[1:], false); err != nil || !partial || seen[0].Status != Away {
 			t.Errorf("without Redis: %+v, %v, %v", seen, partial, err)
 		}
+		families, err := n.reg.Gather()
+		w.must(err)
+		counted := 0.0
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "stoa_presence_reads_total" && m.GetLabel()[0].GetValue() == "node" {
+					counted += m.GetCounter().GetValue()
+				}
+			}
+		}
+		if counted == 0 {
+			t.Error("that Redis did not answer is counted nowhere")
+		}
 		n.wire.Heal()
 		bubble.Sleep(5 * time.Second)
 		w.soon(n, 0, 1, Away)

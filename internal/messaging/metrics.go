@@ -1,0 +1,14 @@
+package messaging
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are what an operator sees of this package.
+type metrics struct{ fromRedis, fromSQL prometheus.Counter }
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	reads := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "stoa_chats_reads_total", Help: "Lists of chats, single chats and latest messages read, by where they came from."}, []string{"from"})
+	return &metrics{reads.WithLabelValues("redis"), reads.WithLabelValues("sql")}
+}
