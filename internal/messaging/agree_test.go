@@ -411,6 +411,22 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 	}
 }
 
+func TestTheLatestMessagesStayWhileTheyAreRead(t *testing.T) {
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+	ctx, who := t.Context(), w.join(2)
+	w.says(who[0], who[1], "Hi")
+	w.listed(who[0])
+	w.wantReads(who[0], who[1], "Hi")
+	key := latestKey(direct, mustBetween(w, who[0], who[1]))
+	w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "PEXPIRE", Key: key, Args: []string{"600000"}}).Err)
+	for range 2000 { // of which one in a hundred renews, by chance
+		w.wantReads(who[0], who[1], "Hi")
+	}
+	if left, err := w.redis.Do(ctx, keyspace.Cmd{Name: "PTTL", Key: key}).Int(); err != nil || left <= 600_000 {
+		t.Errorf("they are here for another %d ms, %v", left, err)
+	}
+}
+
 // TestTheLatestMessagesFollowWhatFollows: of what happened in a chat each step is taken in its
 // turn, and nothing after one that is missing.
 func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {

@@ -17,7 +17,8 @@ const (
 	// chatsLife is how long the chats of a user who is away stay in Redis.
 	chatsLife = 45 * 24 * time.Hour
 
-	// latestLife is how long the messages of a chat in which nothing happens stay there.
+	// latestLife is how long the messages of a chat in which nothing happens stay there; one read in a hundred
+	// begins it anew, so that those of a chat that many read are not read from SQL by all of them at once.
 	latestLife = 24 * time.Hour
 )
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -244,7 +245,11 @@ func (f *fast) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *C
 		cmds = append(cmds, keyspace.Cmd{Name: "GET", Key: headKeys.At(conversationOf(chat.group)).Key})
 	}
 	if conv != nil {
-		cmds = append(cmds, keyspace.Cmd{Name: "LRANGE", Key: latestKey(kind, *conv), Args: []string{"0", "-1"}})
+		list := latestKey(kind, *conv)
+		if rand.IntN(100) == 0 {
+			cmds = append(cmds, list.RenewCmd())
+		}
+		cmds = append(cmds, keyspace.Cmd{Name: "LRANGE", Key: list, Args: []string{"0", "-1"}})
 	}
 	replies, err := f.do(ctx, cmds)
 	if err != nil {
