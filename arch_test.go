@@ -64,7 +64,7 @@ var layers = [][]string{
 	{"client", "web"},
 	{"internal/app"},
 	{"internal/testkit"},
-	{"internal/cli", "internal/wholeserver", "internal/wholeserver/integration", "internal/checkin/hazards", "examples/backend", "examples/library", "examples/library/people", "examples/library/board", "examples/library/report", "e2e", "deploy"},
+	{"internal/cli", "internal/wholeserver", "internal/wholeserver/integration", "internal/checkin/hazards", "examples/backend", "examples/bot", "examples/library", "examples/library/people", "examples/library/board", "examples/library/report", "e2e", "deploy"},
 	{"cmd/stoa"},
 }
 

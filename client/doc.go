@@ -25,5 +25,5 @@
 // are UTC, durations of a medium milliseconds, sizes bytes.
 //
 // [Client.Socket] is the connection over which events come and operations can be called, too; [Socket.Watch] has it
-// bring those of a room or of a large group's chat.
+// bring those of a room or of a large group's chat. examples/bot is a program that lives on one.
 package client

@@ -16,12 +16,13 @@ func (c *Client) RequestCode(ctx context.Context, in api.CodeRequest) (out api.C
 	return out, err
 }
 
-// Register opens an account; this client is its first device from then on.
+// Register opens an account; this client is its first device from then on. After a lost answer it may be refused though the account is
+// there: auth.code_wrong, auth.email_taken.
 func (c *Client) Register(ctx context.Context, in api.RegisterRequest) (api.Tokens, error) {
 	return c.enter(ctx, "/v1/auth/register", in)
 }
 
-// Login logs this client in.
+// Login logs this client in. After a lost answer there may be another device in the account's list, which nobody has, and a code may be used up.
 func (c *Client) Login(ctx context.Context, in api.LoginRequest) (api.Tokens, error) {
 	return c.enter(ctx, "/v1/auth/login", in)
 }

@@ -101,6 +101,10 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	if err != nil {
 		return fault(err)
 	}
+	if err := db.Ping(ctx); err != nil { // it has just answered, so it is a write that it does not take
+		check.Fault, check.Do = err.Error(), "name the server that takes writes: this one is a replica, or set to read_only"
+		return []Check{check}
+	}
 	have, dirty, err := db.Version(ctx)
 	if err != nil {
 		return fault(err)

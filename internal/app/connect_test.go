@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -215,5 +216,22 @@ func TestABucketThatKeepsVersionsIsTold(t *testing.T) {
 		if check.Fault != "" || strings.Contains(check.Found, "versions") != keeps {
 			t.Errorf("%s: %+v", bucket, check)
 		}
+	}
+}
+
+// A replica answers, and lets everything be read.
+func TestADatabaseThatTakesNoWritesIsTold(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	admin := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	for _, statement := range []string{"CREATE USER stoa@127.0.0.1", "GRANT ALL ON `stoa\\_%`.* TO stoa@127.0.0.1", "SET GLOBAL read_only = 1"} {
+		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, "root@", "stoa@", 1), KeyPrefix: "stoa", Dev: "true"}
+	check := cfg.Connect(t.Context(), time.Minute)[0]
+	if check.OK || check.Away || !strings.Contains(check.Fault, "takes no writes") || !strings.Contains(check.Do, "read_only") {
+		t.Errorf("%+v", check)
 	}
 }

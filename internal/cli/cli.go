@@ -67,6 +67,7 @@ type root struct {
 	Completion  completion     `cmd:"" help:"Say how a shell is made to complete commands and flags: bash, zsh or fish."`
 	Copy        copyCmd        `cmd:"" help:"Copy a SQLite database to MySQL or MariaDB, to go on there."`
 	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people, a year of their days and some chats, to look around."`
+	Doctor      doctorCmd      `cmd:"" help:"Say what is wrong with the settings, with what they name, and with what is at work there; exit code 1 when something is."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`
 	KeysService keysServiceCmd `cmd:"" name:"keys-service" help:"Make, list, rotate and revoke the keys with which apps' own backends call the API."`
@@ -180,7 +181,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 	r.Users.Delete.shown = append(slices.Clone(r.Migrate.shown), "accounts.grace")
 	for command, all := range map[string][]*settings{
 		"backup": {&r.Backup.settings}, "cache": r.Cache.settingsOf(), "checkin": r.Checkin.tables(),
-		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "healthcheck": {&r.Healthcheck.settings},
+		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "doctor": {&r.Doctor.settings}, "healthcheck": {&r.Healthcheck.settings},
 		"keys": r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings}, "migrate": {&r.Migrate.settings},
 		"nodes": r.Nodes.settingsOf(), "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
 		"rooms": r.Rooms.settingsOf(), "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),

@@ -45,7 +45,8 @@ const enough = time.Minute
 // TestStories runs testdata/*.txtar with the program as it is shipped. Beside what testscript knows there are
 //
 //	exits CODE program args…   runs a program that must end with that code
-//	serving args…              starts stoa serve on a free port, sets $SERVER
+//	serving args…              starts stoa serve on a free port, sets $SERVER and, without http://, $ADDR
+//	soon program args…         runs a program again and again until it succeeds
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
 //	mariadb                    makes an empty database on a MariaDB server, sets $MARIADB
@@ -74,7 +75,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serving": serving, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
+			"exits": exits, "serving": serving, "soon": soon, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
 			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
 				i := redistest.Server(t)
@@ -104,6 +105,18 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want || neg {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func soon(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(enough); ; {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("it ends with %v", err)
+		}
 	}
 }
 
@@ -147,6 +160,7 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 		_, _ = io.Copy(&s.out, lines)
 	}()
 	ts.Setenv("SERVER", url)
+	ts.Setenv("ADDR", strings.TrimPrefix(url, "http://"))
 }
 
 // node puts the id of the one node that lives into NODE.
@@ -481,6 +495,25 @@ func TestMailWaitsForACode(t *testing.T) {
 	for _, args := range [][]string{nil, {"--wait", "10ms"}} {
 		if code, out, said := run(t, append([]string{"mail", "--server", late.URL, "--code"}, args...)...); code != exitOK || out != "000001\n" {
 			t.Errorf("%v, and no newer one comes: got code %d, %q and %q; want 000001", args, code, out, said)
+		}
+	}
+}
+
+func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
+	for answer, want := range map[string]app.Check{
+		`{"status":"ready"}`: {OK: true, Found: "a server of Stoa, ready"},
+		`{"status":"degraded","parts":[{"name":"sql","ready":true},{"name":"redis","ready":true,"degraded":"away"},{"name":"http"}]}`: {
+			Found: "a server of Stoa, degraded", Fault: "a server of Stoa, degraded; redis: away; http: not ready", Do: "see the log of that server"},
+		`<title>404</title>`: {Fault: "in use", Do: "stop it"},
+		`{}`:                 {Fault: "in use", Do: "stop it"},
+	} {
+		there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, answer) }))
+		want.Setting, want.At = "addr", strings.TrimPrefix(there.URL, "http://")
+		got := app.Check{Setting: "addr", At: want.At, Fault: "in use", Do: "stop it"}
+		askServer(t.Context(), time.Minute, &got)
+		there.Close()
+		if got.Took = 0; got != want {
+			t.Errorf("%s: got %+v, want %+v", answer, got, want)
 		}
 	}
 }

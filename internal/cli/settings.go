@@ -117,6 +117,9 @@ type configCheckCmd struct {
 	Within  time.Duration `default:"5s" placeholder:"TIME" help:"With --connect: how long each of them has to answer."`
 }
 
+// errWithin reports a time in which nothing could answer.
+var errWithin = usage{errors.New("--within: want a time above zero")}
+
 // checkLine is a check in the command's JSON.
 type checkLine struct {
 	app.Check
@@ -126,14 +129,32 @@ type checkLine struct {
 // Run lists the faults as its result, so that a program finds them in one place.
 func (cmd *configCheckCmd) Run(ctx context.Context, c *console) error {
 	if cmd.Within <= 0 {
-		return usage{errors.New("--within: want a time above zero")}
+		return errWithin
 	}
-	cfg, rep, err := cmd.loadServer()
+	cfg, result, err := cmd.checked(c)
+	if err != nil {
+		return err
+	}
+	if !cmd.Connect {
+		return c.result(result, func(io.Writer) error { return nil })
+	}
+	checks := cfg.Connect(ctx, cmd.Within)
+	away, err := failedChecks(checks)
+	if away {
+		err = fmt.Errorf("%w: %w", errAway, err)
+	}
+	return c.tried(result, checks, err)
+}
+
+// checked loads a server's settings and says that they are sound. The result is for a command to go on with; that of
+// faults is written at once.
+func (s *settings) checked(c *console) (cfg app.Config, result map[string]any, err error) {
+	cfg, rep, err := s.loadServer()
 	if err != nil {
 		if c.json {
-			return errors.Join(c.result(map[string]any{"ok": false, "faults": config.Faults(err), "warnings": rep.Warnings}, nil), err)
+			err = errors.Join(c.result(map[string]any{"ok": false, "faults": config.Faults(err), "warnings": rep.Warnings}, nil), err)
 		}
-		return err
+		return cfg, nil, err
 	}
 	set := 0
 	for _, v := range rep.Values {
@@ -145,45 +166,39 @@ func (cmd *configCheckCmd) Run(ctx context.Context, c *console) error {
 		for _, w := range rep.Warnings {
 			fmt.Fprintln(c.err, "stoa: warning: "+w)
 		}
-		if _, err = fmt.Fprintf(c.out, "The settings are sound: %d set, %d at their defaults.\n", set, len(rep.Values)-set); err != nil {
-			return err
-		}
+		_, err = fmt.Fprintf(c.out, "The settings are sound: %d set, %d at their defaults.\n", set, len(rep.Values)-set)
 	}
-	result := map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}
-	if !cmd.Connect {
-		return c.result(result, func(io.Writer) error { return nil })
-	}
-	checks := cfg.Connect(ctx, cmd.Within)
-	err = failedChecks(checks)
+	return cfg, map[string]any{"ok": true, "faults": []any{}, "warnings": rep.Warnings}, err
+}
+
+// tried writes checks with a result of checked, and returns failed, which says that there are some that failed.
+func (c *console) tried(result map[string]any, checks []app.Check, failed error) error {
 	lines := make([]checkLine, len(checks))
 	for i, check := range checks {
 		lines[i] = checkLine{check, float64(check.Took.Microseconds()) / 1000}
 	}
-	result["ok"], result["checks"] = err == nil, lines
-	return errors.Join(c.result(result, func(w io.Writer) error { return showChecks(w, checks) }), err)
+	result["ok"], result["checks"] = failed == nil, lines
+	return errors.Join(c.result(result, func(w io.Writer) error { return showChecks(w, checks) }), failed)
 }
 
 // errAway reports that what failed may be there later.
 var errAway = errors.New("no answer")
 
-// failedChecks says how many checks failed; nil means none.
-func failedChecks(checks []app.Check) error {
-	failed, away := 0, 0
+// failedChecks says how many checks failed, and whether all of these may be right later; a nil error means none.
+func failedChecks(checks []app.Check) (away bool, err error) {
+	failed, later := 0, 0
 	for _, check := range checks {
 		if !check.OK {
 			failed++
 		}
 		if check.Away {
-			away++
+			later++
 		}
 	}
-	switch {
-	case failed == 0:
-		return nil
-	case failed == away:
-		return fmt.Errorf("%w: %d of %d checks failed", errAway, failed, len(checks))
+	if failed == 0 {
+		return false, nil
 	}
-	return fmt.Errorf("%d of %d checks failed", failed, len(checks))
+	return failed == later, fmt.Errorf("%d of %d checks failed", failed, len(checks))
 }
 
 // showChecks writes a line for each check, and one with what to do for each that failed.

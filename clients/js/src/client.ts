@@ -58,7 +58,7 @@ type Body<T> = T extends { requestBody: { content: { "application/json": infer B
 export type Input<O extends keyof operations> = Part<operations[O]["parameters"], "path"> &
   Part<operations[O]["parameters"], "query"> &
   Body<operations[O]> & {
-    /** An Idempotency-Key: a write that has one is carried out once in 24 hours, however often it is called. */
+    /** An Idempotency-Key: a write of somebody who is logged in that has one is carried out once in 24 hours, however often it is called. */
     key?: string;
   };
 

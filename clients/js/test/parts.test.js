@@ -98,19 +98,23 @@ test("the outbox lives in IndexedDB", async (t) => {
   });
 
   await t.test("the example of the README runs", async () => {
-    const [, code] = /```js\n([^]*?)```/.exec(await readFile(new URL("../README.md", import.meta.url), "utf8"));
+    const readme = await readFile(new URL("../README.md", import.meta.url), "utf8");
+    const [code, logIn, logOut] = [...readme.matchAll(/```js\n([^]*?)```/g)].map(([, text]) => text);
     const kept = new Area();
-    kept.setItem("tokens", JSON.stringify(a.person.tokens));
+    const save = (tokens) => kept.setItem("tokens", JSON.stringify(tokens));
     const said = [];
     globalThis.WebSocket ??= WebSocket;
     const run = Object.getPrototypeOf(async () => {}).constructor;
+    const play = (text, names) => new run(...Object.keys(names), text)(...Object.values(names));
+    await play(logIn, { url: server.url, email: a.person.tokens.user.email, password: "correct horse 9 battery", save });
+    const { access_token } = JSON.parse(kept.getItem("tokens"));
     const body = code.replace(/^import .*$/m, "").replace(/"http:[^"]*"/, JSON.stringify(server.url)) + "return { client, chats };";
-    const names = { Chats, refreshing, StoaClient, localStorage: kept, friend: b.person.id, console: { log: (...args) => said.push(args.join(" ")) } };
-    const { client, chats } = await new run(...Object.keys(names), body)(...Object.values(names));
+    const { client, chats } = await play(body, { Chats, refreshing, StoaClient, localStorage: kept, friend: b.person.id, console: { log: (...args) => said.push(args.join(" ")) } });
     await until("the message", () => b.texts(a.person.chat).includes("Hello"));
     await until(() => "all that the example tells: " + said, () => said.some((s) => /^u:\S+ \d+ Hello$/.test(s)) && said.includes("Hello sent") && said.includes("online"));
-    chats.stop();
-    client.disconnect();
+    await play(logOut, { chats, client, localStorage: kept });
+    assert.equal(kept.getItem("tokens"), null);
+    assert.equal((await fetch(server.url + "/v1/me", { headers: { Authorization: `Bearer ${access_token}` } })).status, 401);
   });
 
   await t.test("typing ends by itself", async () => {

@@ -1,0 +1,134 @@
+// Command bot answers whoever writes to it. Its socket tells it only that something has come; what that is it reads in its list
+// of chats. So what came while it was not there, or while the line was cut, is answered like anything else.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/client"
+)
+
+// pause is how long the bot waits after a failure, beside what the client does by itself.
+const pause = time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	file := os.Getenv("TOKENS")
+	text, err := os.ReadFile(file)
+	check(err)
+	var tokens api.Tokens
+	check(json.Unmarshal(text, &tokens))
+	stoa, err := client.New(os.Getenv("STOA"), client.WithTokens(tokens), client.OnTokens(func(t api.Tokens) { check(keep(file, t)) }))
+	check(err)
+
+	something := make(chan struct{}, 1)
+	wake := func() {
+		select {
+		case something <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	// The socket reads nothing while a function of its listener runs, so none of them waits for the server.
+	socket := stoa.Socket(client.SocketListener{
+		Open: func(bool) { wake() }, // at the start, and after each break: some events may never come
+		Event: func(e api.Event) {
+			if e.Type == api.EventMessageNew {
+				wake()
+			}
+		},
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- socket.Run(ctx) }()
+	b := bot{stoa: stoa}
+	for {
+		select {
+		case <-something:
+			if err := b.look(ctx); err != nil && ctx.Err() == nil {
+				log.Print(err)
+				time.AfterFunc(pause, wake)
+			}
+		case err := <-ended: // asked to stop, or refused for good: the device was logged out
+			if ctx.Err() != nil {
+				return
+			}
+			log.Fatal(err)
+		}
+	}
+}
+
+// keep writes the tokens that a renewal has brought: those before it are worthless. A bot that logged in at each start would fill the
+// list of its devices instead.
+func keep(file string, t api.Tokens) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".part", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".part", file)
+}
+
+type bot struct {
+	stoa *client.Client
+	sync string // up to which changes of its chats it has seen
+}
+
+// look answers in each chat that has changed since the last look, at first in all.
+func (b *bot) look(ctx context.Context) error {
+	sync, cursor := "", ""
+	for {
+		page, err := b.stoa.Chats(ctx, b.sync, cursor, 0)
+		if err != nil {
+			return err
+		}
+		for _, chat := range page.Chats {
+			if err := b.answer(ctx, chat); err != nil {
+				return err
+			}
+		}
+		if sync == "" {
+			sync = page.Sync
+		}
+		if cursor = page.Next; cursor == "" {
+			b.sync = sync
+			return nil
+		}
+	}
+}
+
+// answer answers the newest message of a chat with one other user, unless it has been read. A bot that has something to say to each
+// message asks for them by Messages, After chat.Read.
+func (b *bot) answer(ctx context.Context, chat api.Chat) error {
+	last := chat.Last
+	if chat.Unread == 0 || chat.Peer == "" || chat.PeerGone || last == nil {
+		return nil
+	}
+	if last.Kind == api.MessageText && last.Recalled == nil {
+		_, err := b.stoa.Send(ctx, chat.Chat, api.Send{
+			ClientID: "to-" + last.ID, // sent again it is the same message: one answer, whatever dies
+			Content:  api.Content{Kind: api.MessageText, Text: fmt.Sprintf("I have read your %d letters.", utf8.RuneCountInString(last.Text))},
+			ReplyTo:  last.Seq,
+		})
+		if client.CodeOf(err) != "message.refused" { // who sends has read what was there
+			return err
+		}
+	}
+	return b.stoa.Mark(ctx, chat.Chat, api.MarkRequest{Read: last.Seq})
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

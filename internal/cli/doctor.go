@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/supervise"
+	"github.com/stoa-dev/stoa/lib/keyspace/audit"
+	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
+	"github.com/stoa-dev/stoa/lib/redis"
+)
+
+type doctorCmd struct {
+	settings
+	Within time.Duration `default:"5s" placeholder:"TIME" help:"How long each of what the settings name has to answer."`
+	NoKeys bool          `help:"Leave out the keys in Redis, of which there may be many."`
+}
+
+// Run tries what the settings name, as stoa config check --connect does, and looks at what is at work there. That something
+// is wrong is one exit code for all, so that a script needs to know no other.
+func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
+	if cmd.Within <= 0 {
+		return errWithin
+	}
+	cfg, result, err := cmd.checked(c)
+	if err != nil {
+		return err
+	}
+	checks := cfg.Connect(ctx, cmd.Within)
+	reached := strings.Contains(cfg.Redis, "://") // any other Redis is inside of a server
+	for i := range checks {
+		switch check := &checks[i]; check.Setting {
+		case "addr", "admin_addr":
+			if !check.OK {
+				askServer(ctx, cmd.Within, check)
+			}
+		case "redis":
+			reached = reached && check.OK
+		}
+	}
+	if reached {
+		checks = append(checks, cmd.lookIntoRedis(ctx, c, cfg)...)
+	}
+	_, err = failedChecks(checks)
+	return c.tried(result, checks, err)
+}
+
+// askServer finds out whether an address is taken by a server of Stoa, as it should be while one runs, and how that is.
+func askServer(ctx context.Context, within time.Duration, check *app.Check) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(check.At)+"/readyz", nil)
+	if err != nil {
+		return
+	}
+	began := time.Now()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	var server struct {
+		Status string            `json:"status"`
+		Parts  []supervise.State `json:"parts"` // where the address is one for operators
+	}
+	if json.NewDecoder(resp.Body).Decode(&server) != nil || server.Status == "" {
+		return // something else listens there
+	}
+	*check = app.Check{Setting: check.Setting, At: check.At, Took: time.Since(began), Found: "a server of Stoa, " + server.Status}
+	if check.OK = server.Status == "ready"; check.OK {
+		return
+	}
+	check.Fault, check.Do = check.Found, "see the log of that server"
+	for _, part := range server.Parts {
+		if !part.Ready || part.Degraded != "" {
+			check.Fault += "; " + part.Name + ": " + cmp.Or(part.Degraded, "not ready")
+		}
+	}
+}
+
+// lookIntoRedis tells what each server does when its memory is full, and holds the keys against those that are declared.
+func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Config) (checks []app.Check) {
+	add := func(check app.Check, began time.Time) {
+		check.OK, check.Took = check.Fault == "", time.Since(began)
+		checks = append(checks, check)
+	}
+	began := time.Now()
+	var servers []redis.ServerInfo
+	db, err := c.redisOf(cfg).Open(ctx)
+	if err == nil {
+		defer db.Close()
+		servers, err = db.Info(ctx)
+	}
+	if err != nil {
+		add(app.Check{Setting: "redis", Fault: err.Error(), Do: "look whether Redis has been stopped meanwhile"}, began)
+		return checks
+	}
+	for _, s := range servers {
+		policy := s.Fields["maxmemory_policy"]
+		check := app.Check{Setting: "redis", At: s.Addr, Found: "maxmemory-policy " + policy}
+		if policy == "" {
+			continue // a service need not tell
+		}
+		if policy != "noeviction" {
+			check.Fault, check.Do = check.Found+": keys are thrown away when the memory is full", "set it to noeviction"
+		}
+		add(check, began)
+	}
+	if cmd.NoKeys {
+		return checks
+	}
+	began = time.Now()
+	check := app.Check{Setting: "key_prefix", At: cfg.KeyPrefix}
+	bar := c.progress("keys")
+	r, err := audit.Run(ctx, db, app.Keys(), audit.Options{Progress: func(p audit.Progress) {
+		bar.Show(int64(1000*p.Part), 1000, keycli.Count(p.Keys, "key"))
+	}})
+	bar.End()
+	if err != nil {
+		check.Fault, check.Do = err.Error(), "look at what the user of Redis may do (stoa keys acl), or leave this out with --no-keys"
+	} else if check.Found = keycli.Count(r.Faults, "fault") + " in " + keycli.Count(r.Keys, "key"); !r.Clean() {
+		check.Fault, check.Do = check.Found, "see what stoa keys audit says of them"
+	}
+	add(check, began)
+	return checks
+}
