@@ -98,7 +98,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 			out[i].line, lines = l, append(lines, spoken{u.room, l})
 		} else {
 			c := *u.comment
-			c.At = now
+			c.At = s.Clock()
 			out[i].comment, comments = c, append(comments, shot{u.room, c})
 		}
 	}

@@ -80,10 +80,7 @@ func TestTidyReadsNothingOfRoomsInWhichNobodySaysAnything(t *testing.T) {
 
 func TestTidyReadsNothingOfRoomsThatNobodyUses(t *testing.T) {
 	ahead := new(atomic.Int64)
-	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) {
-		c.MaxConns = 1
-		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	})
+	db := sqldbtest.Default(t).Open(t, byClock(ahead), func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), ahead, new(sync.Map), Settings{})
 	who := w.people(1)
 	const unused = 300
@@ -115,7 +112,9 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 		for i := range 20 { // nobody watches
 			_, err := w.Say(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
 			w.must(err)
-			_, err = w.Shoot(t.Context(), user, other, Comment{Text: "Wow"})
+			c, err := w.Shoot(t.Context(), user, other, Comment{Text: "Wow"})
+			w.must(err)
+			_, err = w.db.ExecContext(t.Context(), "UPDATE room_danmaku SET at = ? WHERE id = ?", c.At+int64(100*i), c.ID) // no two in one ms
 			w.must(err)
 			w.ahead.Add(int64(time.Second))
 		}

@@ -25,7 +25,8 @@
 // seen, as by a failover. While Redis is away commands are refused, and readers get the checkpoint.
 //
 // All moments of a register are of one clock, the Redis servers', as [bus.Bus.Time] knows it: nodes' own
-// clocks may be wrong, and it is the clock of the place where the order of commands is decided.
+// clocks may be wrong, and it is the clock of the place where the order of commands is decided. Danmaku have their
+// moments by it, too, so that they fly for as long on every node.
 //
 // # What is derived
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
-// Clock returns the servers' time, Unix ms, by which all registers are.
+// Clock returns the servers' time, Unix ms, by which all registers and comments are.
 func (s *Service) Clock() int64 { return s.cfg.Bus.Nodes().Time().UnixMilli() }
 
 // Playback returns the register of a room. ErrRoom.

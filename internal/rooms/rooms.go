@@ -167,10 +167,10 @@ type Comment struct {
 	Item     string
 	Position int64 // ms
 	Text     string
-	Color    int // RGB
-	Mode     int // index of modes; part of a row
-	Size     int // index of sizes; part of a row
-	At       int64
+	Color    int   // RGB
+	Mode     int   // index of modes; part of a row
+	Size     int   // index of sizes; part of a row
+	At       int64 // Unix ms, by [Service.Clock]
 }
 
 var (

@@ -174,7 +174,7 @@ func (s *Service) tidySaid(ctx context.Context) error {
 	for id, upTo := range old {
 		err = errors.Join(err, deleteLines(ctx, s.db, id, upTo))
 	}
-	shots, overErr := overshot(ctx, s.db, after, s.cfg.KeepShots, sweepBatch)
+	shots, overErr := overshot(ctx, s.db, after, s.Clock()-now.Sub(after).Milliseconds(), s.cfg.KeepShots, sweepBatch)
 	for _, id := range shots {
 		overErr = errors.Join(overErr, deleteOldComments(ctx, s.db, id, s.cfg.KeepShots))
 	}

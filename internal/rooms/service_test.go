@@ -98,7 +98,15 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, li
 
 // single is a node on embedded engines.
 func single(t *testing.T, settings Settings) *world {
-	return newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t), redistest.Open(t, "embedded"), new(atomic.Int64), new(sync.Map), settings)
+	ahead := new(atomic.Int64)
+	return newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t, byClock(ahead)), redistest.Open(t, "embedded"), ahead, new(sync.Map), settings)
+}
+
+// byClock has a database go by a clock that is so many nanoseconds ahead.
+func byClock(ahead *atomic.Int64) func(*sqldb.Config) {
+	return func(c *sqldb.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}
 }
 
 // neighbour is another node on the same engines.
@@ -113,10 +121,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
 			ahead := new(atomic.Int64)
-			db := e.Open(t, func(c *sqldb.Config) {
-				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-			})
-			w := newWorld(t, db, redistest.OpenConfig(t, cfg), ahead, new(sync.Map), settings)
+			w := newWorld(t, e.Open(t, byClock(ahead)), redistest.OpenConfig(t, cfg), ahead, new(sync.Map), settings)
 			test(t, w)
 			w.sound()
 			redistest.KeysDeclared(t, w.redis, Keys, social.Keys, accounts.Keys, events.Keys, cache.Keys)

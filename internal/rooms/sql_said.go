@@ -185,12 +185,12 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 	return err
 }
 
-// overshot returns up to n rooms with more comments than they keep, of those that were active and have a comment after a moment: the
-// last comment of each room tells, and only theirs are counted.
-func overshot(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) ([]ID, error) {
+// overshot returns up to n rooms with more comments than they keep, of those that were active after a moment and have a comment since,
+// by the clock of comments: the last comment of each room tells, and only theirs are counted.
+func overshot(ctx context.Context, q sqldb.Querier, active time.Time, since int64, keep, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.room_id DESC, d.at DESC LIMIT 1) > ?
-			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, after.UnixMilli(), after.UnixMilli(), keep, n))
+			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, active.UnixMilli(), since, keep, n))
 }
 
 // deleteOldComments deletes all comments of a room but the latest ones.

@@ -628,7 +628,7 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	s.watched.mu.Lock()
 	r := s.watched.of(id, time.Now())
 	ready := r.filled && r.leave != nil
-	flying := r.ring.Flying(s.db.Now().UnixMilli())
+	flying := r.ring.Flying(s.Clock())
 	s.watched.mu.Unlock()
 	if ready {
 		return flying, nil
@@ -649,7 +649,7 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 		s.watched.mu.Unlock()
 	}
 	for {
-		now := s.db.Now().UnixMilli()
+		now := s.Clock()
 		s.watched.mu.Lock()
 		filled, doubts, flying := r.filled, r.doubts, r.ring.Flying(now)
 		s.watched.mu.Unlock()

@@ -639,6 +639,13 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 
 // Danmaku that flew before a node had anybody in a room are there for whoever comes, and what was cleared is not.
 func TestWhatFliesIsOnEveryNode(t *testing.T) {
+	for _, apart := range []time.Duration{0, 20 * time.Second, -20 * time.Second} {
+		t.Run(fmt.Sprint("their clocks are apart by ", apart), func(t *testing.T) { fliesOnEveryNode(t, apart) })
+	}
+}
+
+// fliesOnEveryNode has two nodes, of which the second one's clock is ahead.
+func fliesOnEveryNode(t *testing.T, ahead time.Duration) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
 		other := w.neighbour()
@@ -646,8 +653,15 @@ func TestWhatFliesIsOnEveryNode(t *testing.T) {
 		who := w.people(2)
 		id := w.open(who[0], who[1])
 		owner, ann := ViewerID(who[0]), ViewerID(who[1])
+		byClockOf := func(n *world) {
+			w.ahead.Store(0)
+			if n == other {
+				w.ahead.Store(int64(ahead))
+			}
+		}
 		flies := func(n *world) (all []string) {
 			t.Helper()
+			byClockOf(n)
 			s, err := n.Scene(ctx, ann, id)
 			w.must(err)
 			for _, d := range s.Danmaku {
@@ -657,6 +671,7 @@ func TestWhatFliesIsOnEveryNode(t *testing.T) {
 		}
 		shoot := func(n *world, text string) {
 			t.Helper()
+			byClockOf(n)
 			_, err := n.Shoot(ctx, owner, id, Comment{Text: text})
 			w.must(err)
 			bubble.Sleep(time.Second)
@@ -746,7 +761,7 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 			if list, err := w.follow(ctx, id); err != nil || len(list) != 1 {
 				t.Fatalf("%s: the test is void: flies %+v, %v", what, list, err)
 			}
-			now := w.db.Now().UnixMilli()
+			now := w.Clock()
 			w.watched.mu.Lock()
 			r := w.watched.rooms[id]
 			w.watched.mu.Unlock()

@@ -52,16 +52,17 @@ type connection struct {
 
 // subscription is one of a connection to a channel; the next one to the same channel is another.
 type subscription struct {
-	hidden []string // whom it does not hear there
+	hidden []string    // whom it does not hear there
+	looks  atomic.Bool // it is to be made anew, once its turn has come
 }
 
 // connections holds the sockets of this node.
 type connections struct {
 	mu     sync.RWMutex
-	byUser map[string]map[string]*connection   // by user and client id
-	on     map[string]map[*connection]struct{} // by channel, those that have subscribed
-	ended  atomic.Int32                        // how many are ended, but not gone
-	losses atomic.Uint64                       // times that events were lost
+	byUser map[string]map[string]*connection        // by user and client id
+	on     map[string]map[*connection]*subscription // by channel, those that have subscribed
+	ended  atomic.Int32                             // how many are ended, but not gone
+	losses atomic.Uint64                            // times that events were lost
 }
 
 func (cs *connections) add(user, id string, c *connection) {
@@ -92,16 +93,16 @@ func (cs *connections) enter(c *connection, channel string, hidden []string) *su
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.on == nil {
-		cs.on = map[string]map[*connection]struct{}{}
+		cs.on = map[string]map[*connection]*subscription{}
 	}
 	if cs.on[channel] == nil {
-		cs.on[channel] = map[*connection]struct{}{}
+		cs.on[channel] = map[*connection]*subscription{}
 	}
 	if c.channels == nil {
 		c.channels = map[string]*subscription{}
 	}
-	s := &subscription{hidden}
-	cs.on[channel][c], c.channels[channel] = struct{}{}, s
+	s := &subscription{hidden: hidden}
+	cs.on[channel][c], c.channels[channel] = s, s
 	return s
 }
 
@@ -134,10 +135,10 @@ func (cs *connections) subscribed(c *connection) map[string]*subscription {
 }
 
 // having returns the connections that have subscribed to a channel.
-func (cs *connections) having(channel string) []*connection {
+func (cs *connections) having(channel string) map[*connection]*subscription {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	return slices.Collect(maps.Keys(cs.on[channel]))
+	return maps.Clone(cs.on[channel])
 }
 
 func (cs *connections) get(user, id string) *connection {
@@ -491,21 +492,32 @@ func (g *Gateway) lost(channel string) {
 	for _, c := range g.conns.of(channel) {
 		g.lookAgain(c)
 	}
-	for _, c := range g.conns.having(channel) {
-		c.again(channel)
+	for c, s := range g.conns.having(channel) {
+		g.inTurn(&g.resubscribes, &s.looks, func() {
+			s.looks.Store(false) // it may not be subscribed yet
+			if !c.looks.Load() && g.conns.has(c, channel, s) {
+				c.again(channel)
+			}
+		})
 	}
 }
 
 // lookOver is over how long clients are sent to look at the truth where all have to, as after a failover of Redis, so
-// that they do not come back all at once. A thousand a second go in any case.
+// that they do not come back all at once, and over how long they subscribe again, with a subscription each. A thousand a second
+// go in any case.
 const lookOver = 10 * time.Second
 
 // lookAgain has a client connect again when its turn has come. An event of another epoch, or one after a gap, has the library
 // do so at once. lookAgain does not wait: a client that goes leaves channels, whose locks the caller may hold.
 func (g *Gateway) lookAgain(c *connection) {
-	if c.looks.CompareAndSwap(false, true) {
+	g.inTurn(&g.reconnects, &c.looks, func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
+}
+
+// inTurn calls look when its turn has come, unless looks says that it waits for one, and notes that it does.
+func (g *Gateway) inTurn(t *turns, looks *atomic.Bool, look func()) {
+	if looks.CompareAndSwap(false, true) {
 		apart := min(time.Millisecond, lookOver/time.Duration(max(1, g.open.Load())))
-		time.AfterFunc(g.turns.next(apart), func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
+		time.AfterFunc(t.next(apart), look)
 	}
 }
 
@@ -652,7 +664,7 @@ func (g *Gateway) leaveRoom(channel string, e events.Event) {
 	case channel == gone.User:
 		g.leave(gone.User, room)
 	case channel == room && gone.Why == api.RoomClosed:
-		for _, c := range g.conns.having(room) {
+		for c := range g.conns.having(room) {
 			go c.client.Unsubscribe(room) // see lookAgain
 		}
 	}

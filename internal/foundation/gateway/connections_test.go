@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,60 @@ func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// everybodys are channels that all may have.
+type everybodys struct{}
+
+func (everybodys) MaySubscribe(context.Context, string, string) error       { return nil }
+func (everybodys) MayStay(context.Context, string, string) error            { return nil }
+func (everybodys) Hidden(context.Context, string, string) ([]string, error) { return nil, nil }
+func (everybodys) Subscribed(string, string, string)                        {}
+func (everybodys) Unsubscribed(string, string, string)                      {}
+
+// Events of a room may be lost where nothing else is: no connection ends then.
+func TestSubscriptionsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const clients, room = 200, "room/1"
+		g, dial := serve(t, redistest.InMemory(t), clients, Config{Sessions: sessions{}, Channels: everybodys{}, Settings: Settings{Ping: time.Minute, MaxUser: clients, MaxFrom: clients}})
+		told := make(chan time.Time, 2*clients)
+		for range clients {
+			conn := dial()
+			defer conn.CloseNow()
+			frame := `{"id":1,"connect":{"token":"good"}}` + "\n" + `{"id":2,"subscribe":{"channel":"` + room + `"}}`
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(frame)); err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				for {
+					_, data, err := conn.Read(t.Context())
+					if err != nil {
+						return
+					}
+					if strings.Contains(string(data), `"code":2500`) {
+						told <- time.Now()
+					}
+				}
+			}()
+		}
+		bubble.Sleep(time.Second)
+		if n := len(g.conns.having(room)); n != clients {
+			t.Fatalf("%d have subscribed, want %d", n, clients)
+		}
+		g.lost(room)
+		g.lost(room)
+		first := <-told
+		last := first
+		for range clients - 1 {
+			last = <-told
+		}
+		if over := last.Sub(first); over < (clients-1)*time.Millisecond || over > lookOver {
+			t.Errorf("they go over %s", over)
+		}
+		if bubble.Sleep(lookOver); len(told) > 0 {
+			t.Errorf("%d are told twice", len(told))
+		}
+	})
+}
+
 // caller is who has their name for a token.
 type caller struct {
 	ann
@@ -126,7 +181,7 @@ func TestSessionsAreLookedAtTogetherBeforeEventsAreHandedOn(t *testing.T) {
 				}
 			}()
 		}
-		for node, bus := range map[string]*events.Bus{"this": here, "another": there} {
+		for node, bus := range map[string]*events.Bus{"this": here.cfg.Bus, "another": there} {
 			bubble.Sleep(time.Second) // nobody has looked for MaxStale
 			began, last := time.Now(), time.Time{}
 			bus.Publish(slices.Clone(batch))

@@ -144,8 +144,9 @@ type Gateway struct {
 	node  *centrifuge.Node
 	conns connections
 	from  households
-	turns turns // of those that look again
 	calls sync.WaitGroup
+
+	reconnects, resubscribes turns // of those that look again
 
 	metrics *metrics
 

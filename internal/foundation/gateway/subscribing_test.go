@@ -61,12 +61,12 @@ func (s *slow) MaySubscribe(ctx context.Context, _, _ string) error {
 	return errs.New(errs.NotFound, "channel.unknown", "There is no such channel.")
 }
 
-// serve runs a gateway on a bus in a bubble; its callers have most subscriptions a minute. dial opens a socket.
-func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (bus *events.Bus, dial func() *websocket.Conn) {
+// serve runs a gateway in a bubble; its callers have most subscriptions a minute. dial opens a socket.
+func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (g *Gateway, dial func() *websocket.Conn) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	db := memory.Open(t)
-	bus = events.NewBus(db, "here", log)
+	bus := events.NewBus(db, "here", log)
 	a := web.New(web.Config{Title: "Test", Version: "1", Auth: cfg.Sessions, Log: log, NoDocs: true, TrustProxy: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 		Limiter: ratelimit.New(db), Limit: ratelimit.Limit{Max: most, Window: time.Minute}})
 	cfg.API, cfg.Bus, cfg.Node, cfg.Version = a, bus, "here", "1"
@@ -91,7 +91,7 @@ func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (bus *e
 	if err := bus.Nodes().Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return bus, func() *websocket.Conn {
+	return g, func() *websocket.Conn {
 		conn, _, err := websocket.Dial(ctx, "ws://here/v1/socket", &websocket.DialOptions{HTTPClient: network.Client(), HTTPHeader: http.Header{"X-Forwarded-For": {"192.0.2.1"}}})
 		if err != nil {
 			t.Fatal(err)

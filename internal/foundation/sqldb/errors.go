@@ -92,7 +92,7 @@ func IsRowError(err error) bool {
 	return false
 }
 
-// IsUnavailable reports that the database is away, shutting down, full or
+// IsUnavailable reports that the database is away, shutting down, full, takes no writes or
 // does not take this connection. A query that its caller's context ended is not
 // that.
 func IsUnavailable(err error) bool {
@@ -103,7 +103,7 @@ func IsUnavailable(err error) bool {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		return true
 	}
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, errNoWrites) {
 		return true
 	}
 	if errors.Is(err, context.Canceled) {
@@ -122,7 +122,7 @@ func IsUnanswered(err error) bool {
 	if tries, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(tries.Unwrap(), IsUnanswered)
 	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, errNoWrites) {
 		return false // no server was there to commit it
 	}
 	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || IsUnavailable(err)

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -176,8 +177,11 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 	}
 }
 
-// sessionConnector prepares every new connection with mysqlSession. The
-// driver never resets a session, so once is enough.
+// errNoWrites is of a server whose tables are read-only.
+var errNoWrites = errors.New("the server takes no writes (innodb_read_only)")
+
+// sessionConnector prepares every new connection with mysqlSession, and makes none to a server whose tables are read-only. The
+// driver never resets a session, and tables are read-only for as long as their server runs, so once is enough.
 type sessionConnector struct{ driver.Connector }
 
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -190,7 +194,25 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
+	if err := takesWrites(ctx, conn.(driver.QueryerContext)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	return session{conn.(driverConn)}, nil
+}
+
+// takesWrites asks what a transaction does not tell: where tables are read-only, as at a reader of Aurora, one begins all the same.
+func takesWrites(ctx context.Context, conn driver.QueryerContext) error {
+	rows, err := conn.QueryContext(ctx, "SELECT 1 FROM DUAL WHERE @@innodb_read_only", nil)
+	if err != nil {
+		return err
+	}
+	switch err = rows.Next(make([]driver.Value, 1)); {
+	case err == nil:
+		err = errNoWrites
+	case errors.Is(err, io.EOF):
+		err = nil
+	}
+	return errors.Join(err, rows.Close())
 }
 
 // driverConn is what a connection of the driver does for database/sql.

@@ -79,3 +79,18 @@ func TestAConnectionToAServerThatTakesNoWritesIsGivenUp(t *testing.T) {
 	}
 	must(t, write())
 }
+
+// The server is as a reader of Aurora: transactions begin there, and its tables take no writes for as long as it runs.
+func TestAServerWhoseTablesAreReadOnlyIsAway(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	server.Stop(t)
+	server.RestartWith(t, "--innodb-read-only")
+	if err := db.Ping(t.Context()); !sqldb.IsUnavailable(err) || sqldb.IsUnanswered(err) {
+		t.Errorf("got %v, want unavailable", err)
+	}
+	server.Stop(t)
+	server.Restart(t)
+	must(t, db.Ping(t.Context()))
+}

@@ -1,6 +1,7 @@
 package onrueidis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -126,14 +127,21 @@ func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) e
 }
 
 func (c conn) Owners(ctx context.Context) ([]redis.Server, error) {
-	nodes := c.client.Nodes()
+	nodes, err := c.client.Nodes(), errors.New("the client knows no server")
 	if c.Mode() != "cluster" {
 		for addr := range nodes {
 			return []redis.Server{{Addr: addr, Do: c.Do}}, nil
 		}
-		return nil, errors.New("the client knows no server")
+		return nil, err
 	}
-	slots, err := c.Do(ctx, []redis.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0].Items()
+	var slots []keyspace.Reply
+	var host string // of the server that answers: those are there, too, for which it names none
+	for addr, node := range nodes {
+		if slots, err = (conn{node}).Do(ctx, []redis.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0].Items(); err == nil {
+			host, _, _ = net.SplitHostPort(addr)
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +151,7 @@ func (c conn) Owners(ctx context.Context) ([]redis.Server, error) {
 			return nil, keyspace.ErrReply
 		}
 		master := slot.List[2].List
-		addr := net.JoinHostPort(master[0].Str, strconv.FormatInt(master[1].N, 10))
+		addr := net.JoinHostPort(cmp.Or(master[0].Str, host), strconv.FormatInt(master[1].N, 10))
 		if slices.ContainsFunc(all, func(s redis.Server) bool { return s.Addr == addr }) {
 			continue
 		}

@@ -88,6 +88,20 @@ func TestAWrappedClientHearsAChannelWhoseSlotMoves(t *testing.T) {
 	})
 }
 
+// A cluster behind one address names none, and a server that was told of no other does not know its own.
+func TestAClusterOfWhichNoAddressIsKnownIsAtTheOneThatWasAsked(t *testing.T) {
+	for name, c := range map[string]*redistest.ClusterSet{
+		"unknown by choice": redistest.Cluster(t, 3, 0, "cluster-preferred-endpoint-type unknown-endpoint"),
+		"unknown to itself": redistest.Cluster(t, 1, 0),
+	} {
+		db, _ := open(t, rueidis.ClientOption{InitAddress: strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")}, redis.WrapConfig{})
+		owners, err := db.Owners(t.Context())
+		if err := errors.Join(err, db.Ping(t.Context())); err != nil || len(owners) != len(c.Masters) {
+			t.Errorf("%s: %d owners, %v", name, len(owners), err)
+		}
+	}
+}
+
 func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
 	server := redistest.Server(t)
 	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,8 +168,14 @@ func (i *Instance) signal(t testing.TB, sig syscall.Signal) {
 // returns when it answers.
 func (i *Instance) Restart(t testing.TB) {
 	t.Helper()
+	i.RestartWith(t)
+}
+
+// RestartWith is Restart with more flags, for this time.
+func (i *Instance) RestartWith(t testing.TB, flags ...string) {
+	t.Helper()
 	i.mustOwn(t)
-	if err := i.server.start(); err != nil {
+	if err := i.server.start(flags...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -238,14 +245,14 @@ func prepare(o Options, port int) (*server, error) {
 
 func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// start runs the child and waits until it answers.
-func (s *server) start() error {
+// start runs the child, with more flags, and waits until it answers.
+func (s *server) start(flags ...string) error {
 	log, err := os.OpenFile(s.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	s.cmd = exec.Command(s.args[0], s.args[1:]...)
+	s.cmd = exec.Command(s.args[0], slices.Concat(s.args[1:], flags)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	dieWithParent(s.cmd)
 	s.ending.Store(false)
