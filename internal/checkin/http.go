@@ -41,7 +41,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Whoever reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
 		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.handleBoard)
 }
 

@@ -40,7 +40,7 @@ func (s *settings) announcer(ctx context.Context, c *console, fn func(notices.An
 
 type notifySendCmd struct {
 	settings
-	Title map[string]string `required:"" mapsep:"none" placeholder:"LANGUAGE=TEXT" help:"A line in one language, such as en=Hello; once for each language. Who reads none of them gets English, else the first."`
+	Title map[string]string `required:"" mapsep:"none" placeholder:"LANGUAGE=TEXT" help:"A line in one language, such as en=Hello; once for each language. Whoever reads none of them gets English, else the first."`
 	Text  map[string]string `mapsep:"none" placeholder:"LANGUAGE=TEXT" help:"What is below the title, in the same language."`
 	Link  string            `placeholder:"URL" help:"Where more is to be found: an https address, or a path of this server."`
 	Life  time.Duration     `placeholder:"DURATION" help:"How long it stays in users' lists, such as 72h; as long as all notices unless said."`

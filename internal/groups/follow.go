@@ -143,11 +143,11 @@ type Standing struct {
 // Over reports whether the standing's role is above another member's.
 func (s Standing) Over(other Standing) bool { return s.Role.over(other.Role) == nil }
 
-// MayModerate refuses who may not take back messages of others. ErrMay.
+// MayModerate refuses a user who may not take back messages of others. ErrMay.
 func (s Standing) MayModerate() error { return s.Role.may(moderate, Group{}) }
 
-// MayMentionAll refuses who may not call all members. ErrMay.
+// MayMentionAll refuses a user who may not call all members. ErrMay.
 func (s Standing) MayMentionAll() error { return s.Role.may(mentionAll, Group{}) }
 
-// MayPin refuses who may not pin messages for all. ErrMay.
+// MayPin refuses a user who may not pin messages for all. ErrMay.
 func (s Standing) MayPin() error { return s.Role.may(pin, Group{}) }

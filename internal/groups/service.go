@@ -174,7 +174,7 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 }
 
 // admit makes users members, who are none, of a group that is locked. ErrFull, ErrGroups,
-// accounts.ErrNoUser. What they had asked is closed. Who was muted and left is muted still.
+// accounts.ErrNoUser. What they had asked is closed. Whoever was muted and left is muted still.
 func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users ...accounts.ID) error {
 	if d.group.Members+len(users) > s.cfg.Members {
 		return ErrFull

@@ -462,7 +462,7 @@ func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, curs
 	return list, next, nil
 }
 
-// Stop ends the publisher of a stream of the owner's; who has the key may come again. ErrStream, ErrOffAir, ErrState.
+// Stop ends the publisher of a stream of the owner's; whoever has the key may come again. ErrStream, ErrOffAir, ErrState.
 func (s *Service) Stop(ctx context.Context, owner accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "live.Stop %s", id)
 	if _, err := s.owned(ctx, owner, id); err != nil {

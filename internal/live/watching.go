@@ -97,7 +97,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	return v.Session, answer, nil
 }
 
-// placesOf returns how much of this node a viewer may have. Who comes with a key, or as a guest of a room, has no account: that is
+// placesOf returns how much of this node a viewer may have. Whoever comes with a key, or as a guest of a room, has no account: that is
 // counted by household.
 func (s *Service) placesOf(by Caller) places {
 	switch {
@@ -114,7 +114,7 @@ func (s *Service) placesOf(by Caller) places {
 // counts reports whether a view is a viewer's, and not that of another node.
 func (v *view) counts() bool { return v.by.Key == nil || v.by.Key.kind != relay }
 
-// mayWatch refuses who may not watch a stream. ErrStream, ErrMay.
+// mayWatch refuses a caller who may not watch a stream. ErrStream, ErrMay.
 func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
 	st, err := s.stream(ctx, id)
 	switch {
@@ -159,7 +159,7 @@ func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID
 	s.mu.Lock()
 	published := s.airs[id] != nil && s.airs[id].pub != nil && s.airs[id].pub.session == session
 	s.mu.Unlock()
-	if published { // that is for who may publish
+	if published { // that is for those who may publish
 		return ErrSession
 	}
 	if !s.endView(id, session) {

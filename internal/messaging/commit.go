@@ -244,7 +244,7 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) 
 }
 
 // refusals are those of messages to groups. The conversations are locked, and a group in which members'
-// rights change locks its own: who was muted or removed writes nothing afterwards.
+// rights change locks its own: somebody who was muted or removed writes nothing afterwards.
 func refusals(ctx context.Context, tx *sqldb.Tx, batch []sending) (map[sendingKey]error, error) {
 	var seats []groups.Seat
 	for _, in := range batch {

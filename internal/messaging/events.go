@@ -97,7 +97,7 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, 
 const small = 200
 
 // tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
-// on line are told how far the chat has come ([crowds]), and who has it open gets the messages. old says that some
+// on line are told how far the chat has come ([crowds]), and those who have it open get the messages. old says that some
 // may be from before a member has joined: to that member goes, in place of a message, how far the chat has
 // come, and the channel of an open chat, which members share, gets none. In a smaller group the same holds of a message that changes, for
 // a member who has deleted it for themselves.

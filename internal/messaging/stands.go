@@ -63,7 +63,7 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	var marks []marking
 	for _, v := range marked {
 		if v.me.gone == 0 {
-			// What came before is not known here: of who hides receipts, the other is told nothing.
+			// What came before is not known here: of somebody who hides receipts, the other is told nothing.
 			marks = append(marks, marking{member: v.me, kind: v.kind, had: v.me.delivered})
 		}
 	}

@@ -109,8 +109,8 @@ func isLink(s string) bool {
 	return u.Scheme == "https" && u.Host != "" || u.Scheme == "" && u.Host == "" && strings.HasPrefix(s, "/")
 }
 
-// said is what the announcement says to who reads these languages, the best first, which
-// may be an Accept-Language header; English, else the first language there is, to who reads none of them.
+// said is what the announcement says to somebody who reads these languages, the best first, which
+// may be an Accept-Language header; English, else the first language there is, to somebody who reads none of them.
 func (a Announcement) said(languages ...string) (tag string, w Wording) {
 	there := slices.Sorted(maps.Keys(a.Texts))
 	if at := slices.Index(there, "en"); at > 0 { // the first is what the rest gets
@@ -309,7 +309,7 @@ func (a Announcement) next(ctx context.Context, tx *sqldb.Tx, n int) (readers []
 	}
 	segment := a.Segment
 	if segment.RegisteredBefore.IsZero() || segment.RegisteredBefore.After(a.Created) {
-		segment.RegisteredBefore = a.Created // who comes while it is delivered is not counted in its total
+		segment.RegisteredBefore = a.Created // a user who comes while it is delivered is not counted in its total
 	}
 	readers, err = segment.Readers(ctx, tx, a.place, n)
 	if len(readers) > 0 {

@@ -28,6 +28,6 @@
 // # Who is told
 //
 // What was committed goes as an event to all devices of the user, and to the Redis channel
-// channel:system_notification:{uid}. Who hands on what users should see while they are off line is told in the same transaction
+// channel:system_notification:{uid}. Whoever hands on what users should see while they are off line is told in the same transaction
 // ([Config].Pushes).
 package notices

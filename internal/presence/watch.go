@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// linger is how long a connection that has closed counts: who is back by then was
+	// linger is how long a connection that has closed counts: whoever is back by then was
 	// never away. A dead node's are given as long.
 	linger = 5 * time.Second
 	// beatEvery is how often a node looks whether Redis still has what it noted, and how

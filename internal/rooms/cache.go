@@ -138,7 +138,7 @@ func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, err
 	return m, asKind(ctx, err)
 }
 
-// inside returns a room and the place of who is in it, from copies: for reads. ErrRoom.
+// inside returns a room and the place of somebody who is in it, from copies: for reads. ErrRoom.
 func (s *Service) inside(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
 	m, err := s.member(ctx, id, user)
 	if errors.Is(err, ErrMember) {

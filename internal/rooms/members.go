@@ -28,13 +28,13 @@ type Key struct {
 	asker string // on whose behalf a password is compared
 }
 
-// Join lets a user in; who is in already stays as they are. Who was in before is muted still, and may not do what was taken from
+// Join lets a user in; whoever is in already stays as they are. Somebody who was in before is muted still, and may not do what was taken from
 // them. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
 	key.asker = user.String()
-	if key.Password != "" { // who is in needs none: it may be that of before
+	if key.Password != "" { // whoever is in needs none: it may be that of before
 		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
 			key.Password = ""
 		}
@@ -361,7 +361,7 @@ func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor stri
 	return list, next, r, nil
 }
 
-// Ban keeps a user out; who is in the room is taken out. A guest is taken out alone: whether others come, the
+// Ban keeps a user out; whoever is in the room is taken out. A guest is taken out alone: whether others come, the
 // room's settings say. ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Ban %s", id)
@@ -465,7 +465,7 @@ func useful(links []Link, now time.Time) (open []Link) {
 	return open
 }
 
-// Links returns the links that let people in: all of them to who may moderate, their own to others. ErrRoom.
+// Links returns the links that let people in: all of them to those who may moderate, their own to others. ErrRoom.
 func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "rooms.Links %s", id)
 	r, m, err := s.inside(ctx, id, user)
@@ -482,7 +482,7 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 	return mine, asKind(ctx, err)
 }
 
-// Revoke has a link let nobody in any more; everybody can revoke their own, who may moderate all. ErrRoom, ErrLink, ErrMay.
+// Revoke has a link let nobody in any more; everybody can revoke their own, those who may moderate all. ErrRoom, ErrLink, ErrMay.
 func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "rooms.Revoke %s", id)
 	_, err = s.change(ctx, id, user, look, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {

@@ -179,7 +179,7 @@ func (s *store) writeOnline(ctx context.Context, node string, marks []mark) erro
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// online returns up to most entries of who Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
+// online returns up to most entries of those whom Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
 func (s *store) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {

@@ -165,7 +165,7 @@ func (w *watched) viewers(id ID) (n int, known bool) {
 	return 0, false
 }
 
-// online returns up to mostOnline of who watches a room, as this node has counted them; nil where nobody does by this node, or it
+// online returns up to mostOnline of those who watch a room, as this node has counted them; nil where nobody does by this node, or it
 // has not counted yet.
 func (w *watched) online(id ID) []Presence {
 	w.mu.Lock()
@@ -357,7 +357,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	s.cfg.Bus.Publish(batch)
 }
 
-// audience are the viewers of a room by nodes that live, each once, who was active last first.
+// audience are the viewers of a room by nodes that live, each once, the last active first.
 type audience struct {
 	users []Presence
 	first string // of the nodes
@@ -401,7 +401,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(I
 	return all, nil
 }
 
-// Online returns up to mostOnline of who watches in a room, who was active last first. It costs no question to Redis where somebody
+// Online returns up to mostOnline of those who watch in a room, the last active first. It costs no question to Redis where somebody
 // watches by this node, which counts them anyway. ErrRoom.
 func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
@@ -598,7 +598,7 @@ func (s *Service) leaveAll(ctx context.Context) {
 	}
 	s.watched.mu.Unlock()
 	if err := s.store.writeOnline(ctx, s.cfg.Node, marks); err != nil {
-		s.log.Debug("rooms: viewers are left to the other nodes", "err", err) // who see that this one is gone
+		s.log.Debug("rooms: viewers are left to the other nodes", "err", err) // which see that this one is gone
 	}
 	for _, f := range leave {
 		f()

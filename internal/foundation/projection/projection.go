@@ -98,7 +98,7 @@ type Config[Change, State any] struct {
 	State func(ctx context.Context, changes []Change) ([]State, error)
 	Write func(ctx context.Context, states []State) error
 	// Late is told of changes that Redis was given late, once it has them: what was missed or
-	// unsure, and what a replay found, in pieces. Who asked meanwhile may have been answered without them,
+	// unsure, and what a replay found, in pieces. Whoever asked meanwhile may have been answered without them,
 	// and clients may not have been told. An error has the changes applied again. Nil does nothing.
 	Late func(ctx context.Context, changes []Change) error
 	// DB has table projection_marks.

@@ -109,7 +109,7 @@ func (p *problem) setHeaders(c *call, h http.Header) {
 	}
 }
 
-// ceilSeconds rounds up: who comes back earlier is refused again. At least 1.
+// ceilSeconds rounds up: whoever comes back earlier is refused again. At least 1.
 func ceilSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // Refuse answers a request to a handler of [API.Raw] or [API.RawConnection] with a problem document.
