@@ -568,7 +568,7 @@ func (s *Service) Clocks(ctx context.Context, ids []ID) (_ map[ID]civil.Clock, e
 
 // after runs what follows a commit or a read and may fail: the caller has an answer
 // in any case, and a caller that goes away does not stop it.
-func (s *Service) after(ctx context.Context, what string, fn func(ctx context.Context) error) {
+func (s *Service) after(ctx context.Context, step string, fn func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	if err := fn(ctx); err != nil {
@@ -576,6 +576,6 @@ func (s *Service) after(ctx context.Context, what string, fn func(ctx context.Co
 		if away(err) {
 			level = slog.LevelDebug // the connection's watcher logs it once
 		}
-		s.log.Log(ctx, level, "accounts: after the fact", "what", what, "err", err)
+		s.log.Log(ctx, level, "accounts: a step after the commit failed; the answer stands", "step", step, "err", err)
 	}
 }

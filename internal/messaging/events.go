@@ -248,7 +248,7 @@ func (s *Service) tellMarks(batch []marking) {
 	}
 	set, err := s.settings.GetMany(ctx, users)
 	if err != nil {
-		s.log.Warn("messaging: marks are told to nobody else", "err", err)
+		s.log.Warn("messaging: read marks are not told to the other side: settings cannot be read", "users", len(users), "err", err)
 	}
 	var out []events.Event
 	add := func(to accounts.ID, mark api.ChatMark) {

@@ -187,8 +187,8 @@ func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error
 			all[memberKey{d.job.User, d.job.Conv}] = told{sent: d.push.Seq}
 		}
 	}
-	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil { // at worst a mention is pushed with a later message again
-		s.log.LogAttrs(ctx, slog.LevelWarn, "it is not noted which pushes were sent", slog.Any("error", err))
+	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "pushes were sent and could not be noted: a mention may be pushed again", slog.Any("err", err))
 	}
 }
 
@@ -212,7 +212,7 @@ func usersOf(jobs []job) (users []accounts.ID) {
 func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	outcome, err := s.post(ctx, d)
 	if outcome == failed && attempt >= maxTries { // a push is not worth a dead letter
-		s.log.LogAttrs(ctx, slog.LevelWarn, "a push is given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("error", err))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "a push is given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("err", err))
 		outcome, err = givenUp, nil
 	}
 	s.metrics.sent.WithLabelValues(outcome).Inc()

@@ -766,6 +766,6 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 		return
 	}
 	if err := p.swap(ctx, p.cfg.Node, p.mark, "").Err; err != nil {
-		p.cfg.Log.Warn("could not take the mark away; another node will replay in vain", "err", err)
+		p.cfg.Log.Warn("this node's mark stays in redis: another node will take it for dead and replay what redis has already, which does no harm", "marks", p.cfg.Applied.Key.String(), "err", err)
 	}
 }

@@ -186,7 +186,7 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 
 func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error, more ...slog.Attr) {
 	c := callOf(ctx)
-	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("error", err), slog.String("route", c.route.name()),
+	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("err", err), slog.String("route", c.route.name()),
 		slog.String("request", c.trace), slog.String("user", c.user())}, more...)...)
 }
 
