@@ -15,10 +15,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// CredentialRoutes adds the operations on passwords and addresses to a. None of
+// credentialRoutes adds the operations on passwords and addresses to a. None of
 // their requests is remembered by its Idempotency-Key, since a hash of a body with a password in it
 // would undo what Argon2 is for. A retry is known by its event in the trail.
-func (s *Service) CredentialRoutes(a *web.API) {
+func (s *Service) credentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
