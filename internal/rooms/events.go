@@ -31,7 +31,7 @@ func (s *Service) tell(id ID, typ string, data any) {
 }
 
 // publish tells of what was committed.
-func (s *Service) publish(ctx context.Context, d scene) {
+func (s *Service) publish(ctx context.Context, d changeSet) {
 	if len(d.news) == 0 {
 		return
 	}
