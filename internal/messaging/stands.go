@@ -154,7 +154,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 		for conv, stands := range due {
 			members, err := s.crowd(ctx, conv) // as they are by now
 			if err != nil {
-				s.log.Warn("messaging: members are not told of a message", "group", conv, "err", err)
+				s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", conv, "err", err)
 				if !last {
 					s.crowds.add(conv, stands)
 				}

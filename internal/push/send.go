@@ -128,30 +128,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	if err != nil {
 		return all(asKind(err))
 	}
-	bySub := make(map[device]Subscription, len(subs))
-	for _, sub := range subs {
-		bySub[device{sub.User, sub.Device}] = sub
-	}
-	now := s.db.Now()
-	var wanted []delivery
-	for i, j := range jobs {
-		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
-		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and no follower looks at notices again
-			s.metrics.sent.WithLabelValues(postponed).Inc()
-			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
-			continue
-		}
-		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
-			s.metrics.sent.WithLabelValues(needless).Inc()
-			continue
-		}
-		if until, resting := s.hosts.resting(hostOf(d.sub), now); resting {
-			s.metrics.sent.WithLabelValues(postponed).Inc()
-			answers[i] = later{until}
-			continue
-		}
-		wanted = append(wanted, d)
-	}
+	wanted := s.sortOut(jobs, online, subs, answers)
 	facts, err := s.facts(ctx, wanted, about)
 	if err != nil {
 		return all(err)
@@ -177,6 +154,34 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 		return all(asKind(err))
 	}
 	return list, answers
+}
+
+// sortOut returns the deliveries that are wanted now, and answers jobs that are to come later.
+func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscription, answers []error) (wanted []delivery) {
+	bySub := make(map[device]Subscription, len(subs))
+	for _, sub := range subs {
+		bySub[device{sub.User, sub.Device}] = sub
+	}
+	now := s.db.Now()
+	for i, j := range jobs {
+		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
+		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and no follower looks at notices again
+			s.metrics.sent.WithLabelValues(postponed).Inc()
+			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
+			continue
+		}
+		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
+			s.metrics.sent.WithLabelValues(needless).Inc()
+			continue
+		}
+		if until, resting := s.hosts.resting(hostOf(d.sub), now); resting {
+			s.metrics.sent.WithLabelValues(postponed).Inc()
+			answers[i] = later{until}
+			continue
+		}
+		wanted = append(wanted, d)
+	}
+	return wanted
 }
 
 // noteSent notes up to where pushes of messages were sent. One that is to be sent later, or again, has told of no mention yet.
