@@ -155,7 +155,9 @@ func (w *world) person() accounts.ID {
 	w.t.Helper()
 	u, err := accounts.NewUser(fmt.Sprintf("%x@example.org", ids.New[world]().String()), "somebody", "UTC")
 	w.must(err)
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, []accounts.User{u}) }))
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		return accounts.InsertUsers(ctx, tx, []accounts.User{u})
+	}))
 	return u.ID
 }
 
