@@ -15,7 +15,7 @@
 //
 // # Announcements
 //
-// An operator writes one row ([Announcer]). A worker walks through the users of its segment in
+// An operator writes one row ([Admin]). A worker walks through the users of its segment in
 // slices ([Service.deliver]): the notices of a slice, and how far the walk has come, are one transaction under the
 // lock of the announcement, so that a kill loses and doubles nothing. A notice of an announcement has no text:
 // it is read from the announcement, in the language of whoever reads, and one that was stopped is
