@@ -291,7 +291,7 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 		if want := []string{"banned", "login", "login", "operator_kicked", "profile_changed", "registered", "unbanned"}; !slices.Equal(did, want) {
 			t.Errorf("the trail has %v, want %v", did, want)
 		}
-		if _, err := app.DeleteUser(ctx, client.External("c-2"), true); err != nil {
+		if _, err := app.EraseUser(ctx, client.External("c-2")); err != nil {
 			t.Fatal(err)
 		}
 		eventually.Equal(t, "the erased user's external id is", "account.unknown", func() string {
