@@ -230,7 +230,7 @@ func (s *Service) checkOwnCode(ctx context.Context, u User, p Purpose, code, hou
 func (s *Service) wrongCode(ctx context.Context, network string) error {
 	s.metrics.codes.WithLabelValues("wrong").Inc()
 	limits := s.cfg.Limits
-	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), limits.share(limits.WrongCodes)) {
+	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKeys.At(keyspace.Hashed{S: network}), limits.share(limits.WrongCodes)) {
 		s.countWrong(ctx, "", wrongCodesKey.At(), limits.WrongCodes)
 	}
 	return errCode

@@ -130,7 +130,7 @@ func (c Settings) Validate() error {
 	return errors.Join(
 		config.Refuse(c.AccessLife < time.Minute, "access_life", "%s is less than a minute", c.AccessLife),
 		config.Refuse(c.RefreshLife < c.AccessLife, "refresh_life", "%s is shorter than access_life, %s", c.RefreshLife, c.AccessLife),
-		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codeTriesKey.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife),
+		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codeTriesKeys.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife),
 		config.Refuse(c.Devices < 1 || c.Devices > 1000, "devices", "%d is not between 1 and 1000", c.Devices),
 		config.Refuse(c.Grace < time.Second || c.Grace > MaxGrace, "grace", "%s is not between a second and 90 days", c.Grace),
 		config.Refuse(c.Hashers < 0, "hashers", "%d is less than zero", c.Hashers),
@@ -141,7 +141,7 @@ func (c Settings) Validate() error {
 		atLeastOne("limits.wrong_codes", c.Limits.WrongCodes),
 		atLeastOne("limits.login_fails", c.Limits.LoginFails),
 		atLeastOne("limits.household_fails", c.Limits.HouseholdFails),
-		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKey.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
+		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKeys.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
 }
 
 // afterBudget bounds what follows a commit.

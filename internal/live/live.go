@@ -44,7 +44,7 @@ var accesses = [...]string{"key", "open"}
 // String is the way's name on the wire.
 func (a Access) String() string { return accesses[a] }
 
-// Stream is a stream with its settings; see [Doc.Version] of streamKey before you change it.
+// Stream is a stream with its settings; see [Doc.Version] of streamKeys before you change it.
 type Stream struct {
 	ID      ID          `json:"id"`
 	Owner   accounts.ID `json:"owner"`

@@ -944,7 +944,7 @@ func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
 			w.must(err)
 			_, err = w.copies.sources.Get(t.Context(), it.ID)
 			w.must(err)
-			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: sourceKey.At(it.ID).Key}).Int()
+			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: sourceKeys.At(it.ID).Key}).Int()
 			if got := time.Duration(left) * time.Millisecond; err != nil || got > want || got < want*9/10 {
 				t.Errorf("a link for %s is kept for %s, %v; want %s", good, got, err, want)
 			}
