@@ -340,9 +340,9 @@ func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
 	asked, err := queue.NewSQL(w.db).Waiting(t.Context(), TopicAsk, 10)
 	w.must(err)
 	for _, e := range asked {
-		var a Asking
-		w.must(json.Unmarshal(e.Payload, &a))
-		w.must(w.Asked(t.Context(), a))
+		var o Order
+		w.must(json.Unmarshal(e.Payload, &o))
+		w.must(w.Obey(t.Context(), o))
 	}
 	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil })
 }
