@@ -71,7 +71,7 @@ var layers = [][]string{
 // library packages can be imported by anyone.
 var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
-// domains keep each technology in its own room.
+// domains keep each technology in its own file.
 var domains = []string{"accounts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // importers says which files of a domain may import what.

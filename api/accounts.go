@@ -8,7 +8,7 @@ const (
 	PurposeLogin         = "login"
 	PurposeResetPassword = "reset_password"
 	PurposeChangeEmail   = "change_email"
-	PurposeSetPassword   = "set_password" // this and the next for who is logged in, at their own address
+	PurposeSetPassword   = "set_password" // this and the next for users who are logged in, at their own address
 	PurposeLeaveEmail    = "leave_email"
 )
 

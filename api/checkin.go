@@ -97,7 +97,7 @@ type Board struct {
 	Around  []BoardRow `json:"around,omitempty" doc:"the caller's neighbours and own row, when asked for"`
 }
 
-// BoardRow is one place on a board. Who reached a value first stands before
+// BoardRow is one place on a board. Whoever reached a value first stands before
 // others with the same value.
 type BoardRow struct {
 	Rank   int    `json:"rank" doc:"1 is the top"`

@@ -26,19 +26,19 @@ const (
 	EventSessionOpened  = "session.opened"  // Session
 	EventSessionEnded   = "session.ended"   // SessionEnded
 
-	EventFriendRequested     = "friend.requested"      // FriendRequest, to who is asked and to who asks
+	EventFriendRequested     = "friend.requested"      // FriendRequest, to the user who is asked and to the one who asks
 	EventFriendRequestClosed = "friend.request_closed" // FriendRequest, in a state other than pending
 	EventFriendUnread        = "friend.unread"         // Unread
 	EventFriendAdded         = "friend.added"          // Friend
 	EventFriendUpdated       = "friend.updated"        // Friend
 	EventFriendRemoved       = "friend.removed"        // UserRef
-	EventBlockAdded          = "block.added"           // UserRef, to who blocks only
+	EventBlockAdded          = "block.added"           // UserRef, to the user who blocks only
 	EventBlockRemoved        = "block.removed"         // UserRef
 
 	EventGroupMine          = "group.mine"           // GroupMembership: the user has joined, or changed something of their own
 	EventGroupChanged       = "group.changed"        // GroupChange
-	EventGroupLeft          = "group.left"           // GroupGone, to who is not in the group any more
-	EventGroupRequested     = "group.requested"      // GroupRequest, to who asks and to the group's admins
+	EventGroupLeft          = "group.left"           // GroupGone, to a user who is not in the group any more
+	EventGroupRequested     = "group.requested"      // GroupRequest, to the user who asks and to the group's admins
 	EventGroupRequestClosed = "group.request_closed" // GroupRequest, in a state other than pending
 
 	EventPresenceChanged = "presence.changed" // Presence of the user or of a friend

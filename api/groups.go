@@ -88,7 +88,7 @@ type GroupUpdate struct {
 	MutedUntil   *time.Time `json:"muted_until,omitempty" doc:"admins; a time that has passed lets members write again"`
 }
 
-// GroupMembers is a page of a group's members, the higher roles first, then who joined first:
+// GroupMembers is a page of a group's members, the higher roles first, then those who joined first:
 // GET /v1/groups/{group}/members.
 type GroupMembers struct {
 	Members []GroupMember `json:"members"`

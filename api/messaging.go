@@ -24,11 +24,11 @@ const MentionAll = "all"
 const (
 	EventMessageNew     = "message.new"     // Message, to all devices of both
 	EventMessageChanged = "message.changed" // Message as it is now: edited, recalled or with other reactions
-	EventMessageHidden  = "message.hidden"  // MessageHidden, to the devices of who deleted it for themselves
+	EventMessageHidden  = "message.hidden"  // MessageHidden, to the devices of the user who deleted it for themselves
 	EventChatMarked     = "chat.marked"     // ChatMark: somebody read, or got, messages
-	EventChatUpdated    = "chat.updated"    // Chat, to the devices of who changed its settings
-	EventChatSettings   = "chat.settings"   // ChatSettings, to the devices of who changed them
-	EventChatTyping     = "chat.typing"     // Typing; not kept for who resumes
+	EventChatUpdated    = "chat.updated"    // Chat, to the devices of the user who changed its settings
+	EventChatSettings   = "chat.settings"   // ChatSettings, to the devices of the user who changed them
+	EventChatTyping     = "chat.typing"     // Typing; not kept for those who resume
 	EventChatStands     = "chat.stands"     // ChatStands: events may not have told it; ask for what is missing
 )
 

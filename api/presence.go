@@ -19,7 +19,7 @@ type Presence struct {
 }
 
 // Presences are those of several users: GET /v1/presence, in the order asked for, and
-// GET /v1/friends/presence, which leaves out who is off line.
+// GET /v1/friends/presence, which leaves out those who are off line.
 type Presences struct {
 	Users   []Presence `json:"users"`
 	Partial bool       `json:"partial,omitempty" doc:"Redis cannot be reached: only users who are connected to this node are known to be on line"`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// RoleGuest is the role of who is in a room without an account; the others are those of groups.
+// RoleGuest is the role of somebody who is in a room without an account; the others are those of groups.
 const RoleGuest = "guest"
 
 // What members of a room may do, by role or one by one.
@@ -225,7 +225,7 @@ type RoomClock struct {
 const (
 	ItemURL  = "url"  // a file of which browsers play parts
 	ItemHLS  = "hls"  // a playlist of HTTP live streaming
-	ItemFile = "file" // a transfer to or from who adds it
+	ItemFile = "file" // a transfer to or from the user who adds it
 	ItemLive = "live" // a live stream
 )
 
@@ -342,7 +342,7 @@ type RoomScene struct {
 	Clock    int64        `json:"clock" doc:"the servers' clock, Unix ms"`
 }
 
-// RoomOnline are who are on line in a room, who was active last first.
+// RoomOnline are those who are on line in a room, the last active first.
 type RoomOnline struct {
 	Viewers []RoomViewer `json:"viewers"`
 }
@@ -384,7 +384,7 @@ type RoomRef struct {
 const (
 	EventRoomChanged        = "room.changed"         // Room: its settings have changed; read the room again, for words and for what one may do
 	EventRoomMember         = "room.member"          // RoomMember: joined, in a room of up to 200; or changed
-	EventRoomGone           = "room.gone"            // RoomGone: in a larger room of those who were taken out; also on the channel of who is gone
+	EventRoomGone           = "room.gone"            // RoomGone: in a larger room of those who were taken out; also on the channel of whoever is gone
 	EventRoomPlayback       = "room.playback"        // Playback
 	EventRoomPlaylist       = "room.playlist"        // RoomRef: it has changed
 	EventRoomSaid           = "room.said"            // RoomLine

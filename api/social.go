@@ -6,8 +6,8 @@ import "time"
 const (
 	RequestPending   = "pending"
 	RequestAccepted  = "accepted"
-	RequestRefused   = "refused"   // by who was asked, or because they blocked who asked
-	RequestWithdrawn = "withdrawn" // by who asked, or because they blocked who was asked
+	RequestRefused   = "refused"   // by the user who was asked, or because they blocked the one who asked
+	RequestWithdrawn = "withdrawn" // by the user who asked, or because they blocked the one who was asked
 	RequestExpired   = "expired"
 )
 

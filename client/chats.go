@@ -175,13 +175,7 @@ func (c *Client) ChatSettings(ctx context.Context) (out api.ChatSettings, err er
 	return out, err
 }
 
-// SetChatSettings changes them all; see [Client.ChangeChatSettings].
-func (c *Client) SetChatSettings(ctx context.Context, in api.ChatSettings) (out api.ChatSettings, err error) {
-	err = c.do(ctx, call{method: http.MethodPut, path: "/v1/chats/settings", in: in, out: &out})
-	return out, err
-}
-
-// ChangeChatSettings changes those that are given, and returns all: another device of the user may have changed the others.
+// ChangeChatSettings changes the settings that in names, and returns all of them: another device of the user may have changed the others.
 func (c *Client) ChangeChatSettings(ctx context.Context, in api.ChatSettingsUpdate) (out api.ChatSettings, err error) {
 	err = c.do(ctx, call{method: http.MethodPut, path: "/v1/chats/settings", in: in, out: &out})
 	return out, err

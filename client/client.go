@@ -291,7 +291,7 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 	}
 	if !call.open {
 		t, login := c.session()
-		if call.bearer != "" && call.login != login { // it is not for who has logged in meanwhile
+		if call.bearer != "" && call.login != login { // it is not for somebody who has logged in meanwhile
 			return nil, errLoggedOut
 		}
 		call.bearer, call.login = t.AccessToken, login

@@ -7,7 +7,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// ResetPassword sets the password of who has the code that RequestCode had
+// ResetPassword sets the password of whoever has the code that RequestCode had
 // mailed, and logs all the account's devices out.
 func (c *Client) ResetPassword(ctx context.Context, in api.PasswordReset) error {
 	return c.do(ctx, call{method: http.MethodPost, path: "/v1/auth/password", in: in, open: true})

@@ -219,11 +219,12 @@ func (c *Client) WithdrawGroupRequest(ctx context.Context, group string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: inGroup(group, "requests", "mine")})
 }
 
-// AnswerGroupRequest accepts a request to join a group, or refuses it.
-func (c *Client) AnswerGroupRequest(ctx context.Context, group, request string, accept bool) error {
-	verb := "refuse"
-	if accept {
-		verb = "accept"
-	}
-	return c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests", request, verb)})
+// AcceptGroupRequest accepts a request to join a group.
+func (c *Client) AcceptGroupRequest(ctx context.Context, group, request string) error {
+	return c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests", request, "accept")})
+}
+
+// RefuseGroupRequest refuses a request to join a group.
+func (c *Client) RefuseGroupRequest(ctx context.Context, group, request string) error {
+	return c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "requests", request, "refuse")})
 }

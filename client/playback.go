@@ -45,8 +45,8 @@ const (
 	settle = time.Second
 )
 
-// Clock notes an answer of rooms.clock: when it was asked for and came, by this machine's clock, and what it says.
-func (s *PlaybackSync) Clock(sent, came time.Time, at api.RoomClock) {
+// AddClock notes an answer of rooms.clock: when it was asked for and came, by this machine's clock, and what it says.
+func (s *PlaybackSync) AddClock(sent, came time.Time, at api.RoomClock) {
 	trip := came.Sub(sent)
 	if trip < 0 {
 		return // the clock here was set back meanwhile
@@ -71,8 +71,8 @@ func (s *PlaybackSync) Offset() time.Duration {
 	return best[len(best)/2].offset
 }
 
-// State takes a register, from whichever way it came, and reports whether it is newer than the one that is known.
-func (s *PlaybackSync) State(p api.Playback) bool {
+// Take takes a register, from whichever way it came, and reports whether it is newer than the one that is known.
+func (s *PlaybackSync) Take(p api.Playback) bool {
 	if s.known && (p.Generation < s.state.Generation || p.Generation == s.state.Generation && p.Version <= s.state.Version) {
 		return false
 	}
@@ -80,8 +80,8 @@ func (s *PlaybackSync) State(p api.Playback) bool {
 	return true
 }
 
-// Now is the register that is known.
-func (s *PlaybackSync) Now() api.Playback { return s.state }
+// State is the register that is known.
+func (s *PlaybackSync) State() api.Playback { return s.state }
 
 // Position is where the room is at a moment of this machine's clock.
 func (s *PlaybackSync) Position(now time.Time) time.Duration {

@@ -15,7 +15,7 @@ func TestTheClockIsTheMiddleOfTheBestPings(t *testing.T) {
 	}
 	for i := range 40 { // two seconds behind; every second answer takes long, one way
 		sent, late := here.Add(time.Duration(i)*time.Second), time.Duration(i%2)*400*time.Millisecond
-		s.Clock(sent, sent.Add(100*time.Millisecond+late), api.RoomClock{Time: sent.Add(2*time.Second + 50*time.Millisecond).UnixMilli()})
+		s.AddClock(sent, sent.Add(100*time.Millisecond+late), api.RoomClock{Time: sent.Add(2*time.Second + 50*time.Millisecond).UnixMilli()})
 	}
 	if s.Offset() != 2*time.Second {
 		t.Errorf("got %s, want 2s", s.Offset())
@@ -27,14 +27,14 @@ func TestAClockThatIsSetCountsAtOnce(t *testing.T) {
 	sent := time.UnixMilli(1_700_000_000_000)
 	for i := range 16 {
 		sent := sent.Add(time.Duration(i) * 10 * time.Second)
-		s.Clock(sent, sent.Add(20*time.Millisecond), api.RoomClock{Time: sent.Add(10 * time.Millisecond).UnixMilli()})
+		s.AddClock(sent, sent.Add(20*time.Millisecond), api.RoomClock{Time: sent.Add(10 * time.Millisecond).UnixMilli()})
 	}
 	// It was set back by half a minute on the way.
-	s.Clock(sent.Add(160*time.Second), sent.Add(130*time.Second), api.RoomClock{Time: sent.Add(160 * time.Second).UnixMilli()})
+	s.AddClock(sent.Add(160*time.Second), sent.Add(130*time.Second), api.RoomClock{Time: sent.Add(160 * time.Second).UnixMilli()})
 	if s.Offset() != 0 {
 		t.Errorf("after an answer that came before it was asked for: %s, want 0s", s.Offset())
 	}
-	s.Clock(sent.Add(140*time.Second), sent.Add(140*time.Second+40*time.Millisecond), api.RoomClock{Time: sent.Add(170*time.Second + 20*time.Millisecond).UnixMilli()})
+	s.AddClock(sent.Add(140*time.Second), sent.Add(140*time.Second+40*time.Millisecond), api.RoomClock{Time: sent.Add(170*time.Second + 20*time.Millisecond).UnixMilli()})
 	if s.Offset() != 30*time.Second {
 		t.Errorf("after it was set back: %s, want 30s", s.Offset())
 	}
@@ -47,7 +47,7 @@ func TestAPlayerDriftsBackBeforeItSeeks(t *testing.T) {
 		t.Errorf("where nothing is known: %+v", c)
 	}
 	playing := api.Playback{Generation: 1, Version: 3, Position: 5000, ServerTime: 1_700_000_000_000, Rate: 1.5}
-	if !s.State(playing) || s.State(playing) || s.State(api.Playback{Generation: 1, Version: 2}) || s.State(api.Playback{Version: 9}) {
+	if !s.Take(playing) || s.Take(playing) || s.Take(api.Playback{Generation: 1, Version: 2}) || s.Take(api.Playback{Version: 9}) {
 		t.Error("an older state was taken, or a newer one was not")
 	}
 	want := 20 * time.Second
@@ -65,7 +65,7 @@ func TestAPlayerDriftsBackBeforeItSeeks(t *testing.T) {
 			t.Errorf("off by %s: %+v, want %+v", c.off, got, c)
 		}
 	}
-	s.State(api.Playback{Generation: 2, Position: 7000, ServerTime: 1_700_000_000_000, Rate: 1, Paused: true})
+	s.Take(api.Playback{Generation: 2, Position: 7000, ServerTime: 1_700_000_000_000, Rate: 1, Paused: true})
 	if c := s.Correct(now, 7020*time.Millisecond); !c.Paused || !c.Seek || c.To != 7*time.Second {
 		t.Errorf("paused: %+v", c)
 	}

@@ -9,13 +9,15 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// Presence returns whether up to 200 users are on line, as the caller may see it; with
-// lastSeen, when those that are off line were last on line.
-func (c *Client) Presence(ctx context.Context, lastSeen bool, users ...string) (out api.Presences, err error) {
-	query := url.Values{"users": {strings.Join(users, ",")}}
-	if lastSeen {
-		query.Set("last_seen", "true")
-	}
+// Presence returns whether up to 200 users are on line, as the caller may see it.
+func (c *Client) Presence(ctx context.Context, users ...string) (out api.Presences, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/presence", query: url.Values{"users": {strings.Join(users, ",")}}, out: &out})
+	return out, err
+}
+
+// PresenceAndLastSeen is Presence, and tells when those that are off line were last on line.
+func (c *Client) PresenceAndLastSeen(ctx context.Context, users ...string) (out api.Presences, err error) {
+	query := url.Values{"users": {strings.Join(users, ",")}, "last_seen": {"true"}}
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/presence", query: query, out: &out})
 	return out, err
 }

@@ -28,17 +28,16 @@ var notOfTheAPI = []string{"DevMails", "Healthy", "Ready"}
 
 // withoutMethod are the operations that no method of one call is for, and why.
 var withoutMethod = map[string]string{
-	"GET /v1/events":                                    "Events and Listen",
-	"GET /v1/files/{link}":                              "Download",
-	"POST /v1/uploads":                                  "Upload, by tus",
-	"GET /v1/transfers/{transfer}/upload":               "Upload, by tus, which asks with HEAD",
-	"PATCH /v1/transfers/{transfer}/upload":             "Upload, by tus",
-	"DELETE /v1/transfers/{transfer}/upload":            "CancelTransfer; this is what clients of tus send",
-	"POST /v1/groups/{group}/requests/{request}/refuse": "AnswerGroupRequest",
-	"POST /v1/streams/{stream}/whip":                    "for WebRTC, which this client does not speak",
-	"DELETE /v1/streams/{stream}/whip/{session}":        "for WebRTC, which this client does not speak",
-	"POST /v1/streams/{stream}/whep":                    "for WebRTC, which this client does not speak",
-	"DELETE /v1/streams/{stream}/whep/{session}":        "for WebRTC, which this client does not speak",
+	"GET /v1/events":                             "Events and Listen",
+	"GET /v1/files/{link}":                       "Download",
+	"POST /v1/uploads":                           "Upload, by tus",
+	"GET /v1/transfers/{transfer}/upload":        "Upload, by tus, which asks with HEAD",
+	"PATCH /v1/transfers/{transfer}/upload":      "Upload, by tus",
+	"DELETE /v1/transfers/{transfer}/upload":     "CancelTransfer; this is what clients of tus send",
+	"POST /v1/streams/{stream}/whip":             "for WebRTC, which this client does not speak",
+	"DELETE /v1/streams/{stream}/whip/{session}": "for WebRTC, which this client does not speak",
+	"POST /v1/streams/{stream}/whep":             "for WebRTC, which this client does not speak",
+	"DELETE /v1/streams/{stream}/whep/{session}": "for WebRTC, which this client does not speak",
 }
 
 // Each method that is one call sends a request that docs/reference/openapi.json knows, with every argument in

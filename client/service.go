@@ -42,13 +42,15 @@ func (c *Client) ChangeUser(ctx context.Context, user string, in api.ServiceUser
 	return out, err
 }
 
-// DeleteUser deletes a user's account with a service key; now: without grace.
-func (c *Client) DeleteUser(ctx context.Context, user string, now bool) (out api.AccountDeleted, err error) {
-	query := url.Values{}
-	if now {
-		query.Set("now", "true")
-	}
-	err = c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, ""), query: query, out: &out})
+// DeleteUser deletes a user's account with a service key. It is erased after the server's grace.
+func (c *Client) DeleteUser(ctx context.Context, user string) (out api.AccountDeleted, err error) {
+	err = c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, ""), out: &out})
+	return out, err
+}
+
+// EraseUser is DeleteUser without grace.
+func (c *Client) EraseUser(ctx context.Context, user string) (out api.AccountDeleted, err error) {
+	err = c.do(ctx, call{method: http.MethodDelete, path: servicePath(user, ""), query: url.Values{"now": {"true"}}, out: &out})
 	return out, err
 }
 

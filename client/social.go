@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// AskFriend asks somebody for friendship. Who had asked already is a friend at
+// AskFriend asks somebody for friendship. Whoever had asked already is a friend at
 // once.
 func (c *Client) AskFriend(ctx context.Context, in api.FriendRequestNew) (out api.FriendRequestReply, err error) {
 	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/friends/requests", in: in, out: &out})

@@ -1,6 +1,6 @@
 // Command live measures live streams on loopback: one publisher and many viewers at one server, a child on SQLite and the
 // embedded Redis. What is measured: pictures that were lost, the time from a picture's being sent to its being there whole, the time until
-// who comes late sees the newest picture, and the server's processor time.
+// a viewer who comes late sees the newest picture, and the server's processor time.
 //
 //	go run ./live [-viewers 50] [-bitrate 1000000] [-time 30s] [-late 20] [-short]
 //

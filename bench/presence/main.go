@@ -268,7 +268,7 @@ func people(ctx context.Context, db *sqldb.DB, s *social.Service) (all []account
 		}
 		all = append(all, rows[i].ID)
 	}
-	if err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, rows) }); err != nil {
+	if err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, rows) }); err != nil {
 		return nil, err
 	}
 	for _, other := range all[1 : friends+1] {

@@ -37,7 +37,7 @@ func (b *bench) populate(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	if err := b.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }); err != nil {
+	if err := b.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }); err != nil {
 		return err
 	}
 	now := b.db.Now()

@@ -99,7 +99,7 @@ type audience struct {
 	last    atomic.Pointer[[]byte]
 }
 
-// gather connects n sockets, 32 at a time; who is i has its address, token and channel from as. Events of another type are not heard.
+// gather connects n sockets, 32 at a time; the one with number i has its address, token and channel from as. Events of another type are not heard.
 func gather(ctx context.Context, n int, typ string, as func(i int) (addr, token, channel string, err error)) (*audience, error) {
 	a := &audience{all: make(chan struct{}, 1)}
 	var mu sync.Mutex

@@ -102,7 +102,9 @@ func (n *node) fill(ctx context.Context, many int) (all []rooms.ID, owners []acc
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := n.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, []accounts.User{u}) }); err != nil {
+		if err := n.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			return accounts.InsertUsers(ctx, tx, []accounts.User{u})
+		}); err != nil {
 			return nil, nil, err
 		}
 		owners = append(owners, u.ID)

@@ -69,7 +69,7 @@ func (p *player) hear(ctx context.Context) {
 			var state api.Playback
 			if json.Unmarshal(a.data, &e) == nil && e.Type == api.EventRoomPlayback && json.Unmarshal(e.Data, &state) == nil {
 				p.mu.Lock()
-				p.sync.State(state)
+				p.sync.Take(state)
 				p.mu.Unlock()
 			}
 		}
@@ -85,7 +85,7 @@ func (p *player) ask(ctx context.Context, c *client.Client) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		p.sync.Clock(sent, time.Now().Add(p.skew), now)
+		p.sync.AddClock(sent, time.Now().Add(p.skew), now)
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (b *bench) together(ctx context.Context) (err error) {
 			}
 		}
 		scene, err := c.RoomScene(ctx, room.ID)
-		p.sync.State(scene.Playback)
+		p.sync.Take(scene.Playback)
 		all = append(all, p)
 		return err
 	}

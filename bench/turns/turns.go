@@ -18,7 +18,7 @@ type Side struct {
 }
 
 // A Result has what one of it takes: medians of time and of this process' work,
-// and allocations. Who shares the machine makes the time longer, and the work hardly.
+// and allocations. Whoever shares the machine makes the time longer, and the work hardly.
 type Result struct{ Nanos, Work, Allocs float64 }
 
 // Compare gives each side that many turns of about that length, prints and

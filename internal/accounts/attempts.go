@@ -60,18 +60,18 @@ func (s *Service) loginAttempt(ctx context.Context, e Email, c credential, house
 		return attempt{}, asKind(err)
 	}
 	l, email, from := s.cfg.Limits, keyspace.Hashed{S: e.Key + " " + c.passwordHash}, keyspace.Hashed{S: household}
-	own := meter{loginFailFromKey.At(email, from).Key, l.LoginFails, l.LoginLock}
+	own := meter{loginFailFromKeys.At(email, from).Key, l.LoginFails, l.LoginLock}
 	a := attempt{user: c.ID, household: household, failed: trail.LoginFailed, clear: []meter{own},
-		first: []meter{own, {householdFailKey.At(from).Key, l.HouseholdFails, householdLife}}}
+		first: []meter{own, {householdFailKeys.At(from).Key, l.HouseholdFails, householdLife}}}
 	if !known {
-		a.then = []meter{{loginFailKey.At(email).Key, unknownFails * l.LoginFails, l.LoginLock}}
+		a.then = []meter{{loginFailKeys.At(email).Key, unknownFails * l.LoginFails, l.LoginLock}}
 	}
 	return a, nil
 }
 
 // confirmAttempt is a try of the present password by a user who is logged in.
 func (s *Service) confirmAttempt(user ID, device DeviceID, household string) attempt {
-	own := meter{confirmFailKey.At(user, device).Key, s.cfg.Limits.LoginFails, s.cfg.Limits.LoginLock}
+	own := meter{confirmFailKeys.At(user, device).Key, s.cfg.Limits.LoginFails, s.cfg.Limits.LoginLock}
 	return attempt{user: user, device: device, household: household, failed: trail.PasswordWrong, first: []meter{own}, clear: []meter{own}}
 }
 

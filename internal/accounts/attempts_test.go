@@ -406,7 +406,7 @@ func TestATryThatTheCountOfStrangersRefusesCountsNowhere(t *testing.T) {
 		}
 		counts := func() (all []string) {
 			e, from := keyspace.Hashed{S: "ann@example.org " + w.passwordOf("ann@example.org")}, keyspace.Hashed{S: "203.0.113.9"}
-			for _, key := range []keyspace.Key{loginFailFromKey.At(e, from).Key, householdFailKey.At(from).Key} {
+			for _, key := range []keyspace.Key{loginFailFromKeys.At(e, from).Key, householdFailKeys.At(from).Key} {
 				text, _, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key}).Text()
 				if err != nil {
 					t.Fatal(err)

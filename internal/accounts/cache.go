@@ -38,7 +38,7 @@ type Users struct {
 func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	p.Unfenced = cache.Proceed
 	u := &Users{db: db}
-	u.kept = cache.New(rt, userKey, p, cache.Source[ID, User]{
+	u.kept = cache.New(rt, userKeys, p, cache.Source[ID, User]{
 		Load: func(ctx context.Context, id ID) (User, error) {
 			found, err := selectUser(ctx, db, id)
 			if errors.Is(err, ErrNoUser) {

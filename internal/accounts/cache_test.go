@@ -50,7 +50,7 @@ func (w *world) people(n int) (all []ID) {
 		}
 		users, all = append(users, u), append(all, u.ID)
 	}
-	if err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return Open(ctx, tx, users) }); err != nil {
+	if err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return InsertUsers(ctx, tx, users) }); err != nil {
 		w.t.Fatal(err)
 	}
 	return all

@@ -48,10 +48,10 @@ func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 	}
 	life := func(c Card) time.Duration { return max(time.Second, c.Expires.Sub(db.Now())) }
 	c := cards{
-		byUser: cache.New(rt, cardKey, p, cache.Source[ID, Card]{Life: life, Load: func(ctx context.Context, user ID) (Card, error) {
+		byUser: cache.New(rt, cardKeys, p, cache.Source[ID, Card]{Life: life, Load: func(ctx context.Context, user ID) (Card, error) {
 			return found(selectCard(ctx, db, user))
 		}}),
-		byToken: cache.New(rt, cardTokenKey, p, cache.Source[keyspace.Hashed, Card]{Life: life, Load: func(ctx context.Context, name keyspace.Hashed) (Card, error) {
+		byToken: cache.New(rt, cardTokenKeys, p, cache.Source[keyspace.Hashed, Card]{Life: life, Load: func(ctx context.Context, name keyspace.Hashed) (Card, error) {
 			return found(selectCardByName(ctx, db, name.S))
 		}}),
 	}

@@ -208,7 +208,7 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 			}
 		}
 		look()
-		for _, k := range []keyspace.Key{cardKey.At(id).Key, cardTokenKey.At(keyspace.Hashed{S: first.Name}).Key} {
+		for _, k := range []keyspace.Key{cardKeys.At(id).Key, cardTokenKeys.At(keyspace.Hashed{S: first.Name}).Key} {
 			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: k}).Int()
 			if err != nil || left <= 0 || left > time.Hour.Milliseconds() {
 				t.Errorf("%s lives for another %d ms, %v, want at most an hour", k, left, err)
@@ -416,7 +416,7 @@ func TestACardsTokenIsStoredNowhere(t *testing.T) {
 		if owner, err := w.CardOwner(t.Context(), token); owner != id || err != nil {
 			t.Errorf("the token is %s's, %v", owner, err)
 		}
-		copies, _, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: cardKey.At(id).Key}).Text()
+		copies, _, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: cardKeys.At(id).Key}).Text()
 		if err != nil {
 			t.Fatal(err)
 		}

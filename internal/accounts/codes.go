@@ -225,12 +225,12 @@ func (s *Service) checkOwnCode(ctx context.Context, u User, p Purpose, code, hou
 }
 
 // wrongCode counts a wrong guess of a code that there is, and returns errCode. Beyond Limits.WrongCodes an hour this
-// node takes codes for the rest of that hour from households alone that the account knows: that stops who tries codes of very many
+// node takes codes for the rest of that hour from households alone that the account knows: that stops an attacker who tries codes of very many
 // addresses. Beyond its share it takes none from the network of the guess, so that no single network uses up what all have.
 func (s *Service) wrongCode(ctx context.Context, network string) error {
 	s.metrics.codes.WithLabelValues("wrong").Inc()
 	limits := s.cfg.Limits
-	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKey.At(keyspace.Hashed{S: network}), limits.share(limits.WrongCodes)) {
+	if network == "" || !s.countWrong(ctx, network, wrongCodesFromKeys.At(keyspace.Hashed{S: network}), limits.share(limits.WrongCodes)) {
 		s.countWrong(ctx, "", wrongCodesKey.At(), limits.WrongCodes)
 	}
 	return errCode

@@ -53,8 +53,8 @@ var AuthErrors = []*errs.Error{ErrToken, ErrStore, ErrNoUser}
 
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
-	s.CredentialRoutes(a)
-	s.LeavingRoutes(a)
+	s.credentialRoutes(a)
+	s.leavingRoutes(a)
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
@@ -68,8 +68,8 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, who sees the name on boards, or who sees the caller on line", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
-	s.SessionsRoutes(a)
-	s.SecurityRoutes(a)
+	s.sessionsRoutes(a)
+	s.securityRoutes(a)
 	s.profileRoutes(a)
 	s.avatarRoutes(a)
 	s.cardRoutes(a)

@@ -15,10 +15,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// CredentialRoutes adds the operations on passwords and addresses to a. None of
+// credentialRoutes adds the operations on passwords and addresses to a. None of
 // their requests is remembered by its Idempotency-Key, since a hash of a body with a password in it
 // would undo what Argon2 is for. A retry is known by its event in the trail.
-func (s *Service) CredentialRoutes(a *web.API) {
+func (s *Service) credentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
@@ -27,7 +27,7 @@ func (s *Service) CredentialRoutes(a *web.API) {
 		Description: "Logs all other devices out. The caller's address gets a mail. The first password needs a code to the caller's address with the purpose set_password.",
 		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrCode, ErrTooManyWrong, ErrLocked, ErrBusy}}, s.putPassword)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Ask for a code at the caller's own address", Tags: tags,
-		Description: "For who has no password: to set the first one, or to change the address.",
+		Description: "For an account without a password: to set the first one, or to change the address.",
 		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrPurpose, ErrTooManyCode, ErrNoEmail}}, s.postOwnCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Take a change of address back", Tags: tags,
 		Description: "By the token of the link that the old address was mailed, for 72 hours. The account has that address again, all devices are logged out, and the password is removed: log in by code.",

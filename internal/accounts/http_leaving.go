@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
-// LeavingRoutes adds the deletion of an account to a.
-func (s *Service) LeavingRoutes(a *web.API) {
+// leavingRoutes adds the deletion of an account to a.
+func (s *Service) leavingRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/deletion", ID: "me.delete", Summary: "Delete the account", Tags: []string{"accounts"},
 		Description: "Logs all devices out; the address gets a mail, and others see a deleted user. Logging in takes it back until the account is erased.",
 		// An answer is stored with a hash of the request, which would help to guess the password.

@@ -14,7 +14,7 @@ import (
 )
 
 // searchLimit is what a person needs who looks for friends, and next to nothing
-// for who tries addresses.
+// for one who tries addresses.
 var searchLimit = ratelimit.Limit{Max: 30, Window: time.Hour}
 
 func (s *Service) profileRoutes(a *web.API) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
-// SecurityRoutes adds the operations on what happened to the security of an account.
-func (s *Service) SecurityRoutes(a *web.API) {
+// securityRoutes adds the operations on what happened to the security of an account.
+func (s *Service) securityRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/security", ID: "me.security", Tags: []string{"accounts"},
 		Summary:     "What happened to the security of the caller's account, the newest first",
 		Description: "Log-ins, failures and locks, changes of password and address, what operators did; kept for 90 days. A failure shows a second or two after it.",

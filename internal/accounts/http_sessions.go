@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
-// SessionsRoutes adds the operations on tokens and devices.
-func (s *Service) SessionsRoutes(a *web.API) {
+// sessionsRoutes adds the operations on tokens and devices.
+func (s *Service) sessionsRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
 		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",

@@ -23,7 +23,7 @@ func (Purpose) SegmentForm() keyspace.Form {
 var (
 	// An hour bounds what a Redis that lost a change in an asynchronous failover,
 	// and its era with it, can still accept.
-	accessKey = keyspace.Def2[ID, DeviceID](Keys, "auth:at:{{uid}}:{device}", keyspace.CachedOf[access](),
+	accessKeys = keyspace.Def2[ID, DeviceID](Keys, "auth:at:{{uid}}:{device}", keyspace.CachedOf[access](),
 		keyspace.Expire(50*time.Minute).Jitter(10*time.Minute),
 		keyspace.Doc{
 			Purpose:       "what a check of an access token needs of its session: hash and expiry",
@@ -33,7 +33,7 @@ var (
 		})
 
 	// An hour more while SQL is away costs little: nobody's profile changes then.
-	userKey = keyspace.Def1[ID](Keys, "user:info:{uid}", keyspace.CachedOf[User](),
+	userKeys = keyspace.Def1[ID](Keys, "user:info:{uid}", keyspace.CachedOf[User](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour),
 		keyspace.Doc{
 			Purpose: "who a user is: name, address, calendar, picture, who may find and see them",
@@ -48,19 +48,19 @@ var (
 		api.EventSessionEnded, api.EventNoticeNew, api.EventNoticeRead),
 		keyspace.Doc{Purpose: "what happens to an account, its sessions and notices", MaxBytes: 8 << 10})
 
-	codeTriesKey = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
+	codeTriesKeys = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
 		keyspace.Doc{Purpose: "tries of a verification code from one household; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
 
-	codeMinuteKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
+	codeMinuteKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Minute),
 		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per minute; of a household that the account knows apart", MaxBytes: 8})
 
-	codeDayKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:24h:{email}", keyspace.CounterKind(),
+	codeDayKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:24h:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per day; of a household that the account knows apart", MaxBytes: 8})
 
-	codeHourKey = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
+	codeHourKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
 		keyspace.Doc{Purpose: "codes asked for from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
 
@@ -72,35 +72,35 @@ var (
 		keyspace.UpTo(time.Hour),
 		keyspace.Doc{Purpose: "wrong verification codes, per hour", MaxBytes: 8})
 
-	wrongCodesFromKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:wrong_code:{network}", keyspace.CounterKind(),
+	wrongCodesFromKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:wrong_code:{network}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
 		keyspace.Doc{Purpose: "wrong verification codes from one network (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
 
-	loginFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
+	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong passwords and codes of an address from households that it does not know", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
 
-	loginFailFromKey = keyspace.Def2[keyspace.Hashed, keyspace.Hashed](Keys, "limit:login_fail:{email}:{household}", keyspace.CounterKind(),
+	loginFailFromKeys = keyspace.Def2[keyspace.Hashed, keyspace.Hashed](Keys, "limit:login_fail:{email}:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong passwords and codes of an address from one household; at the limit log-in is locked there", InvalidatedBy: []string{"log-in", "another password"}, MaxBytes: 8})
 
-	householdFailKey = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
+	householdFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(householdLife),
 		keyspace.Doc{Purpose: "wrong passwords and codes from one household, for whatever address", MaxBytes: 8})
 
-	confirmFailKey = keyspace.Def2[ID, DeviceID](Keys, "limit:confirm_fail:{uid}:{device}", keyspace.CounterKind(),
+	confirmFailKeys = keyspace.Def2[ID, DeviceID](Keys, "limit:confirm_fail:{uid}:{device}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
 		keyspace.Doc{Purpose: "wrong present passwords of a logged-in device", InvalidatedBy: []string{"the right one"}, MaxBytes: 8})
 
-	userSessionKey = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
+	userSessionKeys = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
 		keyspace.Expire(24*time.Hour),
 		keyspace.Doc{Purpose: "what is known of a logged-in device; slid by use", InvalidatedBy: []string{"log-out"}, MaxBytes: 2048})
 
-	cardKey = keyspace.Def1[ID](Keys, "user:qrcode:user:{uid}", keyspace.CachedOf[Card](),
+	cardKeys = keyspace.Def1[ID](Keys, "user:qrcode:user:{uid}", keyspace.CachedOf[Card](),
 		keyspace.UpTo(cardLife),
 		keyspace.Doc{Purpose: "a user's card, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
 
-	cardTokenKey = keyspace.Def1[keyspace.Hashed](Keys, "user:qrcode:token:{token}", keyspace.CachedOf[Card](),
+	cardTokenKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:qrcode:token:{token}", keyspace.CachedOf[Card](),
 		keyspace.UpTo(cardLife),
 		keyspace.Doc{Purpose: "whose card it is, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
 )

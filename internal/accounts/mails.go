@@ -25,7 +25,7 @@ type codeNotice struct {
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
 
-	Lang texts.Language `json:"lang,omitempty"` // of who asked
+	Lang texts.Language `json:"lang,omitempty"` // of the one who asked
 }
 
 // mailCode handles [TopicCode]. A code that has expired meanwhile is not worth a
@@ -112,7 +112,7 @@ func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
 }
 
 // enqueue has n mailed in the language of the account, for whoever acts may be somebody else:
-// a thief, an operator. An account that has none yet gets that of who acts.
+// a thief, an operator. An account that has none yet gets that of the one who acts.
 func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	if n.To == "" { // the account has no address
 		return nil

@@ -40,7 +40,7 @@ type fast struct {
 // stands in.
 const readBudget = 100 * time.Millisecond
 
-// The fields of userSessionKey.
+// The fields of userSessionKeys.
 const (
 	factName, factAgent, factIP = "device", "agent", "ip"
 	factLogin, factUsed         = "login", "used" // Unix milliseconds
@@ -53,8 +53,8 @@ func factsOf(s Session) []string {
 
 // touch is one run of lua/touch.lua, with the facts or without.
 func touch(k sessionKey, used int64, facts ...string) redis.Call {
-	key := userSessionKey.At(k.A, k.B).Key
-	args := []string{strconv.FormatInt(used, 10), strconv.FormatInt(userSessionKey.TTL.Base.Milliseconds(), 10)}
+	key := userSessionKeys.At(k.A, k.B).Key
+	args := []string{strconv.FormatInt(used, 10), strconv.FormatInt(userSessionKeys.TTL.Base.Milliseconds(), 10)}
 	return redis.Call{Script: touchScript, Keys: []keyspace.Key{key}, Args: append(args, facts...)}
 }
 
@@ -92,7 +92,7 @@ func (f *fast) lastUses(ctx context.Context, user ID, devices []Session) ([]int6
 	defer cancel()
 	cmds := make([]keyspace.Cmd, len(devices))
 	for i, d := range devices {
-		cmds[i] = keyspace.Cmd{Name: "HGET", Key: userSessionKey.At(user, d.Device).Key, Args: []string{factUsed}}
+		cmds[i] = keyspace.Cmd{Name: "HGET", Key: userSessionKeys.At(user, d.Device).Key, Args: []string{factUsed}}
 	}
 	used := make([]int64, len(devices))
 	for i, r := range f.db.DoMulti(ctx, cmds) {
@@ -111,7 +111,7 @@ func (f *fast) lastUses(ctx context.Context, user ID, devices []Session) ([]int6
 func (f *fast) forgetFacts(ctx context.Context, user ID, devices []DeviceID) error {
 	cmds := make([]keyspace.Cmd, len(devices))
 	for i, d := range devices {
-		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: userSessionKey.At(user, d).Key}
+		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: userSessionKeys.At(user, d).Key}
 	}
 	return keyspace.FirstErr(f.db.DoMulti(ctx, cmds))
 }
@@ -202,7 +202,7 @@ func (f *fast) forgetMeters(ctx context.Context, meters []meter) error {
 
 // codeMeter counts the tries of a code from one household.
 func codeMeter(p proof, household string, life time.Duration) meter {
-	return meter{codeTriesKey.At(p.segment(household), p.purpose).Key, codeTries, life}
+	return meter{codeTriesKeys.At(p.segment(household), p.purpose).Key, codeTries, life}
 }
 
 // mayTryCode counts a try of a code and reports whether it is worth asking SQL,
@@ -221,13 +221,13 @@ func (f *fast) mayMail(ctx context.Context, p proof, household string, known boo
 		quota += " " + household
 	}
 	asks := []ratelimit.Ask{
-		{Key: codeMinuteKey.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
-		{Key: codeDayKey.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
-		{Key: codeHourKey.At(keyspace.Hashed{S: household}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
+		{Key: codeMinuteKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
+		{Key: codeDayKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
+		{Key: codeHourKeys.At(keyspace.Hashed{S: household}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
 		{Key: codesKey.At(), Limit: ratelimit.Limit{Max: l.Codes, Window: time.Hour}},
 	}
 	if network := networkOf(household); network != "" {
-		asks = append(asks, ratelimit.Ask{Key: codeHourKey.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.Codes), Window: time.Hour}})
+		asks = append(asks, ratelimit.Ask{Key: codeHourKeys.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.Codes), Window: time.Hour}})
 	}
 	return f.limiter.AllowAll(ctx, asks)
 }

@@ -130,7 +130,7 @@ func (c Settings) Validate() error {
 	return errors.Join(
 		config.Refuse(c.AccessLife < time.Minute, "access_life", "%s is less than a minute", c.AccessLife),
 		config.Refuse(c.RefreshLife < c.AccessLife, "refresh_life", "%s is shorter than access_life, %s", c.RefreshLife, c.AccessLife),
-		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codeTriesKey.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife),
+		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codeTriesKeys.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife),
 		config.Refuse(c.Devices < 1 || c.Devices > 1000, "devices", "%d is not between 1 and 1000", c.Devices),
 		config.Refuse(c.Grace < time.Second || c.Grace > MaxGrace, "grace", "%s is not between a second and 90 days", c.Grace),
 		config.Refuse(c.Hashers < 0, "hashers", "%d is less than zero", c.Hashers),
@@ -141,7 +141,7 @@ func (c Settings) Validate() error {
 		atLeastOne("limits.wrong_codes", c.Limits.WrongCodes),
 		atLeastOne("limits.login_fails", c.Limits.LoginFails),
 		atLeastOne("limits.household_fails", c.Limits.HouseholdFails),
-		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKey.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
+		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKeys.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
 }
 
 // afterBudget bounds what follows a commit.
@@ -568,7 +568,7 @@ func (s *Service) Clocks(ctx context.Context, ids []ID) (_ map[ID]civil.Clock, e
 
 // after runs what follows a commit or a read and may fail: the caller has an answer
 // in any case, and a caller that goes away does not stop it.
-func (s *Service) after(ctx context.Context, what string, fn func(ctx context.Context) error) {
+func (s *Service) after(ctx context.Context, step string, fn func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	if err := fn(ctx); err != nil {
@@ -576,6 +576,6 @@ func (s *Service) after(ctx context.Context, what string, fn func(ctx context.Co
 		if away(err) {
 			level = slog.LevelDebug // the connection's watcher logs it once
 		}
-		s.log.Log(ctx, level, "accounts: after the fact", "what", what, "err", err)
+		s.log.Log(ctx, level, "accounts: a step after the commit failed; the answer stands", "step", step, "err", err)
 	}
 }

@@ -46,7 +46,7 @@ const loadBudget = 10 * time.Second
 // while Redis is away, too ([cache.Proceed]): see doc.go for what holds then.
 func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[sessionKey, access] {
 	p.Unfenced = cache.Proceed
-	c := cache.New2(rt, accessKey, p, cache.Source[sessionKey, access]{
+	c := cache.New2(rt, accessKeys, p, cache.Source[sessionKey, access]{
 		Load: func(ctx context.Context, k sessionKey) (access, error) {
 			a, err := selectAccess(ctx, db, k.A, k.B)
 			if errors.Is(err, ErrNoSession) {
@@ -56,7 +56,7 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 		},
 		Life: func(a access) time.Duration {
 			left := time.UnixMilli(a.Expires).Sub(db.Now())
-			if left >= accessKey.TTL.Longest() {
+			if left >= accessKeys.TTL.Longest() {
 				return 0 // as the family says, with its jitter
 			}
 			return max(time.Second, left)

@@ -425,7 +425,7 @@ func (w *world) flush() {
 // facts returns what Redis knows of a session, and for how long.
 func (w *world) facts(k sessionKey) (map[string]string, time.Duration) {
 	w.t.Helper()
-	key := userSessionKey.At(k.A, k.B)
+	key := userSessionKeys.At(k.A, k.B)
 	m, err := key.All(w.t.Context(), w.redis)
 	if err != nil {
 		w.t.Fatal(err)

@@ -1,10 +1,8 @@
 package accounts
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -208,103 +205,3 @@ func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
-
-// Directory looks accounts up in SQL alone, for tools beside a running server.
-type Directory struct{ db *sqldb.DB }
-
-// NewDirectory returns the directory of the accounts in db.
-func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
-
-// Clocks returns the calendars of those users that exist and are not erased.
-func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, error) {
-	m := make(map[ID]civil.Clock, len(ids))
-	for chunk := range slices.Chunk(ids, inOne) {
-		if err := selectClocks(ctx, d.db, chunk, m); err != nil {
-			return nil, asKind(err)
-		}
-		erased, err := selectErased(ctx, d.db, chunk)
-		if err != nil {
-			return nil, asKind(err)
-		}
-		for _, id := range erased {
-			delete(m, id)
-		}
-	}
-	return m, nil
-}
-
-// Erased returns those of ids whose accounts are erased.
-func (d Directory) Erased(ctx context.Context, ids []ID) (gone []ID, err error) {
-	for chunk := range slices.Chunk(ids, inOne) {
-		some, err := selectErased(ctx, d.db, chunk)
-		if err != nil {
-			return nil, asKind(err)
-		}
-		gone = append(gone, some...)
-	}
-	return gone, nil
-}
-
-// ByEmail returns the accounts with those addresses, by the address as it is given.
-func (d Directory) ByEmail(ctx context.Context, emails []string) (map[string]User, error) {
-	m := make(map[string]User, len(emails))
-	for chunk := range slices.Chunk(emails, inOne) {
-		if err := d.byEmail(ctx, chunk, m); err != nil {
-			return nil, asKind(err)
-		}
-	}
-	return m, nil
-}
-
-func (d Directory) byEmail(ctx context.Context, emails []string, into map[string]User) error {
-	asked := map[string][]string{} // addresses by the keys that their accounts may have
-	for _, email := range emails {
-		for _, key := range storedKeys(email) {
-			asked[key] = append(asked[key], email)
-		}
-	}
-	keys := slices.Collect(maps.Keys(asked))
-	rows, err := d.db.QueryContext(ctx, "SELECT email_key, "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(keys))
-	return sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var key string
-		var u User
-		err := rows.Scan(append([]any{&key}, u.columns()...)...)
-		for _, email := range asked[key] {
-			into[email] = u
-		}
-		return err
-	})
-}
-
-// NewUser checks what an account is opened with, as Register does, and gives it
-// an id. ErrEmail, ErrName, civil.ErrZone.
-func NewUser(email, name, zone string) (u User, err error) {
-	e, err := ParseEmail(email)
-	if err != nil {
-		return User{}, err
-	}
-	u = User{ID: ids.New[User](), Email: e.Given, Clock: civil.Clock{Zone: cmp.Or(zone, "UTC")}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
-	if u.Name, err = cleanName(name); err != nil {
-		return User{}, err
-	}
-	return u, checkZone(u.Clock.Zone)
-}
-
-// Open opens accounts without a password, whose owners log in by code. The users
-// must come from [NewUser]. ErrEmailTaken.
-func Open(ctx context.Context, tx *sqldb.Tx, users []User) error {
-	for chunk := range slices.Chunk(users, inOne) {
-		args := make([]any, 0, 8*len(chunk))
-		for _, u := range chunk {
-			args = append(args, u.ID, u.Email, emailKey(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
-		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+sqldb.Tuples(8, len(chunk)), args...)
-		if sqldb.IsDuplicate(err) {
-			return ErrEmailTaken
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

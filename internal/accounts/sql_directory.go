@@ -3,18 +3,88 @@ package accounts
 import (
 	"context"
 	"database/sql"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// The rest of this file is for operators: it changes SQL alone, and enqueues a message by
+// Directory looks accounts up in SQL alone, for tools beside a running server.
+type Directory struct{ db *sqldb.DB }
+
+// NewDirectory returns the directory of the accounts in db.
+func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
+
+// Clocks returns the calendars of those users that exist and are not erased.
+func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, error) {
+	m := make(map[ID]civil.Clock, len(ids))
+	for chunk := range slices.Chunk(ids, inOne) {
+		if err := selectClocks(ctx, d.db, chunk, m); err != nil {
+			return nil, asKind(err)
+		}
+		erased, err := selectErased(ctx, d.db, chunk)
+		if err != nil {
+			return nil, asKind(err)
+		}
+		for _, id := range erased {
+			delete(m, id)
+		}
+	}
+	return m, nil
+}
+
+// Erased returns those of ids whose accounts are erased.
+func (d Directory) Erased(ctx context.Context, ids []ID) (gone []ID, err error) {
+	for chunk := range slices.Chunk(ids, inOne) {
+		some, err := selectErased(ctx, d.db, chunk)
+		if err != nil {
+			return nil, asKind(err)
+		}
+		gone = append(gone, some...)
+	}
+	return gone, nil
+}
+
+// ByEmail returns the accounts with those addresses, by the address as it is given.
+func (d Directory) ByEmail(ctx context.Context, emails []string) (map[string]User, error) {
+	m := make(map[string]User, len(emails))
+	for chunk := range slices.Chunk(emails, inOne) {
+		if err := d.byEmail(ctx, chunk, m); err != nil {
+			return nil, asKind(err)
+		}
+	}
+	return m, nil
+}
+
+func (d Directory) byEmail(ctx context.Context, emails []string, into map[string]User) error {
+	asked := map[string][]string{} // addresses by the keys that their accounts may have
+	for _, email := range emails {
+		for _, key := range storedKeys(email) {
+			asked[key] = append(asked[key], email)
+		}
+	}
+	keys := slices.Collect(maps.Keys(asked))
+	rows, err := d.db.QueryContext(ctx, "SELECT email_key, "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(keys))
+	return sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var key string
+		var u User
+		err := rows.Scan(append([]any{&key}, u.columns()...)...)
+		for _, email := range asked[key] {
+			into[email] = u
+		}
+		return err
+	})
+}
+
+// What follows is for operators: it changes SQL alone, and enqueues a message by
 // which a server brings everything else up to date, see [TopicChanged].
 
 // Account is a user as operators see it.

@@ -13,11 +13,11 @@ import (
 
 // Segment is a part of all users whose accounts are not deleted. The zero Segment is everybody.
 type Segment struct {
-	Language         texts.Language `json:"language,omitempty"` // that they read; who has told none reads English
+	Language         texts.Language `json:"language,omitempty"` // that they read; a user who has told none reads English
 	Zone             string         `json:"zone,omitempty"`     // IANA's name
 	RegisteredFrom   time.Time      `json:"registered_from,omitzero"`
 	RegisteredBefore time.Time      `json:"registered_before,omitzero"`
-	ActiveSince      time.Time      `json:"active_since,omitzero"` // of who is logged in, exact to twenty minutes
+	ActiveSince      time.Time      `json:"active_since,omitzero"` // of those who are logged in, exact to twenty minutes
 }
 
 // where is the segment as a condition on users u, and its arguments.

@@ -12,7 +12,7 @@
 // # How it is noted
 //
 // [Service.Seen] is told of every token that is taken, and costs a look into this process'
-// memory: who is known there was noted today. Others wait for at most a second, and go
+// memory: a user who is known there was noted today. Others wait for at most a second, and go
 // to Redis together, a thousand of them in one command, so that a node sends at most one
 // command for each user and day, and far fewer than one as soon as there are several users.
 // Nothing waits for it, and nothing fails with it. While Redis is away users wait in memory,

@@ -58,7 +58,7 @@ func (n *noted) add(u member, room int) bool {
 		if len(sh.waiting) > 0 {
 			return false
 		}
-		clear(sh.users) // all are sent; who comes back is sent once more
+		clear(sh.users) // all are sent; a user who comes back is sent once more
 	}
 	if sh.users == nil {
 		sh.users = map[member]struct{}{}

@@ -212,7 +212,7 @@ func (s *store) within(ctx context.Context, span Span, rows []Day) (Count, error
 
 // Between counts the users who were active on any day of a span, today with what is noted
 // until now. ErrRange for a span that is not within the days whose sets are whole.
-func (k Kept) Between(ctx context.Context, fast *redis.DB, settings Settings, span Span) (_ Count, err error) {
+func (k Admin) Between(ctx context.Context, fast *redis.DB, settings Settings, span Span) (_ Count, err error) {
 	defer errs.Wrap(&err, "activity.Between %s and %s", span.First, span.Last)
 	today := settings.clock().Today(k.db.Now())
 	if span.First > span.Last || span.First < today-kept || span.Last > today {

@@ -451,7 +451,7 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 			}
 		}
 		for _, period := range periods {
-			all, err := NewKept(w.db).Ranges(t.Context(), period, 100)
+			all, err := NewAdmin(w.db).Ranges(t.Context(), period, 100)
 			w.must(err)
 			if want := map[Period]int{Week: 12, Month: 4}[period]; len(all) != want {
 				t.Errorf("%d %ss are kept, want %d", len(all), period, want)
@@ -462,7 +462,7 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 				}
 			}
 		}
-		got, err := NewKept(w.db).Retention(t.Context(), 1000)
+		got, err := NewAdmin(w.db).Retention(t.Context(), 1000)
 		w.must(err)
 		found := map[[2]int]Cohort{}
 		for _, c := range got {
@@ -525,7 +525,7 @@ func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing
 			t.Errorf("closed once more with %+v, want 5", got)
 		}
 		dayAfter(Cohort{Date: d - 1, After: 1, Size: 10, Active: 5})
-		week, err := NewKept(w.db).Ranges(t.Context(), Week, 1)
+		week, err := NewAdmin(w.db).Ranges(t.Context(), Week, 1)
 		w.must(err)
 		if len(week) != 1 || week[0].Count != (Count{7, true, false}) || week[0].Through != d+1 {
 			t.Errorf("the week has %+v, want 7", week)
@@ -535,18 +535,18 @@ func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing
 		w.memory.RestartEmpty()
 		m := w.start()
 		w.nights(m, p, 1, func(civil.Day) []accounts.ID { return users[9:] })
-		week, err = NewKept(w.db).Ranges(t.Context(), Week, 2)
+		week, err = NewAdmin(w.db).Ranges(t.Context(), Week, 2)
 		w.must(err)
 		// Saturday and Sunday are lost; Monday begins another week.
 		if len(week) != 2 || week[0].Count != (Count{1, true, false}) || week[1].Count != (Count{7, true, false}) {
 			t.Errorf("the weeks have %+v, want 1, and 7 as before", week)
 		}
-		month, err := NewKept(w.db).Ranges(t.Context(), Month, 2)
+		month, err := NewAdmin(w.db).Ranges(t.Context(), Month, 2)
 		w.must(err)
 		if len(month) != 1 || month[0].Count != (Count{7, true, true}) || month[0].Through != d+2 {
 			t.Errorf("the month has %+v, want 7 at least", month)
 		}
-		between, err := NewKept(w.db).Between(t.Context(), m.redis, w.settings, Span{d, d + 3})
+		between, err := NewAdmin(w.db).Between(t.Context(), m.redis, w.settings, Span{d, d + 3})
 		if err != nil || between != (Count{5, true, true}) {
 			t.Errorf("the range has %+v, %v; want 5 at least: it is the best day's", between, err)
 		}
@@ -571,7 +571,7 @@ func TestNothingIsSaidOfRetentionWhereTheSetIsGone(t *testing.T) {
 		if got := w.kept(d); got.Count != (Count{3, true, true}) || got.Closed.IsZero() {
 			t.Errorf("the day is %+v", got)
 		}
-		if got, err := NewKept(w.db).Retention(t.Context(), 10); err != nil || len(got) != 0 {
+		if got, err := NewAdmin(w.db).Retention(t.Context(), 10); err != nil || len(got) != 0 {
 			t.Errorf("retention: %+v, %v; want none", got, err)
 		}
 	})
@@ -589,12 +589,12 @@ func TestWithEstimatesThereIsNoRetentionAndItIsSaidSo(t *testing.T) {
 		if got.Exact || got.Partial || got.Closed.IsZero() || got.falls(Count{Actives: 200}) {
 			t.Errorf("the day is %+v", got)
 		}
-		week, err := NewKept(w.db).Ranges(t.Context(), Week, 1)
+		week, err := NewAdmin(w.db).Ranges(t.Context(), Week, 1)
 		w.must(err)
 		if len(week) != 1 || week[0].Exact || week[0].Partial {
 			t.Errorf("the week is %+v", week)
 		}
-		if all, err := NewKept(w.db).Retention(t.Context(), 10); err != ErrNotExact && fmt.Sprint(err) != "activity.Retention: "+ErrNotExact.Error() || len(all) > 0 {
+		if all, err := NewAdmin(w.db).Retention(t.Context(), 10); err != ErrNotExact && fmt.Sprint(err) != "activity.Retention: "+ErrNotExact.Error() || len(all) > 0 {
 			t.Errorf("retention: %+v, %v; want ErrNotExact", all, err)
 		}
 	})
@@ -614,7 +614,7 @@ func TestARangeIsWithinTheDaysWhoseSetsAreWhole(t *testing.T) {
 			{Span{today, today}, true}, {Span{today - kept, today}, true}, {Span{today - kept - 1, today}, false},
 			{Span{today, today - 1}, false}, {Span{today, today + 1}, false},
 		} {
-			c, err := NewKept(w.db).Between(t.Context(), n.redis, w.settings, tt.span)
+			c, err := NewAdmin(w.db).Between(t.Context(), n.redis, w.settings, tt.span)
 			if (err == nil) != tt.ok || tt.ok && c != (Count{3, true, false}) {
 				t.Errorf("%s to %s: got %+v, %v", tt.span.First, tt.span.Last, c, err)
 			}
@@ -630,7 +630,7 @@ func TestARangeIsPartialWhereTheSetOfAnOldDayIsLost(t *testing.T) {
 		d := w.today()
 		w.nights(n, p, 4, func(day civil.Day) []accounts.ID { return users[int(day-d) : int(day-d)+3] })
 		for _, lost := range []bool{false, true} {
-			got, err := NewKept(w.db).Between(t.Context(), n.redis, w.settings, Span{d, d + 3})
+			got, err := NewAdmin(w.db).Between(t.Context(), n.redis, w.settings, Span{d, d + 3})
 			want := Count{6, true, false}
 			if lost {
 				want = Count{5, true, true}

@@ -126,7 +126,7 @@ func register(t *testing.T, db *sqldb.DB, n int) (users []accounts.ID) {
 		}
 		all, users = append(all, u), append(users, u.ID)
 	}
-	if err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, all) }); err != nil {
+	if err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, all) }); err != nil {
 		t.Fatal(err)
 	}
 	return users

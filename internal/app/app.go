@@ -250,8 +250,8 @@ func (a *App) newQueues() error {
 	handlers[rooms.TopicClose] = queue.JSON(func(ctx context.Context, c rooms.Closing, _ queue.Delivery) error {
 		return a.rooms.CloseFor(ctx, c.Room)
 	})
-	handlers[live.TopicAsk] = queue.JSON(func(ctx context.Context, asking live.Asking, _ queue.Delivery) error {
-		return a.live.Asked(ctx, asking)
+	handlers[live.TopicAsk] = queue.JSON(func(ctx context.Context, order live.Order, _ queue.Delivery) error {
+		return a.live.Obey(ctx, order)
 	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
 	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{accounts.TopicCode, accounts.TopicNotice}} // the mail server may hang

@@ -68,7 +68,7 @@ func (a *App) warm(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		a.log.LogAttrs(ctx, slog.LevelWarn, "caches could not be warmed up; they fill as they are read", slog.Any("error", err))
+		a.log.LogAttrs(ctx, slog.LevelWarn, "caches could not be warmed up; they fill as they are read", slog.Any("err", err))
 	case n > 0:
 		a.log.LogAttrs(ctx, slog.LevelInfo, "caches are warm", slog.Int("users", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
 	}

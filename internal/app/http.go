@@ -265,7 +265,7 @@ const (
 
 // health is what a part answered last. The zero health knows nothing.
 type health struct {
-	flight singleflight.Group // at and the answer belong to who flies
+	flight singleflight.Group // at and the answer belong to the caller who flies
 	at     time.Time
 	err    error
 }

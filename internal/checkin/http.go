@@ -24,30 +24,30 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark", Tags: tags,
 		Summary:     "Check in for today",
 		Description: "Answers when the check-in is durable. Today is the date in the user's zone by the server's clock. A second check-in on the same day changes nothing and answers with `new: false`. A client that was off-line at midnight may name the `day` that it means: for a few minutes yesterday can still be signed.",
-		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.handleMark)
+		Errors:      []*errs.Error{ErrDayClosed, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postMark)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin", ID: "checkin.status", Tags: tags,
-		Summary: "Streak, longest streak, total, today and yesterday"}, s.handleStatus)
+		Summary: "Streak, longest streak, total, today and yesterday"}, s.getStatus)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/checkin/makeup", ID: "checkin.make_up", Tags: tags,
 		Summary:     "Check in for a missed day",
 		Description: "The day is over, neither signed nor covered, not older than the server allows and not before the account. The number of such days in a calendar month is limited.",
-		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.handleMakeUp)
+		Errors:      []*errs.Error{ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postMakeUp)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/makeup", ID: "checkin.makeups", Tags: tags,
-		Summary: "Which days can be made up, how many, and which were", Errors: []*errs.Error{ErrCursor}}, s.handleMakeups)
+		Summary: "Which days can be made up, how many, and which were", Errors: []*errs.Error{ErrCursor}}, s.getMakeups)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}", ID: "checkin.year", Tags: tags,
-		Summary: "The days of a year", Errors: []*errs.Error{ErrYear}}, s.handleYear)
+		Summary: "The days of a year", Errors: []*errs.Error{ErrYear}}, s.getYear)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/calendar/{year}/{month}", ID: "checkin.month", Tags: tags,
-		Summary: "The days of a month", Errors: []*errs.Error{ErrYear}}, s.handleMonth)
+		Summary: "The days of a month", Errors: []*errs.Error{ErrYear}}, s.getMonth)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/stats", ID: "checkin.stats", Tags: tags,
-		Summary: "Figures over all time, with words learned and minutes studied"}, s.handleStats)
+		Summary: "Figures over all time, with words learned and minutes studied"}, s.getStats)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/checkin/boards/{board}", ID: "checkin.board", Tags: tags,
 		Summary:     "The top of a board and the caller's own place",
-		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Who reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
-		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.handleBoard)
+		Description: "Boards are `streak` (current streaks; dead ones are never shown or counted), `total_days`, and `week` and `month` (days checked in within a season, by each user's own calendar). Whoever reached a value first stands before others with the same value; on compact boards equal values share a rank below the best 1,000, and have no neighbours. With `scope=friends` it is the board of the caller and the caller's friends, on which equal values share a rank. A place without user, name and avatar is that of a user who does not want to be shown, is banned or deleted, or blocks the caller or is blocked.",
+		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.getBoard)
 }
 
 type body[T any] struct{ Body T }
 
-func (s *Service) handleMark(ctx context.Context, caller accounts.Caller, in *body[api.CheckinRequest]) (*body[api.CheckinReply], error) {
+func (s *Service) postMark(ctx context.Context, caller accounts.Caller, in *body[api.CheckinRequest]) (*body[api.CheckinReply], error) {
 	act := Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}
 	var res Result
 	var err error
@@ -66,7 +66,7 @@ func (s *Service) handleMark(ctx context.Context, caller accounts.Caller, in *bo
 	return &body[api.CheckinReply]{api.CheckinReply{New: res.New, At: res.At.UTC(), CheckinStatus: wireStatus(res.Status)}}, nil
 }
 
-func (s *Service) handleStatus(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStatus], error) {
+func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStatus], error) {
 	status, err := s.Status(ctx, caller.User, caller.Clock)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func wireStatus(s streak.Status) api.CheckinStatus {
 		Freezes: s.Freezes, FreezesUsed: s.Used}
 }
 
-func (s *Service) handleMakeUp(ctx context.Context, caller accounts.Caller, in *body[api.MakeupRequest]) (*body[api.MakeupReply], error) {
+func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller, in *body[api.MakeupRequest]) (*body[api.MakeupReply], error) {
 	day, err := civil.ParseDay(in.Body.Day)
 	if err != nil {
 		return nil, ErrMakeupDay
@@ -96,7 +96,7 @@ type makeupsInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how much of the history"`
 }
 
-func (s *Service) handleMakeups(ctx context.Context, caller accounts.Caller, in *makeupsInput) (*body[api.Makeups], error) {
+func (s *Service) getMakeups(ctx context.Context, caller accounts.Caller, in *makeupsInput) (*body[api.Makeups], error) {
 	m, err := s.Makeups(ctx, caller.User, caller.Clock, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
@@ -118,11 +118,11 @@ type monthInput struct {
 	Month int `path:"month" minimum:"1" maximum:"12"`
 }
 
-func (s *Service) handleYear(ctx context.Context, caller accounts.Caller, in *yearInput) (*body[api.Calendar], error) {
+func (s *Service) getYear(ctx context.Context, caller accounts.Caller, in *yearInput) (*body[api.Calendar], error) {
 	return s.calendar(ctx, caller, in.Year, 0)
 }
 
-func (s *Service) handleMonth(ctx context.Context, caller accounts.Caller, in *monthInput) (*body[api.Calendar], error) {
+func (s *Service) getMonth(ctx context.Context, caller accounts.Caller, in *monthInput) (*body[api.Calendar], error) {
 	return s.calendar(ctx, caller, in.Year, time.Month(in.Month))
 }
 
@@ -137,7 +137,7 @@ func (s *Service) calendar(ctx context.Context, caller accounts.Caller, year int
 	}}, nil
 }
 
-func (s *Service) handleStats(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStats], error) {
+func (s *Service) getStats(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStats], error) {
 	st, err := s.Stats(ctx, caller.User, caller.Clock)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ type boardInput struct {
 	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
 
-func (s *Service) handleBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*body[api.Board], error) {
+func (s *Service) getBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*body[api.Board], error) {
 	board, err := ranking.ParseBoard(in.Board, in.Season, caller.Clock.Today(s.now()))
 	if err != nil {
 		return nil, err

@@ -366,7 +366,7 @@ func (s *Service) lookOnce(ctx context.Context, all []*subject) ([]*subject, err
 	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(s.differences(x)) == 0 }), nil
 }
 
-// lookAgain looks at who differed a while later, and repairs and stores what
+// lookAgain looks at those who differed a while later, and repairs and stores what
 // still does.
 func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
 	if len(differ) == 0 {

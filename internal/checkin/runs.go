@@ -32,7 +32,7 @@ type runStore = runs.Store[RunOptions, Summary]
 // RunOptions narrow a run. The zero value is all users and everything.
 type RunOptions struct {
 	Boards bool        `json:"boards,omitempty"` // of a rebuild: the boards alone, unless Records is set too
-	Days   int         `json:"days,omitempty"`   // of a rebuild: records of who was active in so many days, and no boards unless Boards is set
+	Days   int         `json:"days,omitempty"`   // of a rebuild: records of those who were active in so many days, and no boards unless Boards is set
 	DryRun bool        `json:"dry_run,omitempty"`
 	User   accounts.ID `json:"user,omitzero"`
 	Part   int         `json:"part,omitempty"` // of Parts, from 1

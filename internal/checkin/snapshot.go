@@ -12,7 +12,7 @@ import (
 )
 
 // The stages of a snapshot: in redis-first mode what Redis keeps; then everybody
-// the first time, afterwards who has new rows.
+// the first time, afterwards those who have new rows.
 const (
 	fromTheClaims  = "claims"
 	everybodyAnew  = "everybody"

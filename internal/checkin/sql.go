@@ -525,7 +525,7 @@ func (s *store) countActive(ctx context.Context, since civil.Day) (n int64, err 
 	return n, asKind(err)
 }
 
-// firstYears returns the year of each user's first day; who has none is left out.
+// firstYears returns the year of each user's first day; a user who has none is left out.
 func (s *store) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.firstYears")
 	if len(users) == 0 {

@@ -271,7 +271,7 @@ func delivered(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	defer db.Close()
 	for {
-		list, err := notices.NewAnnouncer(db).Announcements(ctx, 1)
+		list, err := notices.NewAdmin(db).Announcements(ctx, 1)
 		ts.Check(err)
 		if len(list) > 0 && list[0].State == notices.Done {
 			ts.Setenv("ANNOUNCEMENT", list[0].ID.String())

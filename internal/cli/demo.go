@@ -144,5 +144,5 @@ func meetCast(ctx context.Context, db *sqldb.DB, directory accounts.Directory) (
 	if err := social.Befriend(ctx, db, pairs); err != nil {
 		return 0, err
 	}
-	return len(demoChats), messaging.Tell(ctx, db, pasts(db.Now(), id))
+	return len(demoChats), messaging.WriteSeeds(ctx, db, seeds(db.Now(), id))
 }

@@ -57,14 +57,14 @@ var demoChats = []struct {
 	}},
 }
 
-// pasts are the demo's chats as messaging takes them; id is the account of a place in the cast.
-func pasts(now time.Time, id func(i int) accounts.ID) []messaging.Past {
-	out := make([]messaging.Past, len(demoChats))
+// seeds are the demo's chats as messaging takes them; id is the account of a place in the cast.
+func seeds(now time.Time, id func(i int) accounts.ID) []messaging.Seed {
+	out := make([]messaging.Seed, len(demoChats))
 	for i, chat := range demoChats {
 		n := int64(len(chat.lines))
-		p := messaging.Past{Users: [2]accounts.ID{id(0), id(chat.with)}, Read: [2]int64{n - chat.unread, n}, Pinned: [2]bool{chat.pinned, false}}
+		p := messaging.Seed{Users: [2]accounts.ID{id(0), id(chat.with)}, Read: [2]int64{n - chat.unread, n}, Pinned: [2]bool{chat.pinned, false}}
 		for _, l := range chat.lines {
-			m := messaging.PastMessage{From: 1, At: now.Add(-l.ago), Content: api.Content{Kind: api.MessageText, Text: l.text}, ReplyTo: l.replyTo, Emoji: l.emoji}
+			m := messaging.SeedMessage{From: 1, At: now.Add(-l.ago), Content: api.Content{Kind: api.MessageText, Text: l.text}, ReplyTo: l.replyTo, Emoji: l.emoji}
 			if l.mine {
 				m.From = 0
 			}

@@ -26,9 +26,9 @@ func (r *keysServiceCmd) settingsOf() []*settings {
 }
 
 // serviceKeys opens the database and calls fn with its keys.
-func (s *settings) serviceKeys(ctx context.Context, c *console, fn func(servicekeys.Directory) error) error {
+func (s *settings) serviceKeys(ctx context.Context, c *console, fn func(servicekeys.Admin) error) error {
 	return s.database(ctx, c, func(db *sqldb.DB) error {
-		err := fn(servicekeys.NewDirectory(db))
+		err := fn(servicekeys.NewAdmin(db))
 		if errors.Is(err, servicekeys.ErrUnknown) {
 			err = fmt.Errorf("%w: no service key of this name", errNothing)
 		}
@@ -89,7 +89,7 @@ func (cmd *keysServiceCreateCmd) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	return cmd.serviceKeys(ctx, c, func(d servicekeys.Directory) error {
+	return cmd.serviceKeys(ctx, c, func(d servicekeys.Admin) error {
 		k, token, err := d.Create(ctx, cmd.Name, scopes, cmd.Rate, cmd.Life)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ type keysServiceListCmd struct{ settings }
 
 // Run lists all keys.
 func (cmd *keysServiceListCmd) Run(ctx context.Context, c *console) error {
-	return cmd.serviceKeys(ctx, c, func(d servicekeys.Directory) error {
+	return cmd.serviceKeys(ctx, c, func(d servicekeys.Admin) error {
 		list, err := d.List(ctx)
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (cmd *keysServiceRevokeCmd) Run(ctx context.Context, c *console) error {
 	if err := confirmed(c, cmd.Yes, fmt.Sprintf("What calls with the key %q will be refused.", cmd.Name)); err != nil {
 		return err
 	}
-	return cmd.serviceKeys(ctx, c, func(d servicekeys.Directory) error {
+	return cmd.serviceKeys(ctx, c, func(d servicekeys.Admin) error {
 		if err := d.Revoke(ctx, cmd.Name); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (cmd *keysServiceRotateCmd) Validate() error {
 
 // Run gives a key another secret.
 func (cmd *keysServiceRotateCmd) Run(ctx context.Context, c *console) error {
-	return cmd.serviceKeys(ctx, c, func(d servicekeys.Directory) error {
+	return cmd.serviceKeys(ctx, c, func(d servicekeys.Admin) error {
 		token, until, err := d.Rotate(ctx, cmd.Name, cmd.Overlap)
 		if err != nil {
 			return err

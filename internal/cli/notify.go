@@ -34,13 +34,13 @@ func (r *notifyCmd) settingsOf() []*settings {
 }
 
 // announcer opens the database and calls fn with its announcements.
-func (s *settings) announcer(ctx context.Context, c *console, fn func(notices.Announcer) error) error {
-	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(notices.NewAnnouncer(db)) })
+func (s *settings) announcer(ctx context.Context, c *console, fn func(notices.Admin) error) error {
+	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(notices.NewAdmin(db)) })
 }
 
 type notifySendCmd struct {
 	settings
-	Title map[string]string `required:"" mapsep:"none" placeholder:"LANGUAGE=TEXT" help:"A line in one language, such as en=Hello; once for each language. Who reads none of them gets English, else the first."`
+	Title map[string]string `required:"" mapsep:"none" placeholder:"LANGUAGE=TEXT" help:"A line in one language, such as en=Hello; once for each language. Whoever reads none of them gets English, else the first."`
 	Text  map[string]string `mapsep:"none" placeholder:"LANGUAGE=TEXT" help:"What is below the title, in the same language."`
 	Link  string            `placeholder:"URL" help:"Where more is to be found: an https address, or a path of this server."`
 	Life  time.Duration     `placeholder:"DURATION" help:"How long it stays in users' lists, such as 72h; as long as all notices unless said."`
@@ -114,7 +114,7 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 				return err
 			}
 		}
-		r := notices.NewAnnouncer(db)
+		r := notices.NewAdmin(db)
 		n, err := r.Reach(ctx, d)
 		switch {
 		case err != nil:
@@ -232,7 +232,7 @@ func (cmd *notifyListCmd) Validate() error {
 
 // Run lists.
 func (cmd *notifyListCmd) Run(ctx context.Context, c *console) error {
-	return cmd.announcer(ctx, c, func(r notices.Announcer) error {
+	return cmd.announcer(ctx, c, func(r notices.Admin) error {
 		list, err := r.Announcements(ctx, cmd.Limit)
 		if err != nil {
 			return err
@@ -259,13 +259,13 @@ type oneAnnouncement struct {
 }
 
 // find calls fn with the announcement's id.
-func (cmd *oneAnnouncement) find(ctx context.Context, c *console, fn func(notices.Announcer, notices.AnnouncementID) error) error {
+func (cmd *oneAnnouncement) find(ctx context.Context, c *console, fn func(notices.Admin, notices.AnnouncementID) error) error {
 	nothing := fmt.Errorf("%w: no announcement %s", errNothing, cmd.ID)
 	id, err := ids.Parse[notices.Announcement](cmd.ID)
 	if err != nil {
 		return nothing
 	}
-	err = cmd.announcer(ctx, c, func(r notices.Announcer) error { return fn(r, id) })
+	err = cmd.announcer(ctx, c, func(r notices.Admin) error { return fn(r, id) })
 	if errors.Is(err, notices.ErrAnnouncement) {
 		return nothing
 	}
@@ -276,7 +276,7 @@ type notifyShowCmd struct{ oneAnnouncement }
 
 // Run shows one.
 func (cmd *notifyShowCmd) Run(ctx context.Context, c *console) error {
-	return cmd.find(ctx, c, func(r notices.Announcer, id notices.AnnouncementID) error {
+	return cmd.find(ctx, c, func(r notices.Admin, id notices.AnnouncementID) error {
 		a, err := r.Announcement(ctx, id)
 		if err != nil {
 			return err
@@ -306,7 +306,7 @@ type notifyStopCmd struct{ oneAnnouncement }
 
 // Run stops one.
 func (cmd *notifyStopCmd) Run(ctx context.Context, c *console) error {
-	return cmd.find(ctx, c, func(r notices.Announcer, id notices.AnnouncementID) error {
+	return cmd.find(ctx, c, func(r notices.Admin, id notices.AnnouncementID) error {
 		a, err := r.Stop(ctx, id)
 		if err != nil {
 			return err

@@ -41,8 +41,8 @@ func activesText(c activity.Count) string {
 }
 
 // kept opens the database and calls fn with what it has.
-func (s *settings) kept(ctx context.Context, c *console, fn func(activity.Kept) error) error {
-	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(activity.NewKept(db)) })
+func (s *settings) kept(ctx context.Context, c *console, fn func(activity.Admin) error) error {
+	return s.database(ctx, c, func(db *sqldb.DB) error { return fn(activity.NewAdmin(db)) })
 }
 
 // statsPage is how much of a list is wanted.
@@ -88,7 +88,7 @@ type dayView struct {
 
 // Run shows days.
 func (cmd *statsDaysCmd) Run(ctx context.Context, c *console) error {
-	return cmd.kept(ctx, c, func(k activity.Kept) error {
+	return cmd.kept(ctx, c, func(k activity.Admin) error {
 		days, err := k.Days(ctx, cmd.Limit)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ type rangeView struct {
 
 // ranges shows weeks or months.
 func (p *statsPage) ranges(ctx context.Context, c *console, period activity.Period) error {
-	return p.kept(ctx, c, func(k activity.Kept) error {
+	return p.kept(ctx, c, func(k activity.Admin) error {
 		all, err := k.Ranges(ctx, period, p.Limit)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ var shownAfter = []int{1, 2, 3, 7, 14, 30, 60, 90}
 
 // Run shows cohorts.
 func (cmd *statsRetentionCmd) Run(ctx context.Context, c *console) error {
-	return cmd.kept(ctx, c, func(k activity.Kept) error {
+	return cmd.kept(ctx, c, func(k activity.Admin) error {
 		all, err := k.Retention(ctx, cmd.Limit)
 		if err != nil {
 			return err
@@ -253,7 +253,7 @@ func (cmd *statsRangeCmd) Run(ctx context.Context, c *console) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, fast.Close()) }()
-	return cmd.kept(ctx, c, func(k activity.Kept) error {
+	return cmd.kept(ctx, c, func(k activity.Admin) error {
 		n, err := k.Between(ctx, fast, cfg.Activity, span)
 		if err != nil {
 			return err

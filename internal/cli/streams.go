@@ -17,7 +17,7 @@ type streamsCmd struct {
 	List streamsListCmd `cmd:"" help:"List live streams, those that are published first."`
 	Show streamsShowCmd `cmd:"" help:"Show one stream, and what was recorded of it."`
 	Stop streamsStopCmd `cmd:"" help:"Send whoever publishes a stream away; a server does it, at once where one runs."`
-	Keys streamsKeysCmd `cmd:"" help:"Give a stream new keys and show them; who came with the old ones is sent away."`
+	Keys streamsKeysCmd `cmd:"" help:"Give a stream new keys and show them; whoever came with the old ones is sent away."`
 }
 
 func (s *streamsCmd) settingsOf() []*settings {

@@ -543,7 +543,7 @@ func (cmd *usersBanCmd) Run(ctx context.Context, c *console) error {
 
 type usersUnbanCmd struct{ someone }
 
-// Run takes a ban back; who is not banned stays so.
+// Run takes a ban back; whoever is not banned stays so.
 func (cmd *usersUnbanCmd) Run(ctx context.Context, c *console) error {
 	return cmd.find(ctx, c, func(d accounts.Directory, a accounts.Account) error {
 		if err := d.Unban(ctx, a.ID); err != nil {

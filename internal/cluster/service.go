@@ -261,7 +261,11 @@ func (s *Service) take(o Order) {
 	if !fresh {
 		return
 	}
-	s.log.Info("an order of an operator", "drain", o.Drain, "stop", o.Stop)
+	if o.Drain {
+		s.log.Info("an operator orders a drain", "stop", o.Stop)
+	} else {
+		s.log.Info("an operator takes the drain back")
+	}
 	s.ordered(o)
 	select {
 	case s.nudge <- struct{}{}:

@@ -31,7 +31,7 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 		}
 		return all
 	}
-	c := copies{collection.NewHash(rt, membersKey, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, collection.HashSource[ID, accounts.ID, kept]{
+	c := copies{collection.NewHash(rt, membersKeys, collection.Policy{MaxStale: p.MaxStale, Unfenced: cache.Proceed}, collection.HashSource[ID, accounts.ID, kept]{
 		Load: func(ctx context.Context, id ID) (map[accounts.ID]kept, error) {
 			list, err := allMembers(ctx, db, id)
 			return byUser(slices.Values(list)), err

@@ -17,7 +17,7 @@ const small = 200
 func (s *Service) publish(ctx context.Context, d *changeSet) {
 	ctx = context.WithoutCancel(ctx)
 	list := slices.Concat(d.joined, d.changed)
-	listed := len(list)+len(d.left) <= small // of more the version tells, and who needs them asks
+	listed := len(list)+len(d.left) <= small // of more the version tells, and those who need them ask
 	var users []accounts.ID
 	if listed {
 		for _, m := range list {
@@ -104,7 +104,7 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 		}
 		s.log.Warn("groups: members are not told of a change", "group", d.group.ID, "err", err)
 	}
-	for _, m := range d.changed { // who has joined gets api.EventGroupMine
+	for _, m := range d.changed { // whoever has joined gets api.EventGroupMine
 		staff = append(staff, m.User)
 	}
 	slices.SortFunc(staff, accounts.ID.Compare)

@@ -57,9 +57,6 @@ func (s *Service) around(ctx context.Context, id ID, run func(ctx context.Contex
 // change is what d does, for followers.
 func (d *changeSet) change() Change {
 	c := Change{Group: d.group, By: d.by, New: d.was.ID.IsZero()}
-	note := func(by accounts.ID, what, text string, users ...accounts.ID) {
-		c.Notes = append(c.Notes, Note{By: by, What: what, Text: text, Users: users})
-	}
 	for _, m := range d.joined {
 		c.Joined = append(c.Joined, m.User)
 	}
@@ -71,56 +68,70 @@ func (d *changeSet) change() Change {
 	}
 	switch {
 	case c.New:
-		note(d.by, api.SystemCreated, d.group.Name, c.Joined[1:]...)
+		c.Notes = append(c.Notes, d.note(api.SystemCreated, d.group.Name, c.Joined[1:]...))
 	case len(c.Joined) > 0 && slices.Contains(c.Joined, d.by):
-		note(d.by, api.SystemJoined, "")
+		c.Notes = append(c.Notes, d.note(api.SystemJoined, ""))
 	case len(c.Joined) > 0:
-		note(d.by, api.SystemAdded, "", c.Joined...)
+		c.Notes = append(c.Notes, d.note(api.SystemAdded, "", c.Joined...))
 	}
 	for _, l := range d.left {
 		switch l.why {
 		case api.GroupLeft:
-			note(l.user, api.SystemLeft, "")
+			c.Notes = append(c.Notes, Note{By: l.user, What: api.SystemLeft})
 		default:
-			note(d.by, api.SystemRemoved, "", l.user)
+			c.Notes = append(c.Notes, d.note(api.SystemRemoved, "", l.user))
 		}
 	}
-	if c.New {
-		return c
+	if !c.New {
+		c.Notes = slices.Concat(c.Notes, d.notesOfMembers(), d.notesOfGroup())
 	}
+	return c
+}
+
+func (d *changeSet) note(what, text string, users ...accounts.ID) Note {
+	return Note{By: d.by, What: what, Text: text, Users: users}
+}
+
+// notesOfMembers tell of roles and mutes.
+func (d *changeSet) notesOfMembers() (notes []Note) {
 	for _, m := range d.changed {
 		was := d.wasMember[m.User]
 		switch {
 		case was.Role != Owner && m.Role == Owner:
-			note(d.by, api.SystemOwner, "", m.User)
+			notes = append(notes, d.note(api.SystemOwner, "", m.User))
 		case was.Role == Member && m.Role == Admin:
-			note(d.by, api.SystemAdmin, "", m.User)
+			notes = append(notes, d.note(api.SystemAdmin, "", m.User))
 		case was.Role == Admin && m.Role == Member:
-			note(d.by, api.SystemNoAdmin, "", m.User)
+			notes = append(notes, d.note(api.SystemNoAdmin, "", m.User))
 		}
 		switch now := d.at.UnixMilli(); {
 		case was.Muted != m.Muted && m.Muted > now:
-			note(d.by, api.SystemMuted, "", m.User)
+			notes = append(notes, d.note(api.SystemMuted, "", m.User))
 		case was.Muted > now && m.Muted == 0 && m.Role != Owner:
-			note(d.by, api.SystemUnmuted, "", m.User)
+			notes = append(notes, d.note(api.SystemUnmuted, "", m.User))
 		}
 	}
+	return notes
+}
+
+// notesOfGroup tell of the group's name, picture, announcement, and of a mute of all.
+func (d *changeSet) notesOfGroup() (notes []Note) {
 	if d.group.Name != d.was.Name {
-		note(d.by, api.SystemNamed, d.group.Name)
+		notes = append(notes, d.note(api.SystemNamed, d.group.Name))
 	}
 	if d.group.Picture != d.was.Picture {
-		note(d.by, api.SystemPictured, "")
+		notes = append(notes, d.note(api.SystemPictured, ""))
 	}
 	if d.group.Announced != d.was.Announced && d.group.Announcement != "" {
-		note(d.by, api.SystemAnnounced, d.group.Announcement)
+		notes = append(notes, d.note(api.SystemAnnounced, d.group.Announcement))
 	}
 	switch now := d.at.UnixMilli(); {
 	case d.group.Muted != d.was.Muted && d.group.Muted > now:
-		note(d.by, api.SystemAllMuted, "")
+		notes = append(notes, d.note(api.SystemAllMuted, ""))
 	case d.was.Muted > now && d.group.Muted == 0:
-		note(d.by, api.SystemAllUnmuted, "")
+		notes = append(notes, d.note(api.SystemAllUnmuted, ""))
 	}
-	return c
+	return notes
 }
 
 // empty reports whether there is nothing in it for a follower.
@@ -143,11 +154,11 @@ type Standing struct {
 // Over reports whether the standing's role is above another member's.
 func (s Standing) Over(other Standing) bool { return s.Role.over(other.Role) == nil }
 
-// MayModerate refuses who may not take back messages of others. ErrMay.
+// MayModerate refuses a user who may not take back messages of others. ErrMay.
 func (s Standing) MayModerate() error { return s.Role.may(moderate, Group{}) }
 
-// MayMentionAll refuses who may not call all members. ErrMay.
+// MayMentionAll refuses a user who may not call all members. ErrMay.
 func (s Standing) MayMentionAll() error { return s.Role.may(mentionAll, Group{}) }
 
-// MayPin refuses who may not pin messages for all. ErrMay.
+// MayPin refuses a user who may not pin messages for all. ErrMay.
 func (s Standing) MayPin() error { return s.Role.may(pin, Group{}) }

@@ -232,7 +232,7 @@ func momentOrNil(ms int64) *time.Time {
 
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// place is where a page of members ends: higher roles first, then who joined first.
+// place is where a page of members ends: higher roles first, then those who joined first.
 type place struct {
 	role   Role
 	joined int64

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// remembered is how long a member who left is known as one who left, at the least: who is muted is for that long.
+	// remembered is how long a member who left is known as one who left, at the least: somebody who is muted is for that long.
 	remembered = 90 * 24 * time.Hour
 	// sweepBatch bounds what a sweep does at a time.
 	sweepBatch = 200

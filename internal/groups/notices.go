@@ -17,15 +17,6 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	if s.notices == nil {
 		return nil
 	}
-	var over []notices.Told
-	var told []notices.Entry
-	entry := func(kind string, to, by accounts.ID, source string, data api.NoticeOfGroup) {
-		if to == by {
-			return
-		}
-		data.V, data.Group, data.Name, data.User = 1, d.group.ID.String(), d.group.Name, orNone(by)
-		told = append(told, notices.Entry{User: to, Kind: kind, Source: source, About: by, Data: data})
-	}
 	var staff []accounts.ID
 	if len(d.requests()) > 0 && d.group.Dissolved == 0 {
 		var err error
@@ -33,12 +24,24 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 			return err
 		}
 	}
-	if former := d.formerStaff(); len(former) > 0 { // who answer no requests any more
+	over, err := d.noticesOver(ctx, tx, staff)
+	if err != nil {
+		return err
+	}
+	if err := s.notices.Withdraw(ctx, tx, over...); err != nil {
+		return err
+	}
+	return s.notices.Record(ctx, tx, d.noticesNew(staff)...)
+}
+
+// noticesOver are those that leave the lists of admins: requests that have ended are no matter of theirs any more, and none is of
+// those who are admins no more.
+func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (over []notices.Told, err error) {
+	if former := d.formerStaff(); len(former) > 0 {
 		waiting := d.closed // of a group that is dissolved: all that waited
 		if d.group.Dissolved == 0 {
-			var err error
 			if waiting, err = waitingIn(ctx, tx, d.group.ID, place{}, maxWaiting); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		for _, r := range waiting {
@@ -47,12 +50,26 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 			}
 		}
 	}
+	for _, r := range d.closed {
+		for _, admin := range staff {
+			over = append(over, notices.Told{User: admin, Source: sourceOf(r)})
+		}
+	}
+	return over, nil
+}
+
+// noticesNew are those that users get of what has happened to them, and admins of a request.
+func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
+	entry := func(kind string, to, by accounts.ID, source string, data api.NoticeOfGroup) {
+		if to == by {
+			return
+		}
+		data.V, data.Group, data.Name, data.User = 1, d.group.ID.String(), d.group.Name, orNone(by)
+		told = append(told, notices.Entry{User: to, Kind: kind, Source: source, About: by, Data: data})
+	}
 	approved := map[accounts.ID]bool{}
 	for _, r := range d.closed {
 		source := sourceOf(r)
-		for _, admin := range staff {
-			over = append(over, notices.Told{User: admin, Source: source})
-		}
 		switch data := (api.NoticeOfGroup{Request: r.ID.String()}); r.State {
 		case Approved:
 			approved[r.User] = true
@@ -81,10 +98,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 			entry(api.NoticeGroupDissolved, l.user, d.by, "group_dissolved:"+d.group.ID.String(), api.NoticeOfGroup{})
 		}
 	}
-	if err := s.notices.Withdraw(ctx, tx, over...); err != nil {
-		return err
-	}
-	return s.notices.Record(ctx, tx, told...)
+	return told
 }
 
 // sourceOf names a request as what admins are told of.

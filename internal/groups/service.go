@@ -145,24 +145,7 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 				if err := fn(ctx, tx, &d); err != nil {
 					return err
 				}
-				if d.group == d.was {
-					return s.record(ctx, tx, &d)
-				}
-				if !d.touched() {
-					d.group.Version++ // of the group itself alone
-				}
-				if c := d.change(); !c.empty() {
-					if err := record(ctx, tx, c); err != nil {
-						return err
-					}
-				}
-				if err := s.tellHooks(ctx, tx, &d); err != nil {
-					return err
-				}
-				if err := updateGroup(ctx, tx, d.group); err != nil {
-					return err
-				}
-				return s.record(ctx, tx, &d)
+				return s.finish(ctx, tx, &d, record)
 			})
 		}, s.copies.targets(id, &d)...)
 	})
@@ -173,8 +156,30 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 	return d.group, nil
 }
 
+// finish ends a transaction that has made d: it tells the follower, the app's own backend and users of it, and writes the group.
+func (s *Service) finish(ctx context.Context, tx *sqldb.Tx, d *changeSet, record Record) error {
+	if d.group == d.was {
+		return s.record(ctx, tx, d)
+	}
+	if !d.touched() {
+		d.group.Version++ // of the group itself alone
+	}
+	if c := d.change(); !c.empty() {
+		if err := record(ctx, tx, c); err != nil {
+			return err
+		}
+	}
+	if err := s.tellHooks(ctx, tx, d); err != nil {
+		return err
+	}
+	if err := updateGroup(ctx, tx, d.group); err != nil {
+		return err
+	}
+	return s.record(ctx, tx, d)
+}
+
 // admit makes users members, who are none, of a group that is locked. ErrFull, ErrGroups,
-// accounts.ErrNoUser. What they had asked is closed. Who was muted and left is muted still.
+// accounts.ErrNoUser. What they had asked is closed. Whoever was muted and left is muted still.
 func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users ...accounts.ID) error {
 	if d.group.Members+len(users) > s.cfg.Members {
 		return ErrFull
@@ -293,16 +298,7 @@ func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name str
 				if err := s.admit(ctx, tx, &d, owner, Member, members...); err != nil {
 					return err
 				}
-				if err := record(ctx, tx, d.change()); err != nil {
-					return err
-				}
-				if err := s.tellHooks(ctx, tx, &d); err != nil {
-					return err
-				}
-				if err := updateGroup(ctx, tx, d.group); err != nil {
-					return err
-				}
-				return s.record(ctx, tx, &d)
+				return s.finish(ctx, tx, &d, record)
 			})
 		}, s.copies.targets(id, &d)...)
 	})

@@ -125,7 +125,7 @@ func (w *world) join(n int) (all []accounts.ID) {
 			pairs = append(pairs, [2]accounts.ID{all[0], u.ID})
 		}
 	}
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
 	if len(pairs) > 0 {
 		w.must(social.Befriend(w.t.Context(), w.db, pairs))
 	}

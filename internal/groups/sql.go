@@ -461,7 +461,7 @@ func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Sta
 	})
 }
 
-// Notifies returns of which messages members want to be notified; who is in a group no more is left out.
+// Notifies returns of which messages members want to be notified; whoever is in a group no more is left out.
 func Notifies(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Notify, error) {
 	all := make(map[Seat]Notify, len(seats))
 	if len(seats) == 0 {

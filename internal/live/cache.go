@@ -19,7 +19,7 @@ var (
 func (s *Service) newStreams(rt *cache.Runtime, p cache.Policy) *cache.Cache[ID, Stream] {
 	p.Unfenced = cache.Proceed
 	db := s.db
-	c := cache.New(rt, streamKey, p, cache.Source[ID, Stream]{
+	c := cache.New(rt, streamKeys, p, cache.Source[ID, Stream]{
 		Load: func(ctx context.Context, id ID) (Stream, error) {
 			st, err := selectStream(ctx, db, id, "")
 			if errors.Is(err, ErrStream) {

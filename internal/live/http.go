@@ -42,7 +42,7 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}", ID: "live.delete", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Delete a stream; whoever publishes or watches it is sent away", Description: "Files that were recorded stay the caller's.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.deleteStream)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/keys", ID: "live.rotate", Tags: tags, Limit: keysLimit, Status: http.StatusOK, NoReplay: true,
-		Summary: "Give a stream new keys", Description: "The old ones are good no more, and end: who came with them is sent away, within a second where nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
+		Summary: "Give a stream new keys", Description: "The old ones are good no more, and end: whoever came with them is sent away, within a second where nodes reach each other.", Errors: []*errs.Error{ErrStream, ErrStore}}, s.postKeys)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/stop", ID: "live.stop", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Send whoever publishes the stream away", Description: "With the publish key they may come again, as many programs do by themselves: rotate it to keep them out.", Errors: []*errs.Error{ErrStream, ErrOffAir, ErrState, ErrStore}}, s.postStop)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/streams/{stream}/viewers", ID: "live.viewers", Tags: tags,
@@ -86,7 +86,7 @@ func (p StreamPath) id() (ID, error) {
 	return id, nil
 }
 
-// as returns the stream that a path names and who calls, who may have come with a key of that stream. ErrStream.
+// as returns the stream that a path names and the caller, who may have come with a key of that stream. ErrStream.
 func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
 	id, err := p.id()
 	if err != nil {

@@ -34,7 +34,7 @@ var (
 	subscriberKeys = keyspace.Def1[ID](Keys, "stream:subscribers:{{stream}}", keyspace.ZSetOf("session.node.user by the Unix ms, of the servers, until when it counts"),
 		keyspace.Expire(subscribersLife), keyspace.Doc{Purpose: "who watches a stream, and at which node", Together: "stream", MaxBytes: 4 << 20})
 
-	streamKey = keyspace.Def1[ID](Keys, "cache:stream:{stream}", keyspace.CachedOf[Stream](),
+	streamKeys = keyspace.Def1[ID](Keys, "cache:stream:{stream}", keyspace.CachedOf[Stream](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute).Negative(time.Minute),
 		keyspace.Doc{Purpose: "a stream with its settings, and since when it is published",
 			InvalidatedBy: []string{StreamChanged.Name(), StreamDeleted.Name(), StreamStarted.Name(), StreamStopped.Name()}, MaxBytes: 2 << 10})

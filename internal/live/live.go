@@ -44,7 +44,7 @@ var accesses = [...]string{"key", "open"}
 // String is the way's name on the wire.
 func (a Access) String() string { return accesses[a] }
 
-// Stream is a stream with its settings; see [Doc.Version] of streamKey before you change it.
+// Stream is a stream with its settings; see [Doc.Version] of streamKeys before you change it.
 type Stream struct {
 	ID      ID          `json:"id"`
 	Owner   accounts.ID `json:"owner"`
@@ -104,7 +104,7 @@ type Recording struct {
 	Bytes    int64
 }
 
-// Keys of a stream, as they are given out once.
+// StreamKeys are a stream's keys, as they are given out once.
 type StreamKeys struct{ Publish, Play string }
 
 // The domain's refusals. A stream that somebody may neither watch nor change does not exist.
@@ -126,7 +126,7 @@ var (
 	ErrState   = errs.New(errs.Unavailable, "live.state_away", "Who publishes and who watches cannot be found out right now. Please try again.").Retry(2 * time.Second)
 )
 
-// Off is the setting that carries no media; so does none, as of a server in a test.
+// Off, and an empty setting, carry no media.
 const Off = "off"
 
 // Settings are what an operator may choose; 0 is the default of each.

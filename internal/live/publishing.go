@@ -23,8 +23,8 @@ const (
 	finishTime = 5 * time.Second
 )
 
-// air is what this node has of a stream: a publisher's session, or a relay of one at another node.
-type air struct {
+// localStream is what this node has of a stream: a publisher's session, or a relay of one at another node.
+type localStream struct {
 	id      ID
 	src     *media.Source
 	pub     *publication // nil: a relay
@@ -116,15 +116,15 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		return SessionID{}, "", err
 	}
 	s.mu.Lock()
-	if s.base == nil || s.airs[id] != nil && s.airs[id].pub != nil {
+	if s.base == nil || s.local[id] != nil && s.local[id].pub != nil {
 		s.mu.Unlock()
 		return SessionID{}, "", ErrBusy // the last one's end is under way
 	}
-	if before := s.airs[id]; before != nil {
+	if before := s.local[id]; before != nil {
 		defer before.src.Close(errGone) // a relay of a publisher who is gone
 	}
-	a := &air{id: id, src: p.src, pub: p, views: map[SessionID]*view{}, idle: time.Now()}
-	s.airs[id] = a
+	a := &localStream{id: id, src: p.src, pub: p, views: map[SessionID]*view{}, idle: time.Now()}
+	s.local[id] = a
 	s.mu.Unlock()
 	p.take = s.record(st, p)
 	if err := s.report(ctx, p); err != nil {
@@ -255,14 +255,14 @@ func (s *Service) report(ctx context.Context, p *publication) error {
 }
 
 // finish ends what goes with a publisher: other publishers may come.
-func (s *Service) finish(base context.Context, a *air) {
+func (s *Service) finish(base context.Context, a *localStream) {
 	p := a.pub
 	p.src.Close(nil)
 	s.metrics.publishers.Dec()
 	held := p.held.Load()
 	s.mu.Lock()
-	if s.airs[a.id] == a {
-		delete(s.airs, a.id)
+	if s.local[a.id] == a {
+		delete(s.local, a.id)
 	}
 	s.mu.Unlock()
 	func() {

@@ -96,7 +96,7 @@ func (s *Service) keepTake(base context.Context, t *take) {
 		}
 	}
 	if err := os.Remove(t.path); err != nil {
-		s.log.Warn("a file of a recording stays", "path", t.path, "err", err)
+		s.log.Warn("a recording that is stored, or empty, cannot be removed from the data folder: remove it by hand", "path", t.path, "err", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) err
 	t.File = file
 	named := strings.TrimSuffix(t.path, extension) + "." + file + extension
 	if err := os.Rename(t.path, named); err != nil {
-		s.log.Warn("the file of a recording does not say that it is stored", "path", t.path, "err", err)
+		s.log.Warn("a stored recording cannot be renamed; should its row not be written either, the next start stores it again", "path", t.path, "err", err)
 		return nil
 	}
 	t.path = named

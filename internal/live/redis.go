@@ -160,7 +160,7 @@ func (s *store) gone(ctx context.Context, id ID, w Watching) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "ZREM", Key: subscriberKeys.At(id).Key, Args: []string{w.entry()}}).Err
 }
 
-// mostViewers bounds a list of who watches.
+// mostViewers bounds a list of viewers.
 const mostViewers = 1000
 
 // viewers returns who watches, at most mostViewers.

@@ -72,7 +72,7 @@ type Service struct {
 	engine   *media.Engine   // nil while no media are carried
 	base     context.Context //nolint:containedctx // of what sessions do; nil before Run and after
 	work     sync.WaitGroup
-	airs     map[ID]*air
+	local    map[ID]*localStream
 	asked    map[ID]bool // streams whose sessions the next beat compares with SQL
 	all      bool        // the next beat compares every session
 	nudge    chan struct{}
@@ -87,7 +87,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("live: %w", err)
 	}
 	s := &Service{db: cfg.DB, store: &store{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
-		metrics: newMetrics(cfg.Metrics), airs: map[ID]*air{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
+		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	cfg.Bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
 	return s, nil
@@ -161,19 +161,19 @@ func (s *Service) Changed(ctx context.Context, id ID) {
 	s.tell(ctx, changed, id.String())
 }
 
-// Asked does what an operator wants done with a stream.
-func (s *Service) Asked(ctx context.Context, a Asking) (err error) {
-	defer errs.Wrap(&err, "live.Asked %s", a.Stream)
-	if err := s.caches.Drop(ctx, StreamChanged.Of(s.caches, a.Stream)...); err != nil && !errors.Is(err, cache.ErrQueued) {
+// Obey does what an operator wants done with a stream.
+func (s *Service) Obey(ctx context.Context, o Order) (err error) {
+	defer errs.Wrap(&err, "live.Obey %s", o.Stream)
+	if err := s.caches.Drop(ctx, StreamChanged.Of(s.caches, o.Stream)...); err != nil && !errors.Is(err, cache.ErrQueued) {
 		return err
 	}
-	if a.Stop {
-		if err := s.stop(ctx, a.Stream); !errors.Is(err, ErrOffAir) {
+	if o.Stop {
+		if err := s.stop(ctx, o.Stream); !errors.Is(err, ErrOffAir) {
 			return err
 		}
 		return nil // it has stopped by itself
 	}
-	s.Changed(ctx, a.Stream)
+	s.Changed(ctx, o.Stream)
 	return nil
 }
 
@@ -462,7 +462,7 @@ func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, curs
 	return list, next, nil
 }
 
-// Stop ends the publisher of a stream of the owner's; who has the key may come again. ErrStream, ErrOffAir, ErrState.
+// Stop ends the publisher of a stream of the owner's; whoever has the key may come again. ErrStream, ErrOffAir, ErrState.
 func (s *Service) Stop(ctx context.Context, owner accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "live.Stop %s", id)
 	if _, err := s.owned(ctx, owner, id); err != nil {
@@ -578,9 +578,9 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	s.mu.Lock()
 	engine := s.engine
 	s.engine, s.base = nil, nil // nothing begins any more
-	airs := maps.Clone(s.airs)
+	streams := maps.Clone(s.local)
 	s.mu.Unlock()
-	for _, a := range airs {
+	for _, a := range streams {
 		a.src.Close(errStopping)
 	}
 	s.work.Wait()

@@ -155,7 +155,9 @@ func (w *world) person() accounts.ID {
 	w.t.Helper()
 	u, err := accounts.NewUser(fmt.Sprintf("%x@example.org", ids.New[world]().String()), "somebody", "UTC")
 	w.must(err)
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, []accounts.User{u}) }))
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		return accounts.InsertUsers(ctx, tx, []accounts.User{u})
+	}))
 	return u.ID
 }
 
@@ -338,9 +340,9 @@ func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
 	asked, err := queue.NewSQL(w.db).Waiting(t.Context(), TopicAsk, 10)
 	w.must(err)
 	for _, e := range asked {
-		var a Asking
-		w.must(json.Unmarshal(e.Payload, &a))
-		w.must(w.Asked(t.Context(), a))
+		var o Order
+		w.must(json.Unmarshal(e.Payload, &o))
+		w.must(w.Obey(t.Context(), o))
 	}
 	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil })
 }

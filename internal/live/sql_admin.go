@@ -7,11 +7,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// TopicAsk is the outbox's topic for what an operator wants done with a stream; the payload is an [Asking].
+// TopicAsk is the outbox's topic for what an operator wants done with a stream; the payload is an [Order].
 const TopicAsk = "live.ask"
 
-// Asking is what an operator wants done by a server.
-type Asking struct {
+// Order is what an operator wants done by a server.
+type Order struct {
 	Stream ID   `json:"stream"`
 	Stop   bool `json:"stop,omitempty"` // end its publisher; else only look at its keys
 }
@@ -42,7 +42,7 @@ func AskToStop(ctx context.Context, db *sqldb.DB, id ID) (err error) {
 		if _, err := selectStream(ctx, tx, id, ""); err != nil {
 			return err
 		}
-		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAsk, Key: id.String()}, Asking{Stream: id, Stop: true})
+		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAsk, Key: id.String()}, Order{Stream: id, Stop: true})
 	})
 }
 
@@ -59,7 +59,7 @@ func Rotate(ctx context.Context, db *sqldb.DB, id ID, which Which) (keys StreamK
 			return err
 		}
 		// It must not take the place of a stop that waits, nor a stop its place.
-		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAsk, Key: id.String(), NoDedup: true}, Asking{Stream: id})
+		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicAsk, Key: id.String(), NoDedup: true}, Order{Stream: id})
 	})
 	return keys, err
 }

@@ -58,7 +58,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 			done()
 		}
 	}()
-	a, err := s.airOf(ctx, id, by.Key != nil && by.Key.kind == relay)
+	a, err := s.localStreamOf(ctx, id, by.Key != nil && by.Key.kind == relay)
 	if err != nil {
 		return SessionID{}, "", err
 	}
@@ -69,7 +69,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	}
 	v := &view{Watching: Watching{Session: ids.New[Session](), User: by.User, Node: s.cfg.Node}, by: by, viewer: viewer}
 	s.mu.Lock()
-	gone := s.base == nil || s.airs[id] != a
+	gone := s.base == nil || s.local[id] != a
 	if !gone {
 		a.views[v.Session] = v
 	}
@@ -97,7 +97,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	return v.Session, answer, nil
 }
 
-// placesOf returns how much of this node a viewer may have. Who comes with a key, or as a guest of a room, has no account: that is
+// placesOf returns how much of this node a viewer may have. Whoever comes with a key, or as a guest of a room, has no account: that is
 // counted by household.
 func (s *Service) placesOf(by Caller) places {
 	switch {
@@ -114,7 +114,7 @@ func (s *Service) placesOf(by Caller) places {
 // counts reports whether a view is a viewer's, and not that of another node.
 func (v *view) counts() bool { return v.by.Key == nil || v.by.Key.kind != relay }
 
-// mayWatch refuses who may not watch a stream. ErrStream, ErrMay.
+// mayWatch refuses a caller who may not watch a stream. ErrStream, ErrMay.
 func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
 	st, err := s.stream(ctx, id)
 	switch {
@@ -131,7 +131,7 @@ func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
 }
 
 // left notes that a viewer is gone.
-func (s *Service) left(ctx context.Context, a *air, v *view) {
+func (s *Service) left(ctx context.Context, a *localStream, v *view) {
 	v.viewer.Close()
 	s.mu.Lock()
 	delete(a.views, v.Session)
@@ -157,9 +157,9 @@ func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID
 		return err
 	}
 	s.mu.Lock()
-	published := s.airs[id] != nil && s.airs[id].pub != nil && s.airs[id].pub.session == session
+	published := s.local[id] != nil && s.local[id].pub != nil && s.local[id].pub.session == session
 	s.mu.Unlock()
-	if published { // that is for who may publish
+	if published { // that is for those who may publish
 		return ErrSession
 	}
 	if !s.endView(id, session) {
@@ -171,7 +171,7 @@ func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID
 // endSession ends a session of this node. False: it is none.
 func (s *Service) endSession(id ID, session SessionID) bool {
 	s.mu.Lock()
-	a := s.airs[id]
+	a := s.local[id]
 	published := a != nil && a.pub != nil && a.pub.session == session
 	s.mu.Unlock()
 	if published {
@@ -185,7 +185,7 @@ func (s *Service) endSession(id ID, session SessionID) bool {
 func (s *Service) endView(id ID, session SessionID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.airs[id]
+	a := s.local[id]
 	if a == nil {
 		return false
 	}
@@ -196,9 +196,9 @@ func (s *Service) endView(id ID, session SessionID) bool {
 	return false
 }
 
-// airOf returns what this node has of a stream, which it fetches from where it is published. here: only what is published
+// localStreamOf returns what this node has of a stream, which it fetches from where it is published. here: only what is published
 // at this node. ErrOffAir, ErrState, ErrNode.
-func (s *Service) airOf(ctx context.Context, id ID, here bool) (*air, error) {
+func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localStream, error) {
 	if a := s.found(id); a != nil && (a.pub != nil || !here) {
 		return a, nil
 	}
@@ -223,14 +223,14 @@ func (s *Service) airOf(ctx context.Context, id ID, here bool) (*air, error) {
 	if err != nil {
 		return nil, err
 	}
-	return got.(*air), nil
+	return got.(*localStream), nil
 }
 
 // found returns what this node has of a stream that goes on.
-func (s *Service) found(id ID) *air {
+func (s *Service) found(id ID) *localStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.airs[id]
+	a := s.local[id]
 	if a == nil {
 		return nil
 	}
@@ -244,7 +244,7 @@ func (s *Service) found(id ID) *air {
 }
 
 // pull makes this node a viewer of a stream at the publisher's. ErrNode, ErrOffAir, ErrMedia, ErrFull.
-func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *air, err error) {
+func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, err error) {
 	engine, base, done, err := s.begin(places{})
 	if err != nil {
 		return nil, err
@@ -260,15 +260,15 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *air, err error)
 		s.log.Warn("a stream cannot be fetched from the node to which it is published", "stream", id, "node", at.Node, "address", at.Address, "err", err)
 		return nil, errors.Join(ErrNode, err)
 	}
-	a := &air{id: id, src: src, session: at.Session, views: map[SessionID]*view{}, idle: time.Now()}
+	a := &localStream{id: id, src: src, session: at.Session, views: map[SessionID]*view{}, idle: time.Now()}
 	s.mu.Lock()
-	if s.base == nil || s.airs[id] != nil {
+	if s.base == nil || s.local[id] != nil {
 		s.mu.Unlock()
 		src.Close(nil)
 		done()
 		return nil, ErrOffAir
 	}
-	s.airs[id] = a
+	s.local[id] = a
 	s.mu.Unlock()
 	s.metrics.relays.Inc()
 	go func() {
@@ -279,8 +279,8 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *air, err error)
 		}
 		src.Close(errGone)
 		s.mu.Lock()
-		if s.airs[id] == a {
-			delete(s.airs, id)
+		if s.local[id] == a {
+			delete(s.local, id)
 		}
 		s.mu.Unlock()
 		s.metrics.relays.Dec()
@@ -322,7 +322,7 @@ func (s *Service) beat(ctx context.Context) {
 func (s *Service) look(ctx context.Context) {
 	var list []ID
 	s.mu.Lock()
-	for id := range s.airs {
+	for id := range s.local {
 		if s.all || s.asked[id] {
 			list = append(list, id)
 		}
@@ -357,7 +357,7 @@ func (s *Service) lookAt(ctx context.Context, list []ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range list {
-		a := s.airs[id]
+		a := s.local[id]
 		if a == nil {
 			continue
 		}
@@ -379,7 +379,7 @@ func (s *Service) fallen(ctx context.Context, list []ID) (map[accounts.ID]bool, 
 	users := map[accounts.ID]bool{}
 	s.mu.Lock()
 	for _, id := range list {
-		if a := s.airs[id]; a != nil {
+		if a := s.local[id]; a != nil {
 			if a.pub != nil {
 				users[a.pub.by.User] = true
 			}
@@ -413,7 +413,7 @@ var errMay = errors.New("live: the session is not allowed any more")
 func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 	var list []ID
 	s.mu.Lock()
-	for id, a := range s.airs {
+	for id, a := range s.local {
 		switch {
 		case a.pub != nil:
 		case len(a.views) == 0 && now.Sub(a.idle) > lingerFor:
@@ -432,7 +432,7 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 		}
 		s.mu.Lock()
 		for _, id := range some {
-			a, on := s.airs[id], states[id].OnAir
+			a, on := s.local[id], states[id].OnAir
 			switch {
 			case a == nil || a.pub != nil:
 			case on != nil && on.Session == a.session: // perhaps in another turn: Redis had forgotten the lease
@@ -451,7 +451,7 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 func (s *Service) renew(ctx context.Context) {
 	here := map[ID][]Watching{}
 	s.mu.Lock()
-	for id, a := range s.airs {
+	for id, a := range s.local {
 		for _, v := range a.views {
 			if v.counts() {
 				here[id] = append(here[id], v.Watching)

@@ -100,7 +100,7 @@ func own(m *message, user accounts.ID, now time.Time, within time.Duration) erro
 	return nil
 }
 
-// Edit gives a message another text; what it said before is kept. It says something new, so who may not write may not edit. ErrChat, ErrMessage,
+// Edit gives a message another text; what it said before is kept. It says something new, so whoever may not write may not edit. ErrChat, ErrMessage,
 // ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser,
 // webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
 func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {

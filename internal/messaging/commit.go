@@ -176,10 +176,30 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 			return nil, err
 		}
 	}
-	out := make([]sent, len(batch))
-	var fresh []message
-	read := map[sendingKey]member{} // by conversation and user
-	now := tx.Now().UnixMilli()
+	out, fresh, read := numbered(batch, there, conversations, refused, files, tx.Now().UnixMilli())
+	if len(fresh) == 0 {
+		return out, nil
+	}
+	if err := s.store.insert(ctx, tx, fresh); err != nil {
+		return nil, err
+	}
+	if err := s.giveFiles(ctx, tx, fresh); err != nil {
+		return nil, err
+	}
+	if err := s.store.move(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
+		return nil, err
+	}
+	if err := s.tellHooks(ctx, tx, fresh); err != nil {
+		return nil, err
+	}
+	return out, s.store.mark(ctx, tx, sorted(read, compareMembers))
+}
+
+// numbered answers what is there already or refused, and makes messages of the rest: fresh ones, with the next numbers of their
+// conversations, which move, and read by their senders. Messages that it makes are there.
+func numbered(batch []sending, there map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error, files takenFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
+	out = make([]sent, len(batch))
+	read = map[sendingKey]member{} // by conversation and user
 	for i, in := range batch {
 		if m, ok := there[in.key()]; ok {
 			m.to = in.to
@@ -210,22 +230,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 		fresh = append(fresh, m)
 		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq, changed: now}
 	}
-	if len(fresh) == 0 {
-		return out, nil
-	}
-	if err := s.store.insert(ctx, tx, fresh); err != nil {
-		return nil, err
-	}
-	if err := s.giveFiles(ctx, tx, fresh); err != nil {
-		return nil, err
-	}
-	if err := s.store.move(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
-		return nil, err
-	}
-	if err := s.tellHooks(ctx, tx, fresh); err != nil {
-		return nil, err
-	}
-	return out, s.store.mark(ctx, tx, sorted(read, compareMembers))
+	return out, fresh, read
 }
 
 // hookSubject is that of all webhooks about messages: the backend is told of them in their order.
@@ -244,7 +249,7 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) 
 }
 
 // refusals are those of messages to groups. The conversations are locked, and a group in which members'
-// rights change locks its own: who was muted or removed writes nothing afterwards.
+// rights change locks its own: somebody who was muted or removed writes nothing afterwards.
 func refusals(ctx context.Context, tx *sqldb.Tx, batch []sending) (map[sendingKey]error, error) {
 	var seats []groups.Seat
 	for _, in := range batch {

@@ -97,7 +97,7 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, 
 const small = 200
 
 // tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
-// on line are told how far the chat has come ([crowds]), and who has it open gets the messages. old says that some
+// on line are told how far the chat has come ([crowds]), and those who have it open get the messages. old says that some
 // may be from before a member has joined: to that member goes, in place of a message, how far the chat has
 // come, and the channel of an open chat, which members share, gets none. In a smaller group the same holds of a message that changes, for
 // a member who has deleted it for themselves.
@@ -108,8 +108,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
 	id := groups.ID(conv)
-	name := In(id).String()
-	stands, least := api.ChatStands{Chat: name}, list[0].seq
+	stands, least := api.ChatStands{Chat: In(id).String()}, list[0].seq
 	for _, m := range list {
 		stands.Seq, stands.Rev, least = max(stands.Seq, m.seq), max(stands.Rev, m.rev), min(least, m.seq)
 	}
@@ -118,7 +117,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		all, err := s.groups.MemberIDs(ctx, id)
 		switch {
 		case err != nil: // it is stored all the same: whoever asks is told
-			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
+			s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", id, "err", err)
 			return
 		case len(all) > small:
 			s.crowds.add(conv, progress{stands, true})
@@ -128,37 +127,44 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	}
 	var unaware map[accounts.ID]int64
 	if old { // asked after the members, so that nobody has joined in between
-		n := 1 // enough where no message goes to members
-		if len(members) > 0 {
-			n = math.MaxInt32
-		}
 		var err error
-		if unaware, err = s.store.unaware(ctx, conv, least, n); err != nil {
-			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
+		if unaware, err = s.unawareOf(ctx, conv, typ, least, members); err != nil {
+			s.log.Warn("messaging: members are not told of a message: those who do not see it cannot be read", "group", id, "err", err)
 			return
 		}
 	}
-	if typ == api.EventMessageChanged && len(members) > 0 { // of which there is one
-		hidden, err := s.store.unseen(ctx, conv, least, members)
-		if err != nil {
-			s.log.Warn("messaging: members are not told of a message", "group", id, "err", err)
-			return
-		}
-		for _, user := range hidden {
-			unaware[user] = least
-		}
+	s.bus.Publish(s.groupEvents(id, typ, stands, list, members, unaware))
+}
+
+// unawareOf returns up to which message members do not see what is told: one that is old to them, or that they have deleted for
+// themselves. Where no message goes to members, one of those who do not see it is enough.
+func (s *Service) unawareOf(ctx context.Context, conv ConversationID, typ string, least int64, members []accounts.ID) (map[accounts.ID]int64, error) {
+	if len(members) == 0 {
+		return s.store.unaware(ctx, conv, least, 1)
 	}
+	unaware, err := s.store.unaware(ctx, conv, least, math.MaxInt32)
+	if err != nil || typ != api.EventMessageChanged {
+		return unaware, err
+	}
+	hidden, err := s.store.unseen(ctx, conv, least, members) // of a change there is one
+	for _, user := range hidden {
+		unaware[user] = least
+	}
+	return unaware, err
+}
+
+// groupEvents are the events of messages of one group: on its channel, and to members.
+func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, list []message, members []accounts.ID, unaware map[accounts.ID]int64) (batch []events.Event) {
 	come, err := json.Marshal(stands)
 	if err != nil {
 		s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
-		return
+		return nil
 	}
-	var batch []events.Event
 	for _, m := range list {
-		all, err := json.Marshal(m.wire(accounts.ID{}, name))
+		all, err := json.Marshal(m.wire(accounts.ID{}, stands.Chat))
 		if err != nil {
 			s.log.Error("messaging: an event has no JSON", "type", typ, "err", err)
-			return
+			return nil
 		}
 		// Programs beside the server get it once.
 		open := events.New(typ, "", moment(m.at), all)
@@ -174,14 +180,14 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 			}
 			text := all
 			if to == m.from {
-				if text, err = json.Marshal(m.wire(to, name)); err != nil {
+				if text, err = json.Marshal(m.wire(to, stands.Chat)); err != nil {
 					continue
 				}
 			}
 			batch = append(batch, events.New(typ, to.String(), moment(m.at), text))
 		}
 	}
-	s.bus.Publish(batch)
+	return batch
 }
 
 // MaySubscribe refuses a user who may not have the messages of a channel: api.GroupChannel of a group
@@ -248,7 +254,7 @@ func (s *Service) tellMarks(batch []marking) {
 	}
 	set, err := s.settings.GetMany(ctx, users)
 	if err != nil {
-		s.log.Warn("messaging: marks are told to nobody else", "err", err)
+		s.log.Warn("messaging: read marks are not told to the other side: settings cannot be read", "users", len(users), "err", err)
 	}
 	var out []events.Event
 	add := func(to accounts.ID, mark api.ChatMark) {

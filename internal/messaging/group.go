@@ -15,7 +15,7 @@ import (
 )
 
 // Each group has a conversation, whose id is the group's. Its members here are those of the
-// group, for both change in one transaction: who joins sees what comes from then on, who has left sees
+// group, for both change in one transaction: whoever joins sees what comes from then on, whoever has left sees
 // nothing any more, and what happens to the group is told by a system message.
 
 // namedUsers bounds the users that one system message names.
@@ -107,7 +107,7 @@ func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int6
 	m := message{conv: c.id, seq: c.seq, id: ids.New[message](), from: by, clientID: ":" + strconv.FormatInt(c.seq, 10), at: c.lastAt,
 		said: said{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
 	d.told = append(d.told, m)
-	d.change.users = append(d.change.users, by) // who has read it
+	d.change.users = append(d.change.users, by) // they have read it
 	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
 }
 
@@ -121,7 +121,7 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 		return ErrChat
 	}
 	what := api.Typing{Chat: In(id).String(), User: user.String(), Typing: typing}
-	if len(members) > small { // who has it open does not need to know who of a thousand is writing
+	if len(members) > small { // whoever has it open does not need to know who of a thousand is writing
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })

@@ -22,7 +22,7 @@ var (
 	sendLimit = ratelimit.Limit{Max: 300, Window: time.Minute}
 	markLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
 
-	// Who opens a chat of pictures asks for a link to each.
+	// Whoever opens a chat of pictures asks for a link to each.
 	fileLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
 
 	// A search costs some thousand rows.
@@ -77,7 +77,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Take a reaction back", Errors: []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrEmoji, ErrStore}}, inChat(s.deleteReaction))
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/chats/{chat}/messages/{seq}/file", ID: "chats.file", Tags: tags, Limit: fileLimit, NoReplay: true, Status: http.StatusOK,
 		Summary:     "A link to the file of a message, or to a thumbnail of it",
-		Description: "For who sees the message, and not while one of two blocks the other. The link is good for some minutes, ends when its user does not see the message any more, and takes ranges: what was cut off goes on with another one.",
+		Description: "For those who see the message, and not while one of two blocks the other. The link is good for some minutes, ends when its user does not see the message any more, and takes ranges: what was cut off goes on with another one.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
 		Summary:     "Who has read a message of the caller's",

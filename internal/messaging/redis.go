@@ -255,56 +255,64 @@ func (f *fast) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *C
 	if err != nil {
 		return st, got, err
 	}
+	if st, err = readState(user, kind, replies); err != nil || conv == nil {
+		return st, got, err
+	}
+	got, err = readLatest(*conv, replies[len(replies)-1])
+	return st, got, err
+}
+
+// readState reads a chat of a user, and of a group's the head beside it.
+func readState(user accounts.ID, kind int, replies []keyspace.Reply) (st state, err error) {
 	fields, err := replies[0].Items()
 	switch {
 	case err != nil:
-		return st, got, err
+		return st, err
 	case len(fields) != 2 || kind == group && fields[0].Nil() || kind == direct && fields[1].Nil():
-		return st, got, errNotWhole
+		return st, errNotWhole
 	case fields[0].Nil():
-		return st, got, ErrChat
+		return st, ErrChat
 	}
-	if st, err = parseState(user, fields[0].Str); err != nil {
-		return st, got, err
+	if st, err = parseState(user, fields[0].Str); err != nil || kind == direct {
+		return st, err
 	}
-	if kind == group {
-		text, there, err := replies[1].Text()
-		switch {
-		case err != nil:
-			return st, got, err
-		case !there:
-			return st, got, errNotWhole
-		case st.me.gone != 0:
-			return st, got, ErrChat
-		}
-		h, err := parseHead(st.id, text)
-		if err != nil {
-			return st, got, err
-		}
-		st = h.over(st)
+	text, there, err := replies[1].Text()
+	switch {
+	case err != nil:
+		return st, err
+	case !there:
+		return st, errNotWhole
+	case st.me.gone != 0:
+		return st, ErrChat
 	}
-	if conv == nil {
-		return st, got, nil
+	h, err := parseHead(st.id, text)
+	if err != nil {
+		return st, err
 	}
-	items, err := replies[len(replies)-1].Items()
+	return h.over(st), nil
+}
+
+// readLatest reads the latest messages of a conversation; there are none where Redis does not have them.
+func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err error) {
+	items, err := reply.Items()
 	if err != nil || len(items) == 0 {
-		return st, got, err
+		return got, err
 	}
 	if _, err := fmt.Sscanf(items[0].Str, "%d %d", &got.seq, &got.rev); err != nil {
-		return st, got, fmt.Errorf("the latest messages of a chat in Redis begin with %.40q: %w", items[0].Str, err)
+		return got, fmt.Errorf("the latest messages of a chat in Redis begin with %.40q: %w", items[0].Str, err)
 	}
 	for _, item := range items[1:] {
 		var k keptMessage
 		if err := json.Unmarshal([]byte(item.Str), &k); err != nil {
-			return st, got, fmt.Errorf("a message in Redis: %w", err)
+			return got, fmt.Errorf("a message in Redis: %w", err)
 		}
-		m, err := k.message(*conv)
+		m, err := k.message(conv)
 		if err != nil {
-			return st, got, err
+			return got, err
 		}
 		got.messages = append(got.messages, m)
 	}
-	return st, got, nil
+	return got, nil
 }
 
 // keepLatest gives Redis the latest messages of a conversation, as of seq and rev.

@@ -69,7 +69,7 @@ func (s *store) forgetSaid(ctx context.Context, id ConversationID) error {
 	return err
 }
 
-// tellAll writes system messages of a locked conversation, and where it then stands. Who has
+// tellAll writes system messages of a locked conversation, and where it then stands. Whoever has
 // caused them has read them.
 func (s *store) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told []message) error {
 	if len(told) > 0 {
@@ -81,7 +81,7 @@ func (s *store) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told 
 		return err
 	}
 	for _, m := range told {
-		// Only who had read everything before: others' messages stay unread.
+		// Only for somebody who had read everything before: others' messages stay unread.
 		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET read_seq = ?, delivered_seq = "+tx.Dialect().Greatest()+"(delivered_seq, ?), changed = ?, version = version + 1 WHERE conversation = ? AND user_id = ? AND gone = 0 AND read_seq = ?",
 			m.seq, m.seq, m.at, m.conv, m.from, m.seq-1); err != nil {
 			return err

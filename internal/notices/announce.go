@@ -109,8 +109,8 @@ func isLink(s string) bool {
 	return u.Scheme == "https" && u.Host != "" || u.Scheme == "" && u.Host == "" && strings.HasPrefix(s, "/")
 }
 
-// said is what the announcement says to who reads these languages, the best first, which
-// may be an Accept-Language header; English, else the first language there is, to who reads none of them.
+// said is what the announcement says to somebody who reads these languages, the best first, which
+// may be an Accept-Language header; English, else the first language there is, to somebody who reads none of them.
 func (a Announcement) said(languages ...string) (tag string, w Wording) {
 	there := slices.Sorted(maps.Keys(a.Texts))
 	if at := slices.Index(there, "en"); at > 0 { // the first is what the rest gets
@@ -130,14 +130,14 @@ func (a Announcement) document(languages ...string) (json.RawMessage, error) {
 	return json.Marshal(api.Announcement{V: 1, ID: a.ID.String(), Title: w.Title, Text: w.Text, Link: a.Link})
 }
 
-// Announcer is what operators do about announcements, on SQL alone.
-type Announcer struct{ db *sqldb.DB }
+// Admin is what operators do about announcements, on SQL alone.
+type Admin struct{ db *sqldb.DB }
 
-// NewAnnouncer returns the announcements of a database.
-func NewAnnouncer(db *sqldb.DB) Announcer { return Announcer{db} }
+// NewAdmin returns the Admin of a database.
+func NewAdmin(db *sqldb.DB) Admin { return Admin{db} }
 
 // Reach returns to how many users an announcement would go. ErrText, ErrLink, ErrLife.
-func (r Announcer) Reach(ctx context.Context, d Draft) (n int64, err error) {
+func (r Admin) Reach(ctx context.Context, d Draft) (n int64, err error) {
 	defer errs.Wrap(&err, "notices.Reach")
 	if d, err = d.clean(); err != nil {
 		return 0, err
@@ -157,7 +157,7 @@ func (r Announcer) Reach(ctx context.Context, d Draft) (n int64, err error) {
 }
 
 // Announce has a server deliver an announcement. ErrText, ErrLink, ErrLife, ErrNobody.
-func (r Announcer) Announce(ctx context.Context, d Draft) (a Announcement, err error) {
+func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announce")
 	total, err := r.Reach(ctx, d)
 	if err == nil && total == 0 {
@@ -183,21 +183,21 @@ func (r Announcer) Announce(ctx context.Context, d Draft) (a Announcement, err e
 }
 
 // Announcements returns the last n announcements, newest first.
-func (r Announcer) Announcements(ctx context.Context, n int) (_ []Announcement, err error) {
+func (r Admin) Announcements(ctx context.Context, n int) (_ []Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announcements")
 	list, err := latestAnnouncements(ctx, r.db, n)
 	return list, asKind(err)
 }
 
 // Announcement returns one as it is now. ErrAnnouncement.
-func (r Announcer) Announcement(ctx context.Context, id AnnouncementID) (_ Announcement, err error) {
+func (r Admin) Announcement(ctx context.Context, id AnnouncementID) (_ Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announcement %s", id)
 	a, err := selectAnnouncement(ctx, r.db, id, "")
 	return a, asKind(err)
 }
 
 // Stop takes an announcement out of everybody's list, and ends its delivery. ErrAnnouncement.
-func (r Announcer) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err error) {
+func (r Admin) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Stop %s", id)
 	err = transact(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		if a, err = selectAnnouncement(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil || a.State == Stopped {
@@ -309,7 +309,7 @@ func (a Announcement) next(ctx context.Context, tx *sqldb.Tx, n int) (readers []
 	}
 	segment := a.Segment
 	if segment.RegisteredBefore.IsZero() || segment.RegisteredBefore.After(a.Created) {
-		segment.RegisteredBefore = a.Created // who comes while it is delivered is not counted in its total
+		segment.RegisteredBefore = a.Created // a user who comes while it is delivered is not counted in its total
 	}
 	readers, err = segment.Readers(ctx, tx, a.place, n)
 	if len(readers) > 0 {

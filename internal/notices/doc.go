@@ -15,7 +15,7 @@
 //
 // # Announcements
 //
-// An operator writes one row ([Announcer]). A worker walks through the users of its segment in
+// An operator writes one row ([Admin]). A worker walks through the users of its segment in
 // slices ([Service.deliver]): the notices of a slice, and how far the walk has come, are one transaction under the
 // lock of the announcement, so that a kill loses and doubles nothing. A notice of an announcement has no text:
 // it is read from the announcement, in the language of whoever reads, and one that was stopped is
@@ -28,6 +28,6 @@
 // # Who is told
 //
 // What was committed goes as an event to all devices of the user, and to the Redis channel
-// channel:system_notification:{uid}. Who hands on what users should see while they are off line is told in the same transaction
+// channel:system_notification:{uid}. Whoever hands on what users should see while they are off line is told in the same transaction
 // ([Config].Pushes).
 package notices

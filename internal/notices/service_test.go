@@ -319,14 +319,14 @@ var hello = map[string]Wording{"en": {"Hello", "Come in."}, "zh-CN": {"你好", 
 
 func (w *world) announce(d Draft) Announcement {
 	w.t.Helper()
-	a, err := NewAnnouncer(w.db).Announce(w.t.Context(), d)
+	a, err := NewAdmin(w.db).Announce(w.t.Context(), d)
 	w.must(err)
 	return a
 }
 
 func (w *world) announcement(id AnnouncementID) Announcement {
 	w.t.Helper()
-	a, err := NewAnnouncer(w.db).Announcement(w.t.Context(), id)
+	a, err := NewAdmin(w.db).Announcement(w.t.Context(), id)
 	w.must(err)
 	return a
 }
@@ -439,7 +439,7 @@ func TestAStoppedAnnouncementIsGoneFromEveryList(t *testing.T) {
 		}
 		w.must(w.deliverSlice(t.Context(), a.ID))
 		wants(t, "before", w.unread(users[0])+" "+w.kinds(users[0]), "1 map[announcement:1] 1 announcement*")
-		_, err := NewAnnouncer(w.db).Stop(t.Context(), a.ID)
+		_, err := NewAdmin(w.db).Stop(t.Context(), a.ID)
 		w.must(err)
 		w.must(w.deliver(t.Context()))
 		w.must(w.deliverSlice(t.Context(), a.ID)) // of a node that had found it before
@@ -480,7 +480,7 @@ func TestSegmentsAreWhoTheySay(t *testing.T) {
 			"named":             {Draft{Users: []accounts.ID{english[0], english[1], english[1]}}, 1},
 		} {
 			c.d.Texts = hello
-			if n, err := NewAnnouncer(w.db).Reach(t.Context(), c.d); n != c.want || err != nil {
+			if n, err := NewAdmin(w.db).Reach(t.Context(), c.d); n != c.want || err != nil {
 				t.Errorf("%s: %d, %v, want %d", what, n, err, c.want)
 			}
 		}
@@ -504,11 +504,11 @@ func TestADraftThatIsNoneIsRefused(t *testing.T) {
 		"too short":      {Draft{Texts: hello, Life: time.Second}, ErrLife},
 		"nobody":         {Draft{Texts: hello, Users: []accounts.ID{}}, ErrNobody},
 	} {
-		if _, err := NewAnnouncer(w.db).Announce(t.Context(), c.d); !errors.Is(err, c.want) {
+		if _, err := NewAdmin(w.db).Announce(t.Context(), c.d); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", what, err, c.want)
 		}
 	}
-	if list, err := NewAnnouncer(w.db).Announcements(t.Context(), 10); err != nil || len(list) != 0 {
+	if list, err := NewAdmin(w.db).Announcements(t.Context(), 10); err != nil || len(list) != 0 {
 		t.Errorf("made all the same: %v, %v", list, err)
 	}
 }

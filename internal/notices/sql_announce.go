@@ -123,7 +123,7 @@ func listedBehind(ctx context.Context, q sqldb.Querier, id AnnouncementID, after
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
 }
 
-// deleteListed forgets who was named.
+// deleteListed forgets those who were named.
 func deleteListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE announcement = ?", id)
 	return err

@@ -76,7 +76,7 @@ func newWorld(t *testing.T, users int) *world {
 		w.must(err)
 		all, w.users = append(all, u), append(w.users, u.ID)
 	}
-	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, all) }))
+	w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, all) }))
 	return w
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// linger is how long a connection that has closed counts: who is back by then was
+	// linger is how long a connection that has closed counts: whoever is back by then was
 	// never away. A dead node's are given as long.
 	linger = 5 * time.Second
 	// beatEvery is how often a node looks whether Redis still has what it noted, and how
@@ -51,7 +51,7 @@ func (w *Watch) Opened(user, device, connection string) {
 	u, err := ids.Parse[accounts.User](user)
 	d, derr := ids.Parse[accounts.Session](device)
 	if err != nil || derr != nil {
-		w.s.log.Error("presence: a connection is nobody's", "user", user, "device", device)
+		w.s.log.Error("presence: a connection has a malformed user or device id and is not counted", "user", user, "device", device)
 		return
 	}
 	w.s.held.add(w.name(connection), u, Connection{Node: w.s.cfg.Node, Kind: w.kind, Device: d, Since: w.s.db.Now()})

@@ -46,7 +46,7 @@ type facts struct {
 	waiting map[messaging.Place]messaging.Waiting
 	wishes  map[groups.Seat]groups.Notify
 	notices map[notices.Place]notices.Notice
-	names   map[accounts.ID]string // of who has written, or done something; none: nobody knows
+	names   map[accounts.ID]string // of those who have written, or done something; none: nobody knows
 }
 
 // facts looks up what deliveries come to by now: by so many statements, whatever their number up to a hundred.

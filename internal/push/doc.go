@@ -12,7 +12,7 @@
 // changed, and which of their members have a subscription and no device that has got the messages. Those of them who are
 // not on line get a push: it goes into the outbox in the transaction that notes in push_chats up to where they were
 // told. So a node that is killed loses none and doubles none. The follower reads again the last seconds, and every quarter of a
-// minute the last minute: it finds what was committed late, and who looked on line because a connection had died unnoticed. It leaves out
+// minute the last minute: it finds what was committed late, and those who looked on line because a connection had died unnoticed. It leaves out
 // conversations of whose newest message it has seen that all members have got it, or are told. A look
 // that is cut off, as one may be after an outage, is gone on with where it ended. A mark of the follower that is more than a minute
 // ahead of the clock is that of a clock that was wrong, and counts for nothing.

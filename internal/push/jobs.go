@@ -27,7 +27,7 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
-// longest is how far ahead a push is due at most: after one of the same chat, for a host that rests, or for who looks on line.
+// longest is how far ahead a push is due at most: after one of the same chat, for a host that rests, or for somebody who looks on line.
 func (s *Service) longest() time.Duration { return max(s.cfg.Pause, mostRest) + deep }
 
 // Batches send what waits. They have lanes of their own, so that no other message waits for a push service.

@@ -87,7 +87,7 @@ type Choice struct {
 	Previews bool // pushes have the text of messages
 }
 
-// usual is the choice of who has made none.
+// usual is the choice of a user who has made none.
 var usual = Choice{Messages: true, Requests: true, Notices: true}
 
 // wants reports whether notices of a kind are pushed.

@@ -128,30 +128,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	if err != nil {
 		return all(asKind(err))
 	}
-	bySub := make(map[device]Subscription, len(subs))
-	for _, sub := range subs {
-		bySub[device{sub.User, sub.Device}] = sub
-	}
-	now := s.db.Now()
-	var wanted []delivery
-	for i, j := range jobs {
-		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
-		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and no follower looks at notices again
-			s.metrics.sent.WithLabelValues(postponed).Inc()
-			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
-			continue
-		}
-		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
-			s.metrics.sent.WithLabelValues(needless).Inc()
-			continue
-		}
-		if until, resting := s.hosts.resting(hostOf(d.sub), now); resting {
-			s.metrics.sent.WithLabelValues(postponed).Inc()
-			answers[i] = later{until}
-			continue
-		}
-		wanted = append(wanted, d)
-	}
+	wanted := s.sortOut(jobs, online, subs, answers)
 	facts, err := s.facts(ctx, wanted, about)
 	if err != nil {
 		return all(err)
@@ -179,6 +156,34 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	return list, answers
 }
 
+// sortOut returns the deliveries that are wanted now, and answers jobs that are to come later.
+func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscription, answers []error) (wanted []delivery) {
+	bySub := make(map[device]Subscription, len(subs))
+	for _, sub := range subs {
+		bySub[device{sub.User, sub.Device}] = sub
+	}
+	now := s.db.Now()
+	for i, j := range jobs {
+		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
+		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and no follower looks at notices again
+			s.metrics.sent.WithLabelValues(postponed).Inc()
+			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
+			continue
+		}
+		if online[j.User] || now.UnixMilli()-j.At > life.Milliseconds() || !j.Device.IsZero() && d.sub.User.IsZero() {
+			s.metrics.sent.WithLabelValues(needless).Inc()
+			continue
+		}
+		if until, resting := s.hosts.resting(hostOf(d.sub), now); resting {
+			s.metrics.sent.WithLabelValues(postponed).Inc()
+			answers[i] = later{until}
+			continue
+		}
+		wanted = append(wanted, d)
+	}
+	return wanted
+}
+
 // noteSent notes up to where pushes of messages were sent. One that is to be sent later, or again, has told of no mention yet.
 func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error) {
 	all := map[memberKey]told{}
@@ -187,8 +192,8 @@ func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error
 			all[memberKey{d.job.User, d.job.Conv}] = told{sent: d.push.Seq}
 		}
 	}
-	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil { // at worst a mention is pushed with a later message again
-		s.log.LogAttrs(ctx, slog.LevelWarn, "it is not noted which pushes were sent", slog.Any("error", err))
+	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "pushes were sent and could not be noted: a mention may be pushed again", slog.Any("err", err))
 	}
 }
 
@@ -212,7 +217,7 @@ func usersOf(jobs []job) (users []accounts.ID) {
 func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	outcome, err := s.post(ctx, d)
 	if outcome == failed && attempt >= maxTries { // a push is not worth a dead letter
-		s.log.LogAttrs(ctx, slog.LevelWarn, "a push is given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("error", err))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "a push is given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("err", err))
 		outcome, err = givenUp, nil
 	}
 	s.metrics.sent.WithLabelValues(outcome).Inc()

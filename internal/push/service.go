@@ -50,7 +50,7 @@ type Config struct {
 	Chats    Chats
 	Told     Told
 	Secret   []byte // the server's own
-	Page     string // where people reach the page, for who asks whose pushes these are
+	Page     string // where people reach the page, for whoever asks whose pushes these are
 	Sender   string // address of the server's mails, for the same where Page is not https
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer // nil: nothing is collected

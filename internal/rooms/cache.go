@@ -40,7 +40,7 @@ func (c checkpoint) state() playback.State {
 	return s
 }
 
-// Source is how an item is fetched; see Doc.Version of sourceKey before you change it.
+// Source is how an item is fetched; see Doc.Version of sourceKeys before you change it.
 type Source struct {
 	Room    ID     `json:"room"` // to whose playlist it belongs
 	Kind    Kind   `json:"kind,omitempty"`
@@ -70,14 +70,14 @@ func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
 	p.Unfenced = cache.Proceed
 	db := s.db
 	c := copies{
-		rooms: cache.New(rt, roomKey, p, cache.Source[ID, Room]{
+		rooms: cache.New(rt, roomKeys, p, cache.Source[ID, Room]{
 			Load: func(ctx context.Context, id ID) (Room, error) {
 				r, err := selectRoom(ctx, db, id, "")
 				return r, missing(err, ErrRoom)
 			},
 			LoadMany: func(ctx context.Context, list []ID) (map[ID]Room, error) { return selectRooms(ctx, db, list) },
 		}),
-		members: cache.New2(rt, memberKey, p, cache.Source[Seat, Member]{
+		members: cache.New2(rt, memberKeys, p, cache.Source[Seat, Member]{
 			Load: func(ctx context.Context, at Seat) (Member, error) {
 				m, err := selectMember(ctx, db, at.A, at.B)
 				return m, missing(err, ErrMember)
@@ -89,14 +89,14 @@ func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
 				return max(time.Second, min(10*time.Minute, time.UnixMilli(m.Expires).Sub(db.Now())))
 			},
 		}),
-		playlists: cache.New(rt, playlistKey, p, cache.Source[ID, []Item]{
+		playlists: cache.New(rt, playlistKeys, p, cache.Source[ID, []Item]{
 			Load:     func(ctx context.Context, id ID) ([]Item, error) { return itemsOf(ctx, db, id) },
 			LoadMany: func(ctx context.Context, list []ID) (map[ID][]Item, error) { return playlistsOf(ctx, db, list) },
 		}),
-		checkpoints: cache.New(rt, checkpointKey, p, cache.Source[ID, checkpoint]{
+		checkpoints: cache.New(rt, checkpointKeys, p, cache.Source[ID, checkpoint]{
 			Load: func(ctx context.Context, id ID) (checkpoint, error) { return loadCheckpoint(ctx, db, id) },
 		}),
-		sources: cache.New(rt, sourceKey, p, cache.Source[ItemID, Source]{
+		sources: cache.New(rt, sourceKeys, p, cache.Source[ItemID, Source]{
 			Load: s.loadSource,
 			Life: func(src Source) time.Duration {
 				if src.Expires == 0 {
@@ -138,7 +138,7 @@ func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, err
 	return m, asKind(ctx, err)
 }
 
-// inside returns a room and the place of who is in it, from copies: for reads. ErrRoom.
+// inside returns a room and the place of somebody who is in it, from copies: for reads. ErrRoom.
 func (s *Service) inside(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
 	m, err := s.member(ctx, id, user)
 	if errors.Is(err, ErrMember) {

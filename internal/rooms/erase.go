@@ -55,7 +55,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 		targets = append(targets, PermissionsChanged.Of(s.caches, Seat{A: id, B: expected})...)
 	}
 	ended := false
-	_, err := s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	_, err := s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		ended = false
 		me, err := selectMember(ctx, tx, id, user)
 		if err != nil {

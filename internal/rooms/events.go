@@ -20,7 +20,7 @@ func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ st
 		return batch
 	}
 	e := events.New(typ, from.String(), at, text)
-	// Nobody resumes a room: who was cut off reads the scene.
+	// Nobody resumes a room: whoever was cut off reads the scene.
 	e.On, e.Fleeting = api.RoomChannel(id.String()), true
 	return append(batch, e)
 }
@@ -31,7 +31,7 @@ func (s *Service) tell(id ID, typ string, data any) {
 }
 
 // publish tells of what was committed.
-func (s *Service) publish(ctx context.Context, d scene) {
+func (s *Service) publish(ctx context.Context, d changeSet) {
 	if len(d.news) == 0 {
 		return
 	}

@@ -50,7 +50,7 @@ func (s *Service) roomRoutes(a *web.API) {
 		Summary:     "The servers' clock",
 		Description: "Ask several times, over the socket where there is one, and take the middle of the offsets that came with the shortest round trips."}, s.getClock)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}", ID: "rooms.get", Tags: tags,
-		Summary: "A room, and the caller's place in it", Description: "Who is not in the room sees it if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
+		Summary: "A room, and the caller's place in it", Description: "Whoever is not in the room sees it if it is open.", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getRoom)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/scene", ID: "rooms.scene", Tags: tags,
 		Summary:     "All that a client needs to show a room",
 		Description: "Subscribe to the channel room/{room} first, then read the scene, and follow the events from there. Read it again whenever the subscription was cut off.",
@@ -64,7 +64,7 @@ func (s *Service) roomRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/links", ID: "rooms.new_link", Tags: tags, Limit: inviteLimit, Status: http.StatusCreated,
 		Summary: "Make a link that lets people into a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrLinks, ErrStore}}, s.postLink)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/links", ID: "rooms.links", Tags: tags,
-		Summary: "The links that let people in: all to who may moderate, their own to others", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
+		Summary: "The links that let people in: all to those who may moderate, their own to others", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getLinks)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/links/{link}", ID: "rooms.revoke_link", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Have a link let nobody in any more", Errors: []*errs.Error{ErrRoom, ErrLink, ErrMay, ErrStore}}, s.deleteLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/room-links/{link}", ID: "rooms.look", Tags: tags, Limit: joinLimit,
@@ -74,7 +74,7 @@ func (s *Service) roomRoutes(a *web.API) {
 func (s *Service) memberRoutes(a *web.API) {
 	joinErrors := []*errs.Error{ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/join", ID: "rooms.join", Tags: tags, Limit: joinLimit,
-		Summary: "Come into a room; who is in it already stays as they are", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
+		Summary: "Come into a room; whoever is in it already stays as they are", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
 		Summary:     "Come into a room without an account",
 		Description: "The token is good for this room alone, and for the socket. A guest may write chat and danmaku, as far as the room lets them, and nothing else.",
@@ -82,9 +82,9 @@ func (s *Service) memberRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Leave a room", Description: "The owner hands the room over first, or closes it.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,
-		Summary: "Who is in a room, the higher roles first, then who joined first", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
+		Summary: "Who is in a room, the higher roles first, then those who joined first", Errors: []*errs.Error{ErrRoom, ErrCursor, ErrStore}}, s.getMembers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/online", ID: "rooms.online", Tags: tags,
-		Summary: "Who watches in a room, who was active last first; at most 200", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
+		Summary: "Who watches in a room, the last active first; at most 200", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.set_member", Tags: tags,
 		Summary: "Make a member an admin, or no admin any more; say what somebody may do; mute them, or let them write again",
 		Errors:  []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
@@ -93,7 +93,7 @@ func (s *Service) memberRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/bans", ID: "rooms.bans", Tags: tags,
 		Summary: "Who is banned from a room, the last one first", Errors: []*errs.Error{ErrRoom, ErrMay, ErrCursor, ErrStore}}, s.getBans)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.ban", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Keep a user out of a room; who is in it is taken out", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
+		Summary: "Keep a user out of a room; whoever is in it is taken out", Errors: []*errs.Error{ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser, ErrStore}}, s.putBan)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/bans/{user}", ID: "rooms.unban", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Lift a ban", Errors: []*errs.Error{ErrRoom, ErrMay, ErrNoBan, ErrStore}}, s.deleteBan)
 }
@@ -148,7 +148,7 @@ func (p RoomPath) parse() (ID, error) {
 	return id, nil
 }
 
-// at returns the room that a path names and who calls, who may be a guest of that room.
+// at returns the room that a path names and the caller, who may be a guest of that room.
 func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
 	id, err := p.parse()
 	if err != nil {
@@ -171,7 +171,7 @@ type MemberPath struct {
 	User string `path:"user" maxLength:"64" doc:"the id of a user or a guest"`
 }
 
-// both returns the room, who calls, and whom the path names; who is none is nobody.
+// both returns the room, the caller, and the viewer whom the path names, or the error nobody where it names none.
 func (p MemberPath) both(caller web.Caller, nobody error) (ID, ViewerID, ViewerID, error) {
 	id, me, err := p.at(caller)
 	if err != nil {

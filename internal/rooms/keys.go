@@ -21,27 +21,27 @@ const (
 )
 
 var (
-	stateKey = keyspace.Def1[ID](Keys, "room:{{room}}:state", keyspace.HashOf("g, v: generation and version; i: item; p: ms; t: Unix ms of the servers; r: thousandths; s: paused; h: held"),
+	stateKeys = keyspace.Def1[ID](Keys, "room:{{room}}:state", keyspace.HashOf("g, v: generation and version; i: item; p: ms; t: Unix ms of the servers; r: thousandths; s: paused; h: held"),
 		keyspace.Expire(stateLife), keyspace.Doc{Purpose: "a room's register of playback; SQL has a checkpoint", Together: "room", MaxBytes: 1 << 10})
-	bufferingKey = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their players wait for data"),
+	bufferingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their players wait for data"),
 		keyspace.Expire(bufferingLife), keyspace.Doc{Purpose: "whose players wait for data, where all wait for them", Together: "room", MaxBytes: 1 << 20})
-	onlineKey = keyspace.Def1[ID](Keys, "room:{{room}}:online", keyspace.ZSetOf("viewer.node by the Unix ms of the last activity"),
+	onlineKeys = keyspace.Def1[ID](Keys, "room:{{room}}:online", keyspace.ZSetOf("viewer.node by the Unix ms of the last activity"),
 		keyspace.Expire(onlineLife), keyspace.Doc{Purpose: "who watches in a room, and on which node; an entry counts while the node lives", Together: "room", MaxBytes: 4 << 20})
-	viewersKey = keyspace.Def1[ID](Keys, "room:{{room}}:viewers", keyspace.BytesOf("how many, and the node that counted them"),
+	viewersKeys = keyspace.Def1[ID](Keys, "room:{{room}}:viewers", keyspace.BytesOf("how many, and the node that counted them"),
 		keyspace.Expire(viewersLife), keyspace.Doc{Purpose: "how many are on line in a room", Together: "room", MaxBytes: 32})
 
-	roomKey = keyspace.Def1[ID](Keys, "cache:room:{room}", keyspace.CachedOf[Room](),
+	roomKeys = keyspace.Def1[ID](Keys, "cache:room:{room}", keyspace.CachedOf[Room](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute).Negative(time.Minute),
 		keyspace.Doc{Purpose: "a room and its settings", InvalidatedBy: []string{SettingsChanged.Name(), RoomUpdated.Name(), RoomDeleted.Name()}, MaxBytes: 32 << 10})
-	checkpointKey = keyspace.Def1[ID](Keys, "cache:room_state:{room}", keyspace.CachedOf[checkpoint](),
+	checkpointKeys = keyspace.Def1[ID](Keys, "cache:room_state:{room}", keyspace.CachedOf[checkpoint](),
 		keyspace.Expire(5*time.Minute), keyspace.Doc{Purpose: "a room's register as SQL has it, for while the one in Redis cannot be read", InvalidatedBy: []string{RoomDeleted.Name()}, MaxBytes: 1 << 10})
-	memberKey = keyspace.Def2[ID, ViewerID](Keys, "cache:member:{room}:{uid}", keyspace.CachedOf[Member](),
+	memberKeys = keyspace.Def2[ID, ViewerID](Keys, "cache:member:{room}:{uid}", keyspace.CachedOf[Member](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute).Negative(time.Minute),
 		keyspace.Doc{Purpose: "somebody's place in a room", InvalidatedBy: []string{PermissionsChanged.Name(), MemberKicked.Name()}, MaxBytes: 1 << 10})
-	playlistKey = keyspace.Def1[ID](Keys, "cache:playlist:{room}", keyspace.CachedOf[[]Item](),
+	playlistKeys = keyspace.Def1[ID](Keys, "cache:playlist:{room}", keyspace.CachedOf[[]Item](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute),
 		keyspace.Doc{Purpose: "a room's playlist", InvalidatedBy: []string{PlaylistChanged.Name(), RoomDeleted.Name()}, MaxBytes: 1 << 20})
-	sourceKey = keyspace.Def1[ItemID](Keys, "playback:{key}", keyspace.CachedOf[Source](),
+	sourceKeys = keyspace.Def1[ItemID](Keys, "playback:{key}", keyspace.CachedOf[Source](),
 		keyspace.UpTo(time.Hour).Negative(10*time.Second),
 		keyspace.Doc{Purpose: "how an item is fetched; each for as long as it is good", MaxBytes: 4 << 10})
 )

@@ -28,18 +28,18 @@ type Key struct {
 	asker string // on whose behalf a password is compared
 }
 
-// Join lets a user in; who is in already stays as they are. Who was in before is muted still, and may not do what was taken from
+// Join lets a user in; whoever is in already stays as they are. Somebody who was in before is muted still, and may not do what was taken from
 // them. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
 	key.asker = user.String()
-	if key.Password != "" { // who is in needs none: it may be that of before
+	if key.Password != "" { // whoever is in needs none: it may be that of before
 		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
 			key.Password = ""
 		}
 	}
-	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *scene) (Member, error) {
+	d, err := s.admit(ctx, id, viewer, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
 		who, err := accounts.Standings(ctx, tx, user)
 		if err != nil {
 			return Member{}, err
@@ -56,12 +56,12 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 
 // admit lets somebody into a room by a key. The password is compared before the transaction, which makes sure that
 // it is still the room's.
-func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) (Member, error)) (scene, error) {
+func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
 	opens, err := s.opens(ctx, id, key)
 	if err != nil {
-		return scene{}, err
+		return changeSet{}, err
 	}
-	return s.enter(ctx, id, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *scene) (err error) {
+	return s.enter(ctx, id, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		if d.me, err = selectMember(ctx, tx, id, user); !errors.Is(err, ErrMember) {
 			return err
 		}
@@ -105,7 +105,7 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 }
 
 // welcome refuses somebody who may not come into a room that is locked. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull.
-func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *scene, user ViewerID, key Key, opens string) error {
+func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Key, opens string) error {
 	id := d.room.ID
 	switch {
 	case key.Link != nil:
@@ -170,7 +170,7 @@ func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, k
 	user := ids.New[Viewer]()
 	token = GuestPrefix + id.String() + user.String() + base64.RawURLEncoding.EncodeToString(secret[:])
 	key.asker = asker
-	d, err := s.admit(ctx, id, user, key, func(_ context.Context, _ *sqldb.Tx, d *scene) (Member, error) {
+	d, err := s.admit(ctx, id, user, key, func(_ context.Context, _ *sqldb.Tx, d *changeSet) (Member, error) {
 		if !d.room.Guests {
 			return Member{}, ErrGuests
 		}
@@ -229,7 +229,7 @@ func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, er
 // Leave takes the caller out of a room. ErrRoom, ErrOwner.
 func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Leave %s", id)
-	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		return d.take(ctx, tx, d.me, api.RoomLeft)
 	})
 	return err
@@ -237,7 +237,7 @@ func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 
 // take takes somebody out of a room that is locked. Links that they have made let nobody in any more; a user's restrictions are kept
 // for when they come again.
-func (d *scene) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) error {
+func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) error {
 	d.room.members--
 	d.gone(m.User, why)
 	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
@@ -252,8 +252,8 @@ func (d *scene) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) er
 }
 
 // over runs fn for what is done to somebody else, whose role has to be a lower one. ErrMember, ErrRank.
-func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *scene, other Member) error) error {
-	_, err := s.change(ctx, id, user, v, e.Of(s.caches, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
+	_, err := s.change(ctx, id, user, v, e.Of(s.caches, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		m, err := selectMember(ctx, tx, id, other)
 		if err == nil {
 			err = d.me.Role.over(m.Role)
@@ -269,7 +269,7 @@ func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID
 // Kick takes somebody else out. A user may come again. ErrRoom, ErrMember, ErrMay, ErrRank.
 func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Kick %s", id)
-	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *scene, m Member) error {
+	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Member) error {
 		return d.take(ctx, tx, m, api.RoomKicked)
 	})
 }
@@ -299,7 +299,7 @@ func (u MemberUpdate) verbs() (all []verb) {
 func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
 	defer errs.Wrap(&err, "rooms.SetMember %s", id)
 	verbs := u.verbs()
-	err = s.over(ctx, user, id, other, verbs[0], PermissionsChanged, func(ctx context.Context, tx *sqldb.Tx, d *scene, before Member) error {
+	err = s.over(ctx, user, id, other, verbs[0], PermissionsChanged, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, before Member) error {
 		for _, v := range verbs[1:] {
 			if err := d.me.can(v, d.room, d.at); err != nil {
 				return err
@@ -361,11 +361,11 @@ func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor stri
 	return list, next, r, nil
 }
 
-// Ban keeps a user out; who is in the room is taken out. A guest is taken out alone: whether others come, the
+// Ban keeps a user out; whoever is in the room is taken out. A guest is taken out alone: whether others come, the
 // room's settings say. ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Ban %s", id)
-	_, err = s.change(ctx, id, user, moderate, s.seats(id, other), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	_, err = s.change(ctx, id, user, moderate, s.seats(id, other), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		if other == user {
 			return ErrSelf
 		}
@@ -400,7 +400,7 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 // Unban lifts a ban. ErrRoom, ErrMay, ErrNoBan.
 func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Unban %s", id)
-	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *scene) error {
+	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet) error {
 		there, err := deleteBan(ctx, tx, id, other)
 		if err == nil && !there {
 			err = ErrNoBan
@@ -438,7 +438,7 @@ const maxLinks = 50
 // to choose, as in [Service.Create]. ErrRoom, ErrMay, ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
-	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		there, err := linksOf(ctx, tx, id)
 		if err != nil {
 			return err
@@ -465,7 +465,7 @@ func useful(links []Link, now time.Time) (open []Link) {
 	return open
 }
 
-// Links returns the links that let people in: all of them to who may moderate, their own to others. ErrRoom.
+// Links returns the links that let people in: all of them to those who may moderate, their own to others. ErrRoom.
 func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "rooms.Links %s", id)
 	r, m, err := s.inside(ctx, id, user)
@@ -482,10 +482,10 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 	return mine, asKind(ctx, err)
 }
 
-// Revoke has a link let nobody in any more; everybody can revoke their own, who may moderate all. ErrRoom, ErrLink, ErrMay.
+// Revoke has a link let nobody in any more; everybody can revoke their own, those who may moderate all. ErrRoom, ErrLink, ErrMay.
 func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "rooms.Revoke %s", id)
-	_, err = s.change(ctx, id, user, look, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	_, err = s.change(ctx, id, user, look, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		l, err := selectLink(ctx, tx, link)
 		switch {
 		case err != nil:

@@ -158,7 +158,7 @@ func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) 
 }
 
 // Ended has the next item follow one that has come to its end. Of all who say so the first one is heard; the others
-// get the register as it is then. Who may not control what is on is heard where the item's duration is known, at its end. ErrRoom, ErrStateAway.
+// get the register as it is then. Somebody who may not control what is on is heard where the item's duration is known, at its end. ErrRoom, ErrStateAway.
 func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, version int64) (state playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Ended %s", id)
 	r, m, err := s.inside(ctx, id, user)
@@ -189,7 +189,7 @@ func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, v
 		length = list[i].Duration
 	}
 	if m.may(r)&Control == 0 && (length == 0 || state.At(s.Clock()) < length-endSlack) {
-		return state, nil // not by the clock of all: who may not control does not skip
+		return state, nil // not by the clock of all: whoever may not control does not skip
 	}
 	c := following(list, state.Item, r.Loop)
 	c.Generation, c.Version = generation, version

@@ -28,8 +28,8 @@ func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item,
 }
 
 // arrange changes the playlist of a room. ErrRoom, ErrMay.
-func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error) error {
-	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches, id), func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error) error {
+	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches, id), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		list, err := itemsOf(ctx, tx, id)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 			return Item{}, streamRefused(err)
 		}
 	}
-	err = s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *scene, list []Item) error {
+	err = s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error {
 		if i := indexOf(list, it.ID); i >= 0 && list[i].By == it.By {
 			it, d.news = list[i], nil
 			return nil
@@ -100,7 +100,7 @@ func streamRefused(err error) error {
 // Move puts an item behind another one, or to the front. ErrRoom, ErrMay, ErrItem.
 func (s *Service) Move(ctx context.Context, user ViewerID, id ID, item, after ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Move %s", id)
-	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *scene, list []Item) error {
+	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, list []Item) error {
 		at := indexOf(list, item)
 		if at < 0 {
 			return ErrItem
@@ -124,7 +124,7 @@ func indexOf(list []Item, id ItemID) int {
 // Remove takes an item off. What is on goes on. ErrRoom, ErrMay, ErrItem.
 func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Remove %s", id)
-	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *scene, list []Item) error {
+	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, list []Item) error {
 		at := indexOf(list, item)
 		if at < 0 {
 			return ErrItem

@@ -75,7 +75,7 @@ func parseState(list []keyspace.Reply) (s playback.State, err error) {
 func (s *store) states(ctx context.Context, list []ID) (map[ID]playback.State, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
-		cmds[i] = keyspace.Cmd{Name: "HMGET", Key: stateKey.At(id).Key, Args: stateFields}
+		cmds[i] = keyspace.Cmd{Name: "HMGET", Key: stateKeys.At(id).Key, Args: stateFields}
 	}
 	all := make(map[ID]playback.State, len(list))
 	for i, r := range s.db.DoMulti(ctx, cmds) {
@@ -97,7 +97,7 @@ func (s *store) states(ctx context.Context, list []ID) (map[ID]playback.State, e
 // command runs a command at a moment of the servers' clock, and returns the register then. False: its sender saw
 // another one. errNoState.
 func (s *store) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
-	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
+	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
 		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MostAhead)).Items()
 	switch {
 	case err != nil:
@@ -113,7 +113,7 @@ func (s *store) command(ctx context.Context, id ID, c playback.Command, now time
 
 // load makes a register, unless there is another one than old, and returns the one that is there.
 func (s *store) load(ctx context.Context, id ID, state, old playback.State) (playback.State, error) {
-	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKey.At(id).Key},
+	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key},
 		append([]string{text(stateLife.Milliseconds()), text(old.Generation), text(old.Version)}, stateArgs(state)...)...).Items()
 	if err != nil {
 		return playback.State{}, err
@@ -128,12 +128,12 @@ func (s *store) buffer(ctx context.Context, id ID, user ViewerID, waits bool, no
 	if waits {
 		until = now.Add(bufferingLife).UnixMilli()
 	}
-	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKey.At(id).Key}, text(now.UnixMilli()), user.String(), text(until), text(bufferingLife.Milliseconds())).Int()
+	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKeys.At(id).Key}, text(now.UnixMilli()), user.String(), text(until), text(bufferingLife.Milliseconds())).Int()
 }
 
 // forget removes what Redis has of a room that was closed.
 func (s *store) forget(ctx context.Context, id ID) error {
-	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key, More: []keyspace.Key{bufferingKey.At(id).Key, onlineKey.At(id).Key, viewersKey.At(id).Key}}).Err
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key, More: []keyspace.Key{bufferingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
 }
 
 // Presence is a viewer on a node.
@@ -157,7 +157,7 @@ type mark struct {
 func (s *store) writeOnline(ctx context.Context, node string, marks []mark) error {
 	var cmds []keyspace.Cmd
 	for _, m := range marks {
-		key := onlineKey.At(m.room).Key
+		key := onlineKeys.At(m.room).Key
 		if len(m.here) > 0 {
 			add := keyspace.Cmd{Name: "ZADD", Key: key}
 			for user, at := range m.here {
@@ -179,11 +179,11 @@ func (s *store) writeOnline(ctx context.Context, node string, marks []mark) erro
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// online returns up to most entries of who Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
+// online returns up to most entries of those whom Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
 func (s *store) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
-		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKey.At(id).Key, Args: []string{"0", strconv.Itoa(most - 1), "WITHSCORES"}}
+		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKeys.At(id).Key, Args: []string{"0", strconv.Itoa(most - 1), "WITHSCORES"}}
 	}
 	all := make(map[ID][]Presence, len(list))
 	for i, r := range s.db.DoMulti(ctx, cmds) {
@@ -207,7 +207,7 @@ func (s *store) online(ctx context.Context, list []ID, most int) (map[ID][]Prese
 
 // dropOnline removes viewers whose nodes do not live, or do not know them.
 func (s *store) dropOnline(ctx context.Context, id ID, dead []Presence) error {
-	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKey.At(id).Key}
+	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKeys.At(id).Key}
 	for _, p := range dead {
 		cmd.Args = append(cmd.Args, entry(p.User, p.node))
 	}
@@ -224,7 +224,7 @@ type count struct {
 func (s *store) writeCounts(ctx context.Context, node string, counts map[ID]int) error {
 	var cmds []keyspace.Cmd
 	for id, n := range counts {
-		cmds = append(cmds, viewersKey.At(id).SetCmd(strconv.Itoa(n)+" "+node, viewersLife))
+		cmds = append(cmds, viewersKeys.At(id).SetCmd(strconv.Itoa(n)+" "+node, viewersLife))
 	}
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
@@ -233,7 +233,7 @@ func (s *store) writeCounts(ctx context.Context, node string, counts map[ID]int)
 func (s *store) counts(ctx context.Context, list []ID) (map[ID]count, error) {
 	keys := make([]keyspace.Key, len(list))
 	for i, id := range list {
-		keys[i] = viewersKey.At(id).Key
+		keys[i] = viewersKeys.At(id).Key
 	}
 	all := make(map[ID]count, len(list))
 	for i, r := range s.db.MGet(ctx, keys) {

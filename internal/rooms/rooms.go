@@ -65,7 +65,7 @@ var loops = [...]string{"off", "item", "list"}
 // String is the setting's name on the wire.
 func (l Loop) String() string { return loops[l] }
 
-// Room is a room with its settings; see [Doc.Version] of roomKey before you change it.
+// Room is a room with its settings; see [Doc.Version] of roomKeys before you change it.
 type Room struct {
 	ID        ID         `json:"id"`
 	Name      string     `json:"name"`
@@ -87,7 +87,7 @@ type Room struct {
 	said    int64 // number of the newest line of chat
 }
 
-// Member is somebody's place in a room; see [Doc.Version] of memberKey before you change it.
+// Member is somebody's place in a room; see [Doc.Version] of memberKeys before you change it.
 type Member struct {
 	User    ViewerID   `json:"user"`
 	Role    Role       `json:"role,omitempty"`
@@ -116,7 +116,7 @@ var kinds = [...]string{api.ItemURL, api.ItemHLS, api.ItemFile, api.ItemLive}
 // String is the kind's name on the wire.
 func (k Kind) String() string { return kinds[k] }
 
-// Item is something on a playlist; see [Doc.Version] of playlistKey before you change it.
+// Item is something on a playlist; see [Doc.Version] of playlistKeys before you change it.
 type Item struct {
 	ID       ItemID      `json:"id"`
 	Kind     Kind        `json:"kind,omitempty"`

@@ -156,7 +156,7 @@ func (s *Service) Hidden(ctx context.Context, user, _ string) (hidden []string, 
 // ClearDanmaku has all danmaku of a room be forgotten, those that fly and those of the past. ErrRoom, ErrMay.
 func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.ClearDanmaku %s", id)
-	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		d.tell(api.EventRoomDanmakuCleared, api.RoomRef{Room: id.String()})
 		return deleteComments(ctx, tx, id)
 	})

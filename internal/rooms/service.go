@@ -113,8 +113,8 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// scene is a room that is being changed, under its lock. What follows the commit is derived from it.
-type scene struct {
+// A changeSet is what one transaction changes of a room, under its lock. What follows the commit is derived from it.
+type changeSet struct {
 	at   time.Time
 	was  Room
 	room Room
@@ -129,14 +129,14 @@ type news struct {
 	data any // a Member stands for how it looks by then, a Room as well
 }
 
-func (d *scene) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
+func (d *changeSet) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
 
 // small is up to how many members a room has of whose coming and going all in it are told: of a film's whole audience that would be
 // each of them times each of them.
 const small = 200
 
 // gone tells who is gone, and the room; a large one only of those who were taken out.
-func (d *scene) gone(user ViewerID, why string) {
+func (d *changeSet) gone(user ViewerID, why string) {
 	data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: why}
 	d.news = append(d.news, news{user, api.EventRoomGone, data})
 	if d.was.members <= small || why == api.RoomKicked || why == api.RoomBanned {
@@ -145,10 +145,10 @@ func (d *scene) gone(user ViewerID, why string) {
 }
 
 // change runs fn in a transaction, under the lock of a room, as somebody in it who may do a verb; then it
-// writes the room, drops the copies that targets name, tells of what has happened, and returns the scene. ErrRoom: there is no such
+// writes the room, drops the copies that targets name, tells of what has happened, and returns the change set. ErrRoom: there is no such
 // room, or the viewer is not in it. ErrMay, ErrMuted, ErrOwner.
-func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) error) (scene, error) {
-	return s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *scene) (err error) {
+func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
+	return s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		d.me, err = selectMember(ctx, tx, id, user)
 		if errors.Is(err, ErrMember) {
 			err = ErrRoom
@@ -164,12 +164,12 @@ func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targ
 }
 
 // enter is [Service.change] for people who may not be in the room.
-func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *scene) error) (scene, error) {
-	var d scene
+func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
+	var d changeSet
 	err := s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		return s.caches.Change(ctx, func(ctx context.Context) error {
 			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-				d = scene{at: tx.Now()} // a transaction may be run again
+				d = changeSet{at: tx.Now()} // a transaction may be run again
 				if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 					return err
 				}
@@ -183,7 +183,7 @@ func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn f
 		}, targets...)
 	})
 	if err != nil {
-		return scene{}, asKind(ctx, err)
+		return changeSet{}, asKind(ctx, err)
 	}
 	s.publish(ctx, d)
 	return d, nil
@@ -478,7 +478,7 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 	if err != nil {
 		return Room{}, Member{}, err
 	}
-	d, err := s.change(ctx, id, user, configure, SettingsChanged.Of(s.caches, id), func(_ context.Context, _ *sqldb.Tx, d *scene) error {
+	d, err := s.change(ctx, id, user, configure, SettingsChanged.Of(s.caches, id), func(_ context.Context, _ *sqldb.Tx, d *changeSet) error {
 		d.room = u.on(d.room, hash)
 		if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // nobody gives what they have not
 			return ErrMay
@@ -527,7 +527,7 @@ func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
 }
 
 // end closes a room that is locked.
-func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	d.tell(api.EventRoomGone, api.RoomGone{Room: d.room.ID.String(), Why: api.RoomClosed})
 	d.room = d.was // nothing of it is to be written
 	return closeRoom(ctx, tx, d.room.ID)
@@ -547,7 +547,7 @@ func (s *Service) closed(ctx context.Context, id ID, err error) {
 func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerID) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Transfer %s", id)
 	targets := append(RoomUpdated.Of(s.caches, id), PermissionsChanged.Of(s.caches, Seat{A: id, B: user}, Seat{A: id, B: to})...)
-	d, err := s.change(ctx, id, user, transfer, targets, func(ctx context.Context, tx *sqldb.Tx, d *scene) error {
+	d, err := s.change(ctx, id, user, transfer, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		next, err := selectMember(ctx, tx, id, to)
 		switch {
 		case err != nil:
@@ -564,7 +564,7 @@ func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerI
 }
 
 // crown makes a member the owner, and writes others who change with it.
-func (s *Service) crown(ctx context.Context, tx *sqldb.Tx, d *scene, next Member, others ...Member) error {
+func (s *Service) crown(ctx context.Context, tx *sqldb.Tx, d *changeSet, next Member, others ...Member) error {
 	next.Role, next.Muted, next.More, next.Less = Owner, 0, 0, 0
 	for _, m := range append(others, next) {
 		if err := updateMember(ctx, tx, d.room.ID, m); err != nil {

@@ -161,7 +161,7 @@ func (w *world) people(n int) (all []accounts.ID) {
 		w.must(err)
 		users, all = append(users, u), append(all, u.ID)
 	}
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
 	return all
 }
 
@@ -949,7 +949,7 @@ func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
 			w.must(err)
 			_, err = w.copies.sources.Get(t.Context(), it.ID)
 			w.must(err)
-			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: sourceKey.At(it.ID).Key}).Int()
+			left, err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: sourceKeys.At(it.ID).Key}).Int()
 			if got := time.Duration(left) * time.Millisecond; err != nil || got > want || got < want*9/10 {
 				t.Errorf("a link for %s is kept for %s, %v; want %s", good, got, err, want)
 			}

@@ -253,7 +253,7 @@ func keepRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error 
 	return err
 }
 
-// deleteOldRestrictions forgets who was muted until before a moment and had nothing taken from them.
+// deleteOldRestrictions forgets those who were muted until before a moment and had nothing taken from them.
 func deleteOldRestrictions(ctx context.Context, db *sqldb.DB, before time.Time) error {
 	_, err := db.ExecContext(ctx, "DELETE FROM room_restrictions WHERE less = 0 AND muted <= ?", before.UnixMilli())
 	return err

@@ -280,7 +280,7 @@ func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 		id := w.open(who[0])
 		user, channel := who[0].String(), api.RoomChannel(id.String())
 		listed := func() int {
-			n, err := server.Open(t).Do(t.Context(), keyspace.Cmd{Name: "ZCARD", Key: onlineKey.At(id).Key}).Int()
+			n, err := server.Open(t).Do(t.Context(), keyspace.Cmd{Name: "ZCARD", Key: onlineKeys.At(id).Key}).Int()
 			w.must(err)
 			return int(n)
 		}
@@ -323,7 +323,7 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 		}
 		lose := func() {
 			t.Helper()
-			w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key}).Err)
+			w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
 		}
 		do(playback.Command{Verb: playback.Load, Item: it.ID.String(), Position: 5000})
 		loaded := s
@@ -368,7 +368,7 @@ func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 		w.must(err)
 		s.Version, s.Position, s.Time, s.Paused = s.Version+1, 5000, w.Clock()+time.Hour.Milliseconds(), false
 		w.must(saveCheckpoints(ctx, w.db, map[ID]playback.State{id: s}))
-		w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKey.At(id).Key}).Err)
+		w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
 		back, err := w.Playback(ctx, me, id)
 		if w.must(err); back.Time > w.Clock() || back.At(w.Clock()+10_000) < 15_000 {
 			t.Errorf("of %+v came back %+v at %d", s, back, w.Clock())

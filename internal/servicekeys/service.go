@@ -66,7 +66,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, er
 	return &Caller{Key: k, people: s.people}, nil
 }
 
-// find looks a key up in the copy of this node. Who has waited for others that asked SQL meanwhile takes what they
+// find looks a key up in the copy of this node. Whoever has waited for others that asked SQL meanwhile takes what they
 // were told, however long that took: while SQL is slow or away a statement is for all who wait.
 func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error) {
 	asked := time.Now()

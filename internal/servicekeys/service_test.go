@@ -17,7 +17,7 @@ func TestKeysAreKeptInSQLAsTheyAreMade(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
-			d := NewDirectory(db)
+			d := NewAdmin(db)
 			k, token, err := d.Create(ctx, " shop ", []Scope{ChatsRead, UsersRead}, 60, time.Hour)
 			if err != nil {
 				t.Fatal(err)

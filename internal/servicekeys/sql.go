@@ -57,14 +57,14 @@ func updateUsed(ctx context.Context, db *sqldb.DB, list []ID) error {
 	return err
 }
 
-// Directory looks after keys in SQL alone, for operators. Nodes follow within a second.
-type Directory struct{ db *sqldb.DB }
+// Admin looks after keys in SQL alone, for operators. Nodes follow within a second.
+type Admin struct{ db *sqldb.DB }
 
-// NewDirectory returns the directory of the keys in db.
-func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
+// NewAdmin returns the Admin of the keys in db.
+func NewAdmin(db *sqldb.DB) Admin { return Admin{db} }
 
 // List returns all keys, by name.
-func (d Directory) List(ctx context.Context) (_ []Key, err error) {
+func (d Admin) List(ctx context.Context) (_ []Key, err error) {
 	defer errs.Wrap(&err, "servicekeys.List")
 	list, err := selectKeys(ctx, d.db)
 	return list, asKind(err)
@@ -72,7 +72,7 @@ func (d Directory) List(ctx context.Context) (_ []Key, err error) {
 
 // Create makes a key and returns it as its holder has it, which nobody can be shown again. A zero life is
 // for ever. ErrName, ErrTaken, ErrMany.
-func (d Directory) Create(ctx context.Context, name string, scopes []Scope, rate int, life time.Duration) (_ Key, token string, err error) {
+func (d Admin) Create(ctx context.Context, name string, scopes []Scope, rate int, life time.Duration) (_ Key, token string, err error) {
 	defer errs.Wrap(&err, "servicekeys.Create")
 	name, ok := accounts.Line(name, 60)
 	if !ok || name == "" {
@@ -108,7 +108,7 @@ func (d Directory) Create(ctx context.Context, name string, scopes []Scope, rate
 
 // Rotate gives a key another secret; the one in force is good for overlap still, and so is the one before it, if that was
 // said: whoever did not get the answer of a rotation rotates once more. ErrUnknown.
-func (d Directory) Rotate(ctx context.Context, name string, overlap time.Duration) (token string, until time.Time, err error) {
+func (d Admin) Rotate(ctx context.Context, name string, overlap time.Duration) (token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "servicekeys.Rotate")
 	err = d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var id ID
@@ -128,7 +128,7 @@ func (d Directory) Rotate(ctx context.Context, name string, overlap time.Duratio
 }
 
 // Revoke ends a key. ErrUnknown.
-func (d Directory) Revoke(ctx context.Context, name string) (err error) {
+func (d Admin) Revoke(ctx context.Context, name string) (err error) {
 	defer errs.Wrap(&err, "servicekeys.Revoke")
 	there, err := sqldb.AffectedOne(d.db.ExecContext(ctx, "DELETE FROM service_keys WHERE name = ?", name))
 	if err == nil && !there {

@@ -37,7 +37,7 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	p.Unfenced = cache.Proceed
 	set := collection.Policy{MaxStale: p.MaxStale, Unfenced: p.Unfenced}
 	r := relations{
-		friends: collection.NewHash(rt, friendsKey, set, collection.HashSource[accounts.ID, accounts.ID, kept]{
+		friends: collection.NewHash(rt, friendsKeys, set, collection.HashSource[accounts.ID, accounts.ID, kept]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]kept, error) {
 				return allFriends(ctx, db, user)
 			},
@@ -45,19 +45,19 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 				return someFriends(ctx, db, user, others)
 			},
 		}),
-		blocks: collection.NewSet(rt, blocksKey, set, collection.SetSource[accounts.ID, accounts.ID]{
+		blocks: collection.NewSet(rt, blocksKeys, set, collection.SetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) { return allBlocks(ctx, db, user) },
 			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
 				return someBlocks(ctx, db, user, others)
 			},
 		}),
 		// It is never asked about single members, so it needs no Pick.
-		pending: collection.NewZSet(rt, pendingKey, set, collection.ZSetSource[accounts.ID, accounts.ID]{
+		pending: collection.NewZSet(rt, pendingKeys, set, collection.ZSetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]float64, error) {
 				return allPending(ctx, db, user)
 			},
 		}),
-		unread: cache.New(rt, unreadKey, p, cache.Source[accounts.ID, int]{
+		unread: cache.New(rt, unreadKeys, p, cache.Source[accounts.ID, int]{
 			Load: func(ctx context.Context, user accounts.ID) (int, error) {
 				n, err := unread(ctx, db, user)
 				return n[user], err

@@ -60,7 +60,7 @@ func befriend(ctx context.Context) error {
 	ann, _ := accounts.NewUser("ann@example.org", "Ann", "UTC")
 	bob, _ := accounts.NewUser("bob@example.org", "Bob", "UTC")
 	if err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		return accounts.Open(ctx, tx, []accounts.User{ann, bob})
+		return accounts.InsertUsers(ctx, tx, []accounts.User{ann, bob})
 	}); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"friends"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/friends/requests", ID: "friends.ask", Tags: tags, Limit: askLimit,
 		Summary:     "Ask somebody for friendship",
-		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Who has been blocked, and who asks a user that takes no requests, gets the same refusal. Sixty times a minute at the most.",
+		Description: "The other may be named by id or by the token of their card. When they have asked the caller already, the two are friends at once. Whoever has been blocked, and whoever asks a user that takes no requests, gets the same refusal. Sixty times a minute at the most.",
 		Errors:      []*errs.Error{ErrWhom, ErrSelf, ErrText, ErrSource, accounts.ErrNoUser, accounts.ErrNoCard, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull, webhooks.ErrRefused, webhooks.ErrAway, ErrStore}}, s.postRequest)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/requests", ID: "friends.requests", Tags: tags,
 		Summary: "Requests that wait for an answer, the newest first", Errors: []*errs.Error{ErrCursor, ErrStore}}, s.getRequests)

@@ -17,7 +17,7 @@ var Keys = keyspace.New("social")
 const emptyLife = 5 * time.Minute
 
 var (
-	friendsKey = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, kept](),
+	friendsKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:friend:{uid}", keyspace.CachedHashOf[accounts.ID, kept](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{
 			Purpose:       "a user's friends, and what the user noted of each",
@@ -25,7 +25,7 @@ var (
 			MaxBytes:      2 << 20, // 5,000 friends with long remarks
 		})
 
-	blocksKey = keyspace.Def1[accounts.ID](Keys, "user:relation:blacklist:{uid}", keyspace.CachedSetOf[accounts.ID](),
+	blocksKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:blacklist:{uid}", keyspace.CachedSetOf[accounts.ID](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{
 			Purpose:       "whom a user blocks",
@@ -33,7 +33,7 @@ var (
 			MaxBytes:      1 << 20,
 		})
 
-	pendingKey = keyspace.Def1[accounts.ID](Keys, "user:apply:pending:{uid}", keyspace.CachedZSetOf[accounts.ID](),
+	pendingKeys = keyspace.Def1[accounts.ID](Keys, "user:apply:pending:{uid}", keyspace.CachedZSetOf[accounts.ID](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{
 			Purpose:       "who asks to be a user's friend, by the time of asking (Unix ms)",
@@ -42,7 +42,7 @@ var (
 		})
 
 	// Reads move the end of its life, to twice the life at most.
-	unreadKey = keyspace.Def1[accounts.ID](Keys, "user:notify:friend_apply:unread:{uid}", keyspace.CachedOf[int](),
+	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:notify:friend_apply:unread:{uid}", keyspace.CachedOf[int](),
 		keyspace.Expire(7*24*time.Hour).Jitter(12*time.Hour).StaleIfError(7*24*time.Hour),
 		keyspace.Doc{
 			Purpose:       "the red dot: pending requests that came since the user last looked",

@@ -83,7 +83,7 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 	if err != nil {
 		return Request{}, false, err
 	}
-	if a.Card == "" { // who shows a card wants to be asked
+	if a.Card == "" { // whoever shows a card wants to be asked
 		if b.rest, err = restsUntil(ctx, tx, from, to, s.cfg); err != nil {
 			return Request{}, false, err
 		}

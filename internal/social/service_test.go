@@ -144,7 +144,7 @@ func (w *world) join(n int) (all []accounts.ID) {
 		}
 		users, all = append(users, u), append(all, u.ID)
 	}
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
 	return all
 }
 

@@ -128,7 +128,7 @@ func StartLogged(t testing.TB, log *slog.Logger, change ...func(*app.Config)) *S
 			t.Errorf("the server closed with: %v", err)
 		}
 		if virtual {
-			time.Sleep(2 * time.Second) // the library of sockets waits that long for who comes back
+			time.Sleep(2 * time.Second) // the library of sockets waits that long for those who come back
 		}
 	})
 	select {

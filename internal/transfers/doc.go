@@ -28,7 +28,7 @@
 //
 // # Redis
 //
-// file:transfer has how far each upload has come, between commits too, for who asks on another
+// file:transfer has how far each upload has come, between commits too, for whoever asks on another
 // node. All of it is derived: where it is lost, SQL says what is stored.
 //
 // # Storage

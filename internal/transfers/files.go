@@ -17,7 +17,7 @@ import (
 
 // File is an upload that is whole, as a message tells of it.
 type File struct {
-	From  accounts.ID // who has uploaded it
+	From  accounts.ID // the user who has uploaded it
 	Media api.Media
 }
 

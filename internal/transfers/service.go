@@ -340,7 +340,7 @@ func (s *Service) Cancel(ctx context.Context, user accounts.ID, id ID) (_ Transf
 	return t, nil
 }
 
-// cancelWait is how long who cancels waits for the bytes to be removed, which goes on behind it where the storage is slow or away.
+// cancelWait is how long somebody who cancels waits for the bytes to be removed, which goes on behind it where the storage is slow or away.
 const cancelWait = 2 * time.Second
 
 // errSame says that a transfer is already what it was to become.

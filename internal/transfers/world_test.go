@@ -232,7 +232,7 @@ func (w *world) join(n int) {
 		w.must(err)
 		users, w.users = append(users, u), append(w.users, u.ID)
 	}
-	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.Open(ctx, tx, users) }))
+	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
 }
 
 func (w *world) befriend(a, b int) {

@@ -20,7 +20,7 @@
 //
 // [Service.Before] posts what a user wants to do and waits for the verdict, within a time limit. At
 // most so many questions are under way on a node; one more is not asked at all. After five failures in a
-// row nobody is asked for five seconds (a circuit breaker), then one question tries. Who is not asked, and who gets no
+// row nobody is asked for five seconds (a circuit breaker), then one question tries. What is not asked about, and what gets no
 // sensible answer, is let through or refused by the operator's policy. So nobody waits longer than the limit.
 //
 // Without an address nothing is asked, and no row is written. A nil *Service has none.

@@ -22,7 +22,7 @@ import (
 type actives struct {
 	*pair
 	fast *redis.DB
-	kept activity.Kept
+	kept activity.Admin
 }
 
 func newActives(t *testing.T) *actives {
@@ -34,7 +34,7 @@ func newActives(t *testing.T) *actives {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	a.kept = activity.NewKept(db)
+	a.kept = activity.NewAdmin(db)
 	return a
 }
 

@@ -216,7 +216,7 @@ func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 		if err != nil || asked.Me != nil || asked.Request == nil || asked.Request.Answer != "let me in" {
 			t.Fatalf("got %+v, %v", asked, err)
 		}
-		if err := bob.c.AnswerGroupRequest(ctx, group, asked.Request.ID, true); err != nil {
+		if err := bob.c.AcceptGroupRequest(ctx, group, asked.Request.ID); err != nil {
 			t.Fatal(err)
 		}
 		found, err := dan.c.SearchGroupMembers(ctx, group, "eV", "", 0)

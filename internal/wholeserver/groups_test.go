@@ -1,6 +1,7 @@
 package wholeserver
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -104,7 +105,7 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 		if _, err := ann.UpdateGroup(ctx, g, api.GroupUpdate{Joins: &asking}); err != nil {
 			t.Error(err)
 		}
-		for _, accept := range []bool{false, true} {
+		for _, answer := range []func(ctx context.Context, group, request string) error{bob.RefuseGroupRequest, bob.AcceptGroupRequest} {
 			reply, err := dan.AskToJoinGroup(ctx, g, "Dan")
 			if err != nil || reply.Joined || reply.Request == nil || reply.Request.State != api.RequestPending {
 				t.Fatalf("asked %+v, %v", reply, err)
@@ -113,7 +114,7 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 			if err != nil || len(waiting.Requests) != 1 || waiting.Requests[0].Answer != "Dan" {
 				t.Errorf("requests %+v, %v", waiting, err)
 			}
-			c.must(bob.AnswerGroupRequest(ctx, g, reply.Request.ID, accept))
+			c.must(answer(ctx, g, reply.Request.ID))
 		}
 		if err := dan.WithdrawGroupRequest(ctx, g); client.CodeOf(err) != "group.request_unknown" {
 			t.Errorf("withdrawn: %v", err)
@@ -195,7 +196,7 @@ func TestARequestToJoinLeavesTheNoticesOfWhoCannotAnswerIt(t *testing.T) {
 		c.must(err)
 		c.must(ann.RemoveFromGroup(ctx, g, id(eve)))
 		wants("one is no admin any more, one was removed", map[*client.Client]int{ann: 1, bob: 0, eve: 0})
-		c.must(ann.AnswerGroupRequest(ctx, g, reply.Request.ID, false))
+		c.must(ann.RefuseGroupRequest(ctx, g, reply.Request.ID))
 		wants("answered", map[*client.Client]int{ann: 0, bob: 0, eve: 0})
 		_, err = ann.UpdateGroupMember(ctx, g, id(bob), api.GroupMemberUpdate{Role: &admin})
 		c.must(err)

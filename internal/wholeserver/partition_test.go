@@ -257,7 +257,7 @@ func TestWhatANodeStoredWhileItWasCutOffIsThereAfterItsEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		ann, bob := p.client(0, client.WithTokens(p.enter(0))), p.nodes[1].SignUp(t, "UTC")
-		if _, err := bob.SetChatSettings(t.Context(), api.ChatSettings{MessagesFrom: "everybody", Receipts: true}); err != nil {
+		if _, err := bob.ChangeChatSettings(t.Context(), api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		says := func() {

@@ -70,7 +70,7 @@ func (c *circle) sees(node, viewer int, users ...int) string {
 	for i, u := range users {
 		asked[i] = id(c.people[u])
 	}
-	found, err := c.at(node, viewer).Presence(c.t.Context(), false, asked...)
+	found, err := c.at(node, viewer).Presence(c.t.Context(), asked...)
 	c.must(err)
 	var out []string
 	for i, p := range found.Users {
@@ -193,7 +193,7 @@ func TestOnlyFriendsWhoMaySeeAUserAreTold(t *testing.T) {
 		all[bob].line.harm(c.nodes[0])
 		c.soon("away", bob, bob)
 		c.wasTold(all[ann], from, c.people[bob], "offline") // and nothing since
-		if got, err := c.at(0, ann).Presence(t.Context(), true, id(c.people[bob])); err != nil || got.Users[0].LastSeen != nil {
+		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[bob])); err != nil || got.Users[0].LastSeen != nil {
 			t.Errorf("when a hidden user was last seen is shown: %+v, %v", got, err)
 		}
 		_, err = c.at(1, bob).UpdateMe(t.Context(), api.UserUpdate{Presence: &friends})
@@ -224,7 +224,7 @@ func TestOnlyFriendsWhoMaySeeAUserAreTold(t *testing.T) {
 				t.Errorf("who is no friend any more was told %q", got)
 			}
 		}
-		if got, err := c.at(0, ann).Presence(t.Context(), true, id(c.people[eve]), id(c.people[dan]), "nobody-at-all"[:12]); err != nil || fmt.Sprint(got.Users[0].LastSeen, got.Users[1].LastSeen, got.Users[2]) != "<nil> <nil> {nobody-at-al offline <nil>}" {
+		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[eve]), id(c.people[dan]), "nobody-at-all"[:12]); err != nil || fmt.Sprint(got.Users[0].LastSeen, got.Users[1].LastSeen, got.Users[2]) != "<nil> <nil> {nobody-at-al offline <nil>}" {
 			t.Errorf("strangers: %+v, %v", got, err)
 		}
 	})
@@ -309,7 +309,7 @@ func TestWhenAFriendWasLastSeen(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 2)
 		last := func() *time.Time {
-			got, err := c.at(0, 0).Presence(t.Context(), true, id(c.people[1]))
+			got, err := c.at(0, 0).PresenceAndLastSeen(t.Context(), id(c.people[1]))
 			c.must(err)
 			return got.Users[0].LastSeen
 		}
@@ -325,7 +325,7 @@ func TestWhenAFriendWasLastSeen(t *testing.T) {
 		if got := last(); got == nil || got.Before(left) || got.After(left.Add(8*time.Second)) {
 			t.Errorf("last seen %s, want soon after %s", got, left)
 		}
-		if got, err := c.at(1, 1).Presence(t.Context(), true, id(c.people[0])); err != nil || got.Users[0].LastSeen != nil {
+		if got, err := c.at(1, 1).PresenceAndLastSeen(t.Context(), id(c.people[0])); err != nil || got.Users[0].LastSeen != nil {
 			t.Errorf("who never was on line was seen: %+v, %v", got, err)
 		}
 	})

@@ -267,7 +267,7 @@ func TestPlaybackWhileRedisIsAway(t *testing.T) {
 					if p.Generation == newest.Generation && p.Version == newest.Version && p != newest {
 						t.Errorf("two registers of one version: %+v, %+v", p, newest)
 					}
-					if seen.State(p); p.Generation > newest.Generation || p.Generation == newest.Generation && p.Version > newest.Version {
+					if seen.Take(p); p.Generation > newest.Generation || p.Generation == newest.Generation && p.Version > newest.Version {
 						newest = p
 					}
 					return p

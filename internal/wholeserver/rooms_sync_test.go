@@ -46,7 +46,7 @@ func (p *player) ask(t *testing.T, c *client.Client) {
 		t.Error(err)
 		return
 	}
-	p.sync.Clock(sent, p.now(), at)
+	p.sync.AddClock(sent, p.now(), at)
 }
 
 // play moves the player, and has it do what it is to.
@@ -100,7 +100,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 						var state api.Playback
 						if json.Unmarshal([]byte(line), &push) == nil && push.Push.Pub.Data.Type == api.EventRoomPlayback && json.Unmarshal(push.Push.Pub.Data.Data, &state) == nil {
 							p.mu.Lock()
-							p.sync.State(state)
+							p.sync.Take(state)
 							p.mu.Unlock()
 						}
 					case <-stop:
@@ -113,7 +113,7 @@ func TestTenPlayersOnTwoNodesAreAtTheSamePlace(t *testing.T) {
 			bubble.Sleep(p.delay(p.calls))
 			c.must(err)
 			p.mu.Lock()
-			p.sync.State(scene.Playback)
+			p.sync.Take(scene.Playback)
 			p.mu.Unlock()
 			running.Go(func() {
 				for n := 0; ; n++ {

@@ -9,7 +9,7 @@ var (
 		keyspace.Doc{Purpose: "what happened, to catch up from"})
 )
 
-// Named returns the keys of a bus that needs no declared families: bus:name, a channel and a stream. Who wants
+// Named returns the keys of a bus that needs no declared families: bus:name, a channel and a stream. Whoever wants
 // keys of their own form, or the keys in a catalogue, declares the two and makes the Keys of them: nothing
 // else changes.
 func Named(name string) Keys {

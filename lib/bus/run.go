@@ -86,7 +86,7 @@ func (b *Bus) ask() {
 func (b *Bus) message(payload string) {
 	m, err := decodeMessage(payload)
 	if err != nil {
-		b.cfg.Log.Warn("unreadable message", "err", err)
+		b.cfg.Log.Warn("a message of the bus cannot be read and is skipped: another program or version writes to this channel", "channel", b.keys.Events.String(), "err", err)
 		return
 	}
 	b.mu.Lock()
@@ -273,7 +273,7 @@ func (b *Bus) read(ctx context.Context, verb, from, to string, count int) ([]ent
 			return nil, err
 		}
 		if entries[i].event, err = decode(it.List[1].List[1].Str); err != nil && from != entries[i].id {
-			b.cfg.Log.Warn("unreadable entry", "entry", entries[i].id, "err", err)
+			b.cfg.Log.Warn("an entry of the bus cannot be read and is skipped: another program or version writes to this log", "log", b.keys.Log.String(), "entry", entries[i].id, "err", err)
 		}
 	}
 	return entries, nil

@@ -148,7 +148,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
 // ago, as [Entry].Age counts it. Where no tier has one that young, it is loaded now and stored, and
 // all callers of this node get it from then on. With 0, or less, it is always loaded. When the
 // source fails, the error is the load's: an older value is no answer. Calls at once on one node
-// share a load. Who waits for a change does not need it: how late one is seen is up to
+// share a load. Whoever waits for a change does not need it: how late one is seen is up to
 // [Policy].MaxStale and not to a value's age. The age of what another node has loaded is known as
 // well as the servers' clock is, to about a millisecond.
 func (c *Cache[K, V]) GetFresh(ctx context.Context, k K, maxAge time.Duration) (V, error) {
@@ -308,7 +308,7 @@ func (c *Cache[K, V]) Peek(k K) (v V, ok bool) {
 // that begins later than [Policy.MaxStale]. When the load fails, the error is the load's,
 // and what was cached stays; when there is no such thing, it is [ErrNotFound]. Readers go on
 // with what is cached meanwhile. Calls at once on one node share a load, which may have
-// begun before some of them: who has changed the source calls [Cache.Mutate] or Invalidate.
+// begun before some of them: whoever has changed the source calls [Cache.Mutate] or Invalidate.
 // A change that comes between has the last word, as over any load.
 func (c *Cache[K, V]) Refresh(ctx context.Context, k K) (V, error) {
 	found, err := c.core.reload(ctx, k, bus.Now())

@@ -159,7 +159,7 @@ var cacheName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // says what a value is called among the others. The two are its key in Redis, name:key. Keys
 // longer than [keyspace.MaxText] bytes are hashed there.
 //
-// It is [New] with a family made for it. Who wants the key's form checked, or the
+// It is [New] with a family made for it. Whoever wants the key's form checked, or the
 // keys in a catalogue, declares the family and calls New: nothing else changes. It panics
 // when name has anything but letters, digits, '-', '_' and '.', or is already the name of a cache of rt,
 // or when another cache of rt can have the same keys.
@@ -199,7 +199,7 @@ func KeyedFrom[K comparable, V any](rt *Runtime, name string, key func(K) string
 // makes its cache, as [Keyed] does, and its opts count. Of callers who miss the same key at the same time
 // one loads for all, and a value may be loaded anew before its life ends: load may run on after Get has returned.
 //
-// Values go when their life ends. Who wants to drop or change them makes the cache by [Keyed]. It panics
+// Values go when their life ends. Whoever wants to drop or change them makes the cache by [Keyed]. It panics
 // as Keyed does, and when name has values of another type than V.
 func Get[V any](ctx context.Context, rt *Runtime, name, key string, load func(context.Context) (V, error), opts ...Option) (V, error) {
 	made, ok := rt.gets.Load(name)

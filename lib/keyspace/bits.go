@@ -9,6 +9,36 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/internal/commands"
 )
 
+// Bitmap is a string key read and written bit by bit; bit 0 is the most
+// significant bit of byte 0, as SETBIT has it.
+type Bitmap struct{ Key }
+
+// BitmapOf is the [Kind] of [Bitmap]; form names the layout for the catalogue.
+func BitmapOf(form literal) Kind[Bitmap] {
+	return Kind[Bitmap]{typ: "string", form: string(form), bind: func(k Key) Bitmap { return Bitmap{k} }}
+}
+
+// GetCmd reads the whole string, for a pipeline.
+func (h Bitmap) GetCmd() Cmd { return Cmd{Name: "GET", Key: h.Key} }
+
+// GetRenewCmd reads the whole string and gives the key its family's life anew,
+// for a pipeline. It needs Redis 6.2.
+func (h Bitmap) GetRenewCmd() Cmd {
+	life := h.fam.TTL.Draw()
+	if life == 0 {
+		return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PERSIST"}}
+	}
+	return Cmd{Name: "GETEX", Key: h.Key, Args: []string{"PX", millis(life)}}
+}
+
+// AddCmd writes the whole string unless the key is there, for a pipeline; the
+// reply is nil then.
+func (h Bitmap) AddCmd(v string) Cmd {
+	cmd := Bytes(h).SetCmd(v, h.fam.TTL.Draw())
+	cmd.Args = append(cmd.Args, "NX")
+	return cmd
+}
+
 // Get reads the whole string, in which bit 0 is the most significant one of byte 0; ok is
 // false when there is none.
 func (h Bitmap) Get(ctx context.Context, db Executor) (v string, ok bool, err error) {

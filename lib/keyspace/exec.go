@@ -46,7 +46,7 @@ type Executor interface {
 // ErrReply reports a reply of another shape than the one asked for.
 var ErrReply = errors.New("keyspace: unexpected reply")
 
-// Kind of a [Reply].
+// ReplyKind is the kind of a [Reply].
 type ReplyKind uint8
 
 // The reply kinds. The zero Reply is a nil reply.

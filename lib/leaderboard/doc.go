@@ -1,5 +1,5 @@
 // Package leaderboard keeps rankings in Redis: the best n, anybody's rank and
-// neighbours, with ties going to who was first, and with entries that can die.
+// neighbours, with ties going to whoever was first, and with entries that can die.
 //
 //	board := leaderboard.Exact(db, leaderboard.Named("season-12"))
 //	_, err := leaderboard.Ensure(ctx, board, now, fromSQL)                        // at start, and now and then

@@ -428,7 +428,7 @@ func greater(a, b Entry) bool {
 
 func (e Entry) scoreText() string { return strconv.FormatInt(e.score(), 10) }
 
-// deathText is a number also for who never dies, so that a lost death cannot be
+// deathText is a number also for an entry that never dies, so that a lost death cannot be
 // mistaken for none, and the later one always wins.
 func (e Entry) deathText() string {
 	if e.Dies.IsZero() {

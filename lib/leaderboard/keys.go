@@ -19,7 +19,7 @@ var (
 )
 
 // Named returns the keys of an exact board that needs no declared families: board:{name}:scores,
-// :deaths and :loaded. Who wants keys of their own form, or the keys in a catalogue, declares the
+// :deaths and :loaded. Whoever wants keys of their own form, or the keys in a catalogue, declares the
 // families and makes the Keys of them: nothing else changes.
 func Named(name string) Keys {
 	n := keyspace.Text{S: name}

@@ -70,7 +70,7 @@ type Board interface {
 	// Around returns up to k entries on either side of me, and me between them,
 	// best first; k is cut so that no more than [MaxTop] come back. It is empty
 	// when me is not on the board. A compact board knows the neighbours of its
-	// best only: who stands below them is returned alone.
+	// best only: an entry that stands below them is returned alone.
 	Around(ctx context.Context, now time.Time, me Entry, k int) ([]Ranked, error)
 
 	// Complete reports whether the board has everybody and will go on to answer.

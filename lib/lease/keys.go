@@ -15,7 +15,7 @@ var (
 )
 
 // Named returns the keys of a lease that needs no declared families: lease:{name} and
-// lease:{name}:fence. A life may be up to a day. Who wants keys of their own form, or the keys in a
+// lease:{name}:fence. A life may be up to a day. Whoever wants keys of their own form, or the keys in a
 // catalogue, declares two families and makes the Keys of them: nothing else changes.
 func Named(name string) Keys {
 	n := keyspace.Text{S: name}

@@ -10,7 +10,7 @@ var counters = keyspace.Def2[keyspace.Text, keyspace.Hashed](keyspace.New("limit
 	keyspace.Doc{Purpose: "calls of somebody in a window"})
 
 // Named returns the counter of a limit that needs no declared family: limit:name:of, where of is whom the
-// limit is for, such as an address; it is hashed in the key. A window may be up to a day. Who wants keys of their
+// limit is for, such as an address; it is hashed in the key. A window may be up to a day. Whoever wants keys of their
 // own form, or the keys in a catalogue, declares a family of [keyspace.CounterKind]: nothing else changes.
 func Named(name, of string) keyspace.Counter {
 	return counters.At(keyspace.Text{S: name}, keyspace.Hashed{S: of})

@@ -155,100 +155,43 @@ func parse(raw string) (target, error) {
 	if raw == "embedded" || raw == "spawn" {
 		return t, nil
 	}
-	// Host lists are not URLs to package url, so they are cut out first.
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		return t, errors.New(`redis: the URL is neither "embedded", "spawn" nor scheme://…`)
-	}
-	rest, query, _ := strings.Cut(rest, "?")
-	q, err := url.ParseQuery(query)
+	p, err := splitURL(raw)
 	if err != nil {
-		return t, errors.New("redis: the URL's query is malformed")
+		return t, err
 	}
-	var user, path string
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		user, rest = rest[:i], rest[i+1:]
+	if err := t.setCredentials(p.user); err != nil {
+		return t, err
 	}
-	hosts := rest
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		hosts, path = rest[:i], rest[i+1:]
-	}
-	if name, password, ok := strings.Cut(user, ":"); ok {
-		t.opt.Username, err = url.PathUnescape(name)
-		if err == nil {
-			t.opt.Password, err = url.PathUnescape(password)
-		}
-		if err != nil {
-			return t, errors.New("redis: user and password must be percent-encoded")
-		}
-	} else if user != "" {
-		return t, errors.New("redis: user without password; write :password@ for a password alone")
-	}
-	var known []string
-	secure := false
-	port := "6379"
-	switch scheme {
+	var known []string // settings
+	switch p.scheme {
 	case "redis", "rediss":
-		t.mode, secure = "standalone", scheme == "rediss"
-		known = certificates
-		if strings.Contains(hosts, ",") {
-			return t, errors.New("redis: redis:// names one host; use redis-cluster:// or redis-sentinel:// for several")
-		}
-		if path != "" {
-			if t.opt.SelectDB, err = strconv.Atoi(path); err != nil || t.opt.SelectDB < 0 {
-				return t, errors.New("redis: the path of redis:// is a database number")
-			}
-		}
+		known, err = t.standalone(p)
 	case "unix":
-		t.mode = "standalone"
-		if hosts != "" || path == "" {
-			return t, errors.New("redis: write unix:///path/to/redis.sock")
-		}
-		t.opt.InitAddress = []string{"/" + path}
-		known = []string{"db"}
+		known, err = t.unix(p)
 	case "redis-sentinel":
-		t.mode, port = "sentinel", "26379"
-		if path == "" || strings.Contains(path, "/") {
-			return t, errors.New("redis: redis-sentinel:// ends with the master's name")
-		}
-		t.opt.Sentinel.MasterSet = path
-		t.opt.Sentinel.Password = q.Get("sentinel_password")
-		t.opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
-		secure = q.Get("tls") == "true"
-		known = append([]string{"db", "tls", "sentinel_password"}, certificates...)
+		known, err = t.sentinel(p)
 	case "redis-cluster":
-		t.mode = "cluster"
-		if path != "" {
-			return t, errors.New("redis: a cluster has no databases")
-		}
-		t.opt.ClusterOption.ShardsRefreshInterval = 5 * time.Second
-		t.opt.ClusterOption.MaxMovedRedirections = maxRedirects
-		secure = q.Get("tls") == "true"
-		known = append([]string{"tls"}, certificates...)
+		known, err = t.cluster(p)
 	default:
-		return t, fmt.Errorf("redis: unknown scheme %q", scheme)
+		err = fmt.Errorf("redis: unknown scheme %q", p.scheme)
 	}
-	for name, values := range q {
-		if !slices.Contains(known, name) {
-			if strings.Contains(query, "@") { // the query may be what follows a '?' in the password
-				return t, errors.New("redis: the URL has an unknown setting, or user and password are not percent-encoded")
-			}
-			return t, fmt.Errorf("redis: the URL has an unknown setting %q", name)
-		}
-		if len(values) > 1 {
-			return t, fmt.Errorf("redis: the URL has %s twice", name)
-		}
+	if err != nil {
+		return t, err
 	}
-	if on := q.Get("tls"); q.Has("tls") && on != "true" && on != "false" {
-		return t, errors.New("redis: the URL's tls is true or false")
+	if err := p.check(known); err != nil {
+		return t, err
 	}
-	if db := q.Get("db"); db != "" {
+	if db := p.settings.Get("db"); db != "" {
 		if t.opt.SelectDB, err = strconv.Atoi(db); err != nil || t.opt.SelectDB < 0 {
 			return t, errors.New("redis: db is a number")
 		}
 	}
-	if scheme != "unix" {
-		for host := range strings.SplitSeq(hosts, ",") {
+	if p.scheme != "unix" {
+		port := "6379"
+		if t.mode == "sentinel" {
+			port = "26379"
+		}
+		for host := range strings.SplitSeq(p.hosts, ",") {
 			addr, err := address(host, port)
 			if err != nil {
 				return t, err
@@ -256,12 +199,119 @@ func parse(raw string) (target, error) {
 			t.opt.InitAddress = append(t.opt.InitAddress, addr)
 		}
 	}
-	named, err := encryption(q)
+	err = t.encrypt(p.settings, p.scheme == "rediss" || p.settings.Get("tls") == "true")
+	return t, err
+}
+
+// urlParts are those of a URL.
+type urlParts struct {
+	scheme, user, hosts, path, query string
+	settings                         url.Values // of the query
+}
+
+// splitURL cuts a URL: lists of hosts are not URLs to package url.
+func splitURL(raw string) (p urlParts, err error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return p, errors.New(`redis: the URL is neither "embedded", "spawn" nor scheme://…`)
+	}
+	p.scheme = scheme
+	rest, p.query, _ = strings.Cut(rest, "?")
+	if p.settings, err = url.ParseQuery(p.query); err != nil {
+		return p, errors.New("redis: the URL's query is malformed")
+	}
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		p.user, rest = rest[:i], rest[i+1:]
+	}
+	p.hosts, p.path, _ = strings.Cut(rest, "/")
+	return p, nil
+}
+
+// check refuses settings that are not known, or are there twice.
+func (p urlParts) check(known []string) error {
+	for name, values := range p.settings {
+		if !slices.Contains(known, name) {
+			if strings.Contains(p.query, "@") { // the query may be what follows a '?' in the password
+				return errors.New("redis: the URL has an unknown setting, or user and password are not percent-encoded")
+			}
+			return fmt.Errorf("redis: the URL has an unknown setting %q", name)
+		}
+		if len(values) > 1 {
+			return fmt.Errorf("redis: the URL has %s twice", name)
+		}
+	}
+	if on := p.settings.Get("tls"); p.settings.Has("tls") && on != "true" && on != "false" {
+		return errors.New("redis: the URL's tls is true or false")
+	}
+	return nil
+}
+
+func (t *target) setCredentials(user string) (err error) {
+	name, password, ok := strings.Cut(user, ":")
+	if !ok && user != "" {
+		return errors.New("redis: user without password; write :password@ for a password alone")
+	}
+	if t.opt.Username, err = url.PathUnescape(name); err == nil {
+		t.opt.Password, err = url.PathUnescape(password)
+	}
 	if err != nil {
-		return t, err
+		return errors.New("redis: user and password must be percent-encoded")
+	}
+	return nil
+}
+
+// standalone, unix, sentinel and cluster take what a URL of their kind says, and return the settings that it may have.
+func (t *target) standalone(p urlParts) (known []string, err error) {
+	t.mode = "standalone"
+	if strings.Contains(p.hosts, ",") {
+		return nil, errors.New("redis: redis:// names one host; use redis-cluster:// or redis-sentinel:// for several")
+	}
+	if p.path != "" {
+		if t.opt.SelectDB, err = strconv.Atoi(p.path); err != nil || t.opt.SelectDB < 0 {
+			return nil, errors.New("redis: the path of redis:// is a database number")
+		}
+	}
+	return certificates, nil
+}
+
+func (t *target) unix(p urlParts) (known []string, err error) {
+	t.mode = "standalone"
+	if p.hosts != "" || p.path == "" {
+		return nil, errors.New("redis: write unix:///path/to/redis.sock")
+	}
+	t.opt.InitAddress = []string{"/" + p.path}
+	return []string{"db"}, nil
+}
+
+func (t *target) sentinel(p urlParts) (known []string, err error) {
+	t.mode = "sentinel"
+	if p.path == "" || strings.Contains(p.path, "/") {
+		return nil, errors.New("redis: redis-sentinel:// ends with the master's name")
+	}
+	t.opt.Sentinel.MasterSet = p.path
+	t.opt.Sentinel.Password = p.settings.Get("sentinel_password")
+	t.opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
+	return append([]string{"db", "tls", "sentinel_password"}, certificates...), nil
+}
+
+func (t *target) cluster(p urlParts) (known []string, err error) {
+	t.mode = "cluster"
+	if p.path != "" {
+		return nil, errors.New("redis: a cluster has no databases")
+	}
+	t.opt.ClusterOption.ShardsRefreshInterval = 5 * time.Second
+	t.opt.ClusterOption.MaxMovedRedirections = maxRedirects
+	return append([]string{"tls"}, certificates...), nil
+}
+
+// encrypt has connections be encrypted where the URL says so, with the files that it names.
+func (t *target) encrypt(settings url.Values, secure bool) error {
+	named, err := encryption(settings)
+	if err != nil {
+		return err
 	}
 	if t.files = named != nil; t.files && !secure {
-		return t, errors.New("redis: the URL's ca, cert, key and servername need rediss:// or ?tls=true")
+		return errors.New("redis: the URL's ca, cert, key and servername need rediss:// or ?tls=true")
 	}
 	if secure {
 		if t.opt.TLSConfig = named; named == nil {
@@ -269,7 +319,7 @@ func parse(raw string) (target, error) {
 		}
 		t.opt.Sentinel.TLSConfig = t.opt.TLSConfig
 	}
-	return t, nil
+	return nil
 }
 
 func address(host, port string) (string, error) {

@@ -38,7 +38,7 @@ type nodes struct {
 	patience time.Duration // Config.Patience
 
 	who      Credentials            // Config.Credentials
-	watchers rueidis.SentinelOption // who has user and password at the sentinels
+	watchers rueidis.SentinelOption // user and password at the sentinels
 
 	mu     sync.Mutex
 	by     map[string]*node

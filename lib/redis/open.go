@@ -48,14 +48,11 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.HotKeys {
 		db.hot = newHot()
 	}
-	opt := t.opt
-	if t.mode != "cluster" { // which has a connection to each owner
-		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(cmp.Or(cfg.Connections, connections(runtime.GOMAXPROCS(0))))
-	}
+	opt := clientOptions(cfg, t)
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop
 	db.nodes = newNodes(cfg, db.log)
-	db.nodes.watchers = opt.Sentinel
+	db.nodes.watchers = t.opt.Sentinel
 	opt.DialCtxFn = db.nodes.dial
 	db.done.Go(func() { db.nodes.watch(life) })
 	switch t.mode {
@@ -79,19 +76,6 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		opt.InitAddress = []string{db.child.Socket()}
 		db.done.Go(func() { db.child.Run(life) })
 	}
-	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
-	opt.AlwaysRESP2 = true // the same flat replies in every mode
-	opt.DisableCache = true
-	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
-	opt.DisableRetry = true     // see DB.Do
-	opt.ClientSetInfo = rueidis.DisableClientSetInfo
-	opt.ConnWriteTimeout = 2 * cfg.Patience
-	opt.Dialer = net.Dialer{Timeout: cfg.Patience, KeepAlive: pingEvery}
-	opt.Sentinel.Dialer = opt.Dialer
-	if cfg.Credentials != nil {
-		authenticate(&opt)
-		opt.Sentinel.Dialer.KeepAlive = sentinels
-	}
 
 	// Subscriptions have a client of their own, so that a slow handler holds up no
 	// command, and with RESP3: with RESP2 the library keeps one extra connection
@@ -109,6 +93,28 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	case <-time.After(cfg.Patience):
 	}
 	return db, nil
+}
+
+// clientOptions are those of the client library for commands. Who dials, and where an engine of this process listens, is added by [Open].
+func clientOptions(cfg Config, t target) rueidis.ClientOption {
+	opt := t.opt
+	if t.mode != "cluster" { // which has a connection to each owner
+		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(cmp.Or(cfg.Connections, connections(runtime.GOMAXPROCS(0))))
+	}
+	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
+	opt.AlwaysRESP2 = true // the same flat replies in every mode
+	opt.DisableCache = true
+	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
+	opt.DisableRetry = true     // see DB.Do
+	opt.ClientSetInfo = rueidis.DisableClientSetInfo
+	opt.ConnWriteTimeout = 2 * cfg.Patience
+	opt.Dialer = net.Dialer{Timeout: cfg.Patience, KeepAlive: pingEvery}
+	opt.Sentinel.Dialer = opt.Dialer
+	if cfg.Credentials != nil {
+		authenticate(&opt)
+		opt.Sentinel.Dialer.KeepAlive = sentinels
+	}
+	return opt
 }
 
 // connections is how many connections to one server commands share by themselves: 1 for two processors, 2

@@ -120,7 +120,7 @@ func tryImport(ctx context.Context, db *sqldb.DB, b batch, open []accounts.User)
 		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", Tombstone)}})
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		added = 0
-		if err := accounts.Open(ctx, tx, open); err != nil {
+		if err := accounts.InsertUsers(ctx, tx, open); err != nil {
 			return err
 		}
 		for _, part := range []func(context.Context, *sqldb.DB, *sqldb.Tx, batch) (int64, error){importDays, importMakeups, importGrants} {

@@ -198,7 +198,7 @@ func (q *Queue) runSQL(ctx context.Context, redo func([]keyspace.Key) error) {
 		}
 		err := q.doWaiting(ctx, redo)
 		if err != nil && !failing && ctx.Err() == nil {
-			q.log.LogAttrs(ctx, slog.LevelWarn, "drops that wait in SQL cannot be read", slog.Any("error", err))
+			q.log.LogAttrs(ctx, slog.LevelWarn, "drops that wait in SQL cannot be read", slog.Any("err", err))
 		}
 		failing = err != nil
 	}

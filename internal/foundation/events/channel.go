@@ -55,7 +55,7 @@ type channel struct {
 	listeners map[*Listener]struct{}
 }
 
-// lock is a mutex that may be held while Redis is asked: who waits for it lets virtual
+// lock is a mutex that may be held while Redis is asked: whoever waits for it lets virtual
 // time pass.
 type lock chan struct{}
 

@@ -31,7 +31,7 @@
 //   - A fleeting event of a user's own channel that cannot be sent, or that comes while many others
 //     wait, is left out, and nobody is told of that.
 //   - A node that dies takes with it the events that it has not sent yet. What must survive
-//     that is not an event alone: it is committed, and found by who looks (a message by the
+//     that is not an event alone: it is committed, and found by whoever looks (a message by the
 //     sequence of its conversation).
 //
 // Positions, epochs and resuming are as in Centrifugo, whose clients know them.

@@ -109,7 +109,7 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 		default:
 			nodes, at, err := published(r)
 			if err != nil {
-				b.log.Error("publish.lua has another reply", "err", err)
+				b.log.Error("an event may be lost: publish.lua answered what this version does not know", "type", e.Type, "channel", e.channel(), "err", err)
 				continue
 			}
 			b.stats.sent.Add(1)

@@ -16,7 +16,7 @@ import (
 )
 
 // call has a client's RPC go the way of a request. Calls of one connection run beside each
-// other; who needs an order waits for the answer.
+// other; whoever needs an order waits for the answer.
 func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RPCCallback) {
 	in, err := parseCall(e.Method, e.Data)
 	if err != nil {

@@ -202,12 +202,15 @@ func (g *Gateway) logged(e centrifuge.LogEntry) {
 		level = slog.LevelError
 	}
 	attrs := []slog.Attr{slog.String("said", e.Message)}
-	for _, name := range []string{"error", "client", "user", "transport", "node"} {
+	if err, ok := e.Fields["error"]; ok {
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	for _, name := range []string{"client", "user", "transport", "node"} {
 		if v, ok := e.Fields[name]; ok {
 			attrs = append(attrs, slog.Any(name, v))
 		}
 	}
-	g.log.LogAttrs(g.base, level, "gateway", attrs...)
+	g.log.LogAttrs(g.base, level, "the socket library reports a fault", attrs...)
 }
 
 // Routes mounts the sockets on a.

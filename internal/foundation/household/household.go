@@ -20,7 +20,7 @@ func From(ctx context.Context) string {
 	return ""
 }
 
-// FromFar is [From], but empty for who is near, see [IsNear].
+// FromFar is [From], but empty for somebody who is near, see [IsNear].
 func FromFar(ctx context.Context) string {
 	h := From(ctx)
 	if p, ok := prefixOf(h); ok && IsNear(p.Addr()) {

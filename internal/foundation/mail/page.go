@@ -47,7 +47,7 @@ func (b *Box) Handler(log *slog.Logger) http.Handler {
 		to := strings.TrimSpace(r.URL.Query().Get("to"))
 		mails, err := b.Newest(r.Context(), to)
 		if err != nil {
-			log.ErrorContext(r.Context(), "the development mails cannot be read", slog.Any("error", err))
+			log.ErrorContext(r.Context(), "the development mails cannot be read", slog.Any("err", err))
 			http.Error(w, "The mails cannot be read just now.", http.StatusServiceUnavailable)
 			return
 		}
@@ -64,7 +64,7 @@ func (b *Box) Handler(log *slog.Logger) http.Handler {
 			err = page.Execute(&body, map[string]any{"Style": template.CSS(pageCSS), "To": to, "Mails": mails})
 		}
 		if err != nil {
-			log.ErrorContext(r.Context(), "the development mails cannot be shown", slog.Any("error", err))
+			log.ErrorContext(r.Context(), "the development mails cannot be shown", slog.Any("err", err))
 			http.Error(w, "The mails cannot be shown.", http.StatusInternalServerError)
 			return
 		}

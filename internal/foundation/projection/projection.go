@@ -98,7 +98,7 @@ type Config[Change, State any] struct {
 	State func(ctx context.Context, changes []Change) ([]State, error)
 	Write func(ctx context.Context, states []State) error
 	// Late is told of changes that Redis was given late, once it has them: what was missed or
-	// unsure, and what a replay found, in pieces. Who asked meanwhile may have been answered without them,
+	// unsure, and what a replay found, in pieces. Whoever asked meanwhile may have been answered without them,
 	// and clients may not have been told. An error has the changes applied again. Nil does nothing.
 	Late func(ctx context.Context, changes []Change) error
 	// DB has table projection_marks.
@@ -766,6 +766,6 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 		return
 	}
 	if err := p.swap(ctx, p.cfg.Node, p.mark, "").Err; err != nil {
-		p.cfg.Log.Warn("could not take the mark away; another node will replay in vain", "err", err)
+		p.cfg.Log.Warn("this node's mark stays in redis: another node will take it for dead and replay what redis has already, which does no harm", "marks", p.cfg.Applied.Key.String(), "err", err)
 	}
 }

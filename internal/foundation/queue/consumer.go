@@ -234,7 +234,7 @@ func (l *lane) run(soft, hard context.Context) {
 		switch {
 		case err != nil && soft.Err() == nil:
 			if failures == 0 {
-				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue cannot be read", slog.String("queue", l.store.Name()), slog.Any("error", err))
+				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue cannot be read", slog.String("queue", l.store.Name()), slog.Any("err", err))
 			}
 			failures++
 			pause = min(l.cfg.Poll<<min(failures, 10), maxPause)
@@ -315,7 +315,7 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 	defer cancel()
 	if err := l.store.settle(ctx, l.cfg.Claim, outcomes); err != nil {
 		l.cfg.Log.LogAttrs(soft, slog.LevelError, "outcome of messages was not recorded; they come again", slog.String("queue", l.store.Name()),
-			slog.String("topic", ds[0].Topic), slog.String("id", ds[0].ID), slog.Int("messages", len(ds)), slog.Any("error", err))
+			slog.String("topic", ds[0].Topic), slog.String("id", ds[0].ID), slog.Int("messages", len(ds)), slog.Any("err", err))
 	}
 }
 
@@ -371,7 +371,7 @@ func away(err error) bool {
 
 func (l *lane) tell(ctx context.Context, o outcome, err error, failed int) {
 	l.cfg.Log.LogAttrs(ctx, slog.LevelError, "message failed", slog.String("queue", l.store.Name()), slog.String("topic", o.Topic),
-		slog.String("id", o.ID), slog.Int("attempt", o.Attempt), slog.String("outcome", o.kind), slog.Int("messages", failed), slog.Any("error", err))
+		slog.String("id", o.ID), slog.Int("attempt", o.Attempt), slog.String("outcome", o.kind), slog.Int("messages", failed), slog.Any("err", err))
 }
 
 // Relay moves what is published in one store to another: the SQL outbox, which

@@ -28,7 +28,7 @@
 // A batch of what many callers write locks its rows by [Locks]: one that another transaction holds for
 // seconds holds up no other.
 //
-// What many change at the same moment, such as a room into which everybody comes, is changed by [DB.InTurn]: who waits for
+// What many change at the same moment, such as a room into which everybody comes, is changed by [DB.InTurn]: whoever waits for
 // its row has no connection. Transactions leave some connections to reads, and to those of batches, by [DB.Batch].
 //
 // Nothing is published, cached or dropped before the commit. A message that

@@ -166,7 +166,7 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 		}
 		away = err
 		if try == 1 {
-			log.LogAttrs(ctx, slog.LevelWarn, "waiting for the database", slog.Any("error", err))
+			log.LogAttrs(ctx, slog.LevelWarn, "waiting for the database", slog.Any("err", err))
 		}
 		select {
 		case <-ctx.Done():

@@ -76,7 +76,7 @@ func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error 
 		if err == nil || !retry || try == maxTries || ctx.Err() != nil {
 			return err
 		}
-		db.log.LogAttrs(ctx, slog.LevelDebug, "transaction is retried", slog.Int("try", try), slog.Any("error", err))
+		db.log.LogAttrs(ctx, slog.LevelDebug, "transaction is retried", slog.Int("try", try), slog.Any("err", err))
 		select {
 		case <-ctx.Done():
 			return err

@@ -39,7 +39,7 @@ func (db *DB) Watch(ctx context.Context) error {
 		case err != nil && !away:
 			began = asked
 			db.outage.since.Store(at.UnixMilli())
-			db.log.LogAttrs(ctx, slog.LevelWarn, "sql is away", slog.String("at", db.place), slog.Any("error", err))
+			db.log.LogAttrs(ctx, slog.LevelWarn, "sql is away", slog.String("at", db.place), slog.Any("err", err))
 		case err == nil && away:
 			db.outage.since.Store(0)
 			db.log.LogAttrs(ctx, slog.LevelInfo, "sql is back", slog.String("at", db.place), slog.Duration("away", time.Since(began)))

@@ -98,7 +98,7 @@ func (s *answers) living(ctx context.Context) func(node uint32) bool {
 	for i, name := range names {
 		nodes[i] = nodeIn(name)
 	}
-	if err != nil || !slices.Contains(nodes, s.node) { // who misses this one knows little
+	if err != nil || !slices.Contains(nodes, s.node) { // a list that lacks this node knows little
 		return everybody
 	}
 	return func(node uint32) bool { return slices.Contains(nodes, node) }

@@ -109,7 +109,7 @@ func (p *problem) setHeaders(c *call, h http.Header) {
 	}
 }
 
-// ceilSeconds rounds up: who comes back earlier is refused again. At least 1.
+// ceilSeconds rounds up: whoever comes back earlier is refused again. At least 1.
 func ceilSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // Refuse answers a request to a handler of [API.Raw] or [API.RawConnection] with a problem document.
@@ -186,7 +186,7 @@ func (a *API) refusal(ctx context.Context, err error) *problem {
 
 func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error, more ...slog.Attr) {
 	c := callOf(ctx)
-	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("error", err), slog.String("route", c.route.name()),
+	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("err", err), slog.String("route", c.route.name()),
 		slog.String("request", c.trace), slog.String("user", c.user())}, more...)...)
 }
 

@@ -42,8 +42,7 @@ type Config struct {
 	// Title and Version head the OpenAPI document. Empty means "Stoa" and "dev".
 	Title, Version string
 
-	// Auth resolves bearer tokens; [API.SetAuth] may set it later. Nil refuses
-	// every operation that is not public.
+	// Auth resolves bearer tokens. Nil refuses every operation that is not public.
 	Auth Authenticator
 
 	// AuthErrors are the refusals that Auth returns. Every operation that takes a
@@ -188,9 +187,6 @@ func (a *API) DocsOn(other *API) {
 	other.Raw("GET /openapi.json", http.HandlerFunc(a.serveSpec))
 	other.Raw("GET /docs/{file...}", docs(a.cfg.Title))
 }
-
-// SetAuth sets the authenticator. Call it before the first request is served.
-func (a *API) SetAuth(auth Authenticator) { a.auth = auth }
 
 // Raw mounts h for pages, metrics and the like: no token, but the headers, log lines
 // and metrics of every request. All of them have one limit for each household, see

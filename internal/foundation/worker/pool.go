@@ -241,7 +241,7 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 				running = len(unguarded)
 			}
 			p.cfg.Log.LogAttrs(soft, slog.LevelWarn, "there is no lease for the jobs of one node", slog.Int("jobs", len(singletons)),
-				slog.Int("that_run_without", running), slog.Any("error", err))
+				slog.Int("that_run_without", running), slog.Any("err", err))
 		}
 		again := time.Now().Add(leaseRetry)
 		if away {
@@ -296,7 +296,7 @@ func (s *schedule) run(soft, hard context.Context) {
 		if soft.Err() != nil {
 			why = "a run ended: the process stops"
 		}
-		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, why, slog.String("job", s.job.Name), slog.Any("error", err))
+		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, why, slog.String("job", s.job.Name), slog.Any("err", err))
 		return
 	}
 	s.failures++
@@ -308,7 +308,7 @@ func (s *schedule) run(soft, hard context.Context) {
 	wait += jitter(wait / 5)
 	s.next = now.Add(wait)
 	s.cfg.Log.LogAttrs(soft, slog.LevelError, "job failed", slog.String("job", s.job.Name),
-		slog.Int("failures", s.failures), slog.Duration("again_in", wait), slog.Any("error", err))
+		slog.Int("failures", s.failures), slog.Duration("again_in", wait), slog.Any("err", err))
 }
 
 // safely turns run's panic into an error that carries the stack.

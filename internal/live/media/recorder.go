@@ -153,108 +153,144 @@ func (t *tracked) moment(ts uint32, now time.Duration) int64 {
 }
 
 func (r *Recorder) run() error {
-	out := &kept{file: r.file}
-	tracks := [2]*tracked{}
-	if r.src.Formats.Video != nil {
-		tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90, extra: pictureBytes}
-	}
-	if r.src.Formats.Audio != nil {
-		tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 48, extra: soundBytes}
-	}
-	begun := false
-	begin := func(width, height uint64) error {
-		var entries []webm.TrackEntry
-		var which []*tracked
-		if tracks[audio] != nil {
-			which = append(which, tracks[audio])
-			entries = append(entries, webm.TrackEntry{Name: "Audio", TrackNumber: 1, TrackUID: 1, CodecID: "A_OPUS", TrackType: 2, CodecPrivate: opusHead, Audio: &webm.Audio{SamplingFrequency: 48000, Channels: 2}})
-		}
-		if tracks[video] != nil {
-			which = append(which, tracks[video])
-			entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
-		}
-		// The library's own sorter drops what is older than what was written: all sound, once it lags behind the pictures.
-		sorter, err := mkvcore.NewMultiTrackBlockSorter(mkvcore.WithMaxDelayedPackets(16), mkvcore.WithSortRule(mkvcore.BlockSorterWriteOutdated))
-		if err != nil {
-			return err
-		}
-		opts := []mkvcore.BlockWriterOption{mkvcore.WithBlockInterceptor(sorter), mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes), mkvcore.WithOnErrorHandler(out.fail), mkvcore.WithOnFatalHandler(out.fail)}
-		if tracks[video] != nil {
-			opts = append(opts, mkvcore.WithMaxKeyframeInterval(2, 30_000))
-		}
-		ws, err := webm.NewSimpleBlockWriter(out, entries, opts...)
-		for i, w := range ws {
-			which[i].to = w
-		}
-		begun, r.out.Bytes = err == nil, headBytes
-		r.began = time.Now()
-		return err
-	}
-	take := func(it item) error {
-		t := tracks[it.kind]
-		if t == nil {
-			return nil
-		}
-		t.build.Push(it.packet)
-		for {
-			s := t.build.Pop()
-			if s == nil {
-				return out.fault()
-			}
-			if len(s.Data) == 0 {
-				continue
-			}
-			key := it.kind == audio || s.Data[0]&1 == 0
-			if !begun {
-				if it.kind == audio && tracks[video] != nil || !key {
-					continue // the file begins with a picture
-				}
-				var width, height uint64
-				if it.kind == video {
-					if len(s.Data) < 10 {
-						continue
-					}
-					width, height = uint64(s.Data[6])|uint64(s.Data[7]&0x3f)<<8, uint64(s.Data[8])|uint64(s.Data[9]&0x3f)<<8
-				}
-				if err := begin(width, height); err != nil {
-					return err
-				}
-			}
-			at := t.moment(s.PacketTimestamp, time.Since(r.began))
-			if at < 0 {
-				continue
-			}
-			r.out.Bytes += t.extra + int64(len(s.Data))
-			if r.out.Bytes > r.most {
-				r.out.Full = true
-				return out.fault()
-			}
-			r.out.Duration = max(r.out.Duration, time.Duration(at)*time.Millisecond)
-			if _, err := t.to.Write(key, at, s.Data); err != nil {
-				return err
-			}
-		}
-	}
+	w := newWebmWriter(r)
 	var fault error
 	for fault == nil && !r.out.Full {
 		select {
 		case it := <-r.taker.queue:
-			fault = take(it)
+			fault = w.add(it)
 			continue
 		case <-r.src.Done():
 		case <-r.stop:
 		}
 		break
 	}
-	if !begun {
-		return fault
+	return errors.Join(fault, w.close())
+}
+
+// webmWriter writes what a recorder takes.
+type webmWriter struct {
+	r      *Recorder
+	out    *kept
+	tracks [2]*tracked // nil: the source has none of this kind
+	begun  bool
+}
+
+func newWebmWriter(r *Recorder) *webmWriter {
+	w := &webmWriter{r: r, out: &kept{file: r.file}}
+	if r.src.Formats.Video != nil {
+		w.tracks[video] = &tracked{build: samplebuilder.New(lateness, &codecs.VP8Packet{}, 90000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 90, extra: pictureBytes}
 	}
-	for _, t := range tracks {
+	if r.src.Formats.Audio != nil {
+		w.tracks[audio] = &tracked{build: samplebuilder.New(lateness, &codecs.OpusPacket{}, 48000, samplebuilder.WithMaxTimeDelay(stillness)), clock: 48, extra: soundBytes}
+	}
+	return w
+}
+
+// open begins the file. The size is that of the pictures, 0 where there are none.
+func (w *webmWriter) open(width, height uint64) error {
+	var entries []webm.TrackEntry
+	var which []*tracked
+	if w.tracks[audio] != nil {
+		which = append(which, w.tracks[audio])
+		entries = append(entries, webm.TrackEntry{Name: "Audio", TrackNumber: 1, TrackUID: 1, CodecID: "A_OPUS", TrackType: 2, CodecPrivate: opusHead, Audio: &webm.Audio{SamplingFrequency: 48000, Channels: 2}})
+	}
+	if w.tracks[video] != nil {
+		which = append(which, w.tracks[video])
+		entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
+	}
+	// The library's own sorter drops what is older than what was written: all sound, once it lags behind the pictures.
+	sorter, err := mkvcore.NewMultiTrackBlockSorter(mkvcore.WithMaxDelayedPackets(16), mkvcore.WithSortRule(mkvcore.BlockSorterWriteOutdated))
+	if err != nil {
+		return err
+	}
+	opts := []mkvcore.BlockWriterOption{mkvcore.WithBlockInterceptor(sorter), mkvcore.WithSeekHead(true), mkvcore.WithCues(cuesBytes), mkvcore.WithOnErrorHandler(w.out.fail), mkvcore.WithOnFatalHandler(w.out.fail)}
+	if w.tracks[video] != nil {
+		opts = append(opts, mkvcore.WithMaxKeyframeInterval(2, 30_000))
+	}
+	blocks, err := webm.NewSimpleBlockWriter(w.out, entries, opts...)
+	for i, b := range blocks {
+		which[i].to = b
+	}
+	w.begun, w.r.out.Bytes = err == nil, headBytes
+	w.r.began = time.Now()
+	return err
+}
+
+// add takes a packet, and writes the samples that are whole with it.
+func (w *webmWriter) add(it item) error {
+	t := w.tracks[it.kind]
+	if t == nil {
+		return nil
+	}
+	t.build.Push(it.packet)
+	for {
+		s := t.build.Pop()
+		if s == nil {
+			return w.out.fault()
+		}
+		if len(s.Data) == 0 {
+			continue
+		}
+		if err := w.write(it.kind, s.Data, s.PacketTimestamp); err != nil || w.r.out.Full {
+			return err
+		}
+	}
+}
+
+// write writes a sample. The file begins with a key frame, or with sound where there are no pictures: what comes before is dropped.
+func (w *webmWriter) write(kind int, data []byte, stamp uint32) error {
+	r, t := w.r, w.tracks[kind]
+	key := kind == audio || data[0]&1 == 0
+	if !w.begun {
+		if kind == audio && w.tracks[video] != nil || !key {
+			return nil
+		}
+		var width, height uint64
+		if kind == video {
+			var whole bool
+			if width, height, whole = vp8Size(data); !whole {
+				return nil
+			}
+		}
+		if err := w.open(width, height); err != nil {
+			return err
+		}
+	}
+	at := t.moment(stamp, time.Since(r.began))
+	if at < 0 {
+		return nil
+	}
+	r.out.Bytes += t.extra + int64(len(data))
+	if r.out.Bytes > r.most {
+		r.out.Full = true
+		return w.out.fault()
+	}
+	r.out.Duration = max(r.out.Duration, time.Duration(at)*time.Millisecond)
+	_, err := t.to.Write(key, at, data)
+	return err
+}
+
+// close ends the file, if it was begun.
+func (w *webmWriter) close() error {
+	if !w.begun {
+		return nil
+	}
+	var fault error
+	for _, t := range w.tracks {
 		if t != nil {
 			fault = errors.Join(fault, t.to.Close())
 		}
 	}
-	return errors.Join(fault, out.fault())
+	return errors.Join(fault, w.out.fault())
+}
+
+// vp8Size returns the size of the pictures that a key frame begins, RFC 6386 section 9.1; false: it is not whole.
+func vp8Size(key []byte) (width, height uint64, whole bool) {
+	if len(key) < 10 {
+		return 0, 0, false
+	}
+	return uint64(key[6]) | uint64(key[7]&0x3f)<<8, uint64(key[8]) | uint64(key[9]&0x3f)<<8, true
 }
 
 // opusHead is what a file says of Opus in two channels, RFC 7845.

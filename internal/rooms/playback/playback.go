@@ -89,7 +89,7 @@ type Command struct {
 
 // Apply returns the state after a command at a moment of the servers' clock; false, and the state as it
 // is, for a command whose sender had seen another one. Hold and Release change nothing where there is nothing to
-// hold or to release.
+// hold or to release. The server runs lua/command.lua of package rooms; Apply is its twin, which tests hold against it.
 func (s State) Apply(c Command, now int64) (State, bool) {
 	server := c.Verb == Hold || c.Verb == Release
 	if !server && (c.Generation != s.Generation || c.Version != s.Version) {

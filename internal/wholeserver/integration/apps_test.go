@@ -155,7 +155,7 @@ func startFor(t testing.TB, change ...func(*app.Config)) *appNode {
 // key makes a service key and returns a client with it.
 func (n *appNode) key(name string, scopes ...servicekeys.Scope) *client.Client {
 	n.t.Helper()
-	_, token, err := servicekeys.NewDirectory(n.db).Create(n.t.Context(), name, scopes, 1_000_000, 0)
+	_, token, err := servicekeys.NewAdmin(n.db).Create(n.t.Context(), name, scopes, 1_000_000, 0)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 		if want := []string{"banned", "login", "login", "operator_kicked", "profile_changed", "registered", "unbanned"}; !slices.Equal(did, want) {
 			t.Errorf("the trail has %v, want %v", did, want)
 		}
-		if _, err := app.DeleteUser(ctx, client.External("c-2"), true); err != nil {
+		if _, err := app.EraseUser(ctx, client.External("c-2")); err != nil {
 			t.Fatal(err)
 		}
 		eventually.Equal(t, "the erased user's external id is", "account.unknown", func() string {
@@ -439,7 +439,7 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 		}
 
 		// Rotation, revocation, and the end of a key.
-		d := servicekeys.NewDirectory(n.db)
+		d := servicekeys.NewAdmin(n.db)
 		works := func(token string) string {
 			_, err := n.Client(t, client.WithServiceKey(token)).ServiceUser(ctx, id(ann))
 			return client.CodeOf(err)
@@ -481,7 +481,7 @@ func TestAKeyIsNoUserAndAUserNoKey(t *testing.T) {
 func TestAKeyHasOneLimitForAllThatItDoes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		n := startFor(t, func(c *app.Config) { c.Limits = true })
-		_, token, err := servicekeys.NewDirectory(n.db).Create(t.Context(), "slow", []servicekeys.Scope{servicekeys.UsersRead, servicekeys.ChatsRead}, 3, 0)
+		_, token, err := servicekeys.NewAdmin(n.db).Create(t.Context(), "slow", []servicekeys.Scope{servicekeys.UsersRead, servicekeys.ChatsRead}, 3, 0)
 		n.must(err)
 		c := n.Client(t, client.WithServiceKey(token))
 		var codes []string

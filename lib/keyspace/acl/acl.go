@@ -4,7 +4,7 @@
 //	fmt.Println(acl.User{Name: "shop", Prefix: "eu", Secret: "#" + sha256OfThePassword}.Line(shop.Keys))
 //
 // Programs have it as a command by package keyspace/cli: acl. A program with functions of Redis, see
-// [keyspace.DefFunction], needs "fcall" among its Commands, and who loads them "function|load".
+// [keyspace.DefFunction], needs "fcall" among its Commands, and whoever loads them "function|load".
 package acl
 
 import (

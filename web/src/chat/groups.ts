@@ -99,7 +99,7 @@ export class Groups {
     return h?.me.remark || h?.group.name || (this.chats.get(`g:${id}`)?.group_name ?? "");
   }
 
-  /** The members that were read, the higher roles first, then who joined first. */
+  /** The members that were read, the higher roles first, then those who joined first. */
   members(id: string): GroupMember[] {
     return [...(this.#held.get(id)?.members.values() ?? [])].sort((a, b) => ranks[b.role] - ranks[a.role] || Date.parse(a.joined) - Date.parse(b.joined) || (a.user.id < b.user.id ? -1 : 1));
   }

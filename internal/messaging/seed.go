@@ -12,16 +12,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// A Past is what two users have written to each other.
-type Past struct {
+// A Seed is what two users have written to each other.
+type Seed struct {
 	Users    [2]accounts.ID
-	Messages []PastMessage // in the order of their times; the first has the number 1
+	Messages []SeedMessage // in the order of their times; the first has the number 1
 	Read     [2]int64      // up to which message each has read; at least up to their own last one
 	Pinned   [2]bool
 }
 
-// A PastMessage is one message of a [Past].
-type PastMessage struct {
+// A SeedMessage is one message of a [Seed].
+type SeedMessage struct {
 	From    int // 0 or 1, of Users
 	At      time.Time
 	Content api.Content
@@ -29,25 +29,25 @@ type PastMessage struct {
 	Emoji   string // what the other has reacted with; "" for nothing
 }
 
-// Tell writes what users have written to each other, in SQL alone: it is for accounts that nobody has
+// WriteSeeds writes what users have written to each other, in SQL alone: it is for accounts that nobody has
 // used yet, whose chats no server has at hand. ErrContent.
-func Tell(ctx context.Context, db *sqldb.DB, pasts []Past) (err error) {
-	defer errs.Wrap(&err, "messaging.Tell")
+func WriteSeeds(ctx context.Context, db *sqldb.DB, seeds []Seed) (err error) {
+	defer errs.Wrap(&err, "messaging.WriteSeeds")
 	s := newStore(db)
-	for _, p := range pasts {
+	for _, p := range seeds {
 		at := pairOf(p.Users[0], p.Users[1])
 		found, err := s.createPairs(ctx, []pair{at})
 		if err != nil {
 			return err
 		}
-		if err := s.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.tell(ctx, tx, found[at], p) }); err != nil {
+		if err := s.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.seed(ctx, tx, found[at], p) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *store) tell(ctx context.Context, tx *sqldb.Tx, conv ConversationID, p Past) error {
+func (s *store) seed(ctx context.Context, tx *sqldb.Tx, conv ConversationID, p Seed) error {
 	c := conversation{id: conv, seq: int64(len(p.Messages))}
 	members := [2]member{}
 	for i := range members {

@@ -63,7 +63,7 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	var marks []marking
 	for _, v := range marked {
 		if v.me.gone == 0 {
-			// What came before is not known here: of who hides receipts, the other is told nothing.
+			// What came before is not known here: of somebody who hides receipts, the other is told nothing.
 			marks = append(marks, marking{member: v.me, kind: v.kind, had: v.me.delivered})
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 		for conv, stands := range due {
 			members, err := s.crowd(ctx, conv) // as they are by now
 			if err != nil {
-				s.log.Warn("messaging: members are not told of a message", "group", conv, "err", err)
+				s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", conv, "err", err)
 				if !last {
 					s.crowds.add(conv, stands)
 				}

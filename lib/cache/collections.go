@@ -23,7 +23,7 @@ const (
 	partsSent = 4
 )
 
-// Collection is what a Hash, Set or ZSet of package collection is made of. Programs use those.
+// Collection is the engine of package collection: what a Hash, Set or ZSet there is made of, which programs use in its place.
 //
 // There are no copies in process: a query is one command, which asks for a marker
 // beside the members it is about, so that one answer says whether the collection is

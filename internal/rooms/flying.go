@@ -1,0 +1,136 @@
+package rooms
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
+	"github.com/stoa-dev/stoa/internal/rooms/playback"
+)
+
+// followWatched has the danmaku of rooms with viewers be here, for whoever comes.
+func (s *Service) followWatched(ctx context.Context) {
+	var list []ID
+	s.watched.mu.Lock()
+	for id, r := range s.watched.rooms {
+		if len(r.viewers) > 0 && (r.leave == nil || !r.filled) {
+			list = append(list, id)
+		}
+	}
+	s.watched.mu.Unlock()
+	for _, id := range list {
+		if _, err := s.follow(ctx, id); err != nil {
+			s.log.Debug("rooms: danmaku cannot be read", "room", id, "err", err)
+		}
+	}
+}
+
+// follow returns the danmaku that flies in a room. This node listens to the room from then on, until nobody
+// has been there for a minute; what flew before is read from SQL.
+func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
+	s.watched.mu.Lock()
+	r := s.watched.of(id, time.Now())
+	ready := r.filled && r.leave != nil
+	flying := r.ring.Flying(s.Clock())
+	s.watched.mu.Unlock()
+	if ready {
+		return flying, nil
+	}
+	select {
+	case r.filling <- struct{}{}:
+	case <-ctx.Done(): // whoever fills it waits for SQL
+		return nil, asKind(ctx, ctx.Err())
+	}
+	defer func() { <-r.filling }()
+	if r.leave == nil {
+		_, leave := s.cfg.Bus.Listen(ctx, api.RoomChannel(id.String()), &events.Listener{
+			Event: func(e events.Event, _ events.Position) { s.heard(r, e) },
+			Lost:  func() { s.lost(r) },
+		})
+		s.watched.mu.Lock()
+		r.leave = leave
+		s.watched.mu.Unlock()
+	}
+	for {
+		now := s.Clock()
+		s.watched.mu.Lock()
+		filled, doubts, flying := r.filled, r.doubts, r.ring.Flying(now)
+		s.watched.mu.Unlock()
+		if filled {
+			return flying, nil
+		}
+		kept, err := latestComments(ctx, s.db, id, now-danmaku.Life, danmaku.Most)
+		if err != nil {
+			return nil, asKind(ctx, err)
+		}
+		s.watched.mu.Lock()
+		r.fill(id, kept, now, doubts)
+		s.watched.mu.Unlock()
+	}
+}
+
+// fill puts what SQL had when it was asked, the latest first, before what came since. doubts is r.doubts from before the
+// question: if the number has changed, the answer is too old, and fill does nothing. The caller holds the lock of watched.
+func (r *watch) fill(id ID, kept []Comment, asked int64, doubts int) {
+	if r.doubts != doubts {
+		return
+	}
+	var all danmaku.Ring[api.Danmaku]
+	there := map[string]bool{}
+	for _, c := range slices.Backward(kept) {
+		all.Add(c.At, c.wire(id))
+		there[c.ID.String()] = true
+	}
+	for _, d := range r.ring.Flying(asked) {
+		if !there[d.ID] { // it came while SQL was read
+			all.Add(d.At.UnixMilli(), d)
+		}
+	}
+	r.ring, r.filled = all, true
+}
+
+// doubt has the ring be filled anew: an event may be missing, or what SQL had is not what it has.
+func (r *watch) doubt() {
+	r.ring.Clear()
+	r.filled = false
+	r.doubts++
+}
+
+// heard keeps what this node has to know of an event of a room.
+func (s *Service) heard(r *watch, e events.Event) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	switch e.Type {
+	case api.EventRoomDanmaku:
+		var d api.Danmaku
+		if json.Unmarshal(e.Data, &d) == nil {
+			r.ring.Add(d.At.UnixMilli(), d)
+		}
+	case api.EventRoomDanmakuCleared:
+		r.doubt()
+	case api.EventRoomPlayback:
+		var p api.Playback
+		if json.Unmarshal(e.Data, &p) == nil {
+			r.moved, r.held = true, p.Held // should the node die that changed it
+			r.stamp = max(r.stamp, playback.State{Generation: p.Generation, Version: p.Version}.Stamp())
+		}
+	case api.EventRoomViewers:
+		var v api.RoomViewers
+		if json.Unmarshal(e.Data, &v) == nil && r.count != v.Viewers {
+			r.count, r.counted = v.Viewers, time.Time{} // whoever hears of it may ask who they are
+		}
+	}
+}
+
+// lost has the danmaku be read anew, whether the room waits for players, and whether Redis has its latest register; and its
+// viewers be written and counted anew.
+func (s *Service) lost(r *watch) {
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
+	r.doubt()
+	r.held, r.unsure, r.dirty = true, true, true
+}

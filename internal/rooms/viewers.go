@@ -1,0 +1,200 @@
+package rooms
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
+)
+
+// writeViewers brings to Redis who has come and gone, and what is due to be written anew. It returns the rooms in
+// which somebody has come or gone.
+func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) {
+	var marks []mark
+	s.watched.mu.Lock()
+	for id, r := range s.watched.rooms {
+		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
+			continue
+		}
+		m := mark{room: id, here: map[ViewerID]time.Time{}}
+		for _, user := range r.gone {
+			if r.viewers[user] == nil { // else they have come again
+				m.gone = append(m.gone, user)
+			}
+		}
+		for user, v := range r.viewers {
+			m.here[user] = v.active
+		}
+		if r.dirty {
+			dirty = append(dirty, id)
+		}
+		marks, r.dirty, r.renewed, r.gone = append(marks, m), false, now, nil
+	}
+	s.watched.mu.Unlock()
+	if err := s.store.writeOnline(ctx, s.cfg.Node, marks); err != nil {
+		s.watched.mu.Lock()
+		for _, m := range marks {
+			if r := s.watched.rooms[m.room]; r != nil {
+				r.dirty, r.gone = true, append(r.gone, m.gone...)
+			}
+		}
+		s.watched.mu.Unlock()
+		s.log.Debug("rooms: Redis does not hear who watches", "err", err)
+	}
+	return dirty
+}
+
+// countViewers counts who watches in rooms that are due, and tells of numbers that have changed.
+func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
+	var due []ID
+	s.watched.mu.Lock()
+	for id, r := range s.watched.rooms {
+		if slices.Contains(dirty, id) || len(r.viewers) > 0 && now.Sub(r.counted) >= countEvery {
+			due = append(due, id)
+			r.counted = now
+		}
+	}
+	s.watched.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	found, err := s.onlineIn(ctx, due, 0, s.watched.has)
+	if err != nil {
+		return // nobody knows
+	}
+	keep, told := map[ID]int{}, map[ID]int{}
+	s.watched.mu.Lock()
+	for _, id := range due {
+		users, first := found[id].users, found[id].first
+		n := len(users)
+		r := s.watched.rooms[id]
+		if r == nil {
+			continue
+		}
+		if r.count != n || now.Sub(r.kept) >= renewEvery {
+			keep[id], r.kept = n, now
+		}
+		// One of the nodes tells: the one that has noticed first, or else the first one.
+		if r.count != n && (slices.Contains(dirty, id) || first == s.cfg.Node) {
+			told[id] = n
+		}
+		r.count, r.latest = n, slices.Clone(users[:min(n, mostOnline)])
+	}
+	s.watched.mu.Unlock()
+	if len(keep) > 0 {
+		if err := s.store.writeCounts(ctx, s.cfg.Node, keep); err != nil {
+			s.log.Debug("rooms: Redis does not take how many watch", "err", err)
+		}
+	}
+	var batch []events.Event
+	for id, n := range told {
+		batch = s.appendEvent(batch, id, ViewerID{}, api.EventRoomViewers, s.db.Now(), api.RoomViewers{Room: id.String(), Viewers: n})
+	}
+	s.cfg.Bus.Publish(batch)
+}
+
+// audience are the viewers of a room by nodes that live, each once, the last active first.
+type audience struct {
+	users []Presence
+	first string // of the nodes
+}
+
+// onlineIn returns who watches in rooms, of each room by up to most entries, 0 for all, and takes out those of nodes that are dead. So it does with viewers of this node whom here
+// does not know: Redis was set back to when they watched. Only the goroutine that brings them to Redis knows that; for others here is nil.
+func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(ID, ViewerID) bool) (map[ID]audience, error) {
+	found, err := s.store.online(ctx, list, most)
+	if err != nil {
+		return nil, err
+	}
+	live, err := s.cfg.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[ID]audience, len(found))
+	for id, list := range found {
+		a, seen := audience{}, map[ViewerID]bool{}
+		var dead []Presence
+		for _, p := range list {
+			switch {
+			case !slices.Contains(live, p.node), here != nil && p.node == s.cfg.Node && !here(id, p.User):
+				dead = append(dead, p)
+				continue
+			case a.first == "" || p.node < a.first:
+				a.first = p.node
+			}
+			if !seen[p.User] {
+				seen[p.User] = true
+				a.users = append(a.users, p)
+			}
+		}
+		all[id] = a
+		if len(dead) > 0 {
+			if err := s.store.dropOnline(ctx, id, dead); err != nil {
+				s.log.Debug("rooms: viewers who are gone stay", "room", id, "err", err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Online returns up to mostOnline of those who watch in a room, the last active first. It costs no question to Redis where somebody
+// watches by this node, which counts them anyway. ErrRoom.
+func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
+	defer errs.Wrap(&err, "rooms.Online %s", id)
+	if _, _, err := s.inside(ctx, id, user); err != nil {
+		return nil, err
+	}
+	if known := s.watched.online(id); known != nil {
+		return known, nil
+	}
+	found, err := s.onlineIn(ctx, []ID{id}, 2*mostOnline, nil) // some watch by more than one node
+	if away(err) {
+		return nil, nil // nobody is known to be
+	}
+	users := found[id].users
+	return users[:min(len(users), mostOnline)], err
+}
+
+// viewersOf returns how many watch a room. That costs a question to Redis where nobody watches by this node.
+func (s *Service) viewersOf(ctx context.Context, id ID) int {
+	if n, known := s.watched.viewers(id); known {
+		return n
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	return s.viewers(ctx, []ID{id})[id]
+}
+
+// viewers returns how many watch in rooms; while Redis is away nobody does. What a node has counted that died since is
+// counted anew.
+func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
+	all := make(map[ID]int, len(list))
+	if len(list) == 0 {
+		return all
+	}
+	counts, err := s.store.counts(ctx, list)
+	if err != nil {
+		return all
+	}
+	live, err := s.cfg.Nodes(ctx)
+	if err != nil {
+		return all
+	}
+	var again []ID
+	for id, c := range counts {
+		if all[id] = c.n; c.n > 0 && !slices.Contains(live, c.node) {
+			again = append(again, id)
+		}
+	}
+	if len(again) > 0 {
+		if found, err := s.onlineIn(ctx, again, 0, nil); err == nil {
+			for _, id := range again {
+				all[id] = len(found[id].users)
+			}
+		}
+	}
+	return all
+}
