@@ -86,14 +86,8 @@ func (u *Users) many(ctx context.Context, ids []ID) (map[ID]User, error) {
 	return all, nil
 }
 
-// loadError is asKind for what went through a cache: a load or a change that ran
-// out of time, though its caller did not, means that SQL hangs.
-func loadError(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return errors.Join(ErrStore, err)
-	}
-	return asKind(err)
-}
+// loadError is asKind for what went through a cache.
+func loadError(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 // Warm loads the n users that were active last into this process and Redis, and
 // returns how many there were. progress, unless nil, is called after each page.

@@ -208,14 +208,8 @@ func unanswered(err error) bool { return sqldb.IsUnanswered(err) }
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// asAnswer is asKind for what a batch answers: one that ran out of time, though its caller
-// did not, means that SQL hangs.
-func asAnswer(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return errors.Join(ErrStore, err)
-	}
-	return asKind(err)
-}
+// asAnswer is asKind for what a batch answers.
+func asAnswer(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 type logRow struct {
 	User accounts.ID `bun:"user_id"`

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -18,12 +17,7 @@ import (
 var ErrStore = errs.New(errs.Unavailable, "live.store_away", "Streams cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
 // asKind gives errors of the engine the kind that callers act on.
-func asKind(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return errors.Join(ErrStore, err)
-	}
-	return sqldb.AsKind(err, ErrStore)
-}
+func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 // transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {

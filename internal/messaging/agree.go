@@ -190,7 +190,7 @@ func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn
 	err = s.store.db.InTurn(ctx, row, func(ctx context.Context) error {
 		at = s.store.db.Now()
 		s.projection.Begin(at)
-		return s.store.transact(ctx, fn)
+		return s.store.inTx(ctx, fn)
 	})
 	return at, err
 }

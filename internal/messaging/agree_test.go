@@ -386,7 +386,7 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 	ctx, user := t.Context(), w.join(1)[0]
 	add := func(chats int) {
 		t.Helper()
-		w.must(w.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		w.must(w.store.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			for range chats {
 				c := conversation{id: ids.New[conversation](), kind: direct, seq: 1, lastAt: 1}
 				if _, err := tx.ExecContext(ctx, w.store.newConversations.For(1), c.row()...); err != nil {

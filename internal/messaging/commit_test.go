@@ -109,7 +109,7 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 	w.projection.Begin(now)
 	written, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		ended <- w.store.transact(context.WithoutCancel(t.Context()), func(ctx context.Context, tx *sqldb.Tx) error {
+		ended <- w.store.inTx(context.WithoutCancel(t.Context()), func(ctx context.Context, tx *sqldb.Tx) error {
 			if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = 28800 /*M!100300 , idle_transaction_timeout = 0 */"); err != nil {
 				return err
 			}

@@ -382,12 +382,12 @@ func TestWhatATransactionDidNotCommitIsNotTold(t *testing.T) {
 		phantom := groups.Change{Group: group, By: ann, Notes: []groups.Note{{By: ann, What: api.SystemAllMuted}}}
 		lost := errors.New("the transaction lost a deadlock")
 		w.must(w.Around(ctx, func(record groups.Record) error {
-			err := w.store.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			err := w.store.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 				w.must(record(ctx, tx, phantom))
 				return lost
 			})
 			wants(t, "the first try", err, lost)
-			return w.store.transact(ctx, func(context.Context, *sqldb.Tx) error { return nil })
+			return w.store.inTx(ctx, func(context.Context, *sqldb.Tx) error { return nil })
 		}))
 		if got := w.told(bob, g); got != before {
 			t.Errorf("a member sees %q, want %q", got, before)

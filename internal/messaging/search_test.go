@@ -144,7 +144,7 @@ func BenchmarkSearch(b *testing.B) {
 					w.says(who[0], who[i+1], "first")
 					conv, err := w.between(b.Context(), who[0], who[i+1])
 					w.must(err)
-					w.must(w.store.transact(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+					w.must(w.store.inTx(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 						var list []message
 						for n := range history/10 - 1 {
 							list = append(list, message{conv: conv, seq: int64(n + 2), id: ids.New[message](), from: who[0], clientID: fmt.Sprint(n), at: int64(1e12 + n),

@@ -40,7 +40,7 @@ func WriteSeeds(ctx context.Context, db *sqldb.DB, seeds []Seed) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.transact(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.seed(ctx, tx, found[at], p) }); err != nil {
+		if err := s.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.seed(ctx, tx, found[at], p) }); err != nil {
 			return err
 		}
 	}

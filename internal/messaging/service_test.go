@@ -140,7 +140,7 @@ func (w *world) join(n int) []accounts.ID {
 		w.must(err)
 		users, list = append(users, u), append(list, u.ID)
 	}
-	w.must(w.store.transact(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
+	w.must(w.store.inTx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
 	return list
 }
 

@@ -25,10 +25,10 @@ import (
 // asKind gives errors of the engine, and of a committer that has stopped, the kind that
 // callers act on.
 func asKind(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil || errors.Is(err, groupcommit.ErrClosed) {
+	if errors.Is(err, groupcommit.ErrClosed) {
 		return errors.Join(ErrStore, err)
 	}
-	return sqldb.AsKind(err, ErrStore)
+	return sqldb.AsKindWithin(ctx, err, ErrStore)
 }
 
 // transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
@@ -63,12 +63,12 @@ func newStore(db *sqldb.DB) *store {
 	return s
 }
 
-// transact runs fn in one transaction.
-func (s *store) transact(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+// inTx is [sqldb.DB.Tx], for what drops nothing that is cached.
+func (s *store) inTx(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return s.db.Tx(ctx, fn)
 }
 
-// transactBatch is transact for committers.
+// transactBatch is inTx for committers.
 func (s *store) transactBatch(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return s.db.Batch(ctx, fn)
 }

@@ -169,7 +169,7 @@ func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error
 	if d, err = d.clean(); err != nil {
 		return a, err
 	}
-	err = transact(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = inTx(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		a = Announcement{ID: ids.New[Announcement](), Texts: d.Texts, Link: d.Link, Segment: d.Segment, Listed: d.Users != nil, Created: tx.Now(), State: Waiting, Total: total}
 		if d.Life != 0 {
 			a.Expires = a.Created.Add(d.Life)
@@ -199,7 +199,7 @@ func (r Admin) Announcement(ctx context.Context, id AnnouncementID) (_ Announcem
 // Stop takes an announcement out of everybody's list, and ends its delivery. ErrAnnouncement.
 func (r Admin) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Stop %s", id)
-	err = transact(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = inTx(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		if a, err = selectAnnouncement(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil || a.State == Stopped {
 			return err
 		}
@@ -240,7 +240,7 @@ func (s *Service) deliver(ctx context.Context) (err error) {
 // deliverSlice gives an announcement to the next users. What they get, and how far it has come, is one transaction under
 // the lock of the announcement.
 func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
-	return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	return inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		a, err := selectAnnouncement(ctx, tx, id, tx.Dialect().ForUpdate())
 		if err != nil || a.State != Waiting && a.State != Running { // another node was quicker, or an operator
 			return err

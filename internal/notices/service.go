@@ -146,7 +146,7 @@ func (s *Service) Read(ctx context.Context, user accounts.ID, seq int64) (_ Coun
 // change runs fn in a transaction, and tells the user's devices what is unread after it if fn has
 // changed something.
 func (s *Service) change(ctx context.Context, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx) (changed bool, err error)) (c Counts, err error) {
-	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		changed, err := fn(ctx, tx)
 		if err != nil {
 			return err

@@ -18,7 +18,8 @@ import (
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+// inTx is [sqldb.DB.Tx]: nothing of this package is cached.
+func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return db.Tx(ctx, fn)
 }
 

@@ -206,7 +206,7 @@ func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (o
 // tell enqueues a push for each chat of which its member was not told up to the newest message, and notes that, in one transaction.
 // What comes soon after a push waits.
 func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some bool, err error) {
-	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		some = false
 		now, pause := tx.Now().UnixMilli(), s.cfg.Pause.Milliseconds()
 		before, err := lockTold(ctx, tx, list)

@@ -68,7 +68,7 @@ func (s *Service) settled(ctx context.Context, jobs []job, malformed, answers []
 	if len(again) == 0 {
 		return answers
 	}
-	err := transact(context.WithoutCancel(ctx), s.db, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, again) })
+	err := inTx(context.WithoutCancel(ctx), s.db, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, again) })
 	for _, i := range places {
 		answers[i] = asKind(err)
 	}

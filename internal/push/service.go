@@ -134,7 +134,7 @@ func (s *Service) Subscribe(ctx context.Context, sub Subscription) (err error) {
 	if err := sub.check(); err != nil {
 		return err
 	}
-	return asKind(transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	return asKind(inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		sub.Created = tx.Now().UnixMilli()
 		return insertSubscription(ctx, tx, sub)
 	}))
@@ -173,7 +173,7 @@ type Update struct{ Messages, Requests, Notices, Previews *bool }
 // Choose changes what a user wants to be pushed.
 func (s *Service) Choose(ctx context.Context, user accounts.ID, u Update) (err error) {
 	defer errs.Wrap(&err, "push.Choose %s", user)
-	return asKind(transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	return asKind(inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		c, err := lockChoice(ctx, tx, user)
 		if err != nil {
 			return err

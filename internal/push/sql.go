@@ -19,7 +19,8 @@ import (
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+// inTx is [sqldb.DB.Tx]: nothing of this package is cached.
+func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return db.Tx(ctx, fn)
 }
 
@@ -40,7 +41,7 @@ func seed(ctx context.Context, db *sqldb.DB) (value string, err error) {
 		return value, err
 	}
 	first := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
-	err = transact(ctx, db, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = inTx(ctx, db, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, first.For(1), seedName, newSeed()); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -22,12 +21,7 @@ import (
 var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
 // asKind gives errors of the engine the kind that callers act on.
-func asKind(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return errors.Join(ErrStore, err)
-	}
-	return sqldb.AsKind(err, ErrStore)
-}
+func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 // transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {

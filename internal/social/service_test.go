@@ -2,7 +2,6 @@ package social
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -514,28 +513,6 @@ func TestAChangeThatIsMadeAgainDropsWhatIsOld(t *testing.T) {
 		w.must(w.Block(t.Context(), bob, ann))
 		agree(t, who, w)
 	})
-}
-
-func TestWhatSQLAnswersHasAKind(t *testing.T) {
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for what, c := range map[string]struct {
-		ctx  context.Context
-		err  error
-		away bool
-	}{
-		"SQL is gone":                        {t.Context(), driver.ErrBadConn, true},
-		"too many deadlocks":                 {t.Context(), &mysql.MySQLError{Number: 1213}, true},
-		"SQL hangs, and the caller has time": {t.Context(), context.DeadlineExceeded, true},
-		"the caller is gone":                 {over, context.DeadlineExceeded, false},
-		"a refusal":                          {t.Context(), ErrNoFriend, false},
-		"nothing":                            {t.Context(), nil, false},
-	} {
-		got := asKind(c.ctx, c.err)
-		if !errors.Is(got, c.err) || errors.Is(got, ErrStore) != c.away {
-			t.Errorf("%s: got %v", what, got)
-		}
-	}
 }
 
 // calls returns how often Redis was sent each command.

@@ -19,15 +19,8 @@ import (
 // ErrStore reports that SQL is away.
 var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on. What went
-// through a cache and ran out of time, though its caller did not, means that SQL
-// hangs.
-func asKind(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return errors.Join(ErrStore, err)
-	}
-	return sqldb.AsKind(err, ErrStore)
-}
+// asKind gives errors of the engine the kind that callers act on.
+func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 // transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {

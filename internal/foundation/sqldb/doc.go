@@ -55,5 +55,5 @@
 // # Errors
 //
 // [IsDuplicate], [IsRowError], [IsRetryable], [IsLocked] and [IsUnavailable] tell by the
-// driver's codes what happened; a domain's sql.go turns that into its kinds.
+// driver's codes what happened; a domain's sql.go turns that into its kinds, by [AsKind] or [AsKindWithin].
 package sqldb

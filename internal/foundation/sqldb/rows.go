@@ -129,3 +129,12 @@ func AsKind(err, away error) error {
 	}
 	return err
 }
+
+// AsKindWithin is [AsKind] for work whose time ends by itself, as it does in a cache and in a batch: where it ran out of time,
+// though ctx, the caller's, did not, SQL hangs.
+func AsKindWithin(ctx context.Context, err, away error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return errors.Join(away, err)
+	}
+	return AsKind(err, away)
+}

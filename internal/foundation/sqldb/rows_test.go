@@ -1,12 +1,15 @@
 package sqldb_test
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -72,14 +75,24 @@ func TestMissing(t *testing.T) {
 
 func TestAsKind(t *testing.T) {
 	away := errs.New(errs.Unavailable, "test.away", "away")
-	if got := sqldb.AsKind(driver.ErrBadConn, away); errs.KindOf(got) != errs.Unavailable || !errors.Is(got, driver.ErrBadConn) {
-		t.Errorf("a database that is away: got %v", got)
-	}
-	if got := sqldb.AsKind(sql.ErrNoRows, away); got != sql.ErrNoRows {
-		t.Errorf("another error: got %v", got)
-	}
-	if got := sqldb.AsKind(nil, away); got != nil {
-		t.Errorf("no error: got %v", got)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, c := range map[string]struct {
+		ctx          context.Context
+		err          error
+		away, within bool
+	}{
+		"SQL is gone":                        {t.Context(), driver.ErrBadConn, true, true},
+		"too many deadlocks":                 {t.Context(), &mysql.MySQLError{Number: 1213}, true, true},
+		"SQL hangs, and the caller has time": {t.Context(), context.DeadlineExceeded, false, true},
+		"the caller is gone":                 {over, context.DeadlineExceeded, false, false},
+		"another error":                      {t.Context(), sql.ErrNoRows, false, false},
+		"no error":                           {t.Context(), nil, false, false},
+	} {
+		plain, within := sqldb.AsKind(c.err, away), sqldb.AsKindWithin(c.ctx, c.err, away)
+		if !errors.Is(plain, c.err) || !errors.Is(within, c.err) || errors.Is(plain, away) != c.away || errors.Is(within, away) != c.within {
+			t.Errorf("%s: got %v and %v", what, plain, within)
+		}
 	}
 }
 
