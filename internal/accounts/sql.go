@@ -36,10 +36,7 @@ type millis time.Time
 func (m *millis) Scan(src any) error {
 	var n sql.NullInt64
 	err := n.Scan(src)
-	*m = millis{}
-	if n.Int64 != 0 {
-		*m = millis(time.UnixMilli(n.Int64).UTC())
-	}
+	*m = millis(sqldb.TimeOrZero(n.Int64))
 	return err
 }
 

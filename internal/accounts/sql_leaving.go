@@ -40,20 +40,12 @@ func lockLiving(ctx context.Context, tx *sqldb.Tx, id ID) (User, error) {
 
 // updateErased says when an account is erased; 0 takes that back.
 func updateErased(ctx context.Context, tx *sqldb.Tx, id ID, at time.Time) error {
-	ms := int64(0)
-	if !at.IsZero() {
-		ms = at.UnixMilli()
-	}
-	_, err := tx.ExecContext(ctx, "UPDATE users SET erased = ? WHERE id = ? AND erased >= 0", ms, id)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET erased = ? WHERE id = ? AND erased >= 0", sqldb.MillisOrZero(at), id)
 	return err
 }
 
 func updateBan(ctx context.Context, tx *sqldb.Tx, id ID, until time.Time, reason string) error {
-	ms := int64(0)
-	if !until.IsZero() {
-		ms = until.UnixMilli()
-	}
-	_, err := tx.ExecContext(ctx, "UPDATE users SET banned_until = ?, ban_reason = ? WHERE id = ?", ms, reason, id)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET banned_until = ?, ban_reason = ? WHERE id = ?", sqldb.MillisOrZero(until), reason, id)
 	return err
 }
 

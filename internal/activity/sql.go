@@ -26,27 +26,6 @@ var (
 		"size = {greatest}(size, {new.size})", "active = {greatest}(active, {new.active})", "updated"}}
 )
 
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-func moment(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // writeDays keeps what was counted of days.
 func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 	if len(all) == 0 {
@@ -54,7 +33,7 @@ func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 	}
 	args := make([]any, 0, len(dayColumns)*len(all))
 	for _, d := range all {
-		args = append(args, int(d.Date), d.Actives, bit(d.Exact), bit(d.Partial), millis(d.Closed), millis(d.Updated))
+		args = append(args, int(d.Date), d.Actives, sqldb.Bit(d.Exact), sqldb.Bit(d.Partial), sqldb.MillisOrZero(d.Closed), sqldb.MillisOrZero(d.Updated))
 	}
 	_, err := db.ExecContext(ctx, db.Dialect().Compile(upsertDay).For(len(all)), args...)
 	return err
@@ -66,7 +45,7 @@ func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, 
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (d Day, err error) {
 		var closed, updated int64
 		err = rows.Scan(&d.Date, &d.Actives, &d.Exact, &d.Partial, &closed, &updated)
-		d.Closed, d.Updated = moment(closed), moment(updated)
+		d.Closed, d.Updated = sqldb.TimeOrZero(closed), sqldb.TimeOrZero(updated)
 		return d, err
 	})
 }
@@ -74,7 +53,7 @@ func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, 
 // writeRange keeps what was counted of a week or month.
 func writeRange(ctx context.Context, db *sqldb.DB, r Range) error {
 	_, err := db.ExecContext(ctx, db.Dialect().Compile(upsertRange).For(1),
-		string(r.Period), int(r.First), int(r.Last), int(r.Through), r.Actives, bit(r.Exact), bit(r.Partial), millis(r.Updated))
+		string(r.Period), int(r.First), int(r.Last), int(r.Through), r.Actives, sqldb.Bit(r.Exact), sqldb.Bit(r.Partial), sqldb.MillisOrZero(r.Updated))
 	return err
 }
 
@@ -86,7 +65,7 @@ func selectRanges(ctx context.Context, q sqldb.Querier, p Period, begin Span, n 
 		r := Range{Period: p}
 		var updated int64
 		err := rows.Scan(&r.First, &r.Last, &r.Through, &r.Actives, &r.Exact, &r.Partial, &updated)
-		r.Updated = moment(updated)
+		r.Updated = sqldb.TimeOrZero(updated)
 		return r, err
 	})
 }
@@ -98,7 +77,7 @@ func writeCohorts(ctx context.Context, db *sqldb.DB, all []Cohort, now time.Time
 	}
 	args := make([]any, 0, len(cohortColumns)*len(all))
 	for _, c := range all {
-		args = append(args, int(c.Date), c.After, c.Size, c.Active, millis(now))
+		args = append(args, int(c.Date), c.After, c.Size, c.Active, sqldb.MillisOrZero(now))
 	}
 	_, err := db.ExecContext(ctx, db.Dialect().Compile(upsertCohort).For(len(all)), args...)
 	return err

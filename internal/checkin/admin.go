@@ -84,7 +84,7 @@ func (a *Admin) Show(ctx context.Context, user accounts.ID, clock civil.Clock, r
 	}
 	rows, err := a.store.makeups(ctx, user, madeUp{Month: 1_000_000}, MaxShown)
 	out.Makeups = mapped(rows, func(r madeUp) Audited {
-		return Audited{Makeup{civil.Day(r.Day), time.UnixMilli(r.At).UTC()}, fmt.Sprintf("%04d-%02d", r.Month/100, r.Month%100)}
+		return Audited{Makeup{civil.Day(r.Day), sqldb.Time(r.At)}, fmt.Sprintf("%04d-%02d", r.Month/100, r.Month%100)}
 	})
 	return out, err
 }

@@ -363,7 +363,7 @@ func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out 
 	}
 	err = s.db.NewRaw("SELECT n, at, reason FROM checkin_grants WHERE user_id = ? ORDER BY at DESC, id DESC LIMIT ?", user, limit).Scan(ctx, &rows)
 	for _, r := range rows {
-		out = append(out, GrantEntry{streak.Grant{N: r.N, At: time.UnixMilli(r.At).UTC()}, r.Reason})
+		out = append(out, GrantEntry{streak.Grant{N: r.N, At: sqldb.Time(r.At)}, r.Reason})
 	}
 	return out, asKind(err)
 }
@@ -407,7 +407,7 @@ func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int
 	var own row
 	switch err := tx.QueryRowContext(ctx, "SELECT at, kind, req FROM checkins WHERE user_id = ? AND day = ?", m.user, int32(m.day)).Scan(&own.at, &own.kind, &own.req); {
 	case err == nil && own.kind == streak.MadeUp && own.req == m.req: // this request, an earlier try
-		return n, time.UnixMilli(own.at).UTC(), nil, s.harden(ctx, tx)
+		return n, sqldb.Time(own.at), nil, s.harden(ctx, tx)
 	case err == nil:
 		return 0, at, nil, ErrDayCounts
 	case !errors.Is(err, sql.ErrNoRows):

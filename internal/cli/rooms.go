@@ -42,7 +42,7 @@ type roomView struct {
 
 func viewRoom(s rooms.Summary) roomView {
 	return roomView{ID: s.ID.String(), Name: s.Name, Owner: s.Owner.String(), Access: s.Access.String(), Password: s.Password, Listed: s.Listed, Guests: s.Guests,
-		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: time.UnixMilli(s.Created).UTC(), Active: time.UnixMilli(s.Active).UTC()}
+		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: sqldb.Time(s.Created), Active: sqldb.Time(s.Active)}
 }
 
 // mostRooms is how many rooms a list may have.

@@ -37,14 +37,8 @@ type streamView struct {
 }
 
 func viewStream(s live.Stream) streamView {
-	v := streamView{ID: s.ID.String(), Title: s.Title, Owner: s.Owner.String(), Access: s.Access.String(), Record: s.Record, Created: time.UnixMilli(s.Created).UTC()}
-	for to, ms := range map[**time.Time]int64{&v.Since: s.Since, &v.LastLive: s.Last} {
-		if ms > 0 {
-			t := time.UnixMilli(ms).UTC()
-			*to = &t
-		}
-	}
-	return v
+	return streamView{ID: s.ID.String(), Title: s.Title, Owner: s.Owner.String(), Access: s.Access.String(), Record: s.Record,
+		Created: sqldb.Time(s.Created), Since: sqldb.TimeOrNil(s.Since), LastLive: sqldb.TimeOrNil(s.Last)}
 }
 
 // shownTime is a moment as people read it.
@@ -140,7 +134,7 @@ func (cmd *streamsShowCmd) Run(ctx context.Context, c *console) error {
 		}
 		recordings := make([]recordingView, len(found))
 		for i, r := range found {
-			recordings[i] = recordingView{r.File, r.Fault, time.UnixMilli(r.Started).UTC(), r.Duration, r.Bytes}
+			recordings[i] = recordingView{r.File, r.Fault, sqldb.Time(r.Started), r.Duration, r.Bytes}
 		}
 		v := viewStream(s)
 		return c.result(map[string]any{"stream": v, "recordings": recordings}, func(w io.Writer) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -66,7 +67,7 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		if again, err := w.Card(ctx, who[2], id); err != nil || again != first {
 			t.Errorf("asked again it is %+v, %v", again, err)
 		}
-		if left := moment(first.Expires).Sub(w.db.Now()); left <= 0 || left > time.Hour {
+		if left := sqldb.Time(first.Expires).Sub(w.db.Now()); left <= 0 || left > time.Hour {
 			t.Errorf("it is good for %s", left)
 		}
 		w.pass(time.Hour)

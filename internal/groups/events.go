@@ -8,6 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // small is up to how many members a group has whose changes are told to all of them.
@@ -140,11 +141,11 @@ func (p profiled) of(user accounts.ID) api.Profile {
 }
 
 func (p profiled) member(m Membership) api.GroupMember {
-	return api.GroupMember{User: p.of(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined), InvitedBy: orNone(m.Inviter)}
+	return api.GroupMember{User: p.of(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined), InvitedBy: orNone(m.Inviter)}
 }
 
 func (p profiled) request(r Request) api.GroupRequest {
-	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: p.of(r.User), Answer: r.Answer, State: r.State.String(), Created: moment(r.Created), Expires: moment(r.Expires)}
+	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: p.of(r.User), Answer: r.Answer, State: r.State.String(), Created: sqldb.Time(r.Created), Expires: sqldb.Time(r.Expires)}
 }
 
 func orNone(user accounts.ID) string {
@@ -157,7 +158,7 @@ func orNone(user accounts.ID) string {
 // Wire returns g as the API shows it.
 func (g Group) Wire() api.Group {
 	w := api.Group{ID: g.ID.String(), Name: g.Name, Picture: g.Picture, Announcement: g.Announcement, Announced: g.Announced, Joins: g.Joins.String(), Question: g.Question,
-		Inviters: Member.String(), MutedUntil: momentOrNil(g.Muted), Members: g.Members, Version: g.Version, Created: moment(g.Created)}
+		Inviters: Member.String(), MutedUntil: sqldb.TimeOrNil(g.Muted), Members: g.Members, Version: g.Version, Created: sqldb.Time(g.Created)}
 	if g.AdminsInvite {
 		w.Inviters = Admin.String()
 	}
@@ -168,7 +169,7 @@ func (g Group) Wire() api.Group {
 func membership(g Group, me *Membership) api.GroupMembership {
 	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {
-		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: momentOrNil(me.Muted), Joined: moment(me.Joined)}
+		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: sqldb.TimeOrNil(me.Muted), Joined: sqldb.Time(me.Joined)}
 	}
 	return w
 }

@@ -222,16 +222,6 @@ func until(t, now time.Time) (int64, error) {
 	return t.UnixMilli(), nil
 }
 
-func momentOrNil(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := moment(ms)
-	return &t
-}
-
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
 // place is where a page of members ends: higher roles first, then those who joined first.
 type place struct {
 	role   Role

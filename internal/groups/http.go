@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
@@ -365,7 +366,7 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	}
 	who, err := s.profiles(ctx, mapped(list, func(b Ban) accounts.ID { return b.User }))
 	wire := func(b Ban) api.GroupBan {
-		return api.GroupBan{User: who.of(b.User), By: b.By.String(), At: moment(b.At)}
+		return api.GroupBan{User: who.of(b.User), By: b.By.String(), At: sqldb.Time(b.At)}
 	}
 	return &body[api.GroupBans]{api.GroupBans{Bans: mapped(list, wire), Next: next}}, err
 }
@@ -387,7 +388,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.GroupLink {
-	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: moment(l.Created), Expires: moment(l.Expires), Uses: l.Uses, Most: l.Most, Card: l.Card}
+	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: sqldb.Time(l.Created), Expires: sqldb.Time(l.Expires), Uses: l.Uses, Most: l.Most, Card: l.Card}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {

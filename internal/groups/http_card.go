@@ -8,6 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/qr"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
@@ -34,7 +35,7 @@ func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPat
 		return c, err
 	}
 	token := l.ID.String()
-	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token, ExpiresIn: int(moment(l.Expires).Sub(s.db.Now()).Seconds())}, nil
+	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token, ExpiresIn: int(sqldb.Time(l.Expires).Sub(s.db.Now()).Seconds())}, nil
 }
 
 func (s *Service) getCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.Card], error) {

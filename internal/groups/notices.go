@@ -81,7 +81,7 @@ func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
 	if r := d.opened; r != nil {
 		for _, admin := range staff {
 			entry(api.NoticeGroupRequested, admin, r.User, sourceOf(*r), api.NoticeOfGroup{Request: r.ID.String()})
-			told[len(told)-1].Expires = moment(r.Expires)
+			told[len(told)-1].Expires = sqldb.Time(r.Expires)
 		}
 	}
 	version := func(of int64) string { return d.group.ID.String() + ":" + strconv.FormatInt(of, 10) }

@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
@@ -118,9 +119,9 @@ func (p SessionPath) session() (SessionID, error) {
 }
 
 func (s Shown) wire() api.Stream {
-	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record, Created: moment(s.Created), LastLive: momentOrNil(s.Last)}
+	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record, Created: sqldb.Time(s.Created), LastLive: sqldb.TimeOrNil(s.Last)}
 	if a := s.OnAir; a != nil {
-		w.Live = &api.StreamLive{Since: moment(a.Started), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate, Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
+		w.Live = &api.StreamLive{Since: sqldb.Time(a.Started), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate, Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
 		if f := a.Formats.Video; f != nil {
 			w.Live.Video = f.Name()
 		}
@@ -259,7 +260,7 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 		return nil, err
 	}
 	return &body[api.StreamRecordings]{api.StreamRecordings{Next: next, Recordings: mapped(list, func(r Recording) api.StreamRecording {
-		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: moment(r.Started), Duration: r.Duration, Bytes: r.Bytes}
+		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: sqldb.Time(r.Started), Duration: r.Duration, Bytes: r.Bytes}
 	})}}, nil
 }
 

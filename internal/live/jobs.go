@@ -43,7 +43,7 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 			return err
 		}
 		for _, st := range some {
-			if held[st.ID] || now.Sub(moment(st.Since)) < freshFor {
+			if held[st.ID] || now.Sub(sqldb.Time(st.Since)) < freshFor {
 				continue
 			}
 			if err := s.caches.Change(ctx, func(ctx context.Context) error {

@@ -304,16 +304,6 @@ func line(s string) (string, error) {
 	return s, nil
 }
 
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-func momentOrNil(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := moment(ms)
-	return &t
-}
-
 // place is where a page of the list ends.
 type place struct {
 	since int64

@@ -132,7 +132,7 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 // storeFile stores a recording under the id of its session, and has the name of its path say so: where no row can be written then, the
 // next start must not store it once more.
 func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) error {
-	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+moment(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, t.file, s.cfg.RecordFor)
+	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+sqldb.Time(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, t.file, s.cfg.RecordFor)
 	if err != nil {
 		return err
 	}

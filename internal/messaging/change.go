@@ -94,7 +94,7 @@ func own(m *message, user accounts.ID, now time.Time, within time.Duration) erro
 		return ErrNotYours
 	case m.recalled != 0:
 		return ErrRecalled
-	case now.Sub(moment(m.at)) > within:
+	case now.Sub(sqldb.Time(m.at)) > within:
 		return ErrTooLate
 	}
 	return nil

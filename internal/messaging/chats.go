@@ -170,7 +170,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	for i, v := range list {
 		p := who[v.me.peer]
 		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
-			Unread: v.me.unread(v.conversation), Pinned: momentOrNil(v.me.pinned), Draft: v.me.draft, At: moment(v.lastAt), PeerGot: v.peerGot}
+			Unread: v.me.unread(v.conversation), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt), PeerGot: v.peerGot}
 		if v.kind == group {
 			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
 		} else {
@@ -178,10 +178,10 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 		}
 		if c.Gone { // what has happened since is nothing of the user's any more
 			c.Seq, c.Rev, c.Unread = 0, 0, 0
-			c.GroupName, c.At, v.last = "", moment(v.me.gone), nil
+			c.GroupName, c.At, v.last = "", sqldb.Time(v.me.gone), nil
 		}
 		if v.me.muted > s.store.db.Now().UnixMilli() {
-			c.Muted = momentOrNil(v.me.muted)
+			c.Muted = sqldb.TimeOrNil(v.me.muted)
 		}
 		if v.kind == direct && set[user].Receipts && set[v.me.peer].Receipts {
 			c.PeerRead = v.peerRead

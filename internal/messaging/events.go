@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 )
 
@@ -60,7 +61,7 @@ func (s *Service) tellSent(results []sent) {
 		switch {
 		case results[i].refusal != nil:
 		case m.to.direct():
-			batch = append(batch, s.toBoth(api.EventMessageNew, moment(m.at), m.from, m.to.peer, *m, nil)...)
+			batch = append(batch, s.toBoth(api.EventMessageNew, sqldb.Time(m.at), m.from, m.to.peer, *m, nil)...)
 		default:
 			inGroups[m.conv] = append(inGroups[m.conv], *m)
 			again[m.conv] = again[m.conv] || results[i].again
@@ -167,7 +168,7 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 			return nil
 		}
 		// Programs beside the server get it once.
-		open := events.New(typ, "", moment(m.at), all)
+		open := events.New(typ, "", sqldb.Time(m.at), all)
 		open.Fleeting, open.Channel = true, groupChannel.At(id)
 		if len(unaware) == 0 {
 			open.On = api.GroupChannel(id.String())
@@ -184,7 +185,7 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 					continue
 				}
 			}
-			batch = append(batch, events.New(typ, to.String(), moment(m.at), text))
+			batch = append(batch, events.New(typ, to.String(), sqldb.Time(m.at), text))
 		}
 	}
 	return batch

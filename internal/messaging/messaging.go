@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
@@ -306,20 +307,10 @@ func (p pair) compare(q pair) int {
 // unread is how many messages wait for a member.
 func (m member) unread(c conversation) int64 { return max(0, c.seq-max(m.read, m.cleared)) }
 
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-func momentOrNil(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := moment(ms)
-	return &t
-}
-
 // wire is a message as a member of the chat sees it.
 func (m message) wire(to accounts.ID, chat string) api.Message {
 	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.said.Content, ReplyTo: m.reply,
-		Forwarded: m.said.Forwarded, At: moment(m.at), Edited: momentOrNil(m.edited), Recalled: momentOrNil(m.recalled)}
+		Forwarded: m.said.Forwarded, At: sqldb.Time(m.at), Edited: sqldb.TimeOrNil(m.edited), Recalled: sqldb.TimeOrNil(m.recalled)}
 	if m.from == to {
 		w.ClientID = m.clientID
 	}

@@ -617,7 +617,7 @@ func (s *store) edits(ctx context.Context, places []place) (map[place][]api.Earl
 			}
 			var was said
 			err := json.Unmarshal(body, &was)
-			found[p] = append(found[p], api.EarlierContent{Content: was.Content, Until: moment(until)})
+			found[p] = append(found[p], api.EarlierContent{Content: was.Content, Until: sqldb.Time(until)})
 			return err
 		})
 		if err != nil {

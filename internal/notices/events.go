@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
@@ -21,7 +22,7 @@ func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
 	}
 	batch := make([]events.Event, 0, len(fresh))
 	for _, n := range fresh {
-		if e, ok := s.event(n.User, api.EventNoticeNew, moment(n.At), api.NoticeNew{Notice: who.notice(n)}); ok {
+		if e, ok := s.event(n.User, api.EventNoticeNew, sqldb.Time(n.At), api.NoticeNew{Notice: who.notice(n)}); ok {
 			batch = append(batch, e)
 		}
 	}
@@ -76,11 +77,7 @@ func (n Notice) about() (accounts.ID, bool) {
 }
 
 func (p profiled) notice(n Notice) api.Notice {
-	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: moment(n.At), Read: n.Read != 0, Data: n.Data}
-	if n.Expires != 0 {
-		t := moment(n.Expires)
-		w.Expires = &t
-	}
+	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: sqldb.Time(n.At), Expires: sqldb.TimeOrNil(n.Expires), Read: n.Read != 0, Data: n.Data}
 	if u, ok := n.about(); ok {
 		who := api.Profile{ID: u.String(), Deleted: p != nil} // erased, unless the profiles could not be read
 		if found, ok := p[u]; ok {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
@@ -174,8 +173,6 @@ func (s *Service) prune(ctx context.Context) (err error) {
 	now := s.db.Now()
 	return asKind(deleteOld(ctx, s.db, now.Add(-s.cfg.Keep), now))
 }
-
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // Place is a notice's: a user and its number there.
 type Place struct {

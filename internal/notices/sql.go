@@ -55,12 +55,9 @@ func insertSome(ctx context.Context, tx *sqldb.Tx, list []Entry) ([]Notice, erro
 			return nil, err
 		}
 		many[n.User]++
-		made[i] = Notice{User: n.User, Kind: n.Kind, Source: n.Source, Subject: subjectOf(n.About), Data: data, At: tx.Now().UnixMilli()}
+		made[i] = Notice{User: n.User, Kind: n.Kind, Source: n.Source, Subject: subjectOf(n.About), Data: data, At: tx.Now().UnixMilli(), Expires: sqldb.MillisOrZero(n.Expires)}
 		if !n.subject.IsZero() {
 			made[i].Subject = n.subject
-		}
-		if !n.Expires.IsZero() {
-			made[i].Expires = n.Expires.UnixMilli()
 		}
 	}
 	if err := number(ctx, tx, made, many); err != nil {

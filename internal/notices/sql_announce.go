@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -17,23 +16,7 @@ const announcementColumns = "id, texts, link, segment, listed, created, expires,
 func (a Announcement) row() ([]any, error) {
 	said, textsErr := json.Marshal(a.Texts)
 	segment, segmentErr := json.Marshal(a.Segment)
-	return []any{a.ID, string(said), a.Link, string(segment), a.Listed, ms(a.Created), ms(a.Expires), string(a.State), a.Total, a.Done, a.Delivered, a.place, ms(a.Started), ms(a.Ended)}, errors.Join(textsErr, segmentErr)
-}
-
-// ms is a moment as rows have it; the zero time is 0.
-func ms(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// zeroable reads what [ms] has made.
-func zeroable(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return moment(ms)
+	return []any{a.ID, string(said), a.Link, string(segment), a.Listed, sqldb.MillisOrZero(a.Created), sqldb.MillisOrZero(a.Expires), string(a.State), a.Total, a.Done, a.Delivered, a.place, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended)}, errors.Join(textsErr, segmentErr)
 }
 
 func scanAnnouncement(rows *sql.Rows) (a Announcement, err error) {
@@ -42,7 +25,7 @@ func scanAnnouncement(rows *sql.Rows) (a Announcement, err error) {
 	if err := rows.Scan(&a.ID, &said, &a.Link, &segment, &a.Listed, &created, &expires, &a.State, &a.Total, &a.Done, &a.Delivered, &a.place, &started, &ended); err != nil {
 		return a, err
 	}
-	a.Created, a.Expires, a.Started, a.Ended = zeroable(created), zeroable(expires), zeroable(started), zeroable(ended)
+	a.Created, a.Expires, a.Started, a.Ended = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(started), sqldb.TimeOrZero(ended)
 	return a, errors.Join(json.Unmarshal(said, &a.Texts), json.Unmarshal(segment, &a.Segment))
 }
 
@@ -58,7 +41,7 @@ func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error
 // updateAnnouncement writes how far a locked announcement has come.
 func updateAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
 	_, err := tx.ExecContext(ctx, "UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
-		string(a.State), a.Done, a.Delivered, a.place, ms(a.Started), ms(a.Ended), a.ID)
+		string(a.State), a.Done, a.Delivered, a.place, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
 	return err
 }
 

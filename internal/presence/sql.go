@@ -35,9 +35,7 @@ func selectRows(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[
 		var r row
 		var seen int64
 		err := rows.Scan(&u, &r.wish.Status, &r.wish.Version, &seen)
-		if seen > 0 {
-			r.seen = time.UnixMilli(seen).UTC()
-		}
+		r.seen = sqldb.TimeOrZero(seen)
 		all[u] = r
 		return err
 	})

@@ -140,9 +140,9 @@ func (s *Service) tellSaid(_ context.Context, batch []utterance, results []utter
 		switch {
 		case r.refusal != nil:
 		case u.line != nil:
-			told = s.appendEvent(told, u.room, u.user, api.EventRoomSaid, moment(r.line.At), r.line.wire(u.room))
+			told = s.appendEvent(told, u.room, u.user, api.EventRoomSaid, sqldb.Time(r.line.At), r.line.wire(u.room))
 		default:
-			told = s.appendEvent(told, u.room, u.user, api.EventRoomDanmaku, moment(r.comment.At), r.comment.wire(u.room))
+			told = s.appendEvent(told, u.room, u.user, api.EventRoomDanmaku, sqldb.Time(r.comment.At), r.comment.wire(u.room))
 		}
 	}
 	s.cfg.Bus.Publish(told)

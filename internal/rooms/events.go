@@ -8,6 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
@@ -97,7 +98,7 @@ func (p profiled) of(user ViewerID) api.Profile {
 }
 
 func (p profiled) member(r Room, m Member) api.RoomMember {
-	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined)}
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined)}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {
@@ -107,12 +108,12 @@ func (p profiled) member(r Room, m Member) api.RoomMember {
 }
 
 func (m Member) self(r Room) api.RoomSelf {
-	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted)}
+	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(), MutedUntil: sqldb.TimeOrNil(m.Muted)}
 }
 
 func (r Room) wire(viewers int) api.Room {
 	return api.Room{ID: r.ID.String(), Name: r.Name, Access: r.Access.String(), Password: r.Password, Listed: r.Listed, Guests: r.Guests,
-		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: moment(r.Created)}
+		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: sqldb.Time(r.Created)}
 }
 
 // place is a room with somebody's place in it; nil: they are not in it.
@@ -134,7 +135,7 @@ func playbackWire(id ID, s playback.State) api.Playback {
 }
 
 func (it Item) wire() api.RoomItem {
-	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: moment(it.Added)}
+	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: sqldb.Time(it.Added)}
 }
 
 // mapped returns what f makes of each of list; never nil, which JSON would show.

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
@@ -391,7 +392,7 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomGuest]{api.RoomGuest{Token: token, Expires: moment(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}}, nil
+	return &body[api.RoomGuest]{api.RoomGuest{Token: token, Expires: sqldb.Time(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}}, nil
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*empty, error) {
@@ -468,7 +469,7 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	}
 	who, err := s.profiles(ctx, mapped(list, func(b Ban) ViewerID { return b.User }))
 	wire := func(b Ban) api.RoomBan {
-		return api.RoomBan{User: who.of(b.User), By: b.By.String(), At: moment(b.At)}
+		return api.RoomBan{User: who.of(b.User), By: b.By.String(), At: sqldb.Time(b.At)}
 	}
 	return &body[api.RoomBans]{api.RoomBans{Bans: mapped(list, wire), Next: next}}, err
 }
@@ -490,7 +491,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.RoomLink {
-	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: moment(l.Created), Expires: moment(l.Expires), Uses: l.Uses, Most: l.Most}
+	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: sqldb.Time(l.Created), Expires: sqldb.Time(l.Expires), Uses: l.Uses, Most: l.Most}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {

@@ -6,6 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
@@ -103,7 +104,7 @@ func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath
 		return nil, err
 	}
 	src, err := s.Source(ctx, me, id, item)
-	return &body[api.RoomItemSource]{api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: momentOrNil(src.Expires)}}, err
+	return &body[api.RoomItemSource]{api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: sqldb.TimeOrNil(src.Expires)}}, err
 }
 
 func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {

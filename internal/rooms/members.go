@@ -207,7 +207,7 @@ func (s *Service) Verify(ctx context.Context, token string) (_ Visitor, err erro
 	if err != nil {
 		return Visitor{}, err
 	}
-	return Visitor{user, id, moment(m.Expires)}, nil
+	return Visitor{user, id, sqldb.Time(m.Expires)}, nil
 }
 
 // Continues returns who a guest is by now, or accounts.ErrToken when they are not in their room any more.

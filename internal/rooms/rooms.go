@@ -292,16 +292,6 @@ func until(t, now time.Time) (int64, error) {
 	return t.UnixMilli(), nil
 }
 
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-func momentOrNil(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := moment(ms)
-	return &t
-}
-
 // place is where a page ends: numbers in the order of the list, then an id.
 type place struct {
 	a, b int64

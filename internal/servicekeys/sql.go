@@ -28,27 +28,12 @@ func selectKeys(ctx context.Context, q sqldb.Querier) ([]Key, error) {
 		var scopes string
 		var created, expires, used, oldUntil, olderUntil int64
 		err = rows.Scan(&k.ID, &k.Name, &scopes, &k.Rate, &k.hash, &k.oldHash, &oldUntil, &created, &expires, &used, &k.olderHash, &olderUntil)
-		k.Created, k.Expires, k.Used, k.OldUntil, k.olderUntil = moment(created), moment(expires), moment(used), moment(oldUntil), moment(olderUntil)
+		k.Created, k.Expires, k.Used, k.OldUntil, k.olderUntil = sqldb.TimeOrZero(created), sqldb.TimeOrZero(expires), sqldb.TimeOrZero(used), sqldb.TimeOrZero(oldUntil), sqldb.TimeOrZero(olderUntil)
 		for name := range strings.FieldsSeq(scopes) {
 			k.Scopes = append(k.Scopes, Scope(name))
 		}
 		return k, err
 	})
-}
-
-// moment is a time of Unix milliseconds; 0 is none.
-func moment(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}
-
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
 }
 
 func updateUsed(ctx context.Context, db *sqldb.DB, list []ID) error {
@@ -97,7 +82,7 @@ func (d Admin) Create(ctx context.Context, name string, scopes []Scope, rate int
 			names[i] = string(s)
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO service_keys ("+keyColumns+") VALUES "+sqldb.Tuples(12, 1),
-			k.ID, k.Name, strings.Join(names, " "), k.Rate, k.hash, "", 0, k.Created.UnixMilli(), millis(k.Expires), 0, "", 0)
+			k.ID, k.Name, strings.Join(names, " "), k.Rate, k.hash, "", 0, k.Created.UnixMilli(), sqldb.MillisOrZero(k.Expires), 0, "", 0)
 		if sqldb.IsDuplicate(err) {
 			err = ErrTaken
 		}

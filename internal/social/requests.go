@@ -111,7 +111,7 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 	}
 	// No two requests to one user have the same time, whatever the clocks of the
 	// nodes say: unread are those that came after the one last seen.
-	created := moment(max(d.at.UnixMilli(), lists[to].asked+1))
+	created := sqldb.Time(max(d.at.UnixMilli(), lists[to].asked+1))
 	r := Request{ID: ids.New[Request](), From: from, To: to, Message: a.Message, Source: a.Source, Created: created,
 		Expires: created.Add(s.cfg.RequestLife), remark: a.Remark, tag: a.Tag}
 	if err := insertRequest(ctx, tx, r); err != nil {

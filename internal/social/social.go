@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // RequestID names a friend request.
@@ -79,10 +80,8 @@ func (f Friend) kept() kept {
 }
 
 func (k kept) friend(user accounts.ID) Friend {
-	return Friend{user, k.Remark, k.Tag, k.Source, k.Sort, moment(k.Since), moment(k.Updated)}
+	return Friend{user, k.Remark, k.Tag, k.Source, k.Sort, sqldb.Time(k.Since), sqldb.Time(k.Updated)}
 }
-
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // Block is a user whom another user blocks.
 type Block struct {

@@ -87,7 +87,7 @@ const friendColumns = "friend_id, remark, tag, source, sort, since, updated"
 func scanFriend(rows *sql.Rows, more ...any) (f Friend, err error) {
 	var since, updated int64
 	err = rows.Scan(append([]any{&f.User, &f.Remark, &f.Tag, &f.Source, &f.Order, &since, &updated}, more...)...)
-	f.Since, f.Updated = moment(since), moment(updated)
+	f.Since, f.Updated = sqldb.Time(since), sqldb.Time(updated)
 	return f, err
 }
 
@@ -263,7 +263,7 @@ func scanRequests(rows *sql.Rows, err error) ([]Request, error) {
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (r Request, err error) {
 		var created, expires int64
 		err = rows.Scan(&r.ID, &r.From, &r.To, &r.Message, &r.Source, &r.remark, &r.tag, &r.State, &created, &expires)
-		r.Created, r.Expires = moment(created), moment(expires)
+		r.Created, r.Expires = sqldb.Time(created), sqldb.Time(expires)
 		return r, err
 	})
 }
@@ -320,7 +320,7 @@ func restsUntil(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID, cfg Set
 		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?)`,
 		from, to, int(Refused), from, to, int(Withdrawn)).Scan(&refused, &withdrawn)
 	until := max(refused+cfg.CooldownRefused.Milliseconds(), withdrawn+cfg.CooldownWithdrawn.Milliseconds())
-	return moment(until), err
+	return sqldb.Time(until), err
 }
 
 // readPairState returns what SQL says of from and to, whose lists are locked.
@@ -449,7 +449,7 @@ func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after pl
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (b Block, err error) {
 		var since int64
 		err = rows.Scan(&b.User, &since)
-		b.Since = moment(since)
+		b.Since = sqldb.Time(since)
 		return b, err
 	})
 }

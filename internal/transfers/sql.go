@@ -23,17 +23,8 @@ const columns = "id, sender, receiver, name, media, size, sha256, status, reason
 func scan(r interface{ Scan(dest ...any) error }) (t Transfer, err error) {
 	var content, created, updated, expires int64
 	err = r.Scan(&t.ID, &t.From, &t.To, &t.Name, &t.Media, &t.Size, &t.SHA256, &t.Status, &t.Reason, &t.Stored, &t.state, &content, &created, &updated, &expires)
-	t.Content, t.Created, t.Updated, t.Expires = content != 0, moment(created), moment(updated), moment(expires)
+	t.Content, t.Created, t.Updated, t.Expires = content != 0, sqldb.Time(created), sqldb.Time(updated), sqldb.Time(expires)
 	return t, err
-}
-
-func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func collect(found *sql.Rows, err error) ([]Transfer, error) {
@@ -140,7 +131,7 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 		t.state = []byte{}
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE transfers SET sha256 = ?, status = ?, reason = ?, bytes = ?, state = ?, content = ?, updated = ?, expires = ? WHERE id = ?",
-		t.SHA256, t.Status, t.Reason, t.Stored, t.state, number(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
+		t.SHA256, t.Status, t.Reason, t.Stored, t.state, sqldb.Bit(t.Content), t.Updated.UnixMilli(), t.Expires.UnixMilli(), t.ID); err != nil {
 		return nil, err
 	}
 	if t.looks != nil {

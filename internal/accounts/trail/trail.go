@@ -128,7 +128,7 @@ func Page(ctx context.Context, q sqldb.Querier, user, cursor string, limit int) 
 	events, err = sqldb.Collect(rows, err, func(rows *sql.Rows) (e Event, err error) {
 		var ms int64
 		err = rows.Scan(&e.ID, &e.User, &e.Device, &e.Kind, &e.Household, &e.Actor, &ms)
-		e.At = time.UnixMilli(ms).UTC()
+		e.At = sqldb.Time(ms)
 		return e, err
 	})
 	if err == nil && len(events) > limit {

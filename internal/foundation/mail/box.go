@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -59,7 +58,7 @@ func (b *Box) Newest(ctx context.Context, to string) (_ []Sent, err error) {
 	mails, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (m Sent, err error) {
 		var at int64
 		err = rows.Scan(&m.To, &m.Subject, &m.Text, &at)
-		m.At = time.UnixMilli(at).UTC()
+		m.At = sqldb.Time(at)
 		m.Code = sixDigits.FindString(m.Text)
 		return m, err
 	})

@@ -238,7 +238,7 @@ func scanEntry(scan func(...any) error, more ...any) (e Entry, err error) {
 	if err := scan(append([]any{&e.ID, &e.Topic, &e.Key, &created, &due, &e.Attempts, &claimed, &dead, &e.Error}, more...)...); err != nil {
 		return Entry{}, err
 	}
-	e.Created, e.Due, e.State = time.UnixMilli(created).UTC(), time.UnixMilli(due).UTC(), Waiting
+	e.Created, e.Due, e.State = sqldb.Time(created), sqldb.Time(due), Waiting
 	switch {
 	case dead:
 		e.State = Dead
@@ -257,7 +257,7 @@ func (s *SQL) List(ctx context.Context, f Filter) (_ []Entry, err error) {
 			return nil, fmt.Errorf("%w: %s", ErrNotFound, f.After)
 		}
 	}
-	query, args := "SELECT "+entryColumns+" FROM outbox WHERE dead = ? AND id > ?", []any{flag(f.Dead), after}
+	query, args := "SELECT "+entryColumns+" FROM outbox WHERE dead = ? AND id > ?", []any{sqldb.Bit(f.Dead), after}
 	if f.Topic != "" {
 		query, args = query+" AND topic = ?", append(args, f.Topic)
 	}
@@ -362,11 +362,4 @@ func countsOf(topics []string, now time.Time, most int) (query string, args []an
 		args = append(args, ms, topic, most, ms, ms, topic, most)
 	}
 	return strings.Join(parts, " UNION ALL "), args
-}
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // Kind is what a [Run] does.
@@ -134,26 +135,14 @@ func (r *Run[O, S]) row() (row, error) {
 	options, err1 := json.Marshal(r.Options)
 	summary, err2 := json.Marshal(r.Summary)
 	resume, err3 := json.Marshal(r.Resume)
-	ms := func(t time.Time) int64 {
-		if t.IsZero() {
-			return 0
-		}
-		return t.UnixMilli()
-	}
 	return row{ID: r.ID, Kind: string(r.Kind), Options: string(options), State: string(r.State), Done: r.Done, Total: r.Total,
-		Created: ms(r.Created), Started: ms(r.Started), Ended: ms(r.Ended), Node: r.Node, Error: Shorten(r.Error, 500),
+		Created: sqldb.MillisOrZero(r.Created), Started: sqldb.MillisOrZero(r.Started), Ended: sqldb.MillisOrZero(r.Ended), Node: r.Node, Error: Shorten(r.Error, 500),
 		Summary: string(summary), Resume: string(resume), Rev: r.rev}, errors.Join(err1, err2, err3)
 }
 
 func runOf[O, S any](row row) (Run[O, S], error) {
-	at := func(ms int64) time.Time {
-		if ms == 0 {
-			return time.Time{}
-		}
-		return time.UnixMilli(ms).UTC()
-	}
 	r := Run[O, S]{ID: row.ID, Kind: Kind(row.Kind), State: State(row.State), Done: row.Done, Total: row.Total,
-		Created: at(row.Created), Started: at(row.Started), Ended: at(row.Ended), Node: row.Node, Error: row.Error, rev: row.Rev}
+		Created: sqldb.TimeOrZero(row.Created), Started: sqldb.TimeOrZero(row.Started), Ended: sqldb.TimeOrZero(row.Ended), Node: row.Node, Error: row.Error, rev: row.Rev}
 	return r, errors.Join(json.Unmarshal([]byte(row.Options), &r.Options), json.Unmarshal([]byte(row.Summary), &r.Summary), json.Unmarshal([]byte(row.Resume), &r.Resume))
 }
 

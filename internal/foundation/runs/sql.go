@@ -181,7 +181,7 @@ func (s *Store[O, S]) Repairs(ctx context.Context, before, run int64, n int) (_ 
 	out, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (r Repair, err error) {
 		var at int64
 		err = rows.Scan(&r.ID, &at, &r.Run, &r.User, &r.What, &r.Was, &r.Becomes, &r.Repaired)
-		r.At = time.UnixMilli(at).UTC()
+		r.At = sqldb.Time(at)
 		return r, err
 	})
 	return out, s.asKind(err)

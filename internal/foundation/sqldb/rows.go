@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Each calls scan for every row of a query, whose results it takes as they
@@ -109,6 +110,42 @@ func AnyOf(condition string, n int) string {
 
 func repeat(s string, n int, separator string) string {
 	return strings.TrimSuffix(strings.Repeat(s+separator, n), separator)
+}
+
+// Time is a column's Unix milliseconds as a time, UTC.
+func Time(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// TimeOrZero is [Time] where 0 is the zero time.
+func TimeOrZero(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return Time(ms)
+}
+
+// TimeOrNil is [Time] where 0 is nil.
+func TimeOrNil(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := Time(ms)
+	return &t
+}
+
+// MillisOrZero returns what [TimeOrZero] reads: 0 for the zero time.
+func MillisOrZero(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Bit returns 1 for true and 0 for false, as columns have them.
+func Bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Missing returns instead for an error that says that there is no such row, and

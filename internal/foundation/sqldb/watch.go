@@ -50,8 +50,5 @@ func (db *DB) Watch(ctx context.Context) error {
 // Away returns since when the database has not answered, as far as [DB.Watch] knows; the
 // zero time means that it answers.
 func (db *DB) Away() time.Time {
-	if ms := db.outage.since.Load(); ms != 0 {
-		return time.UnixMilli(ms).UTC()
-	}
-	return time.Time{}
+	return TimeOrZero(db.outage.since.Load())
 }
