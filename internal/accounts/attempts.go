@@ -83,9 +83,9 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	}
 	var taken []meter
 	for _, meters := range [][]meter{a.first, a.then} {
-		allowed, left, err := s.fast.mayTry(ctx, meters, s.db.Now())
+		allowed, left, err := s.redis.mayTry(ctx, meters, s.db.Now())
 		if err != nil || !allowed { // nothing was looked at
-			s.after(ctx, "take counted tries back", func(ctx context.Context) error { return s.fast.untry(ctx, taken) })
+			s.after(ctx, "take counted tries back", func(ctx context.Context) error { return s.redis.untry(ctx, taken) })
 		}
 		if err != nil {
 			return err
@@ -103,9 +103,9 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	}
 	s.after(ctx, "take counted tries back", func(ctx context.Context) error {
 		if err != nil { // it was not looked at, or it was right and something else refused
-			return s.fast.untry(ctx, taken)
+			return s.redis.untry(ctx, taken)
 		}
-		return errors.Join(s.fast.forgetMeters(ctx, a.clear), s.fast.untry(ctx, taken[len(a.clear):]))
+		return errors.Join(s.redis.forgetMeters(ctx, a.clear), s.redis.untry(ctx, taken[len(a.clear):]))
 	})
 	return err
 }

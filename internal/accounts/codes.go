@@ -144,7 +144,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, household string) error
 	if err != nil {
 		return err
 	}
-	switch r, err := s.fast.mayMail(ctx, p, household, known, s.cfg.Limits); {
+	switch r, err := s.redis.mayMail(ctx, p, household, known, s.cfg.Limits); {
 	case err != nil:
 		return err
 	case !r.Allowed:
@@ -161,7 +161,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, household string) error
 	}
 	s.metrics.codes.WithLabelValues("asked").Inc()
 	s.after(ctx, "forget the tries of the code before", func(ctx context.Context) error {
-		return s.fast.forgetMeters(ctx, []meter{codeMeter(p, household, s.cfg.CodeLife)})
+		return s.redis.forgetMeters(ctx, []meter{codeMeter(p, household, s.cfg.CodeLife)})
 	})
 	return nil
 }
@@ -195,7 +195,7 @@ func (s *Service) checkCode(ctx context.Context, p proof, code, household string
 		}
 	}
 	c := s.codeRow(p, code)
-	if !s.fast.mayTryCode(ctx, codeMeter(p, household, s.cfg.CodeLife)) {
+	if !s.redis.mayTryCode(ctx, codeMeter(p, household, s.cfg.CodeLife)) {
 		return codeRow{}, errCode
 	}
 	stored, err := tryCode(ctx, s.db, c, household)
@@ -238,7 +238,7 @@ func (s *Service) wrongCode(ctx context.Context, network string) error {
 
 // countWrong counts a wrong guess from a network, or from all where it is empty, and reports whether that suspends codes.
 func (s *Service) countWrong(ctx context.Context, network string, key keyspace.Counter, most int) (suspends bool) {
-	res, err := s.fast.limiter.Allow(ctx, key, ratelimit.Limit{Max: most, Window: time.Hour})
+	res, err := s.redis.limiter.Allow(ctx, key, ratelimit.Limit{Max: most, Window: time.Hour})
 	if err != nil || res.Allowed {
 		return false
 	}

@@ -131,7 +131,7 @@ func (s *Service) flushUses(ctx context.Context) (err error) {
 	defer cancel()
 	tell, store := s.uses.due(s.db.Now())
 	if len(tell) > 0 {
-		switch absent, err := s.fast.touchAll(ctx, tell); {
+		switch absent, err := s.redis.touchAll(ctx, tell); {
 		case away(err): // the connection's watcher logs it once
 		case err != nil:
 			return err
@@ -162,7 +162,7 @@ func (s *Service) refill(ctx context.Context, keys []sessionKey) error {
 			f.Used = later(f.Used, s.uses.last(k))
 			found[k] = f
 		}
-		if err := s.fast.keepFacts(ctx, found); err != nil {
+		if err := s.redis.keepFacts(ctx, found); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func (s *Service) refill(ctx context.Context, keys []sessionKey) error {
 // refreshLastUses sets each device's last use to the latest that SQL, Redis and this process
 // know, and gives Redis what it has lost.
 func (s *Service) refreshLastUses(ctx context.Context, user ID, list []Session) {
-	used, err := s.fast.lastUses(ctx, user, list)
+	used, err := s.redis.lastUses(ctx, user, list)
 	absent := map[sessionKey]Session{}
 	for i := range list {
 		d, k := &list[i], sessionKey{A: user, B: list[i].Device}
@@ -184,7 +184,7 @@ func (s *Service) refreshLastUses(ctx context.Context, user ID, list []Session) 
 		}
 	}
 	if len(absent) > 0 {
-		s.after(ctx, "refill facts of sessions", func(ctx context.Context) error { return s.fast.keepFacts(ctx, absent) })
+		s.after(ctx, "refill facts of sessions", func(ctx context.Context) error { return s.redis.keepFacts(ctx, absent) })
 	}
 }
 

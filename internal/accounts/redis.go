@@ -27,9 +27,9 @@ var (
 	untryScript = redis.NewScript(untryLua)
 )
 
-// fast is what Redis holds for this domain beside its caches: facts of sessions and
+// redisStore is what Redis holds for this domain beside its caches: facts of sessions and
 // counters.
-type fast struct {
+type redisStore struct {
 	db      *redis.DB
 	limiter *ratelimit.Limiter
 	local   attempts // stands in for the count of log-ins
@@ -59,22 +59,22 @@ func touch(k sessionKey, used int64, facts ...string) redis.Call {
 }
 
 // keepFacts writes what is known of sessions; a later use that is noted stays.
-func (f *fast) keepFacts(ctx context.Context, all map[sessionKey]Session) error {
+func (s *redisStore) keepFacts(ctx context.Context, all map[sessionKey]Session) error {
 	calls := make([]redis.Call, 0, len(all))
-	for k, s := range all {
-		calls = append(calls, touch(k, s.Used.UnixMilli(), factsOf(s)...))
+	for k, session := range all {
+		calls = append(calls, touch(k, session.Used.UnixMilli(), factsOf(session)...))
 	}
-	return keyspace.FirstErr(f.db.RunMulti(ctx, calls))
+	return keyspace.FirstErr(s.db.RunMulti(ctx, calls))
 }
 
 // touchAll notes last uses in one round trip and returns the sessions of which
 // Redis has no facts.
-func (f *fast) touchAll(ctx context.Context, batch []lastUse) (absent []sessionKey, err error) {
+func (s *redisStore) touchAll(ctx context.Context, batch []lastUse) (absent []sessionKey, err error) {
 	calls := make([]redis.Call, len(batch))
 	for i, u := range batch {
 		calls[i] = touch(u.key, u.at)
 	}
-	replies := f.db.RunMulti(ctx, calls)
+	replies := s.db.RunMulti(ctx, calls)
 	for i, r := range replies {
 		if n, err := r.Int(); err != nil {
 			return nil, err
@@ -87,15 +87,15 @@ func (f *fast) touchAll(ctx context.Context, batch []lastUse) (absent []sessionK
 
 // lastUses returns when a user's devices were last used as far as Redis knows, in
 // Unix milliseconds; 0 for a device that Redis has no facts of.
-func (f *fast) lastUses(ctx context.Context, user ID, devices []Session) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+func (s *redisStore) lastUses(ctx context.Context, user ID, devices []Session) ([]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
 	cmds := make([]keyspace.Cmd, len(devices))
 	for i, d := range devices {
 		cmds[i] = keyspace.Cmd{Name: "HGET", Key: userSessionKeys.At(user, d.Device).Key, Args: []string{factUsed}}
 	}
 	used := make([]int64, len(devices))
-	for i, r := range f.db.DoMulti(ctx, cmds) {
+	for i, r := range s.db.DoMulti(ctx, cmds) {
 		text, found, err := r.Text()
 		if err != nil {
 			return nil, err
@@ -108,23 +108,23 @@ func (f *fast) lastUses(ctx context.Context, user ID, devices []Session) ([]int6
 }
 
 // forgetFacts is for sessions that have ended.
-func (f *fast) forgetFacts(ctx context.Context, user ID, devices []DeviceID) error {
+func (s *redisStore) forgetFacts(ctx context.Context, user ID, devices []DeviceID) error {
 	cmds := make([]keyspace.Cmd, len(devices))
 	for i, d := range devices {
 		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: userSessionKeys.At(user, d).Key}
 	}
-	return keyspace.FirstErr(f.db.DoMulti(ctx, cmds))
+	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
 // mayTry counts one try by each of meters in one round trip, or by none if one of them
 // refuses, and reports what is left of the lock then. While Redis is away this process
 // counts.
-func (f *fast) mayTry(ctx context.Context, meters []meter, now time.Time) (allowed bool, left time.Duration, err error) {
-	answers, err := f.try(ctx, meters)
+func (s *redisStore) mayTry(ctx context.Context, meters []meter, now time.Time) (allowed bool, left time.Duration, err error) {
+	answers, err := s.try(ctx, meters)
 	if away(err) && ctx.Err() == nil {
 		answers, err = answers[:0], nil
 		for _, m := range meters {
-			ok, left := f.local.take(m.key.String(), m.cap, m.life, now)
+			ok, left := s.local.take(m.key.String(), m.cap, m.life, now)
 			answers = append(answers, tried{ok, left})
 		}
 	}
@@ -143,7 +143,7 @@ func (f *fast) mayTry(ctx context.Context, meters []meter, now time.Time) (allow
 	if allowed {
 		return true, 0, nil
 	}
-	if err := f.untry(ctx, counted); !away(err) {
+	if err := s.untry(ctx, counted); !away(err) {
 		return false, left, err
 	}
 	return false, left, nil
@@ -156,15 +156,15 @@ type tried struct {
 }
 
 // try runs lua/try.lua for each of meters.
-func (f *fast) try(ctx context.Context, meters []meter) ([]tried, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+func (s *redisStore) try(ctx context.Context, meters []meter) ([]tried, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
 	calls := make([]redis.Call, len(meters))
 	for i, m := range meters {
 		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.key}, Args: []string{strconv.Itoa(m.cap), strconv.FormatInt(m.life.Milliseconds(), 10)}}
 	}
 	answers := make([]tried, len(meters))
-	for i, r := range f.db.RunMulti(ctx, calls) {
+	for i, r := range s.db.RunMulti(ctx, calls) {
 		answer, err := r.Items()
 		if err == nil && len(answer) != 2 {
 			err = keyspace.ErrReply
@@ -178,26 +178,26 @@ func (f *fast) try(ctx context.Context, meters []meter) ([]tried, error) {
 }
 
 // untry takes a counted try back, in Redis and in this process.
-func (f *fast) untry(ctx context.Context, meters []meter) error {
+func (s *redisStore) untry(ctx context.Context, meters []meter) error {
 	if len(meters) == 0 {
 		return nil
 	}
 	calls := make([]redis.Call, len(meters))
 	for i, m := range meters {
-		f.local.giveBack(m.key.String())
+		s.local.giveBack(m.key.String())
 		calls[i] = redis.Call{Script: untryScript, Keys: []keyspace.Key{m.key}}
 	}
-	return keyspace.FirstErr(f.db.RunMulti(ctx, calls))
+	return keyspace.FirstErr(s.db.RunMulti(ctx, calls))
 }
 
 // forgetMeters forgets all tries.
-func (f *fast) forgetMeters(ctx context.Context, meters []meter) error {
+func (s *redisStore) forgetMeters(ctx context.Context, meters []meter) error {
 	cmds := make([]keyspace.Cmd, len(meters))
 	for i, m := range meters {
-		f.local.forget(m.key.String())
+		s.local.forget(m.key.String())
 		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: m.key}
 	}
-	return keyspace.FirstErr(f.db.DoMulti(ctx, cmds))
+	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
 // codeMeter counts the tries of a code from one household.
@@ -207,15 +207,15 @@ func codeMeter(p proof, household string, life time.Duration) meter {
 
 // mayTryCode counts a try of a code and reports whether it is worth asking SQL,
 // which counts for itself: while Redis is away, it always is.
-func (f *fast) mayTryCode(ctx context.Context, m meter) bool {
-	answers, err := f.try(ctx, []meter{m})
+func (s *redisStore) mayTryCode(ctx context.Context, m meter) bool {
+	answers, err := s.try(ctx, []meter{m})
 	return err != nil || answers[0].allowed
 }
 
 // mayMail counts a code against the limits on sending: to one address for one purpose, and
 // for each household that the account knows apart from all others; asked for from one
 // household, and from its network; and mailed by the whole server.
-func (f *fast) mayMail(ctx context.Context, p proof, household string, known bool, l Limits) (ratelimit.Result, error) {
+func (s *redisStore) mayMail(ctx context.Context, p proof, household string, known bool, l Limits) (ratelimit.Result, error) {
 	quota := p.email.Key + " " + strconv.Itoa(int(p.purpose))
 	if known {
 		quota += " " + household
@@ -229,7 +229,7 @@ func (f *fast) mayMail(ctx context.Context, p proof, household string, known boo
 	if network := networkOf(household); network != "" {
 		asks = append(asks, ratelimit.Ask{Key: codeHourKeys.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.Codes), Window: time.Hour}})
 	}
-	return f.limiter.AllowAll(ctx, asks)
+	return s.limiter.AllowAll(ctx, asks)
 }
 
 // away reports that an error means no more than that Redis is away.

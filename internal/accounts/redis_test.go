@@ -122,10 +122,10 @@ func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.join("ann@example.org", "correct horse")
-		w.fast.budget = time.Nanosecond
+		w.Service.redis.budget = time.Nanosecond
 		w.enter("ann@example.org", "correct horse")
-		if len(w.fast.local.byKey) != 0 {
-			t.Errorf("this process still counts %v, want the good log-in forgotten", w.fast.local.byKey)
+		if len(w.Service.redis.local.byKey) != 0 {
+			t.Errorf("this process still counts %v, want the good log-in forgotten", w.Service.redis.local.byKey)
 		}
 	})
 }

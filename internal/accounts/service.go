@@ -158,7 +158,7 @@ type Service struct {
 	uses   uses
 	untold untold
 	cards  cards
-	fast   fast
+	redis  redisStore
 	cfg    Settings
 	mint   mint
 	mail   mail.Sender
@@ -199,7 +199,7 @@ func New(cfg Config) (*Service, error) {
 		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
 		checks: newChecks(cfg.DB, cfg.Caches, cfg.Cache),
 		cards:  newCards(cfg.DB, cfg.Caches, cfg.Cache),
-		fast:   fast{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
+		redis:  redisStore{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
 		cfg:    cfg.Settings,
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,

@@ -205,7 +205,7 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		return Tokens{}, err
 	}
 	key := sessionKey{A: user, B: from.Device}
-	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.fast.keepFacts(ctx, map[sessionKey]Session{key: from}) })
+	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.redis.keepFacts(ctx, map[sessionKey]Session{key: from}) })
 	if again == 0 {
 		s.publish(api.EventSessionOpened, user, from.Created, wireSession(from))
 	}
@@ -452,7 +452,7 @@ func (s *Service) loggedOut(ctx context.Context, user ID, ended []DeviceID, at t
 	if len(ended) == 0 {
 		return
 	}
-	s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.fast.forgetFacts(ctx, user, ended) })
+	s.after(ctx, "forget facts of sessions", func(ctx context.Context) error { return s.redis.forgetFacts(ctx, user, ended) })
 	for _, d := range ended {
 		s.publish(api.EventSessionEnded, user, at, api.SessionEnded{Device: d.String()})
 	}

@@ -55,7 +55,7 @@
 // How many users were active in a range of days is not the sum of the days. The sets of
 // days are spread over the slots of a cluster, so no command can unite them. Nor does
 // this process: of each day it reads a page of users and asks the later days who of them is
-// there; those that none has are counted ([store.union]). The result is exact, the memory is
+// there; those that none has are counted ([redisStore.union]). The result is exact, the memory is
 // a page, and every command has one key. The HyperLogLogs of all days share a slot, so that
 // one PFCOUNT unites them.
 //

@@ -80,7 +80,7 @@ const madeGood = pollEvery + 10*time.Second
 // more when nodes have had the time to make it good: a number that is marked as partial
 // stays so.
 func (s *Service) lookTwice(ctx context.Context, days []civil.Day, before map[civil.Day]Day) ([]found, error) {
-	looked, err := s.store.look(ctx, days)
+	looked, err := s.redis.look(ctx, days)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *Service) lookTwice(ctx context.Context, days []civil.Day, before map[ci
 				return nil, context.Cause(ctx)
 			case <-time.After(madeGood):
 			}
-			return s.store.look(ctx, days)
+			return s.redis.look(ctx, days)
 		}
 	}
 	return looked, nil
@@ -175,7 +175,7 @@ func (s *Service) lookUp(ctx context.Context, d civil.Day, is counted) error {
 			for i, r := range some {
 				users[i] = r.User.String()
 			}
-			absent, err := s.store.missing(ctx, d, users)
+			absent, err := s.redis.missing(ctx, d, users)
 			if err != nil {
 				return err
 			}
@@ -229,5 +229,5 @@ func (s *Service) between(ctx context.Context, span Span) (Count, error) {
 	if err != nil {
 		return Count{}, err
 	}
-	return s.store.within(ctx, span, rows)
+	return s.redis.within(ctx, span, rows)
 }

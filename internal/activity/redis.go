@@ -24,8 +24,8 @@ var (
 	eraseScript    = redis.NewScript(eraseSource)
 )
 
-// store has every Redis call of the package.
-type store struct{ db *redis.DB }
+// redisStore has every Redis call of this package.
+type redisStore struct{ db *redis.DB }
 
 // away reports that Redis cannot be reached.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
@@ -42,7 +42,7 @@ type batch struct {
 }
 
 // add notes users, in one round trip. estimates has them noted in a HyperLogLog.
-func (s *store) add(ctx context.Context, batches []*batch, estimates bool) {
+func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) {
 	cmds := make([]keyspace.Cmd, len(batches))
 	for i, b := range batches {
 		users := make([]string, 0, len(b.users)+1)
@@ -73,7 +73,7 @@ func (f found) count() Count {
 }
 
 // look returns what Redis has of days, in one round trip.
-func (s *store) look(ctx context.Context, days []civil.Day) ([]found, error) {
+func (s *redisStore) look(ctx context.Context, days []civil.Day) ([]found, error) {
 	cmds := make([]keyspace.Cmd, 0, 2*len(days))
 	for _, d := range days {
 		cmds = append(cmds, setKey(d).LenCmd(), keyspace.Cmd{Name: "PFCOUNT", Key: estimateKey(d)})
@@ -96,7 +96,7 @@ func (s *store) look(ctx context.Context, days []civil.Day) ([]found, error) {
 
 // missing returns those of up to atOnce users who are not in the set of a day, in the
 // place of the others.
-func (s *store) missing(ctx context.Context, d civil.Day, users []string) ([]string, error) {
+func (s *redisStore) missing(ctx context.Context, d civil.Day, users []string) ([]string, error) {
 	answers, err := s.db.Do(ctx, keyspace.Cmd{Name: "SMISMEMBER", Key: setKey(d).Key, Args: users}).Items()
 	if err == nil && len(answers) != len(users) {
 		err = keyspace.ErrReply
@@ -117,7 +117,7 @@ func (s *store) missing(ctx context.Context, d civil.Day, users []string) ([]str
 // A user is counted on the last of them: whoever is in the set of a later one is left out.
 // So this process holds a page of users at a time, and each command has one key. What
 // changes meanwhile, on a day that has not ended, may be counted or not.
-func (s *store) union(ctx context.Context, days []civil.Day) (Count, error) {
+func (s *redisStore) union(ctx context.Context, days []civil.Day) (Count, error) {
 	looked, err := s.look(ctx, days)
 	if err != nil {
 		return Count{}, err
@@ -149,7 +149,7 @@ func (s *store) union(ctx context.Context, days []civil.Day) (Count, error) {
 }
 
 // only counts the users of a day who are in none of the sets of later ones.
-func (s *store) only(ctx context.Context, d civil.Day, later []civil.Day) (n int64, err error) {
+func (s *redisStore) only(ctx context.Context, d civil.Day, later []civil.Day) (n int64, err error) {
 	if len(later) == 0 {
 		return s.db.Do(ctx, setKey(d).LenCmd()).Int()
 	}
@@ -181,7 +181,7 @@ func (s *store) only(ctx context.Context, d civil.Day, later []civil.Day) (n int
 }
 
 // erase has a random id take the place of a user in the sets of days, the same in all.
-func (s *store) erase(ctx context.Context, user accounts.ID, days []civil.Day) error {
+func (s *redisStore) erase(ctx context.Context, user accounts.ID, days []civil.Day) error {
 	instead := ids.New[accounts.User]().String()
 	cmds := make([]keyspace.Cmd, len(days))
 	for i, d := range days {
@@ -191,7 +191,7 @@ func (s *store) erase(ctx context.Context, user accounts.ID, days []civil.Day) e
 }
 
 // within counts the users of a span of days, of which rows are kept.
-func (s *store) within(ctx context.Context, span Span, rows []Day) (Count, error) {
+func (s *redisStore) within(ctx context.Context, span Span, rows []Day) (Count, error) {
 	days := span.days()
 	looked, err := s.look(ctx, days)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *store) within(ctx context.Context, span Span, rows []Day) (Count, error
 
 // Between counts the users who were active on any day of a span, today with what is noted
 // until now. ErrRange for a span that is not within the days whose sets are whole.
-func (k Admin) Between(ctx context.Context, fast *redis.DB, settings Settings, span Span) (_ Count, err error) {
+func (k Admin) Between(ctx context.Context, db *redis.DB, settings Settings, span Span) (_ Count, err error) {
 	defer errs.Wrap(&err, "activity.Between %s and %s", span.First, span.Last)
 	today := settings.clock().Today(k.db.Now())
 	if span.First > span.Last || span.First < today-kept || span.Last > today {
@@ -222,5 +222,5 @@ func (k Admin) Between(ctx context.Context, fast *redis.DB, settings Settings, s
 	if err != nil {
 		return Count{}, err
 	}
-	return (&store{fast}).within(ctx, span, rows)
+	return (&redisStore{db}).within(ctx, span, rows)
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-func eachRedis(t *testing.T, test func(t *testing.T, s *store, db *redis.DB)) {
+func eachRedis(t *testing.T, test func(t *testing.T, s *redisStore, db *redis.DB)) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same commands as standalone
 		}
 		t.Run(engine.Name, func(t *testing.T) {
 			db := engine.Open(t)
-			test(t, &store{db}, db)
+			test(t, &redisStore{db}, db)
 			redistest.KeysDeclared(t, db, Keys)
 		})
 	}
 }
 
-func note(t *testing.T, s *store, estimates bool, d civil.Day, users ...accounts.ID) {
+func note(t *testing.T, s *redisStore, estimates bool, d civil.Day, users ...accounts.ID) {
 	t.Helper()
 	var batches []*batch
 	for _, u := range users {
@@ -56,7 +56,7 @@ func people(n int) []accounts.ID {
 // The twin is a map. Sets are larger than what Redis holds in one piece, so that they are
 // read in pages.
 func TestTheUnionOfDaysIsWhatAMapSays(t *testing.T) {
-	eachRedis(t, func(t *testing.T, s *store, _ *redis.DB) {
+	eachRedis(t, func(t *testing.T, s *redisStore, _ *redis.DB) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -130,7 +130,7 @@ func names(users []accounts.ID) (all []string) {
 
 // The embedded server adds up the estimates of several keys, so it is refused: see app.Config.
 func TestEstimatesOfDaysAreUnited(t *testing.T) {
-	eachRedis(t, func(t *testing.T, s *store, db *redis.DB) {
+	eachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
 		if db.Mode() == "embedded" {
 			return
 		}
@@ -162,7 +162,7 @@ func TestEstimatesOfDaysAreUnited(t *testing.T) {
 }
 
 func TestErasureChangesNoNumberAndLeavesNoUser(t *testing.T) {
-	eachRedis(t, func(t *testing.T, s *store, db *redis.DB) {
+	eachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
 		users := people(3)
 		days := Span{20_000, 20_003}.days()
 		note(t, s, false, 20_000, users[0])

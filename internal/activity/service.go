@@ -33,7 +33,7 @@ type Service struct {
 	cfg   Config
 	clock civil.Clock
 	db    *sqldb.DB
-	store store
+	redis redisStore
 	log   *slog.Logger
 	room  int // users of a day that are remembered; [most]
 
@@ -52,7 +52,7 @@ const topic = "activity"
 // New returns the domain on those parts. It handles a topic of the bus, and so comes before
 // the bus runs.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, clock: cfg.Settings.clock(), db: cfg.DB, store: store{cfg.Redis}, log: cfg.Log, room: most}
+	s := &Service{cfg: cfg, clock: cfg.Settings.clock(), db: cfg.DB, redis: redisStore{cfg.Redis}, log: cfg.Log, room: most}
 	s.metrics = newMetrics(cfg.Metrics, s)
 	cfg.Bus.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) { s.drop(e.Data) },
@@ -165,7 +165,7 @@ func (s *Service) send(ctx context.Context, n *noted, users []member) (whole boo
 	for some := range slices.Chunk(users, atOnce) {
 		batches = append(batches, &batch{day: n.date, users: some})
 	}
-	s.store.add(ctx, batches, s.cfg.Settings.Approximate())
+	s.redis.add(ctx, batches, s.cfg.Settings.Approximate())
 	whole = true
 	for _, b := range batches {
 		if b.err == nil {
@@ -201,7 +201,7 @@ func (s *Service) poll(ctx context.Context) {
 	defer cancel()
 	n := s.at(s.db.Now())
 	users, waiting := n.count()
-	looked, err := s.store.look(ctx, []civil.Day{n.date})
+	looked, err := s.redis.look(ctx, []civil.Day{n.date})
 	if err != nil {
 		return // Redis is away: nobody knows
 	}
@@ -231,7 +231,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	s.drop(user.String())
 	if err = s.cfg.Bus.Publish(ctx, topic, "erased", user.String()); err == nil {
 		today := s.clock.Today(s.db.Now())
-		err = s.store.erase(ctx, user, Span{today - kept - 2, today}.days())
+		err = s.redis.erase(ctx, user, Span{today - kept - 2, today}.days())
 	}
 	if away(err) { // the sets go by themselves
 		s.log.Info("activity: Redis keeps an erased user's id until the life of its sets has ended", "user", user, "err", err)

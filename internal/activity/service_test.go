@@ -103,7 +103,7 @@ func (w *world) today() civil.Day { return w.settings.clock().Today(w.db.Now()) 
 // has returns how many users Redis has of a day.
 func (w *world) has(n *node, d civil.Day) int64 {
 	w.t.Helper()
-	looked, err := n.store.look(w.t.Context(), []civil.Day{d})
+	looked, err := n.Service.redis.look(w.t.Context(), []civil.Day{d})
 	w.must(err)
 	return looked[0].count().Actives
 }
@@ -659,7 +659,7 @@ func TestAnErasedUserLeavesNoIdInRedisAndNumbersStay(t *testing.T) {
 		w.must(n.Erase(t.Context(), users[0]))
 		w.must(n.Erase(t.Context(), users[0]))
 		for d, want := range map[civil.Day]int64{first: 3, first + 1: 2} {
-			absent, err := n.store.missing(t.Context(), d, names(users[:1]))
+			absent, err := n.Service.redis.missing(t.Context(), d, names(users[:1]))
 			if err != nil || len(absent) != 1 || w.has(n, d) != want {
 				t.Errorf("day %s: the user is there: %v, %d users (%v); want %d", d, len(absent) == 0, w.has(n, d), err, want)
 			}
@@ -684,7 +684,7 @@ func TestAnErasedUserDoesNotComeBackWithWhatIsSentOnceMore(t *testing.T) {
 			n.doubt.Store(true)
 		}
 		bubble.Sleep(2 * time.Second)
-		absent, err := a.store.missing(t.Context(), w.today(), names(users[:1]))
+		absent, err := a.Service.redis.missing(t.Context(), w.today(), names(users[:1]))
 		if got := w.has(a, w.today()); err != nil || len(absent) != 1 || got != 3 {
 			t.Errorf("the user is there: %v, %d users (%v); want 3", len(absent) == 0, got, err)
 		}
@@ -767,7 +767,7 @@ func TestManyUsersAreOneCommand(t *testing.T) {
 			server.FlushAll()
 			s.poll(t.Context())
 			s.flush(t.Context())
-			looked, err := s.store.look(t.Context(), []civil.Day{s.clock.Today(s.db.Now())})
+			looked, err := s.redis.look(t.Context(), []civil.Day{s.clock.Today(s.db.Now())})
 			if err != nil || looked[0].count().falls(Count{Actives: 2500, Exact: settings.Count == exact}) {
 				t.Errorf("after a look at an emptied Redis it has %+v, %v; want all users", looked, err)
 			}

@@ -21,14 +21,14 @@ type Admin struct {
 	// Runs are the runs that servers are asked for; see [Admin.Request].
 	Runs *runs.Store[RunOptions, Summary]
 
-	store    *store
+	sql      *sqlStore
 	accounts accounts.Directory
 	now      func() time.Time
 }
 
 // NewAdmin returns the operator's verbs on db.
 func NewAdmin(db *sqldb.DB) *Admin {
-	return &Admin{Runs: newRunStore(db), store: newStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
+	return &Admin{Runs: newRunStore(db), sql: newSQLStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
 }
 
 // Grant gives a user n more freezes and keeps the reason. It returns when the grant is
@@ -45,7 +45,7 @@ func (a *Admin) Grant(ctx context.Context, user accounts.ID, n int, reason strin
 	if _, ok := clocks[user]; !ok {
 		return accounts.ErrNoUser
 	}
-	return a.store.grant(ctx, user, GrantEntry{streak.Grant{N: n, At: a.now()}, reason})
+	return a.sql.grant(ctx, user, GrantEntry{streak.Grant{N: n, At: a.now()}, reason})
 }
 
 // Shown is what SQL has of one user, with the grants and made-up days that led to it.
@@ -70,7 +70,7 @@ const MaxShown = 1000
 // redis-first mode the last second's check-in may be missing.
 func (a *Admin) Show(ctx context.Context, user accounts.ID, clock civil.Clock, rules Settings) (out Shown, err error) {
 	defer errs.Wrap(&err, "checkin.Show %s", user)
-	histories, err := a.store.histories(ctx, []accounts.ID{user})
+	histories, err := a.sql.histories(ctx, []accounts.ID{user})
 	if err != nil {
 		return Shown{}, err
 	}
@@ -79,10 +79,10 @@ func (a *Admin) Show(ctx context.Context, user accounts.ID, clock civil.Clock, r
 	if z.Every > 0 && z.Max > 0 {
 		out.Earned = out.Total / z.Every
 	}
-	if out.Grants, err = a.store.grantsOf(ctx, user, MaxShown); err != nil {
+	if out.Grants, err = a.sql.grantsOf(ctx, user, MaxShown); err != nil {
 		return Shown{}, err
 	}
-	rows, err := a.store.makeups(ctx, user, madeUp{Month: 1_000_000}, MaxShown)
+	rows, err := a.sql.makeups(ctx, user, madeUp{Month: 1_000_000}, MaxShown)
 	out.Makeups = mapped(rows, func(r madeUp) Audited {
 		return Audited{Makeup{civil.Day(r.Day), sqldb.Time(r.At)}, fmt.Sprintf("%04d-%02d", r.Month/100, r.Month%100)}
 	})

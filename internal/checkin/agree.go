@@ -49,7 +49,7 @@ type state struct {
 // bring has the projection tell Redis of a change that was announced and is committed.
 func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	// Records, merges and boards take a round trip each.
-	if s.projection.Bring(ctx, 3*s.fast.budget, c) {
+	if s.projection.Bring(ctx, 3*s.redis.budget, c) {
 		s.projection.Done(at)
 		return
 	}
@@ -60,7 +60,7 @@ func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 // changed names what was written at that time or later: rows, grants, and imports,
 // whose rows have times of their own.
 func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
-	err := s.store.since(ctx, since, func(rows []logRow) error {
+	err := s.sql.since(ctx, since, func(rows []logRow) error {
 		return fn(mapped(rows, func(r logRow) change {
 			return change{user: r.User, days: []civil.Day{civil.Day(r.Day)}, fresh: true}
 		}))
@@ -68,14 +68,14 @@ func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change
 	if err != nil {
 		return err
 	}
-	err = s.store.grantedSince(ctx, since, func(users []accounts.ID) error {
+	err = s.sql.grantedSince(ctx, since, func(users []accounts.ID) error {
 		return fn(mapped(users, func(user accounts.ID) change { return change{user: user} }))
 	})
 	if err != nil {
 		return err
 	}
 	for at := (arrival{At: since.UnixMilli()}); ; {
-		some, err := s.store.arrivals(ctx, true, at, chunkUsers)
+		some, err := s.sql.arrivals(ctx, true, at, chunkUsers)
 		if err != nil || len(some) == 0 {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 // writeStates brings Redis to what was computed, and to what SQL has become meanwhile.
 func (s *Service) writeStates(ctx context.Context, states []state) error {
 	for len(states) > 0 {
-		if err := s.fast.patient().writeRecords(ctx, states); err != nil {
+		if err := s.redis.patient().writeRecords(ctx, states); err != nil {
 			return err
 		}
 		var ms ranking.Moves
@@ -239,7 +239,7 @@ const laterAgain = 10 * time.Second
 func (s *Service) followTouched(ctx context.Context, t transfer.Touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followTouched")
 	if !s.projection.Writable() {
-		return s.store.followLater(ctx, t, s.laterAgain)
+		return s.sql.followLater(ctx, t, s.laterAgain)
 	}
 	return s.projection.Renew(ctx, mapped(t.Users, func(user accounts.ID) change {
 		return change{user: user, imported: true, first: t.First, last: t.Last}

@@ -154,7 +154,7 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 	}
 	go func() {
 		defer close(a.done)
-		recs, err := s.fast.readAll(ctx, unseen)
+		recs, err := s.redis.readAll(ctx, unseen)
 		if err != nil {
 			a.away = true // days and boards go one after the other then
 			return
@@ -225,7 +225,7 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	}
 	answered = answered || s.answerFromLog(ctx, reqs, out)
 	if !applied && answered { // a Redis that is not complete is told by the way of a repair
-		applied = s.projection.Bring(ctx, 3*s.fast.budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
+		applied = s.projection.Bring(ctx, 3*s.redis.budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
 	}
 	for _, r := range reqs {
 		switch {
@@ -307,7 +307,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 		ms.Add(p)
 		expected[i], told[i] = after, &p
 	}
-	recs, had, err := s.fast.mark(ctx, reqs, s.Boards.AppendCmds(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms))
+	recs, had, err := s.redis.mark(ctx, reqs, s.Boards.AppendCmds(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms))
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	if err := s.catchUp(ctx, &ms, behind); err != nil {
 		return err
 	}
-	return s.fast.rank(ctx, s.Boards.AppendCmds(nil, ms))
+	return s.redis.rank(ctx, s.Boards.AppendCmds(nil, ms))
 }
 
 // untold are rows of a user whose record does not tell what they mean for the boards.
@@ -403,7 +403,7 @@ func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.
 	if len(later) == 0 {
 		return nil
 	}
-	_, err := s.loadRecords(ctx, s.fast, later)
+	_, err := s.loadRecords(ctx, s.redis, later)
 	return err
 }
 
@@ -419,7 +419,7 @@ func (s *Service) loadMissing(ctx context.Context, keys []yearKey, recs []*strea
 	if len(missing) == 0 {
 		return nil
 	}
-	loaded, err := s.loadRecords(ctx, s.fast, missing)
+	loaded, err := s.loadRecords(ctx, s.redis, missing)
 	if err != nil {
 		return err
 	}
@@ -430,12 +430,12 @@ func (s *Service) loadMissing(ctx context.Context, keys []yearKey, recs []*strea
 }
 
 // loadRecords computes records from the log and merges them into Redis.
-func (s *Service) loadRecords(ctx context.Context, f *fast, keys []yearKey) ([]*streak.Record, error) {
+func (s *Service) loadRecords(ctx context.Context, to *redisStore, keys []yearKey) ([]*streak.Record, error) {
 	recs, err := s.recordsFromLog(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	return recs, f.load(ctx, keys, recs)
+	return recs, to.load(ctx, keys, recs)
 }
 
 // sqlHistories returns what SQL has where the claims cannot be read.

@@ -39,7 +39,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		return err
 	}
 	now := s.now()
-	gone, again, err := s.store.erase(ctx, user)
+	gone, again, err := s.sql.erase(ctx, user)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,10 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			return err
 		}
 	}
-	if err := s.fast.patient().unload(ctx, user, now.Year()+1); err != nil { // it has begun somewhere
+	if err := s.redis.patient().unload(ctx, user, now.Year()+1); err != nil { // it has begun somewhere
 		return err
 	}
-	return s.store.untouch(ctx, user)
+	return s.sql.untouch(ctx, user)
 }
 
 // eraseLate erases those of some users whom accounts call erased and who are in

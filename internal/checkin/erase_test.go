@@ -69,7 +69,7 @@ func (w *world) heldOf(t *testing.T, user accounts.ID) (found []string) {
 func (w *world) oldClaims(t *testing.T, user accounts.ID) {
 	t.Helper()
 	today := civil.Clock{}.Today(w.clock.now())
-	if err := w.fast.unclaim(t.Context(), user, today-30, today-claimedBefore-1); err != nil {
+	if err := w.Service.redis.unclaim(t.Context(), user, today-30, today-claimedBefore-1); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -158,7 +158,7 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 		users, c := inhabited(t, w, 4)
 		gone, ctx := users[0], t.Context()
 		w.oldClaims(t, gone)
-		if _, _, err := w.store.erase(ctx, gone); err != nil {
+		if _, _, err := w.sql.erase(ctx, gone); err != nil {
 			t.Fatal(err)
 		}
 		if found := w.heldOf(t, gone); !slices.Contains(found, "checkin_touched") || !slices.Contains(found, "board streak") {
@@ -210,7 +210,7 @@ func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
 			{"imported long ago", age, true},
 			{"imported a moment ago", func(accounts.ID) {}, false},
 			{"imported while being erased", func(user accounts.ID) {
-				if _, _, err := w.store.erase(t.Context(), user); err != nil {
+				if _, _, err := w.sql.erase(t.Context(), user); err != nil {
 					t.Fatal(err)
 				}
 				if sum, faults, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New == 0 {
@@ -243,7 +243,7 @@ func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		now := time.Now().UTC()
 		users := newUsers(2101)
-		old := w.store.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
+		old := w.sql.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
 		var args []any
 		for i, user := range users {
 			at := now.Add(-touchedKept - time.Hour).UnixMilli()
@@ -293,7 +293,7 @@ func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
 	if err := w.Erase(t.Context(), users[0]); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("got %v, want that Redis is away", err)
 	}
-	if days, err := w.store.histories(t.Context(), users[:1]); err != nil || len(days) > 0 {
+	if days, err := w.sql.histories(t.Context(), users[:1]); err != nil || len(days) > 0 {
 		t.Errorf("its days are still in SQL: %v, %v", days, err)
 	}
 	i.RestartEmpty()

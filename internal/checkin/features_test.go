@@ -190,7 +190,7 @@ func (w *world) mustMakeUp(t *testing.T, user accounts.ID, date string) MakeupRe
 
 func (w *world) frozen(t *testing.T, user accounts.ID) (days []string) {
 	t.Helper()
-	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestTheFrozenDaysBeforeAMakeUpWithoutAnAnswerAreShown(t *testing.T) {
 				w.persisted(t)
 				today := w.on(t, "2027-01-02")
 				m := makeup{user: user, month: streak.MonthOf(today), day: today - 1, at: w.now(), req: 7}
-				_, _, frozen, err := w.store.makeUp(t.Context(), m, 3, func(h streak.History) ([]civil.Day, error) {
+				_, _, frozen, err := w.sql.makeUp(t.Context(), m, 3, func(h streak.History) ([]civil.Day, error) {
 					days, _ := w.freezes.MakeUp(h, c, m.day, today)
 					return days, nil
 				})
@@ -348,7 +348,7 @@ func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 		w.clock.set(now)
 		today := c.Today(now)
 		lost := tap(user, c, today-2, now.UTC().Truncate(time.Millisecond), Activity{}, rand.Uint64())
-		if _, err := w.store.write(t.Context(), []request{lost}); err != nil {
+		if _, err := w.sql.write(t.Context(), []request{lost}); err != nil {
 			t.Fatal(err)
 		}
 		return user, []string{(today - 4).String(), (today - 3).String()}
@@ -521,7 +521,7 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 	}
 	server.Restart() // with what it had
 	eventually.True(t, "redis to be complete again", w.projection.Up)
-	rec, err := w.fast.read(t.Context(), user, 2026)
+	rec, err := w.Service.redis.read(t.Context(), user, 2026)
 	if err != nil || rec == nil || rec.FreezesGranted() != 1 || rec.FreezesUsed() != 1 || rec.Total() != 4 {
 		t.Errorf("the record has %v, %v", rec, err)
 	}
@@ -665,7 +665,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 			}
 		}
 		for some := range slices.Chunk(sorted(rows), 500) {
-			if _, err := w.store.write(t.Context(), some); err != nil {
+			if _, err := w.sql.write(t.Context(), some); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -775,7 +775,7 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 			if !errors.Is(err, tt.want) || err != nil && tt.want == nil {
 				t.Errorf("%s: got %v, want %v", tt.what, err, tt.want)
 			}
-			if words, _, err := w.store.activity(t.Context(), user); err != nil || words != int64(7*res.Status.Total) {
+			if words, _, err := w.sql.activity(t.Context(), user); err != nil || words != int64(7*res.Status.Total) {
 				t.Errorf("%s: %d words, %v", tt.what, words, err)
 			}
 			if tt.want != nil {
@@ -842,7 +842,7 @@ func TestACallerThatLeavesInAMakeUpLeavesNothingHalfDone(t *testing.T) {
 			_, _ = w.MakeUp(ctx, user, c, today-1, rand.Uint64())
 			cancel()
 			eventually.True(t, "redis to agree with sql", func() bool {
-				histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+				histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 				st, err2 := w.Status(t.Context(), user, c)
 				return err == nil && err2 == nil && st.Total == len(histories[user].Marks)
 			})
@@ -949,14 +949,14 @@ func TestADayThatIsSignedMeanwhileCostsNoFreeze(t *testing.T) {
 		w.on(t, "2026-11-02")
 		w.mustMark(t, user, c)
 		tuesday := w.on(t, "2026-11-03")
-		histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+		histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 		if err != nil {
 			t.Fatal(err)
 		}
 		late := tap(user, c, tuesday, w.now(), Activity{}, rand.Uint64())
 		wednesday := w.on(t, "2026-11-04")
 		today := tap(user, c, wednesday, w.now(), Activity{}, rand.Uint64())
-		if _, err := w.store.write(t.Context(), []request{late, today}); err != nil {
+		if _, err := w.sql.write(t.Context(), []request{late, today}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.coverGaps(t.Context(), []gap{{user, c, wednesday, today.at, true}}, histories); err != nil {

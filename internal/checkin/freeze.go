@@ -85,7 +85,7 @@ func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, 
 		}
 	}
 	loaded := mapped(keys, func(k yearKey) *streak.Record { return streak.RecordOf(k.year, histories[k.user]) })
-	if err := s.fast.load(ctx, keys, loaded); err != nil {
+	if err := s.redis.load(ctx, keys, loaded); err != nil {
 		return err
 	}
 	for i, r := range reqs {
@@ -115,7 +115,7 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 			doubtful = append(doubtful, g.user)
 		}
 	}
-	touched, err := s.store.touched(ctx, doubtful)
+	touched, err := s.sql.touched(ctx, doubtful)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 	})
 	rows = slices.CompactFunc(rows, func(a, b request) bool { return a.key() == b.key() })
 	for some := range slices.Chunk(rows, 500) {
-		held, err := s.store.write(ctx, some)
+		held, err := s.sql.write(ctx, some)
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -164,9 +164,9 @@ func (s *Service) settle(ctx context.Context) {
 	if s.freezes.Max == 0 {
 		return
 	}
-	newest, err := s.store.newest(ctx)
+	newest, err := s.sql.newest(ctx)
 	if err == nil {
-		err = s.store.since(ctx, newest.Add(-settleFor), func(rows []logRow) error {
+		err = s.sql.since(ctx, newest.Add(-settleFor), func(rows []logRow) error {
 			users := mapped(rows, func(r logRow) accounts.ID { return r.User })
 			clocks, err := s.users.Clocks(ctx, users)
 			if err != nil {
@@ -186,7 +186,7 @@ func (s *Service) settle(ctx context.Context) {
 			if err != nil || len(covered) == 0 {
 				return err
 			}
-			return s.store.tellLater(ctx, slices.Collect(maps.Keys(covered)), 0) // a Redis that outlived the node lacks them
+			return s.sql.tellLater(ctx, slices.Collect(maps.Keys(covered)), 0) // a Redis that outlived the node lacks them
 		})
 	}
 	if err != nil {

@@ -119,7 +119,7 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 func (s *Service) records(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
 	recs := make([]*streak.Record, len(keys))
 	if len(keys) > 0 && s.projection.Up() {
-		found, err := s.fast.patient().readAll(ctx, keys)
+		found, err := s.redis.patient().readAll(ctx, keys)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, err

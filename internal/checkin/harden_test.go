@@ -23,7 +23,7 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
-	store := newStore(db)
+	s := newSQLStore(db)
 	users := newUsers(2)
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	tapOf := func(user accounts.ID, at time.Time) []request {
@@ -42,22 +42,22 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 	}
 	_, err := db.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_timeout = 2700")
 	must(err)
-	_, err = store.write(t.Context(), tapOf(users[1], at)) // the statement is prepared
+	_, err = s.write(t.Context(), tapOf(users[1], at)) // the statement is prepared
 	must(err)
 	set("0") // commits stay in memory, as they do for a moment otherwise
 	first := tapOf(users[0], at)
-	_, err = store.write(t.Context(), first)
+	_, err = s.write(t.Context(), first)
 	must(err)
 	set("1")
 
-	held, err := store.write(t.Context(), tapOf(users[0], at.Add(time.Second)))
+	held, err := s.write(t.Context(), tapOf(users[0], at.Add(time.Second)))
 	must(err)
 	maria.Kill9(t)
 	maria.Restart(t)
 	if got := held[first[0].key()]; got.req != first[0].req {
 		t.Fatalf("the second tap found %+v, want the first", got)
 	}
-	histories, err := store.histories(t.Context(), users[:1])
+	histories, err := s.histories(t.Context(), users[:1])
 	if err != nil || len(histories[users[0]].Marks) != 1 {
 		t.Fatalf("after the crash the log has %v, %v, want the row that was found", histories[users[0]].Marks, err)
 	}
@@ -67,7 +67,7 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
-	store := newStore(db)
+	s := newSQLStore(db)
 	user, other := newUsers(1)[0], newUsers(1)[0]
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	one := func(user accounts.ID, at time.Time) request {
@@ -91,7 +91,7 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 		{"a row that is a minute old, read", []request{one(user, at.Add(time.Minute))}, true, 2},
 		{"one old row and one fresh row", []request{one(user, at.Add(time.Minute)), one(other, at.Add(time.Minute))}, false, 3},
 	} {
-		w, err := sqlLog{store}.commit(t.Context(), tt.reqs, &ahead{repeats: tt.repeats})
+		w, err := sqlLog{s}.commit(t.Context(), tt.reqs, &ahead{repeats: tt.repeats})
 		if err != nil || len(w.held) != len(tt.reqs) {
 			t.Fatal(tt.what, w.held, err)
 		}
@@ -107,15 +107,15 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
-	store := newStore(db)
-	store.find = db.Finder("SELECT user_id, day, at, kind, req FROM checkins WHERE 0 = 1 AND (user_id, day) IN ", 2, "")
+	s := newSQLStore(db)
+	s.find = db.Finder("SELECT user_id, day, at, kind, req FROM checkins WHERE 0 = 1 AND (user_id, day) IN ", 2, "")
 	user, at := newUsers(1)[0], time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	one := func(at time.Time) []request {
 		return []request{tap(user, civil.Clock{}, civil.Clock{}.Today(at), at, Activity{}, rand.Uint64())}
 	}
 	first := one(at)
 	for _, reqs := range [][]request{first, one(at.Add(time.Second)), one(at.Add(2 * time.Minute))} {
-		w, err := sqlLog{store}.commit(t.Context(), reqs, &ahead{repeats: true})
+		w, err := sqlLog{s}.commit(t.Context(), reqs, &ahead{repeats: true})
 		if row := w.held[reqs[0].key()]; err != nil || row.at != at.UnixMilli() || row.kind != streak.Tapped || row.req != first[0].req {
 			t.Errorf("a check-in at %s is told of %+v, %v", reqs[0].at, row, err)
 		}
@@ -124,8 +124,8 @@ func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM checkin_flushes").Scan(&flushes); err != nil || flushes != 1 {
 		t.Errorf("the disk was waited for %d times, %v; want once, for the fresh row", flushes, err)
 	}
-	store.met = store.find
-	if _, err := store.write(t.Context(), one(at)); !errors.Is(err, errGone) || !retryable(err) {
+	s.met = s.find
+	if _, err := s.write(t.Context(), one(at)); !errors.Is(err, errGone) || !retryable(err) {
 		t.Errorf("a row that nothing finds: %v", err)
 	}
 }
@@ -147,10 +147,10 @@ func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 			}
 		}
 		reqs := []request{tap(user, c, day, w.now(), Activity{}, rand.Uint64())}
-		if _, err := w.store.write(t.Context(), reqs); err != nil {
+		if _, err := w.sql.write(t.Context(), reqs); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.fast.forget(t.Context(), []rowKey{{user, day}}); err != nil {
+		if err := w.Service.redis.forget(t.Context(), []rowKey{{user, day}}); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {

@@ -54,7 +54,7 @@ type written struct {
 }
 
 // sqlLog is the log in durable-first mode: SQL has whatever was answered.
-type sqlLog struct{ *store }
+type sqlLog struct{ *sqlStore }
 
 func (l sqlLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
 	if a.repeats { // reading costs less than adding nothing

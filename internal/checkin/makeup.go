@@ -72,7 +72,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 		return MakeupResult{}, err
 	}
 	s.projection.Begin(now)
-	n, at, frozen, err := s.store.makeUp(ctx, row, s.rules.MakeupLimit, func(h streak.History) ([]civil.Day, error) {
+	n, at, frozen, err := s.sql.makeUp(ctx, row, s.rules.MakeupLimit, func(h streak.History) ([]civil.Day, error) {
 		covered, ok := s.freezes.MakeUp(h, clock, day, today)
 		if !ok {
 			return nil, ErrDayCounts
@@ -109,7 +109,7 @@ func (s *Service) Makeups(ctx context.Context, user accounts.ID, clock civil.Clo
 	}
 	today := clock.Today(s.now())
 	out := Makeups{Limit: s.rules.MakeupLimit}
-	rows, err := s.store.makeups(ctx, user, after, limit+1)
+	rows, err := s.sql.makeups(ctx, user, after, limit+1)
 	if err != nil {
 		return Makeups{}, err
 	}
@@ -118,7 +118,7 @@ func (s *Service) Makeups(ctx context.Context, user accounts.ID, clock civil.Clo
 		out.Cursor = rows[limit-1].cursor()
 	}
 	out.History = mapped(rows, func(r madeUp) Makeup { return Makeup{civil.Day(r.Day), time.UnixMilli(r.At)} })
-	n, err := s.store.makeupsIn(ctx, user, streak.MonthOf(today))
+	n, err := s.sql.makeupsIn(ctx, user, streak.MonthOf(today))
 	if err != nil {
 		return Makeups{}, err
 	}

@@ -60,7 +60,7 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 			err := s.reconcileUsers(ctx, r, []accounts.ID{user})
 			return err == nil, err
 		}
-		if r.Total, err = s.store.countUsers(ctx, after, before); err != nil {
+		if r.Total, err = s.sql.countUsers(ctx, after, before); err != nil {
 			return false, err
 		}
 		r.Resume = runs.Resume{Stage: "users", Cursor: after}
@@ -165,7 +165,7 @@ func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, unti
 	cursor, n := r.Resume.Cursor, 0
 	for n == 0 || len(differ) < chunkUsers && time.Now().Before(until) {
 		began := time.Now()
-		users, err := s.store.usersAfter(ctx, cursor, before, chunkUsers)
+		users, err := s.sql.usersAfter(ctx, cursor, before, chunkUsers)
 		if err != nil {
 			return false, err
 		}
@@ -213,7 +213,7 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 			return nil, err
 		}
 	}
-	first, err := s.store.firstYears(ctx, users)
+	first, err := s.sql.firstYears(ctx, users)
 	if err != nil {
 		return nil, err
 	}
@@ -244,11 +244,11 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 // reconcileRecords compares the next records whose users or years are not in the
 // log, and returns how many it has looked at.
 func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
-	keys, cursor, err := s.fast.patient().someRecords(ctx, r.Resume.Cursor)
+	keys, cursor, err := s.redis.patient().someRecords(ctx, r.Resume.Cursor)
 	if err != nil {
 		return 0, err
 	}
-	first, err := s.store.firstYears(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+	first, err := s.sql.firstYears(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
 	if err != nil {
 		return 0, err
 	}
@@ -335,7 +335,7 @@ func (s *Service) strays(ctx context.Context, members []string) (out []string, e
 	if err := s.checkins.flush(ctx, users); err != nil {
 		return nil, err
 	}
-	known, err := s.store.firstYears(ctx, users)
+	known, err := s.sql.firstYears(ctx, users)
 	for _, user := range users {
 		if _, ok := known[user]; !ok {
 			out = append(out, user.String())
@@ -431,7 +431,7 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 		return err
 	}
 	since := s.now().Add(-settled)
-	touched, err := s.store.touched(ctx, users)
+	touched, err := s.sql.touched(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -439,14 +439,14 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 	if err != nil {
 		return err
 	}
-	f := s.fast.patient()
+	patient := s.redis.patient()
 	var keys []yearKey
 	for _, x := range all {
 		for _, year := range x.years {
 			keys = append(keys, yearKey{x.user, year})
 		}
 	}
-	records, err := f.held(ctx, keys)
+	records, err := patient.held(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -525,7 +525,7 @@ func (h held) differences(year int, least, most *streak.Record) []difference {
 // repair makes a user's records and entries what the log says, and reports
 // whether it could: a record that changes all the time is left to the next run.
 func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done bool, err error) {
-	f, done := s.fast.patient(), true
+	patient, done := s.redis.patient(), true
 	wrong := map[int]bool{} // year: what is there must go
 	renew := change{user: x.user, imported: true, unranked: true}
 	for _, d := range ds {
@@ -542,7 +542,7 @@ func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done
 		}
 	}
 	for year := range wrong {
-		ok, err := s.replaceRecord(ctx, f, yearKey{x.user, year})
+		ok, err := s.replaceRecord(ctx, patient, yearKey{x.user, year})
 		if err != nil {
 			return false, err
 		}
@@ -554,9 +554,9 @@ func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done
 	return done, s.projection.Renew(ctx, renew)
 }
 
-func (s *Service) replaceRecord(ctx context.Context, f *fast, k yearKey) (done bool, err error) {
+func (s *Service) replaceRecord(ctx context.Context, in *redisStore, k yearKey) (done bool, err error) {
 	for range repairTries {
-		was, err := f.held(ctx, []yearKey{k})
+		was, err := in.held(ctx, []yearKey{k})
 		if err != nil {
 			return false, err
 		}
@@ -567,7 +567,7 @@ func (s *Service) replaceRecord(ctx context.Context, f *fast, k yearKey) (done b
 		if err != nil {
 			return false, err
 		}
-		if done, err = f.replace(ctx, k, was[0], recs[0]); done || err != nil {
+		if done, err = in.replace(ctx, k, was[0], recs[0]); done || err != nil {
 			return done, err
 		}
 	}
@@ -613,6 +613,6 @@ func (s *Service) warm(ctx context.Context, users []accounts.ID) error {
 	}
 	now := s.now()
 	keys := mapped(users, func(u accounts.ID) yearKey { return yearKey{u, clocks[u].Today(now).Year()} })
-	_, err = s.loadRecords(ctx, s.fast.patient(), keys)
+	_, err = s.loadRecords(ctx, s.redis.patient(), keys)
 	return err
 }

@@ -382,7 +382,7 @@ func replaced(is, seen held, rec *streak.Record) (held, bool) {
 func TestReplacingFollowsItsTwin(t *testing.T) {
 	t.Parallel()
 	everyWorld(t, func(t *testing.T, w *world) {
-		f := w.fast.patient()
+		patient := w.Service.redis.patient()
 		texts := []string{"", "\x00\x01", string(randomRecord()[:]), string(randomRecord()[:])}
 		for _, seen := range texts {
 			for i := range 5 {
@@ -398,8 +398,8 @@ func TestReplacingFollowsItsTwin(t *testing.T) {
 					w.do(t, "SET", recordKey(key.user, key.year).Key, is.text, "PX", "100000")
 				}
 				want, wantDone := replaced(is, held{text: seen}, rec)
-				done, err := f.replace(t.Context(), key, held{text: seen}, rec)
-				got, err2 := f.held(t.Context(), []yearKey{key})
+				done, err := patient.replace(t.Context(), key, held{text: seen}, rec)
+				got, err2 := patient.held(t.Context(), []yearKey{key})
 				if err != nil || err2 != nil || done != wantDone || got[0] != want {
 					t.Errorf("%v seen as %q: got %v, %v, %v %v, want %v, %v", is, seen, got, done, err, err2, want, wantDone)
 				}
@@ -510,7 +510,7 @@ func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
 		}
 		r = w.stored(t, r)
 	}
-	if n, err := w.store.countUsers(t.Context(), "", ""); err != nil || n != 400 || steps < 4 || r.Resume.Stage != everybodyAnew || r.Total != n || r.Done != 0 {
+	if n, err := w.sql.countUsers(t.Context(), "", ""); err != nil || n != 400 || steps < 4 || r.Resume.Stage != everybodyAnew || r.Total != n || r.Done != 0 {
 		t.Errorf("%d of 400 users are in SQL after %d steps, %v; the run: %+v", n, steps, err, r)
 	}
 	if _, err := w.snapshotSlice(t.Context(), r, time.Now().Add(time.Hour)); err != nil || r.Done != 400 {
@@ -617,7 +617,7 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 // persistedOf reads what snapshots have written.
 func (w *world) persistedOf(t *testing.T, users []accounts.ID) (map[accounts.ID]totals, map[string]month) {
 	t.Helper()
-	sums, months, err := w.store.persisted(t.Context(), users)
+	sums, months, err := w.sql.persisted(t.Context(), users)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -639,7 +639,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 		w.finish(t, SnapshotRun, RunOptions{})
 		check := func(when string) {
 			t.Helper()
-			histories, err := w.store.histories(t.Context(), users)
+			histories, err := w.sql.histories(t.Context(), users)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -671,7 +671,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 		check("second")
 
 		sums, months := w.persistedOf(t, users)
-		histories, err := w.store.histories(t.Context(), users)
+		histories, err := w.sql.histories(t.Context(), users)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -691,7 +691,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 			}
 		}
 		sums2, months2 := w.persistedOf(t, users)
-		histories2, err := w.store.histories(t.Context(), users)
+		histories2, err := w.sql.histories(t.Context(), users)
 		if err != nil || !maps.Equal(sums, sums2) || !maps.Equal(months, months2) || !reflect.DeepEqual(histories, histories2) {
 			t.Errorf("SQL changed: %v", err)
 		}

@@ -35,15 +35,15 @@ const (
 	patience = 5 * time.Second
 )
 
-// fast is what Redis holds of this package, all of it derived from the log.
-type fast struct {
+// redisStore is what Redis holds of this package, all of it derived from the log.
+type redisStore struct {
 	db       *redis.DB
 	budget   time.Duration // for each round trip
 	scanPage int
 	soon     *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
 }
 
-func newFast(db *redis.DB, pace Pace, mode string) *fast {
+func newRedisStore(db *redis.DB, pace Pace, mode string) *redisStore {
 	budget := redisBudget
 	switch {
 	case mode == RedisFirst:
@@ -51,26 +51,26 @@ func newFast(db *redis.DB, pace Pace, mode string) *fast {
 	case db.Mode() == "embedded":
 		budget = embeddedBudget
 	}
-	return &fast{db: db, scanPage: cmp.Or(pace.ScanPage, scanPage), budget: cmp.Or(pace.Budget, budget), soon: new(redis.Deadlines)}
+	return &redisStore{db: db, scanPage: cmp.Or(pace.ScanPage, scanPage), budget: cmp.Or(pace.Budget, budget), soon: new(redis.Deadlines)}
 }
 
-// patient returns f with the time limits of work in the background.
-func (f *fast) patient() *fast {
-	p := *f
+// patient returns s with the time limits of work in the background.
+func (s *redisStore) patient() *redisStore {
+	p := *s
 	p.budget, p.soon = patience, new(redis.Deadlines)
 	return &p
 }
 
-func (f *fast) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+func (s *redisStore) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
-	return f.db.DoMulti(ctx, cmds)
+	return s.db.DoMulti(ctx, cmds)
 }
 
-func (f *fast) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+func (s *redisStore) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
-	return f.db.RunMulti(ctx, calls)
+	return s.db.RunMulti(ctx, calls)
 }
 
 func recordKey(user accounts.ID, year int) keyspace.Bitmap {
@@ -81,13 +81,13 @@ func recordKey(user accounts.ID, year int) keyspace.Bitmap {
 // user's record, in one round trip: where a day is set, the boards were told. It returns
 // the records as they are then, and which of them had the day. A record may turn out not
 // to be loaded; see [streak.Record].
-func (f *fast) mark(ctx context.Context, reqs []request, boards []keyspace.Cmd) (recs []*streak.Record, had []bool, err error) {
+func (s *redisStore) mark(ctx context.Context, reqs []request, boards []keyspace.Cmd) (recs []*streak.Record, had []bool, err error) {
 	cmds, days := boards, len(boards)
 	for _, r := range reqs {
 		key := recordKey(r.user, r.day.Year())
 		cmds = append(cmds, key.SetBitBareCmd(streak.BitOf(r.day, r.kind)), key.GetRenewCmd())
 	}
-	replies := f.send(ctx, cmds)
+	replies := s.send(ctx, cmds)
 	if err := keyspace.FirstErr(replies); err != nil {
 		return nil, nil, err
 	}
@@ -99,11 +99,11 @@ func (f *fast) mark(ctx context.Context, reqs []request, boards []keyspace.Cmd) 
 }
 
 // rank sends the commands that move users on the boards, in one round trip.
-func (f *fast) rank(ctx context.Context, boards []keyspace.Cmd) error {
+func (s *redisStore) rank(ctx context.Context, boards []keyspace.Cmd) error {
 	if len(boards) == 0 {
 		return nil
 	}
-	if err := keyspace.FirstErr(f.send(ctx, boards)); err != nil {
+	if err := keyspace.FirstErr(s.send(ctx, boards)); err != nil {
 		return fmt.Errorf("boards: %w", err)
 	}
 	return nil
@@ -111,7 +111,7 @@ func (f *fast) rank(ctx context.Context, boards []keyspace.Cmd) error {
 
 // writeRecords brings records to what was computed from the log. They are merged, so
 // that what is newer stays.
-func (f *fast) writeRecords(ctx context.Context, states []state) error {
+func (s *redisStore) writeRecords(ctx context.Context, states []state) error {
 	var lost []rowKey
 	var keys, perhaps []yearKey
 	var recs, merged []*streak.Record
@@ -124,10 +124,10 @@ func (f *fast) writeRecords(ctx context.Context, states []state) error {
 			perhaps, merged = append(perhaps, k), append(merged, streak.RecordOf(k.year, st.history))
 		}
 	}
-	if err := f.forget(ctx, lost); err != nil {
+	if err := s.forget(ctx, lost); err != nil {
 		return err
 	}
-	there, err := f.held(ctx, perhaps)
+	there, err := s.held(ctx, perhaps)
 	if err != nil {
 		return err
 	}
@@ -136,12 +136,12 @@ func (f *fast) writeRecords(ctx context.Context, states []state) error {
 			keys, recs = append(keys, perhaps[i]), append(recs, merged[i])
 		}
 	}
-	return f.load(ctx, keys, recs)
+	return s.load(ctx, keys, recs)
 }
 
 // readAll returns records, loaded or not, in one round trip.
-func (f *fast) readAll(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
-	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
+func (s *redisStore) readAll(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
+	replies := s.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
 	if err := keyspace.FirstErr(replies); err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func parseAll(n int, text func(int) string) []*streak.Record {
 
 // read returns a user's year, or nil when it is not loaded. One read in a
 // hundred renews the key's life.
-func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
+func (s *redisStore) read(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
 	key := recordKey(user, year)
 	cmd := key.GetCmd()
 	if rand.IntN(100) == 0 {
@@ -168,11 +168,11 @@ func (f *fast) read(ctx context.Context, user accounts.ID, year int) (*streak.Re
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s, _, err := f.db.Do(f.soon.Within(f.budget), cmd).Text()
+	text, _, err := s.db.Do(s.soon.Within(s.budget), cmd).Text()
 	if err != nil {
 		return nil, err
 	}
-	return ifLoaded(s), nil
+	return ifLoaded(text), nil
 }
 
 func ifLoaded(s string) *streak.Record {
@@ -184,12 +184,12 @@ func ifLoaded(s string) *streak.Record {
 
 // load writes records computed from SQL to Redis, merged into what is there, and
 // replaces each by the result.
-func (f *fast) load(ctx context.Context, keys []yearKey, recs []*streak.Record) error {
+func (s *redisStore) load(ctx context.Context, keys []yearKey, recs []*streak.Record) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
 		cmds[i] = recordKey(k.user, k.year).AddCmd(string(recs[i][:]))
 	}
-	added := f.send(ctx, cmds)
+	added := s.send(ctx, cmds)
 	if err := keyspace.FirstErr(added); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (f *fast) load(ctx context.Context, keys []yearKey, recs []*streak.Record) 
 	if len(calls) == 0 {
 		return nil
 	}
-	merged := f.run(ctx, calls)
+	merged := s.run(ctx, calls)
 	for j, reply := range merged {
 		recs[at[j]] = streak.Parse(reply.Str)
 	}
@@ -214,15 +214,15 @@ func (f *fast) load(ctx context.Context, keys []yearKey, recs []*streak.Record) 
 
 // forget drops the records of these days; the next read loads them again. A bit
 // alone could not be taken back beside traffic that sets it.
-func (f *fast) forget(ctx context.Context, days []rowKey) error {
-	return keyspace.FirstErr(f.send(ctx, mapped(days, func(k rowKey) keyspace.Cmd {
+func (s *redisStore) forget(ctx context.Context, days []rowKey) error {
+	return keyspace.FirstErr(s.send(ctx, mapped(days, func(k rowKey) keyspace.Cmd {
 		return keyspace.Cmd{Name: "UNLINK", Key: recordKey(k.user, k.day.Year()).Key}
 	})))
 }
 
 // claim asks whose the days are, in one round trip: each becomes the request's
 // unless another request was first, and stays without an owner if it is signed.
-func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
+func (s *redisStore) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
 	looks := make([]bool, len(reqs))
 	cmds := make([]keyspace.Cmd, len(reqs))
 	for i, r := range reqs {
@@ -235,7 +235,7 @@ func (f *fast) claim(ctx context.Context, reqs []request, signed func(request) b
 		cmds[i].Args = append(cmds[i].Args, "NX", "GET")
 	}
 	out := make([]*row, len(reqs))
-	for i, reply := range f.send(ctx, cmds) {
+	for i, reply := range s.send(ctx, cmds) {
 		text, there, err := reply.Text()
 		if err != nil {
 			return nil, err
@@ -268,7 +268,7 @@ func parseClaim(user accounts.ID, day civil.Day, text string) (request, bool) {
 }
 
 // claims returns what users claimed of the days from first to last.
-func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civil.Day) (out []request, err error) {
+func (s *redisStore) claims(ctx context.Context, users []accounts.ID, first, last civil.Day) (out []request, err error) {
 	var cmds []keyspace.Cmd
 	for _, user := range users {
 		cmd := keyspace.Cmd{Name: "MGET", Key: claimKeys.At(user, dayKey(first)).Key}
@@ -277,7 +277,7 @@ func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civi
 		}
 		cmds = append(cmds, cmd)
 	}
-	for i, reply := range f.send(ctx, cmds) {
+	for i, reply := range s.send(ctx, cmds) {
 		items, err := reply.Items()
 		if err != nil {
 			return nil, err
@@ -292,8 +292,8 @@ func (f *fast) claims(ctx context.Context, users []accounts.ID, first, last civi
 }
 
 // claimed returns the claims of these days, as far as there are any.
-func (f *fast) claimed(ctx context.Context, keys []rowKey) (map[rowKey]request, error) {
-	replies := f.send(ctx, mapped(keys, func(k rowKey) keyspace.Cmd {
+func (s *redisStore) claimed(ctx context.Context, keys []rowKey) (map[rowKey]request, error) {
+	replies := s.send(ctx, mapped(keys, func(k rowKey) keyspace.Cmd {
 		return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
 	}))
 	if err := keyspace.FirstErr(replies); err != nil {
@@ -310,8 +310,8 @@ func (f *fast) claimed(ctx context.Context, keys []rowKey) (map[rowKey]request, 
 
 // someClaims returns the claims in the next page of all keys and where to go on,
 // as scan does.
-func (f *fast) someClaims(ctx context.Context, cursor string) (rows []request, next string, err error) {
-	found, next, err := f.scan(ctx, claimKeys.Family, cursor)
+func (s *redisStore) someClaims(ctx context.Context, cursor string) (rows []request, next string, err error) {
+	found, next, err := s.scan(ctx, claimKeys.Family, cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -330,15 +330,15 @@ func (f *fast) someClaims(ctx context.Context, cursor string) (rows []request, n
 	if len(keys) == 0 {
 		return nil, next, nil
 	}
-	claims, err := f.claimed(ctx, keys)
+	claims, err := s.claimed(ctx, keys)
 	return slices.Collect(maps.Values(claims)), next, err
 }
 
 // risks says what this Redis may lose of what it has acknowledged, server by
 // server. [redis.ErrUnavailable] says that a server did not answer, any other error
 // that Redis cannot keep anything.
-func (f *fast) risks(ctx context.Context) (risks []string, err error) {
-	servers, err := f.db.Info(ctx)
+func (s *redisStore) risks(ctx context.Context) (risks []string, err error) {
+	servers, err := s.db.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +359,7 @@ func (f *fast) risks(ctx context.Context) (risks []string, err error) {
 	}
 	// Both or none: a rewrite of the file ends the one without the other.
 	const sync, pause = "appendfsync", "no-appendfsync-on-rewrite"
-	if servers, err = f.db.Settings(ctx, sync, pause); err != nil {
+	if servers, err = s.db.Settings(ctx, sync, pause); err != nil {
 		return nil, err
 	}
 	for _, server := range servers {
@@ -402,11 +402,11 @@ type held struct {
 }
 
 // held reads records as they are, in one round trip.
-func (f *fast) held(ctx context.Context, keys []yearKey) ([]held, error) {
+func (s *redisStore) held(ctx context.Context, keys []yearKey) ([]held, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	replies := f.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
+	replies := s.send(ctx, mapped(keys, func(k yearKey) keyspace.Cmd { return recordKey(k.user, k.year).GetCmd() }))
 	out := make([]held, len(keys))
 	for i, reply := range replies {
 		text, there, err := reply.Text()
@@ -424,11 +424,11 @@ func (f *fast) held(ctx context.Context, keys []yearKey) ([]held, error) {
 
 // replace puts a record in the place of what was looked at, and reports whether
 // that was still there.
-func (f *fast) replace(ctx context.Context, k yearKey, was held, rec *streak.Record) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+func (s *redisStore) replace(ctx context.Context, k yearKey, was held, rec *streak.Record) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
 	life := strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10)
-	n, err := replaceScript.Run(ctx, f.db, []keyspace.Key{recordKey(k.user, k.year).Key}, was.text, string(rec[:]), life).Int()
+	n, err := replaceScript.Run(ctx, s.db, []keyspace.Key{recordKey(k.user, k.year).Key}, was.text, string(rec[:]), life).Int()
 	return n == 1, err
 }
 
@@ -439,10 +439,10 @@ var recordParser = keyspace.NewParser(Keys)
 // Cursors outlive a process. Where a server has failed over since, what it leaves
 // out is found the next time; where there are more or fewer, it begins anew. A key
 // may be told twice.
-func (f *fast) scan(ctx context.Context, family *keyspace.Family, cursor string) (found [][3]string, next string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+func (s *redisStore) scan(ctx context.Context, family *keyspace.Family, cursor string) (found [][3]string, next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
-	owners, err := f.db.Owners(ctx)
+	owners, err := s.db.Owners(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -457,8 +457,8 @@ func (f *fast) scan(ctx context.Context, family *keyspace.Family, cursor string)
 	if n, err := fmt.Sscanf(cursor, "%d/%d %d", &at, &of, &page); n != 3 || err != nil || of != len(owners) || at >= of {
 		at, page = 0, 0
 	}
-	prefix := f.db.Physical(keyspace.Key{})
-	names, page, err := owners[at].Scan(ctx, page, prefix+"*", f.scanPage)
+	prefix := s.db.Physical(keyspace.Key{})
+	names, page, err := owners[at].Scan(ctx, page, prefix+"*", s.scanPage)
 	if err != nil {
 		return nil, "", err
 	}
@@ -482,8 +482,8 @@ const scanPage = 1000
 
 // someRecords returns the keys of the records in the next page of all keys and
 // where to go on, as scan does.
-func (f *fast) someRecords(ctx context.Context, cursor string) (keys []yearKey, next string, err error) {
-	found, next, err := f.scan(ctx, recordKeys.Family, cursor)
+func (s *redisStore) someRecords(ctx context.Context, cursor string) (keys []yearKey, next string, err error) {
+	found, next, err := s.scan(ctx, recordKeys.Family, cursor)
 	for _, args := range found {
 		user, err := ids.Parse[accounts.User](args[0])
 		if err != nil {
@@ -503,19 +503,19 @@ var errBehind = fmt.Errorf("%w, or not complete yet", redis.ErrUnavailable)
 
 // unload drops a user's records up to that year; a calendar may have been asked
 // for any.
-func (f *fast) unload(ctx context.Context, user accounts.ID, last int) error {
+func (s *redisStore) unload(ctx context.Context, user accounts.ID, last int) error {
 	cmd := keyspace.Cmd{Name: "UNLINK", Key: recordKey(user, firstYear).Key}
 	for year := firstYear + 1; year <= last; year++ {
 		cmd.More = append(cmd.More, recordKey(user, year).Key)
 	}
-	return keyspace.FirstErr(f.send(ctx, []keyspace.Cmd{cmd}))
+	return keyspace.FirstErr(s.send(ctx, []keyspace.Cmd{cmd}))
 }
 
 // unclaim drops what a user claimed of the days from first to last.
-func (f *fast) unclaim(ctx context.Context, user accounts.ID, first, last civil.Day) error {
+func (s *redisStore) unclaim(ctx context.Context, user accounts.ID, first, last civil.Day) error {
 	cmd := keyspace.Cmd{Name: "UNLINK", Key: claimKeys.At(user, dayKey(first)).Key}
 	for d := first + 1; d <= last; d++ {
 		cmd.More = append(cmd.More, claimKeys.At(user, dayKey(d)).Key)
 	}
-	return keyspace.FirstErr(f.send(ctx, []keyspace.Cmd{cmd}))
+	return keyspace.FirstErr(s.send(ctx, []keyspace.Cmd{cmd}))
 }

@@ -58,15 +58,15 @@ const claimedBefore, claimedAfter = 4, 1
 // streamLog is the log in redis-first mode: a stream in Redis has what SQL does not
 // have yet, and claims tell of each day who was first.
 type streamLog struct {
-	store      *store
-	fast       *fast
+	sql        *sqlStore
+	redis      *redisStore
 	projection *projection.Projection[change, state]
 	freezes    streak.Freezes
 	stream     *queue.Redis
 	replicas   int           // which a check-in waits for
 	rate       int           // claims a second that a snapshot compares
 	budget     time.Duration // for the stream to take rows
-	sql        time.Duration // for SQL, where a caller waits for it; zero is sqlBudget
+	sqlTime    time.Duration // for SQL, where a caller waits for it; zero is sqlBudget
 	log        *slog.Logger
 	now        func() time.Time
 
@@ -76,8 +76,8 @@ type streamLog struct {
 
 func newStreamLog(cfg Config, s *Service) *streamLog {
 	return &streamLog{
-		store: s.store, fast: s.fast, projection: s.projection, freezes: s.freezes, stream: queue.NewRedis(cfg.Redis),
-		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), sql: cfg.Pace.SQL, log: s.log, now: s.now,
+		sql: s.sql, redis: s.redis, projection: s.projection, freezes: s.freezes, stream: queue.NewRedis(cfg.Redis),
+		replicas: cfg.Replicas, rate: cfg.ReconcileRate, budget: cmp.Or(cfg.Pace.Budget, firstBudget), sqlTime: cfg.Pace.SQL, log: s.log, now: s.now,
 	}
 }
 
@@ -113,7 +113,7 @@ func (l *streamLog) ask(ctx context.Context, fn func(context.Context) error) err
 	if time.Now().UnixMilli() < l.sqlUntil.Load() {
 		return ErrStore
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.sql, sqlBudget))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.sqlTime, sqlBudget))
 	defer cancel()
 	err := undeadlocked(func() error { return fn(ctx) })
 	if errors.Is(err, redis.ErrUnavailable) {
@@ -145,7 +145,7 @@ func undeadlocked(fn func() error) (err error) {
 // durable-first mode.
 func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
 	if a.wait(); a.away || !l.projection.Up() {
-		held, err := l.store.write(ctx, rows)
+		held, err := l.sql.write(ctx, rows)
 		return written{held: held}, err
 	}
 	first, rest := l.divide(rows, a)
@@ -155,7 +155,7 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	var failed error
 	if len(rest) > 0 {
 		both.Go(func() {
-			failed = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.store.write(ctx, rest); return err })
+			failed = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.sql.write(ctx, rest); return err })
 		})
 	}
 	unclaimed, failure := first, error(nil)
@@ -169,7 +169,7 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	}
 	both.Wait()
 	if errors.Is(failed, ErrStore) && (failure != nil || !l.projection.Up()) {
-		there, failed = l.store.write(ctx, rest) // it is Redis that is away, since a moment ago
+		there, failed = l.sql.write(ctx, rest) // it is Redis that is away, since a moment ago
 	}
 	take := func(rows []request, there map[rowKey]row, err error) error {
 		if err != nil && !errors.Is(err, ErrStore) {
@@ -193,11 +193,11 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	var err error
 	if failure != nil {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "redis did not keep a batch; it goes to sql", slog.Int("rows", len(unclaimed)), slog.Any("err", failure))
-		if there, err = l.store.write(ctx, unclaimed); err != nil {
+		if there, err = l.sql.write(ctx, unclaimed); err != nil {
 			return written{}, err
 		}
 	} else {
-		err = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.store.write(ctx, unclaimed); return err })
+		err = l.ask(ctx, func(ctx context.Context) (err error) { there, err = l.sql.write(ctx, unclaimed); return err })
 	}
 	return w, take(unclaimed, there, err)
 }
@@ -229,7 +229,7 @@ func (l *streamLog) keep(ctx context.Context, rows []request, a *ahead) (held ma
 	var published error
 	var both sync.WaitGroup
 	both.Go(func() { published = l.publish(ctx, rows) })
-	claims, err := l.fast.claim(ctx, rows, func(r request) bool {
+	claims, err := l.redis.claim(ctx, rows, func(r request) bool {
 		before, _ := a.around(r)
 		return before.Signed(r.day.OfYear())
 	})
@@ -278,9 +278,9 @@ func (l *streamLog) persistRows(ctx context.Context, rows []request) error {
 		late := slices.ContainsFunc(some, func(r request) bool { return l.now().Sub(r.at) > lateAfter })
 		err := undeadlocked(func() (err error) {
 			if late {
-				_, err = l.store.importRows(ctx, some)
+				_, err = l.sql.importRows(ctx, some)
 			} else {
-				_, err = l.store.write(ctx, some)
+				_, err = l.sql.write(ctx, some)
 			}
 			return err
 		})
@@ -342,7 +342,7 @@ func (l *streamLog) persistMessages(ctx context.Context, ds []queue.Delivery) []
 // of. A claim that is lost leaves the row as it came.
 func (l *streamLog) asClaimed(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
-		claims, err := l.fast.patient().claimed(ctx, mapped(some, request.key))
+		claims, err := l.redis.patient().claimed(ctx, mapped(some, request.key))
 		if err != nil {
 			return err
 		}
@@ -400,7 +400,7 @@ func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
 
 // unapplied returns those of the rows whose records are not as they make them.
 func (l *streamLog) unapplied(ctx context.Context, rows []request) (out []request, err error) {
-	recs, err := l.fast.patient().readAll(ctx, mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
+	recs, err := l.redis.patient().readAll(ctx, mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
 	if err != nil {
 		return nil, err
 	}
@@ -414,12 +414,12 @@ func (l *streamLog) unapplied(ctx context.Context, rows []request) (out []reques
 
 // histories writes to SQL what the claims of the users have beyond it, and reads it then.
 func (l *streamLog) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
-	histories, err := l.store.histories(ctx, users)
+	histories, err := l.sql.histories(ctx, users)
 	if err != nil {
 		return nil, err
 	}
 	today := civil.DayOf(l.now().Date())
-	claimed, err := l.fast.patient().claims(ctx, users, today-claimedBefore, today+claimedAfter)
+	claimed, err := l.redis.patient().claims(ctx, users, today-claimedBefore, today+claimedAfter)
 	if err != nil {
 		return histories, errors.Join(errClaims, err)
 	}
@@ -433,7 +433,7 @@ func (l *streamLog) histories(ctx context.Context, users []accounts.ID) (map[acc
 	if err := l.persistRows(ctx, missing); err != nil {
 		return nil, err
 	}
-	return l.store.histories(ctx, users)
+	return l.sql.histories(ctx, users)
 }
 
 func (l *streamLog) flush(ctx context.Context, users []accounts.ID) error {
@@ -443,7 +443,7 @@ func (l *streamLog) flush(ctx context.Context, users []accounts.ID) error {
 
 func (l *streamLog) forget(ctx context.Context, user accounts.ID) error {
 	today := civil.Clock{}.Today(l.now())
-	return l.fast.patient().unclaim(ctx, user, today-claimedBefore, today+claimedAfter)
+	return l.redis.patient().unclaim(ctx, user, today-claimedBefore, today+claimedAfter)
 }
 
 // persistClaims writes to SQL what it lacks of all that was claimed in the last
@@ -462,16 +462,16 @@ func (l *streamLog) persistClaims(ctx context.Context) error {
 // flushSome is one step of persistClaims.
 func (l *streamLog) flushSome(ctx context.Context, cursor string) (n int, next string, err error) {
 	began := time.Now()
-	claims, next, err := l.fast.patient().someClaims(ctx, cursor)
+	claims, next, err := l.redis.patient().someClaims(ctx, cursor)
 	if err != nil {
 		return 0, "", err
 	}
 	var added int64
 	for rows := range slices.Chunk(sorted(claims), chunkUsers) {
-		held, err := l.store.countHeld(ctx, rows)
+		held, err := l.sql.countHeld(ctx, rows)
 		if err == nil && held < int64(len(rows)) {
 			var n int64
-			n, err = l.store.importRows(ctx, rows)
+			n, err = l.sql.importRows(ctx, rows)
 			added += n
 		}
 		if err != nil {
@@ -534,9 +534,9 @@ func (l *streamLog) run(ctx context.Context) {
 	}
 }
 
-// tellRisks warns of what Redis may lose; its errors are those of [fast.risks].
+// tellRisks warns of what Redis may lose; its errors are those of [redisStore.risks].
 func (l *streamLog) tellRisks(ctx context.Context) error {
-	risks, err := l.fast.risks(ctx)
+	risks, err := l.redis.risks(ctx)
 	for _, risk := range risks {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))
 	}

@@ -57,7 +57,7 @@ func first(rules ...Settings) Settings {
 // days is how many rows SQL has of a user.
 func (w *world) days(t *testing.T, user accounts.ID) int {
 	t.Helper()
-	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 	if again := w.mustMark(t, user, civil.Clock{}); !again.At.Equal(told.At) {
 		t.Errorf("told %s, then %s", told.At, again.At)
 	}
-	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 	if marks := histories[user].Marks; err != nil || len(marks) != 1 || !marks[0].At.Equal(told.At) {
 		t.Errorf("told %s, and SQL has %+v (%v)", told.At, marks, err)
 	}
@@ -190,12 +190,12 @@ func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
-	w.stream(t).sql = 0 // as in production
+	w.stream(t).sqlTime = 0 // as in production
 	server.Kill()
 	w.projection.Suspect()
 	taken, slow := make(chan struct{}), make(chan error, 1)
 	go func() {
-		slow <- w.store.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+		slow <- w.sql.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE checkins SET words = 0 WHERE day = 0")
 			close(taken)
 			time.Sleep(sqlBudget + sqlBudget/2)
@@ -316,7 +316,7 @@ func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 	callers.Wait()
 	eventually.True(t, "redis to be complete again", w.projection.Up)
 	w.persisted(t)
-	histories, err := w.store.histories(t.Context(), answered)
+	histories, err := w.sql.histories(t.Context(), answered)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,11 +436,11 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 	}
 	// One of them SQL has otherwise: it stays as it is.
 	own := request{user: users[0], day: civil.DayOf(2026, 11, 21), at: time.UnixMilli(1), kind: streak.Tapped, req: 9}
-	if _, err := w.store.write(t.Context(), []request{own}); err != nil {
+	if _, err := w.sql.write(t.Context(), []request{own}); err != nil {
 		t.Fatal(err)
 	}
 	w.finish(t, SnapshotRun, RunOptions{})
-	histories, err := w.store.histories(t.Context(), users)
+	histories, err := w.sql.histories(t.Context(), users)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,7 +490,7 @@ func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
 		}
 	}
 	// 1 (no record), 2 and 3 (records), 1 and 2 (none).
-	histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+	histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -584,10 +584,10 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 	t.Parallel()
 	risks := func(url string) string {
 		t.Helper()
-		f := newFast(redistest.Open(t, url), Pace{}, "")
+		s := newRedisStore(redistest.Open(t, url), Pace{}, "")
 		var all []string
 		eventually.NoError(t, url, func() (err error) {
-			all, err = f.risks(t.Context())
+			all, err = s.risks(t.Context())
 			return err
 		})
 		return strings.Join(all, "; ")
@@ -625,7 +625,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 		}
 	}
 
-	if all, err := newFast(redistest.Open(t, "embedded"), Pace{}, "").risks(t.Context()); err == nil {
+	if all, err := newRedisStore(redistest.Open(t, "embedded"), Pace{}, "").risks(t.Context()); err == nil {
 		t.Errorf("the embedded redis keeps check-ins: %v", all)
 	}
 	var told strings.Builder

@@ -736,7 +736,7 @@ func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
 }
 
 func (s *served) log() streak.History {
-	histories, err := s.store.histories(s.t.Context(), []accounts.ID{s.user})
+	histories, err := s.sql.histories(s.t.Context(), []accounts.ID{s.user})
 	s.ok(err)
 	return histories[s.user]
 }

@@ -175,7 +175,7 @@ func (s *Service) forgetTouched(ctx context.Context, before time.Time) error {
 	if seen := done.Started.Add(-settled); seen.Before(before) {
 		before = seen
 	}
-	return s.store.forgetTouched(ctx, before)
+	return s.sql.forgetTouched(ctx, before)
 }
 
 // showEvery is the interval at which a node looks what the last reconciliation found:
@@ -207,7 +207,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 	}
 	if r.Resume.Stage == "" {
 		if boards {
-			n, err := s.store.countUsers(ctx, "", "")
+			n, err := s.sql.countUsers(ctx, "", "")
 			if err != nil {
 				return false, err
 			}
@@ -220,7 +220,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 		}
 		r.Resume.Stage, r.Done, r.Total = "records", 0, 0
 		if days != 0 {
-			if r.Total, err = s.store.countActive(ctx, activeSince(s.now(), days)); err != nil {
+			if r.Total, err = s.sql.countActive(ctx, activeSince(s.now(), days)); err != nil {
 				return false, err
 			}
 		}
@@ -231,7 +231,7 @@ func (s *Service) rebuildSlice(ctx context.Context, r *Run, until time.Time) (fi
 	now := s.now()
 	for time.Now().Before(until) {
 		began := time.Now()
-		users, err := s.store.activeAfter(ctx, r.Resume.Cursor, activeSince(now, days), chunkUsers)
+		users, err := s.sql.activeAfter(ctx, r.Resume.Cursor, activeSince(now, days), chunkUsers)
 		if err != nil || len(users) == 0 {
 			return err == nil, err
 		}

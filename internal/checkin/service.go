@@ -68,8 +68,8 @@ type Service struct {
 	apart      Apart
 	bus        *events.Bus
 	hooks      *webhooks.Service
-	store      *store
-	fast       *fast
+	sql        *sqlStore
+	redis      *redisStore
 	projection *projection.Projection[change, state]
 	committer  *groupcommit.Committer[request, outcome]
 	loader     *groupcommit.Committer[yearKey, *streak.Record]
@@ -98,14 +98,14 @@ func New(cfg Config) *Service {
 		users: cfg.Users, friends: cfg.Friends, apart: cfg.Apart, bus: cfg.Bus, log: cfg.Log,
 		rules: cfg.Settings, node: cfg.Node, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
-		store: newStore(cfg.DB),
+		sql:   newSQLStore(cfg.DB),
 		hooks: cfg.Hooks,
 		runs:  newRunStore(cfg.DB),
 
 		secondLook: cmp.Or(cfg.Pace.SecondLook, secondLook), laterAgain: cmp.Or(cfg.Pace.LaterAgain, laterAgain),
-		fast: newFast(cfg.Redis, cfg.Pace, cfg.Mode),
+		redis: newRedisStore(cfg.Redis, cfg.Pace, cfg.Mode),
 	}
-	s.store.hooks = cfg.Hooks
+	s.sql.hooks = cfg.Hooks
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
 	s.projection = projection.New(projection.Config[change, state]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
@@ -114,12 +114,12 @@ func New(cfg Config) *Service {
 	if cfg.Mode == RedisFirst {
 		s.checkins = newStreamLog(cfg, s)
 	} else {
-		s.checkins, s.recent = sqlLog{s.store}, newRecordCache()
+		s.checkins, s.recent = sqlLog{s.sql}, newRecordCache()
 	}
 	s.Boards = ranking.New(ranking.Config{
 		DB: cfg.DB, Redis: cfg.Redis, Projection: s.projection, Kind: cfg.Boards, Freezes: s.freezes, Away: ErrStore, Log: cfg.Log, Now: s.now,
-		Wait:   10 * s.fast.budget, // a read may have to remove the streaks that died at a midnight
-		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.store.histories, Drain: s.checkins.drain,
+		Wait:   10 * s.redis.budget, // a read may have to remove the streaks that died at a midnight
+		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.sql.histories, Drain: s.checkins.drain,
 	})
 	s.runner = s.newRunWorker()
 	s.committer = s.newCommitter()
@@ -293,14 +293,14 @@ func (s *Service) Stats(ctx context.Context, user accounts.ID, clock civil.Clock
 	if err != nil {
 		return Stats{}, err
 	}
-	words, minutes, err := s.store.activity(ctx, user)
+	words, minutes, err := s.sql.activity(ctx, user)
 	return Stats{Status: status, Words: words, Minutes: minutes}, err
 }
 
 // record returns a user's year: from Redis, else from SQL and then kept.
 func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
 	if s.projection.Up() {
-		rec, err := s.fast.read(ctx, user, year)
+		rec, err := s.redis.read(ctx, user, year)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, err
@@ -321,7 +321,7 @@ func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*streak.Reco
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	if s.projection.Writable() {
-		recs, err := s.loadRecords(ctx, s.fast, keys)
+		recs, err := s.loadRecords(ctx, s.redis, keys)
 		if err == nil {
 			return recs, nil
 		}
@@ -373,7 +373,7 @@ func (s *Service) skip(ctx context.Context, c accounts.ZoneChanged, clock civil.
 			return false, err
 		}
 		if len(s.freezes.Due(histories[c.User], clock, c.Skipped, now)) > 0 {
-			return false, s.store.putOff(ctx, c, over)
+			return false, s.sql.putOff(ctx, c, over)
 		}
 	}
 	_, err = s.submit(ctx, request{user: c.User, clock: clock, day: c.Skipped, at: now, kind: streak.Skipped, req: now.UnixNano()})

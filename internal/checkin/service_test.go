@@ -252,7 +252,7 @@ func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
 func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	t.Helper()
 	w.persisted(t)
-	histories, err := w.store.histories(t.Context(), users)
+	histories, err := w.sql.histories(t.Context(), users)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +439,7 @@ func sixtyFourTaps(t *testing.T, w *world) {
 		t.Errorf("%d taps were told that they were the first", fresh)
 	}
 	w.persisted(t)
-	if words, _, err := w.store.activity(t.Context(), user); err != nil || words != 1 {
+	if words, _, err := w.sql.activity(t.Context(), user); err != nil || words != 1 {
 		t.Errorf("%d words, %v: activity counted more than once", words, err)
 	}
 }
@@ -608,7 +608,7 @@ func TestATapOnARedisThatIsNotCompleteIsAnsweredFromSQL(t *testing.T) {
 		if out[0].err != nil || !out[0].New || out[0].Status.Streak != 4 {
 			t.Errorf("got %+v, %v, want a streak of 4", out[0].Result, out[0].err)
 		}
-		rec, err := w.fast.read(t.Context(), user, 2026)
+		rec, err := w.Service.redis.read(t.Context(), user, 2026)
 		if err != nil || rec == nil || rec.Streak(day) != 4 {
 			t.Errorf("redis was not told: %v, %v", rec, err)
 		}
@@ -696,7 +696,7 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 			lost = append(lost, request{user: user, day: day, at: w.clock.now().Truncate(time.Millisecond), kind: streak.Tapped, req: rand.Int64()})
 		}
 		slices.SortFunc(lost, func(a, b request) int { return cmp.Compare(a.user.String(), b.user.String()) })
-		if _, err := w.store.write(t.Context(), lost); err != nil {
+		if _, err := w.sql.write(t.Context(), lost); err != nil {
 			t.Fatal(err)
 		}
 		// A busy machine may answer from SQL; what Redis knows it knows for good.
@@ -726,7 +726,7 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 		}
 		w.clock.set(time.Now())
 		lost := request{user: users[0], day: c.Today(w.clock.now()), at: w.clock.now(), kind: streak.Tapped}
-		if _, _, err := w.fast.mark(t.Context(), []request{lost}, nil); err != nil {
+		if _, _, err := w.Service.redis.mark(t.Context(), []request{lost}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := w.Status(t.Context(), lost.user, c); err != nil || !s.Today {
@@ -815,17 +815,17 @@ func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
 func TestLoadingMergesAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	everyWorld(t, func(t *testing.T, w *world) {
-		f := w.fast.patient()
+		patient := w.Service.redis.patient()
 		for range 40 {
 			a, b := randomRecord(), randomRecord()
 			key := yearKey{ids.New[accounts.User](), 2026}
 			for _, rec := range []*streak.Record{a, b, a} {
 				in := *rec
-				if err := f.load(t.Context(), []yearKey{key}, []*streak.Record{&in}); err != nil {
+				if err := patient.load(t.Context(), []yearKey{key}, []*streak.Record{&in}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, err := f.read(t.Context(), key.user, key.year)
+			got, err := patient.read(t.Context(), key.user, key.year)
 			if want := merged(a, b); err != nil || *got != *want {
 				t.Fatalf("got  %v, %v\nwant %v", got, err, want)
 			}
@@ -911,7 +911,7 @@ func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			histories, err := w.store.histories(t.Context(), []accounts.ID{user})
+			histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
 			marks := histories[user].Marks
 			if written := len(marks) == 1 && marks[0].Day == skipped && marks[0].Kind == streak.Skipped; err != nil || written != (erased >= 0) {
 				t.Errorf("erased %d: the log has %v, %v", erased, marks, err)

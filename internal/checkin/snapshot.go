@@ -45,7 +45,7 @@ func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (f
 			}
 			continue
 		}
-		histories, err := s.store.histories(ctx, users)
+		histories, err := s.sql.histories(ctx, users)
 		if err != nil {
 			return false, err
 		}
@@ -80,7 +80,7 @@ func (s *Service) claimsOfSnapshot(ctx context.Context, r *Run) (err error) {
 		return err
 	}
 	if r.Resume.Stage == everybodyAnew {
-		r.Total, err = s.store.countUsers(ctx, "", "")
+		r.Total, err = s.sql.countUsers(ctx, "", "")
 	}
 	return err
 }
@@ -102,7 +102,7 @@ func (s *Service) snapshotFrom(ctx context.Context, r *Run) (stage string, since
 // No users and a stage means that this stage follows.
 func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.ID, stage string, err error) {
 	if r.Resume.Stage == everybodyAnew {
-		users, err = s.store.usersAfter(ctx, r.Resume.Cursor, "", chunkUsers)
+		users, err = s.sql.usersAfter(ctx, r.Resume.Cursor, "", chunkUsers)
 		if n := len(users); n > 0 {
 			r.Resume.Cursor = users[n-1].String()
 		}
@@ -115,7 +115,7 @@ func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.
 			return nil, "", err
 		}
 	}
-	some, err := s.store.arrivals(ctx, touched, at, chunkUsers)
+	some, err := s.sql.arrivals(ctx, touched, at, chunkUsers)
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -137,7 +137,7 @@ func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.
 // it is only to look, and returns how many users changed and how many in a way
 // that no check-in makes.
 func (s *Service) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, look bool) (abnormal, changed int, err error) {
-	sums, months, err := s.store.persisted(ctx, users)
+	sums, months, err := s.sql.persisted(ctx, users)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -180,7 +180,7 @@ func (s *Service) persist(ctx context.Context, users []accounts.ID, histories ma
 		return abnormal, 0, nil
 	}
 	s.metrics.abnormal.Add(float64(abnormal))
-	return abnormal, len(sums), s.store.persist(ctx, sums, months)
+	return abnormal, len(sums), s.sql.persist(ctx, sums, months)
 }
 
 // abnormal reports whether longest or total fell, or the streak rose by more
@@ -199,7 +199,7 @@ func (s *Service) abnormal(ctx context.Context, was, is totals, h streak.History
 			return false, nil
 		}
 	}
-	touched, err := s.store.touched(ctx, []accounts.ID{is.User})
+	touched, err := s.sql.touched(ctx, []accounts.ID{is.User})
 	return touched[is.User].Before(since), err
 }
 

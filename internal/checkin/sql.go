@@ -26,8 +26,8 @@ import (
 // ErrStore reports that SQL is away: nothing can be promised then.
 var ErrStore = transfer.ErrStore
 
-// store is the log of check-ins, the truth of this package.
-type store struct {
+// sqlStore is the log of check-ins, the truth of this package.
+type sqlStore struct {
 	db     *sqldb.DB
 	insert *sqldb.Inserter
 	find   *sqldb.Finder
@@ -36,9 +36,9 @@ type store struct {
 	hooks  *webhooks.Service
 }
 
-func newStore(db *sqldb.DB) *store {
+func newSQLStore(db *sqldb.DB) *sqlStore {
 	const rows = "SELECT user_id, day, at, kind, req FROM checkins WHERE (user_id, day) IN "
-	return &store{db: db, insert: db.Inserter(sqldb.Upsert{
+	return &sqlStore{db: db, insert: db.Inserter(sqldb.Upsert{
 		Table:   "checkins",
 		Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"},
 		Key:     []string{"user_id", "day"}, // a day that exists stays as it is
@@ -58,7 +58,7 @@ const hardenFor = time.Minute
 // shows a commit to others a moment before it is, and a statement that only reads, or inserts
 // nothing new, waits for no disk; one that changes something waits for all that was
 // committed before. SQLite shows nothing that is not on disk.
-func (s *store) harden(ctx context.Context, on sqldb.Querier) error {
+func (s *sqlStore) harden(ctx context.Context, on sqldb.Querier) error {
 	if s.db.Dialect() == sqldb.SQLite {
 		return nil
 	}
@@ -86,7 +86,7 @@ type row struct {
 // write adds one row for each request, unless the user's day is there, and
 // returns what the log then holds. The requests must be sorted and free of
 // duplicates.
-func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, error) {
+func (s *sqlStore) write(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	args := make([]any, 0, 7*len(reqs))
 	held := make(map[rowKey]row, len(reqs))
 	for _, r := range reqs {
@@ -109,7 +109,7 @@ func (s *store) write(ctx context.Context, reqs []request) (map[rowKey]row, erro
 }
 
 // signed returns the rows that the log has of the days of some requests, once they are on disk.
-func (s *store) signed(ctx context.Context, reqs []request) (map[rowKey]row, error) {
+func (s *sqlStore) signed(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	held, err := scanRows(s.find.Find(ctx, keysOf(reqs)))
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (s *store) signed(ctx context.Context, reqs []request) (map[rowKey]row, err
 
 // meet returns the rows of days that an insert has just added or found taken. InnoDB finds one
 // taken a moment before a plain read sees the row that has it: then a read that locks does.
-func (s *store) meet(ctx context.Context, reqs []request) (map[rowKey]row, error) {
+func (s *sqlStore) meet(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	held, err := scanRows(s.find.Find(ctx, keysOf(reqs)))
 	if err == nil && len(held) < len(reqs) {
 		held, err = scanRows(s.met.Find(ctx, keysOf(reqs)))
@@ -134,7 +134,7 @@ func (s *store) meet(ctx context.Context, reqs []request) (map[rowKey]row, error
 var errGone = errors.New("checkin: a row is gone that was there a moment ago")
 
 // hardenFresh is harden where a request may have found its day's row a moment after it was written.
-func (s *store) hardenFresh(ctx context.Context, reqs []request, held map[rowKey]row) error {
+func (s *sqlStore) hardenFresh(ctx context.Context, reqs []request, held map[rowKey]row) error {
 	for _, r := range reqs {
 		if r.at.UnixMilli()-held[r.key()].at < hardenFor.Milliseconds() {
 			return s.harden(ctx, s.db)
@@ -154,7 +154,7 @@ func keysOf(reqs []request) []any {
 
 // writeAndTell is write for when the app's own backend is told: rows and one message of the outbox are one transaction. A
 // batch that is written again, because nobody knows what became of it, is told again.
-func (s *store) writeAndTell(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
+func (s *sqlStore) writeAndTell(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
 	told := 0
 	err = s.db.Batch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, s.insert.For(len(reqs)), args...); err != nil {
@@ -223,7 +223,7 @@ func (r logRow) mark() streak.Mark {
 }
 
 // histories returns the whole log of some users.
-func (s *store) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
+func (s *sqlStore) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
 	return historiesFrom(ctx, s.db, users)
 }
 
@@ -262,14 +262,14 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 }
 
 // activity returns all words and minutes that a user's check-ins carried.
-func (s *store) activity(ctx context.Context, user accounts.ID) (words, minutes int64, err error) {
+func (s *sqlStore) activity(ctx context.Context, user accounts.ID) (words, minutes int64, err error) {
 	defer errs.Wrap(&err, "checkin.activity %s", user)
 	err = s.db.NewRaw("SELECT COALESCE(SUM(words), 0), COALESCE(SUM(minutes), 0) FROM checkins WHERE user_id = ?", user).Scan(ctx, &words, &minutes)
 	return words, minutes, asKind(err)
 }
 
 // since calls fn with the rows that arrived at that time or later, in pieces.
-func (s *store) since(ctx context.Context, from time.Time, fn func([]logRow) error) (err error) {
+func (s *sqlStore) since(ctx context.Context, from time.Time, fn func([]logRow) error) (err error) {
 	defer errs.Wrap(&err, "checkin.since %s", from.UTC())
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, day, at, kind FROM checkins WHERE at >= ?", from.UnixMilli())
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *store) since(ctx context.Context, from time.Time, fn func([]logRow) err
 
 // grantedSince calls fn with the users who were given freezes at that time or
 // later, in pieces.
-func (s *store) grantedSince(ctx context.Context, from time.Time, fn func([]accounts.ID) error) (err error) {
+func (s *sqlStore) grantedSince(ctx context.Context, from time.Time, fn func([]accounts.ID) error) (err error) {
 	defer errs.Wrap(&err, "checkin.grantedSince %s", from.UTC())
 	var after string
 	for {
@@ -316,7 +316,7 @@ func (s *store) grantedSince(ctx context.Context, from time.Time, fn func([]acco
 }
 
 // newest returns when the last row of the log was written.
-func (s *store) newest(ctx context.Context) (time.Time, error) {
+func (s *sqlStore) newest(ctx context.Context) (time.Time, error) {
 	var ms sql.NullInt64
 	err := s.db.QueryRowContext(ctx, "SELECT MAX(at) FROM checkins").Scan(&ms)
 	return time.UnixMilli(ms.Int64), asKind(err)
@@ -338,7 +338,7 @@ type GrantEntry struct {
 }
 
 // grant writes a grant and the message that brings it to Redis.
-func (s *store) grant(ctx context.Context, user accounts.ID, g GrantEntry) (err error) {
+func (s *sqlStore) grant(ctx context.Context, user accounts.ID, g GrantEntry) (err error) {
 	defer errs.Wrap(&err, "checkin.grant %s", user)
 	payload, err := json.Marshal(GrantNotice{user})
 	if err != nil {
@@ -354,7 +354,7 @@ func (s *store) grant(ctx context.Context, user accounts.ID, g GrantEntry) (err 
 }
 
 // grantsOf returns a user's grants, the newest first.
-func (s *store) grantsOf(ctx context.Context, user accounts.ID, limit int) (out []GrantEntry, err error) {
+func (s *sqlStore) grantsOf(ctx context.Context, user accounts.ID, limit int) (out []GrantEntry, err error) {
 	defer errs.Wrap(&err, "checkin.grantsOf %s", user)
 	var rows []struct {
 		N      int    `bun:"n"`
@@ -384,7 +384,7 @@ var errTaken = errors.New("checkin: another request took the number or the day")
 // makeUp writes a day that was made up, if the user has made up fewer than limit
 // in that month, and the days that rule says freezes cover because of it. It
 // returns how many are made up then, and when the day was. Rule may refuse.
-func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(streak.History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
+func (s *sqlStore) makeUp(ctx context.Context, m makeup, limit int, rule func(streak.History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	defer errs.Wrap(&err, "checkin.makeUp %s", m.user)
 	// Each number that was taken under our hands is one of the month's.
 	for range limit + 2 {
@@ -399,7 +399,7 @@ func (s *store) makeUp(ctx context.Context, m makeup, limit int, rule func(strea
 	return n, at, frozen, asKind(err)
 }
 
-func (s *store) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
+func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	var last int // number of the month, more than n where an import has left some out
 	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(n), 0) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n, &last); err != nil {
 		return 0, at, nil, err
@@ -462,14 +462,14 @@ type madeUp struct {
 }
 
 // makeups returns a user's days made up, the newest first, from behind after on.
-func (s *store) makeups(ctx context.Context, user accounts.ID, after madeUp, limit int) (rows []madeUp, err error) {
+func (s *sqlStore) makeups(ctx context.Context, user accounts.ID, after madeUp, limit int) (rows []madeUp, err error) {
 	defer errs.Wrap(&err, "checkin.makeups %s", user)
 	err = s.db.NewRaw("SELECT month, n, day, at FROM checkin_makeups WHERE user_id = ? AND (month < ? OR month = ? AND n < ?) ORDER BY month DESC, n DESC LIMIT ?",
 		user, after.Month, after.Month, after.N, limit).Scan(ctx, &rows)
 	return rows, asKind(err)
 }
 
-func (s *store) makeupsIn(ctx context.Context, user accounts.ID, month int) (n int, err error) {
+func (s *sqlStore) makeupsIn(ctx context.Context, user accounts.ID, month int) (n int, err error) {
 	defer errs.Wrap(&err, "checkin.makeupsIn %s", user)
 	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkin_makeups WHERE user_id = ? AND month = ?", user, month).Scan(&n)
 	return n, asKind(err)
@@ -477,7 +477,7 @@ func (s *store) makeupsIn(ctx context.Context, user accounts.ID, month int) (n i
 
 // usersAfter returns the next n users by id who have rows in the log, grants or
 // totals persisted, later than after and, if before is not empty, earlier than before.
-func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ []accounts.ID, err error) {
+func (s *sqlStore) usersAfter(ctx context.Context, after, before string, n int) (_ []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.usersAfter %s", after)
 	if before == "" {
 		before = "~" // later than every character of an id
@@ -496,7 +496,7 @@ func (s *store) usersAfter(ctx context.Context, after, before string, n int) (_ 
 }
 
 // countUsers counts the users of the log between two ids.
-func (s *store) countUsers(ctx context.Context, after, before string) (n int64, err error) {
+func (s *sqlStore) countUsers(ctx context.Context, after, before string) (n int64, err error) {
 	defer errs.Wrap(&err, "checkin.countUsers")
 	if before == "" {
 		before = "~"
@@ -506,21 +506,21 @@ func (s *store) countUsers(ctx context.Context, after, before string) (n int64, 
 }
 
 // activeAfter is usersAfter for those with a day at or later than since.
-func (s *store) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
+func (s *sqlStore) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.activeAfter %s", after)
 	users, err = sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
 	return users, asKind(err)
 }
 
 // countActive counts the users with a day at or later than since.
-func (s *store) countActive(ctx context.Context, since civil.Day) (n int64, err error) {
+func (s *sqlStore) countActive(ctx context.Context, since civil.Day) (n int64, err error) {
 	defer errs.Wrap(&err, "checkin.countActive")
 	err = s.db.NewRaw("SELECT COUNT(DISTINCT user_id) FROM checkins WHERE day >= ?", int32(since)).Scan(ctx, &n)
 	return n, asKind(err)
 }
 
 // firstYears returns the year of each user's first day; a user who has none is left out.
-func (s *store) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
+func (s *sqlStore) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.firstYears")
 	if len(users) == 0 {
 		return nil, nil
@@ -548,7 +548,7 @@ type arrival struct {
 // arrivals returns the next n arrivals later than after in order of time and
 // user, from the log or, for rows whose own time lies in the past, from the
 // touched users.
-func (s *store) arrivals(ctx context.Context, touched bool, after arrival, n int) (some []arrival, err error) {
+func (s *sqlStore) arrivals(ctx context.Context, touched bool, after arrival, n int) (some []arrival, err error) {
 	defer errs.Wrap(&err, "checkin.arrivals")
 	table := "checkins"
 	if touched {
@@ -574,7 +574,7 @@ func (s *store) arrivals(ctx context.Context, touched bool, after arrival, n int
 
 // touched returns when those of some users who have rows with times in the past last got
 // some; for a user who is being erased that is always still to come.
-func (s *store) touched(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]time.Time, err error) {
+func (s *sqlStore) touched(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]time.Time, err error) {
 	defer errs.Wrap(&err, "checkin.touched")
 	out := map[accounts.ID]time.Time{}
 	for some := range slices.Chunk(users, 500) {
@@ -597,7 +597,7 @@ const followedWithin = time.Hour
 // erase removes a user's rows and leaves a tombstone, until untouch. gone reports
 // that there were any; again that it is not known what the boards were told: there was
 // a tombstone, or an import of a moment ago.
-func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
+func (s *sqlStore) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
 	defer errs.Wrap(&err, "checkin.erase")
 	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -627,14 +627,14 @@ func (s *store) erase(ctx context.Context, user accounts.ID) (gone, again bool, 
 }
 
 // untouch says that Redis has heard of a user's change.
-func (s *store) untouch(ctx context.Context, user accounts.ID) (err error) {
+func (s *sqlStore) untouch(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "checkin.untouch")
 	_, err = s.db.ExecContext(ctx, "DELETE FROM checkin_touched WHERE user_id = ?", user)
 	return asKind(err)
 }
 
 // forgetTouched removes who was touched before then. Tombstones are kept.
-func (s *store) forgetTouched(ctx context.Context, before time.Time) (err error) {
+func (s *sqlStore) forgetTouched(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "checkin.forgetTouched")
 	return asKind(runs.Prune(ctx, s.db, "checkin_touched", "user_id", "at <> ? AND at < ?", transfer.Tombstone, before.UnixMilli()))
 }
@@ -657,7 +657,7 @@ type month struct {
 	Covered int         `bun:"covered"`
 }
 
-func (s *store) persisted(ctx context.Context, users []accounts.ID) (sums []totals, months []month, err error) {
+func (s *sqlStore) persisted(ctx context.Context, users []accounts.ID) (sums []totals, months []month, err error) {
 	defer errs.Wrap(&err, "checkin.persisted")
 	if err := s.db.NewRaw("SELECT user_id, streak, longest, total, last_day, as_of FROM checkin_totals WHERE user_id IN (?)", bun.List(users)).Scan(ctx, &sums); err != nil {
 		return nil, nil, asKind(err)
@@ -667,7 +667,7 @@ func (s *store) persisted(ctx context.Context, users []accounts.ID) (sums []tota
 }
 
 // persist writes totals and months over what is stored.
-func (s *store) persist(ctx context.Context, sums []totals, months []month) (err error) {
+func (s *sqlStore) persist(ctx context.Context, sums []totals, months []month) (err error) {
 	defer errs.Wrap(&err, "checkin.persist")
 	d := s.db.Dialect()
 	putTotals := d.Compile(sqldb.Upsert{Table: "checkin_totals", Columns: []string{"user_id", "streak", "longest", "total", "last_day", "as_of"},
@@ -698,12 +698,12 @@ func (s *store) persist(ctx context.Context, sums []totals, months []month) (err
 }
 
 // importRows writes sorted rows with times in the past; see [transfer.Write].
-func (s *store) importRows(ctx context.Context, rows []request) (added int64, err error) {
+func (s *sqlStore) importRows(ctx context.Context, rows []request) (added int64, err error) {
 	return transfer.Write(ctx, s.db, mapped(rows, request.row))
 }
 
 // countHeld returns of how many of the rows the log has the day.
-func (s *store) countHeld(ctx context.Context, rows []request) (n int64, err error) {
+func (s *sqlStore) countHeld(ctx context.Context, rows []request) (n int64, err error) {
 	return transfer.CountHeld(ctx, s.db, mapped(rows, request.row))
 }
 
@@ -712,17 +712,17 @@ func (r request) row() transfer.Day {
 }
 
 // followLater puts off telling Redis.
-func (s *store) followLater(ctx context.Context, t transfer.Touched, after time.Duration) error {
+func (s *sqlStore) followLater(ctx context.Context, t transfer.Touched, after time.Duration) error {
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return transfer.Tell(ctx, tx, t, after) }))
 }
 
 // tellLater is followLater for users of whom no day is new that signs.
-func (s *store) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
+func (s *sqlStore) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
 	return s.followLater(ctx, transfer.Touched{Users: users}, after)
 }
 
 // putOff has a date that was left out told again then.
-func (s *store) putOff(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
+func (s *sqlStore) putOff(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
 	payload, err := json.Marshal(c)
 	if err != nil {
 		return err

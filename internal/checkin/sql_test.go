@@ -18,7 +18,7 @@ func TestEveryStatementReadsRows(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t)
-			s, ctx := newStore(db), t.Context()
+			s, ctx := newSQLStore(db), t.Context()
 			user, now := ids.New[accounts.User](), time.Now().UTC().Truncate(time.Millisecond)
 			users, day := []accounts.ID{user}, civil.Clock{}.Today(now)
 			row := request{user: user, day: day, at: now, kind: streak.Tapped, act: Activity{3, 2}, req: 1}
@@ -47,7 +47,7 @@ func TestEveryStatementReadsRows(t *testing.T) {
 			long := now.AddDate(0, 0, -30)
 			counted := func(n int64, err error) (int, error) { return int(n), err }
 			sqldbtest.Reads(t, "sql.go", map[string]func() (int, error){
-				"newStore": func() (int, error) {
+				"newSQLStore": func() (int, error) {
 					again := row
 					again.req = 2
 					held, err := s.write(ctx, []request{again})

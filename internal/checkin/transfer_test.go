@@ -232,7 +232,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 		w.follow(t)
 		// The later day was made up first; somebody has grants and no day at all.
 		for i, day := range []civil.Day{today - 22, today - 23} {
-			if _, _, _, err := w.store.makeUp(t.Context(), makeup{user: users[0], month: streak.MonthOf(today), day: day, at: w.clock.now(), req: int64(i)}, 3,
+			if _, _, _, err := w.sql.makeUp(t.Context(), makeup{user: users[0], month: streak.MonthOf(today), day: day, at: w.clock.now(), req: int64(i)}, 3,
 				func(streak.History) ([]civil.Day, error) { return nil, nil }); err != nil {
 				t.Fatal(err)
 			}

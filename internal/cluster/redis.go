@@ -35,8 +35,8 @@ type listed struct {
 	boot  Boot // of its lease; zero when that is gone
 }
 
-// store has every Redis call of the package.
-type store struct {
+// redisStore has every Redis call of this package.
+type redisStore struct {
 	db           *redis.DB
 	lease, entry time.Duration // lives
 }
@@ -49,7 +49,7 @@ type renewed struct {
 }
 
 // renew renews a node's lease and entry and returns the list and the node's order, in one round trip.
-func (s *store) renew(ctx context.Context, n Node) (r renewed, err error) {
+func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	set, err := entryKeys.At(n.ID).SetCmd(n, s.entry)
 	if err != nil {
 		return r, err
@@ -89,7 +89,7 @@ func Tell(ctx context.Context, db *redis.DB, node ID, o Order) (err error) {
 }
 
 // leave ends a node's lease; its entry says why.
-func (s *store) leave(ctx context.Context, n Node) error {
+func (s *redisStore) leave(ctx context.Context, n Node) error {
 	set, err := entryKeys.At(n.ID).SetCmd(n, s.entry)
 	if err != nil {
 		return err
@@ -128,12 +128,12 @@ func cmpErr(err error, what string) error {
 }
 
 // list returns the list.
-func (s *store) list(ctx context.Context) ([]listed, error) {
+func (s *redisStore) list(ctx context.Context) ([]listed, error) {
 	return parseList(s.db.Do(ctx, listCmd()))
 }
 
 // leases fills in which nodes live.
-func (s *store) leases(ctx context.Context, nodes []listed) error {
+func (s *redisStore) leases(ctx context.Context, nodes []listed) error {
 	cmds := make([]keyspace.Cmd, len(nodes))
 	for i, n := range nodes {
 		cmds[i] = keyspace.Cmd{Name: "GET", Key: leaseKeys.At(n.id).Key}
@@ -151,7 +151,7 @@ func (s *store) leases(ctx context.Context, nodes []listed) error {
 }
 
 // forget takes nodes off the list whose entry is gone, too.
-func (s *store) forget(ctx context.Context, nodes []listed) error {
+func (s *redisStore) forget(ctx context.Context, nodes []listed) error {
 	cmds := make([]keyspace.Cmd, len(nodes))
 	for i, n := range nodes {
 		cmds[i] = keyspace.Cmd{Name: "EXISTS", Key: entryKeys.At(n.id).Key}
@@ -174,7 +174,7 @@ func (s *store) forget(ctx context.Context, nodes []listed) error {
 }
 
 // markGone marks a node as gone and reports whether this caller did.
-func (s *store) markGone(ctx context.Context, n listed) (first bool, err error) {
+func (s *redisStore) markGone(ctx context.Context, n listed) (first bool, err error) {
 	did, err := markGone.Run(ctx, s.db, []keyspace.Key{nodesKey.At().Key}, n.id.String(), strconv.FormatFloat(n.score, 'f', -1, 64)).Int()
 	return did == 1, err
 }
@@ -182,7 +182,7 @@ func (s *store) markGone(ctx context.Context, n listed) (first bool, err error) 
 // List returns all nodes that have an entry, the oldest first.
 func List(ctx context.Context, db *redis.DB) (entries []Entry, err error) {
 	defer errs.Wrap(&err, "cluster.List")
-	s := &store{db: db}
+	s := &redisStore{db: db}
 	nodes, err := s.list(ctx)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ type Config struct {
 
 // Service registers this node and watches the others.
 type Service struct {
-	store *store
+	redis *redisStore
 	bus   *bus.Bus
 	log   *slog.Logger
 	beat  time.Duration
@@ -74,7 +74,7 @@ type Service struct {
 // bus' [Topic], and so comes before the bus runs.
 func New(cfg Config) *Service {
 	s := &Service{
-		store: &store{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
+		redis: &redisStore{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
 		self: Node{ID: cfg.Node, Boot: ids.New[boot](), Address: cfg.Advertise, RTMPPort: cfg.RTMPPort, GRPCPort: cfg.GRPCPort,
 			Version: cfg.Version, Roles: cfg.Roles, Status: Starting, Started: time.Now().UTC().Truncate(time.Millisecond)},
 	}
@@ -137,7 +137,7 @@ func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // others wait for it, too
 		defer cancel()
 		asked := time.Now()
-		nodes, err := s.store.list(ctx)
+		nodes, err := s.redis.list(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ var errNoLease = fmt.Errorf("%w: it has no lease of this node", redis.ErrUnavail
 
 // look notes which of the nodes live.
 func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, news int) (map[ID]Boot, error) {
-	if err := s.store.leases(ctx, nodes); err != nil {
+	if err := s.redis.leases(ctx, nodes); err != nil {
 		return nil, err
 	}
 	live := make(map[ID]Boot, len(nodes))
@@ -227,13 +227,13 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 	}
 	self := s.self
 	s.mu.Unlock()
-	found, err := s.store.renew(ctx, self)
+	found, err := s.redis.renew(ctx, self)
 	if err != nil {
 		return err
 	}
 	s.take(found.order)
 	// Between two answers a lease may have ended and been taken anew by a heartbeat that was not answered.
-	lapsed := found.lapsed || time.Since(s.renewed) > s.store.lease
+	lapsed := found.lapsed || time.Since(s.renewed) > s.redis.lease
 	s.renewed = asked
 	if lapsed && s.lapsed != nil {
 		s.lapsed()
@@ -284,7 +284,7 @@ func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 		if gone(n.score) {
 			continue
 		}
-		first, err := s.store.markGone(ctx, n)
+		first, err := s.redis.markGone(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -295,7 +295,7 @@ func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 			}
 		}
 	}
-	return s.store.forget(ctx, dead)
+	return s.redis.forget(ctx, dead)
 }
 
 // signOff takes the lease away, so that others need not wait for its end.
@@ -306,7 +306,7 @@ func (s *Service) signOff(ctx context.Context) {
 	s.self.Status, s.self.Heartbeat = Stopped, time.Now().UTC().Truncate(time.Millisecond)
 	self := s.self
 	s.mu.Unlock()
-	err := s.store.leave(ctx, self)
+	err := s.redis.leave(ctx, self)
 	if err == nil {
 		err = s.bus.Publish(ctx, Topic, Left, self.ID.String())
 	}

@@ -61,7 +61,7 @@ func join(t testing.TB, db *redis.DB, l lives) *member {
 	b := events.NewBus(db, id.String(), log).Nodes()
 	m := &member{Service: New(Config{Redis: db, Bus: b, Node: id, Version: "v1", Roles: []string{"api"},
 		Metrics: prometheus.NewRegistry(), Log: log, Settings: Settings{Advertise: "stoa:80", RTMPPort: 1935, GRPCPort: 50051}})}
-	m.beat, m.store.lease, m.store.entry = l.beat, l.lease, l.entry
+	m.beat, m.redis.lease, m.redis.entry = l.beat, l.lease, l.entry
 	return m
 }
 
@@ -198,7 +198,7 @@ func testDead(t *testing.T, db *redis.DB) {
 		t.Errorf("dead, its entry is %+v, %v", e, ok)
 	}
 	eventually.True(t, "it to be forgotten", func() bool {
-		nodes, err := a.store.list(t.Context())
+		nodes, err := a.redis.list(t.Context())
 		must(t, err)
 		return !slices.ContainsFunc(nodes, func(n listed) bool { return n.id == dead.self.ID })
 	})
@@ -222,7 +222,7 @@ func testSilent(t *testing.T, db *redis.DB) {
 	eventually.True(t, "the lease to end", gone)
 	must(t, m.round(t.Context(), &joined))
 	eventually.True(t, "the lease to end again", gone)
-	if _, err := m.store.renew(t.Context(), m.self); err != nil { // a heartbeat whose answer does not come
+	if _, err := m.redis.renew(t.Context(), m.self); err != nil { // a heartbeat whose answer does not come
 		t.Fatal(err)
 	}
 	must(t, m.round(t.Context(), &joined))
@@ -256,7 +256,7 @@ func buried(scores map[string]float64, node string, seen float64) bool {
 }
 
 func testBury(t *testing.T, db *redis.DB) {
-	s := &store{db: db}
+	s := &redisStore{db: db}
 	rng := rand.New(rand.NewPCG(3, 4))
 	nodes := []ID{ids.New[Node](), ids.New[Node](), ids.New[Node]()}
 	scores := map[string]float64{}
@@ -307,8 +307,8 @@ func TestALeaseIsRenewedInARedisThatIsFull(t *testing.T) {
 	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
 		t.Fatal(err)
 	}
-	m.store.lease = time.Hour
-	if _, err := m.store.renew(t.Context(), m.Self()); err == nil {
+	m.redis.lease = time.Hour
+	if _, err := m.redis.renew(t.Context(), m.Self()); err == nil {
 		t.Error("a full Redis has taken the entry")
 	}
 	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKeys.At(m.self.ID).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
@@ -442,7 +442,7 @@ func TestAnAnswerOfAnotherFormIsAnError(t *testing.T) {
 	odd := keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{{Kind: keyspace.TextReply, Str: "x"}}}
 	broken := keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR broken")}
 	for _, answer := range []keyspace.Reply{list, odd, broken, {Kind: keyspace.TextReply, Str: "x"}} {
-		s, node := &store{db: redistest.Answering(t, answer)}, Node{ID: ids.New[Node]()}
+		s, node := &redisStore{db: redistest.Answering(t, answer)}, Node{ID: ids.New[Node]()}
 		_, renewed := s.renew(t.Context(), node)
 		forgotten := s.forget(t.Context(), []listed{{id: node.ID}})
 		_, marked := s.markGone(t.Context(), listed{id: node.ID})

@@ -38,7 +38,7 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 		for i, st := range some {
 			which[i] = st.ID
 		}
-		held, err := s.store.held(ctx, which)
+		held, err := s.redis.held(ctx, which)
 		if err != nil {
 			return err
 		}

@@ -250,7 +250,7 @@ func (s *Service) report(ctx context.Context, p *publication) error {
 	}
 	s.metrics.bytesIn.Add(float64(c.Bytes - p.bytes))
 	p.counted, p.bytes = now, c.Bytes
-	_, err := s.store.report(ctx, p.stream, s.onAir(p), stats, s.bus.Time())
+	_, err := s.redis.report(ctx, p.stream, s.onAir(p), stats, s.bus.Time())
 	return err
 }
 
@@ -277,7 +277,7 @@ func (s *Service) finish(base context.Context, a *localStream) {
 		if err != nil {
 			s.log.Warn("that a stream has ended is left to a job", "stream", a.id, "err", err)
 		}
-		if err := s.store.clear(ctx, a.id, held.Token); err != nil && !errors.Is(err, errOvertaken) {
+		if err := s.redis.clear(ctx, a.id, held.Token); err != nil && !errors.Is(err, errOvertaken) {
 			s.log.Debug("live: where a stream was published expires", "stream", a.id, "err", err)
 		}
 		if err := held.Release(ctx); err != nil {

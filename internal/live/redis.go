@@ -32,8 +32,8 @@ var errOvertaken = errors.New("live: another publisher has come")
 // viewerLife is how long a viewer counts unless its node says so again.
 const viewerLife = 30 * time.Second
 
-// store has every Redis call of the package.
-type store struct{ db *redis.DB }
+// redisStore has every Redis call of this package.
+type redisStore struct{ db *redis.DB }
 
 // away reports that Redis cannot be reached.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
@@ -41,7 +41,7 @@ func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
 // report says where a stream is published, and returns how many watch it. errOvertaken.
-func (s *store) report(ctx context.Context, id ID, a OnAir, c Stats, now time.Time) (int, error) {
+func (s *redisStore) report(ctx context.Context, id ID, a OnAir, c Stats, now time.Time) (int, error) {
 	info, err := json.Marshal(a)
 	if err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func (s *store) report(ctx context.Context, id ID, a OnAir, c Stats, now time.Ti
 }
 
 // clear forgets where a stream is published. errOvertaken.
-func (s *store) clear(ctx context.Context, id ID, token int64) error {
+func (s *redisStore) clear(ctx context.Context, id ID, token int64) error {
 	n, err := clearScript.Run(ctx, s.db, []keyspace.Key{fenceKeys.At(id).Key, infoKeys.At(id).Key, statsKeys.At(id).Key}, text(token)).Int()
 	if err == nil && n == 0 {
 		err = errOvertaken
@@ -64,12 +64,12 @@ func (s *store) clear(ctx context.Context, id ID, token int64) error {
 }
 
 // forget removes what Redis has of a stream that was deleted, but for the fence, which refuses its last publisher.
-func (s *store) forget(ctx context.Context, id ID) error {
+func (s *redisStore) forget(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: infoKeys.At(id).Key, More: []keyspace.Key{statsKeys.At(id).Key, subscriberKeys.At(id).Key}}).Err
 }
 
 // states returns what streams are by now, in one round trip.
-func (s *store) states(ctx context.Context, list []ID, now time.Time) (map[ID]State, error) {
+func (s *redisStore) states(ctx context.Context, list []ID, now time.Time) (map[ID]State, error) {
 	const each = 4
 	cmds := make([]keyspace.Cmd, 0, each*len(list))
 	for _, id := range list {
@@ -135,7 +135,7 @@ func (w Watching) entry() string {
 }
 
 // renew has viewers count for another viewerLife, and takes out those whose time is over, in one round trip.
-func (s *store) renew(ctx context.Context, here map[ID][]Watching, now time.Time) error {
+func (s *redisStore) renew(ctx context.Context, here map[ID][]Watching, now time.Time) error {
 	var cmds []keyspace.Cmd
 	for id, list := range here {
 		key := subscriberKeys.At(id).Key
@@ -156,7 +156,7 @@ func (s *store) renew(ctx context.Context, here map[ID][]Watching, now time.Time
 }
 
 // gone takes a viewer out.
-func (s *store) gone(ctx context.Context, id ID, w Watching) error {
+func (s *redisStore) gone(ctx context.Context, id ID, w Watching) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "ZREM", Key: subscriberKeys.At(id).Key, Args: []string{w.entry()}}).Err
 }
 
@@ -164,7 +164,7 @@ func (s *store) gone(ctx context.Context, id ID, w Watching) error {
 const mostViewers = 1000
 
 // viewers returns who watches, at most mostViewers.
-func (s *store) viewers(ctx context.Context, id ID, now time.Time) ([]Watching, error) {
+func (s *redisStore) viewers(ctx context.Context, id ID, now time.Time) ([]Watching, error) {
 	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "ZRANGEBYSCORE", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf", "LIMIT", "0", strconv.Itoa(mostViewers)}}).Items()
 	var all []Watching
 	for _, it := range items {
@@ -184,7 +184,7 @@ func (s *store) viewers(ctx context.Context, id ID, now time.Time) ([]Watching, 
 }
 
 // held returns which streams somebody publishes, or is about to, in one round trip.
-func (s *store) held(ctx context.Context, list []ID) (map[ID]bool, error) {
+func (s *redisStore) held(ctx context.Context, list []ID) (map[ID]bool, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
 		cmds[i] = keyspace.Cmd{Name: "EXISTS", Key: publisherKeys.At(id).Key}

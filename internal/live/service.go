@@ -55,7 +55,7 @@ type Config struct {
 // Service is the domain as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
 	db      *sqldb.DB
-	store   *store
+	redis   *redisStore
 	leases  *lease.Leases
 	caches  *cache.Runtime
 	streams *cache.Cache[ID, Stream]
@@ -86,7 +86,7 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, store: &store{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
 		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	cfg.Bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
@@ -325,7 +325,7 @@ func (s *Service) Delete(ctx context.Context, owner accounts.ID, id ID) (err err
 // deleted ends what goes on of a stream that is not any more.
 func (s *Service) deleted(ctx context.Context, id ID) {
 	s.Changed(ctx, id)
-	if err := s.store.forget(ctx, id); err != nil {
+	if err := s.redis.forget(ctx, id); err != nil {
 		s.log.Debug("live: what Redis has of a deleted stream expires", "stream", id, "err", err)
 	}
 }
@@ -368,7 +368,7 @@ func (s *Service) show(ctx context.Context, list []Stream) []Shown {
 	if len(live) == 0 {
 		return out
 	}
-	states, err := s.store.states(ctx, live, s.bus.Time())
+	states, err := s.redis.states(ctx, live, s.bus.Time())
 	if err != nil {
 		s.log.Debug("live: nobody knows what is live", "err", err)
 	}
@@ -434,7 +434,7 @@ func (s *Service) Viewers(ctx context.Context, owner accounts.ID, id ID) (_ []Wa
 	if _, err := s.owned(ctx, owner, id); err != nil {
 		return nil, err
 	}
-	list, err := s.store.viewers(ctx, id, s.bus.Time())
+	list, err := s.redis.viewers(ctx, id, s.bus.Time())
 	if away(err) {
 		return nil, errors.Join(ErrState, err)
 	}
@@ -483,7 +483,7 @@ func (s *Service) stop(ctx context.Context, id ID) error {
 
 // state returns what a stream is that is live. ErrOffAir, ErrState.
 func (s *Service) state(ctx context.Context, id ID) (State, error) {
-	states, err := s.store.states(ctx, []ID{id}, s.bus.Time())
+	states, err := s.redis.states(ctx, []ID{id}, s.bus.Time())
 	switch {
 	case away(err):
 		return State{}, errors.Join(ErrState, err)

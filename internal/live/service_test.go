@@ -390,7 +390,7 @@ func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	}
 	// Whatever the first one writes is refused, one by one.
 	asleep.fails("a late report", asleep.report(ctx, p), errOvertaken)
-	asleep.fails("a late end", asleep.store.clear(ctx, st.ID, p.token()), errOvertaken)
+	asleep.fails("a late end", asleep.Service.redis.clear(ctx, st.ID, p.token()), errOvertaken)
 	asleep.fails("a late claim", asleep.claim(ctx, p, p.token()), ErrBusy)
 	asleep.must(transact(ctx, asleep.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		if done, err := unclaim(ctx, tx, st.ID, p.token()); err != nil || done {
@@ -474,12 +474,12 @@ func TestViewersOfADeadNodeCountForHalfAMinute(t *testing.T) {
 	w := single(t, nil)
 	st, _ := w.made(w.person(), Update{})
 	now := w.bus.Time()
-	w.must(w.store.renew(t.Context(), map[ID][]Watching{st.ID: {{Session: ids.New[Session](), Node: "dead"}, {Session: ids.New[Session](), Node: "dead", User: w.person()}}}, now))
+	w.must(w.Service.redis.renew(t.Context(), map[ID][]Watching{st.ID: {{Session: ids.New[Session](), Node: "dead"}, {Session: ids.New[Session](), Node: "dead", User: w.person()}}}, now))
 	for _, c := range []struct {
 		after time.Duration
 		want  int
 	}{{0, 2}, {29 * time.Second, 2}, {30*time.Second + time.Millisecond, 0}} {
-		list, err := w.store.viewers(t.Context(), st.ID, now.Add(c.after))
+		list, err := w.Service.redis.viewers(t.Context(), st.ID, now.Add(c.after))
 		if w.must(err); len(list) != c.want {
 			t.Errorf("after %s: %d, want %d", c.after, len(list), c.want)
 		}
@@ -1026,7 +1026,7 @@ func TestAPortThatIsFreeLaterIsOpenedThen(t *testing.T) {
 func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
-	s, id := &store{redistest.Open(t, server.URL)}, ids.New[Stream]()
+	s, id := &redisStore{redistest.Open(t, server.URL)}, ids.New[Stream]()
 	report := func(bytes int64) {
 		t.Helper()
 		if _, err := s.report(t.Context(), id, OnAir{Token: 1}, Stats{Bytes: bytes}, time.Now()); err != nil {

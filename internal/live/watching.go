@@ -79,7 +79,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 		return SessionID{}, "", ErrOffAir
 	}
 	if v.counts() {
-		if err := s.store.renew(ctx, map[ID][]Watching{id: {v.Watching}}, s.bus.Time()); err != nil {
+		if err := s.redis.renew(ctx, map[ID][]Watching{id: {v.Watching}}, s.bus.Time()); err != nil {
 			s.log.Debug("live: a viewer counts from the next round on", "stream", id, "err", err)
 		}
 		s.metrics.viewers.Inc()
@@ -145,7 +145,7 @@ func (s *Service) left(ctx context.Context, a *localStream, v *view) {
 	s.metrics.viewers.Dec()
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
-	if err := s.store.gone(ctx, a.id, v.Watching); err != nil {
+	if err := s.redis.gone(ctx, a.id, v.Watching); err != nil {
 		s.log.Debug("live: a viewer who is gone counts for some seconds", "stream", a.id, "err", err)
 	}
 }
@@ -425,7 +425,7 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 	s.mu.Unlock()
 	for some := range slices.Chunk(list, sweepBatch) {
 		ctx, cancel := context.WithTimeout(ctx, roundTime)
-		states, err := s.store.states(ctx, some, s.bus.Time())
+		states, err := s.redis.states(ctx, some, s.bus.Time())
 		cancel()
 		if err != nil {
 			return // as long as pictures come they are shown
@@ -461,7 +461,7 @@ func (s *Service) renew(ctx context.Context) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
-	if err := s.store.renew(ctx, here, s.bus.Time()); err != nil {
+	if err := s.redis.renew(ctx, here, s.bus.Time()); err != nil {
 		s.log.Debug("live: viewers are said to be there later", "err", err)
 	}
 }

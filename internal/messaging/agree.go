@@ -75,15 +75,15 @@ func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, erro
 	for _, h := range heads {
 		out[at[h.id]].head = &h
 	}
-	views, err := s.store.viewsOf(ctx, ofTwo)
+	views, err := s.sql.viewsOf(ctx, ofTwo)
 	if err != nil {
 		return nil, err
 	}
-	own, err := s.store.viewsAt(ctx, slices.Collect(maps.Keys(users)))
+	own, err := s.sql.viewsAt(ctx, slices.Collect(maps.Keys(users)))
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.store.states(ctx, append(views, own...), known)
+	states, err := s.sql.states(ctx, append(views, own...), known)
 	for _, st := range states {
 		i := at[st.id]
 		out[i].members = append(out[i].members, st)
@@ -142,13 +142,13 @@ func (s *Service) write(ctx context.Context, list []agreed) error {
 			cmds = append(cmds, cmd)
 		}
 	}
-	return keyspace.FirstErr(s.fast.db.DoMulti(ctx, cmds))
+	return keyspace.FirstErr(s.redis.db.DoMulti(ctx, cmds))
 }
 
 // bring tells Redis of changes that are committed, each of which was announced with
 // [projection.Projection.Begin] at the time beside it.
 func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) {
-	done := s.projection.Bring(ctx, 3*s.fast.budget, changes...)
+	done := s.projection.Bring(ctx, 3*s.redis.budget, changes...)
 	for i, t := range at {
 		if done {
 			s.projection.Done(t)
@@ -187,10 +187,10 @@ func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn
 	if chat.direct() {
 		row = pairOf(user, chat.peer)
 	}
-	err = s.store.db.InTurn(ctx, row, func(ctx context.Context) error {
-		at = s.store.db.Now()
+	err = s.sql.db.InTurn(ctx, row, func(ctx context.Context) error {
+		at = s.sql.db.Now()
 		s.projection.Begin(at)
-		return s.store.inTx(ctx, fn)
+		return s.sql.inTx(ctx, fn)
 	})
 	return at, err
 }
@@ -214,7 +214,7 @@ func (s *Service) settle(ctx context.Context, at time.Time, did change, err erro
 // may have very many, are read for their list alone. ErrChat, ErrStore.
 func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	if s.projection.Up() {
-		st, err := s.fast.one(ctx, user, chat)
+		st, err := s.redis.one(ctx, user, chat)
 		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // still
 			s.metrics.fromRedis.Inc()
 			return st, err
@@ -222,11 +222,11 @@ func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (
 		s.doubt(ctx, err)
 	}
 	s.metrics.fromSQL.Inc()
-	v, err := s.store.view(ctx, s.store.db, user, chat)
+	v, err := s.sql.view(ctx, s.sql.db, user, chat)
 	if err != nil {
 		return state{}, asKind(ctx, err)
 	}
-	list, err := s.store.states(ctx, []view{v}, nil)
+	list, err := s.sql.states(ctx, []view{v}, nil)
 	if err != nil {
 		return state{}, asKind(ctx, err)
 	}
@@ -257,11 +257,11 @@ func newLoader(s *Service) *groupcommit.Committer[accounts.ID, []state] {
 func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	views, err := s.store.views(ctx, s.store.db, users...)
+	views, err := s.sql.views(ctx, s.sql.db, users...)
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.store.states(ctx, views, nil)
+	states, err := s.sql.states(ctx, views, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, err
 	}
 	for user, list := range all {
 		if len(list) <= mostLoaded && s.projection.Writable() {
-			s.doubt(ctx, s.fast.putAll(ctx, user, list))
+			s.doubt(ctx, s.redis.putAll(ctx, user, list))
 		}
 	}
 	out := make([][]state, len(users))

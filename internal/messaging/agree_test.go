@@ -29,8 +29,8 @@ import (
 // fromSQL is the same domain whose projection never comes up.
 func (w *world) fromSQL() *Service {
 	s := w.Service
-	plain := &Service{store: s.store, fast: s.fast, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
-		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.store.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
+	plain := &Service{sql: s.sql, redis: s.redis, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
+		projection: projection.New(projection.Config[change, agreed]{Redis: w.redis, DB: s.sql.db, Applied: appliedKey.At(), Node: "none", Log: slog.New(slog.DiscardHandler)})}
 	plain.loader = newLoader(plain)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var loading sync.WaitGroup
@@ -47,7 +47,7 @@ func TestHoweverManyAskForTheirChatsSQLIsAskedByFew(t *testing.T) {
 		for _, u := range who[1:] {
 			w.says(who[0], u, "Hi")
 		}
-		plain, pool := w.fromSQL(), w.store.db.Reader()
+		plain, pool := w.fromSQL(), w.sql.db.Reader()
 		var held []*sql.Conn
 		for range pool.Stats().MaxOpenConnections {
 			c, err := pool.Conn(t.Context())
@@ -127,7 +127,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 				ctx, who, plain := t.Context(), w.join(4), w.fromSQL()
 				g := w.founded(who[0], who[1], who[2])
 				w.befriend(who[0], who[3])
-				began := w.store.db.Now()
+				began := w.sql.db.Now()
 				used := 0
 				for i := range 80 {
 					a, b := dice.IntN(4), dice.IntN(4)
@@ -162,7 +162,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					case n < 90:
 						_, _ = w.Set(ctx, user, chat, api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
 					case n < 92:
-						_, _ = w.Set(ctx, user, chat, api.ChatChange{Muted: new(w.store.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
+						_, _ = w.Set(ctx, user, chat, api.ChatChange{Muted: new(w.sql.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
 					case n < 94:
 						_ = w.Clear(ctx, user, chat)
 					case n < 95:
@@ -195,7 +195,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					w.agrees(plain, peer, []ChatRef{With(user), In(g)}, began, dice)
 					// Redis may have been away while that was read, so it is read again until it was there.
 					for try := 0; w.projection.Up(); try++ {
-						_, _, _, err := w.fast.list(ctx, user, 0, 10, 0)
+						_, _, _, err := w.Service.redis.list(ctx, user, 0, 10, 0)
 						if err == nil {
 							used++
 							break
@@ -277,7 +277,7 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)
-			f := &fast{db, 10 * time.Second}
+			s := &redisStore{db, 10 * time.Second}
 			must := func(err error) {
 				t.Helper()
 				if err != nil {
@@ -307,23 +307,23 @@ func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 				{"all but the last part", []int{0, 1}, errNotWhole},
 				{"the parts in another order", []int{1, 0, 2}, nil},
 			} {
-				must(f.forget(t.Context(), user, nil))
+				must(s.forget(t.Context(), user, nil))
 				for _, i := range c.arrived {
 					must(db.Do(t.Context(), parts[i]).Err)
 				}
 				check := func(what string, want error) {
 					t.Helper()
-					if _, _, _, err := f.list(t.Context(), user, 0, 10, 0); !errors.Is(err, want) {
+					if _, _, _, err := s.list(t.Context(), user, 0, 10, 0); !errors.Is(err, want) {
 						t.Errorf("%s: the list: %v, want %v", what, err, want)
 					}
 					for _, i := range []int{0, putAtOnce, 2 * putAtOnce} {
-						if _, err := f.one(t.Context(), user, all[i].chat()); errors.Is(err, ErrChat) {
+						if _, err := s.one(t.Context(), user, all[i].chat()); errors.Is(err, ErrChat) {
 							t.Errorf("%s: chat %d is said not to be there", what, i)
 						}
 					}
 				}
 				check(c.what, c.want)
-				must(f.putAll(t.Context(), user, all))
+				must(s.putAll(t.Context(), user, all))
 				check(c.what+", and then all of them", nil)
 			}
 		})
@@ -371,11 +371,11 @@ func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
 	w.must(w.Mark(ctx, who[0], With(who[1]), 1, 0))
 	_, err := w.Changes(ctx, who[0], With(who[1]), 0)
 	w.must(err)
-	if _, _, _, err := w.fast.list(ctx, who[0], 0, 10, 0); !errors.Is(err, errNotWhole) {
+	if _, _, _, err := w.Service.redis.list(ctx, who[0], 0, 10, 0); !errors.Is(err, errNotWhole) {
 		t.Errorf("all chats were read for one: %v", err)
 	}
 	w.listed(who[0])
-	if list, _, _, err := w.fast.list(ctx, who[0], 0, 10, 0); err != nil || len(list) != 2 {
+	if list, _, _, err := w.Service.redis.list(ctx, who[0], 0, 10, 0); err != nil || len(list) != 2 {
 		t.Errorf("after the list was read Redis has %d chats, %v", len(list), err)
 	}
 }
@@ -386,13 +386,13 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 	ctx, user := t.Context(), w.join(1)[0]
 	add := func(chats int) {
 		t.Helper()
-		w.must(w.store.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		w.must(w.sql.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			for range chats {
 				c := conversation{id: ids.New[conversation](), kind: direct, seq: 1, lastAt: 1}
-				if _, err := tx.ExecContext(ctx, w.store.newConversations.For(1), c.row()...); err != nil {
+				if _, err := tx.ExecContext(ctx, w.sql.newConversations.For(1), c.row()...); err != nil {
 					return err
 				}
-				if _, err := tx.ExecContext(ctx, w.store.newMembers.For(1), member{user: user, conv: c.id, peer: ids.New[accounts.User]()}.row()...); err != nil {
+				if _, err := tx.ExecContext(ctx, w.sql.newMembers.For(1), member{user: user, conv: c.id, peer: ids.New[accounts.User]()}.row()...); err != nil {
 					return err
 				}
 			}
@@ -401,12 +401,12 @@ func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 	}
 	add(mostLoaded)
 	w.listed(user)
-	w.must(w.fast.forget(ctx, user, nil))
+	w.must(w.Service.redis.forget(ctx, user, nil))
 	add(1)
 	eventually.True(t, "Redis to be trusted", w.projection.Writable)
 	_, err := w.Chats(ctx, user, "", "", 10)
 	w.must(err)
-	if _, _, _, err := w.fast.list(ctx, user, 0, 10, 0); !errors.Is(err, errNotWhole) {
+	if _, _, _, err := w.Service.redis.list(ctx, user, 0, 10, 0); !errors.Is(err, errNotWhole) {
 		t.Errorf("Redis was given more chats than it takes: %v", err)
 	}
 }
@@ -438,7 +438,7 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	}
 	w.says(who[0], who[1], "one") // so that there is a chat to read
 	w.listed(who[0])
-	w.must(w.fast.keepLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
+	w.must(w.Service.redis.keepLatest(ctx, conversation{id: conv, seq: 2, rev: 1}, []message{*m(1, "one"), *m(2, "two")}))
 	for _, follow := range []struct {
 		what  string
 		steps []step
@@ -455,9 +455,9 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	} {
 		cmd, err := followCmd(change{conv: conv, kind: direct, steps: follow.steps})
 		w.must(err)
-		_, err = w.fast.do(ctx, []keyspace.Cmd{cmd})
+		_, err = w.Service.redis.do(ctx, []keyspace.Cmd{cmd})
 		w.must(err)
-		_, got, err := w.fast.read(ctx, who[0], With(who[1]), &conv)
+		_, got, err := w.Service.redis.read(ctx, who[0], With(who[1]), &conv)
 		w.must(err)
 		var texts []string
 		for _, m := range got.messages {
@@ -471,10 +471,10 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	for seq := int64(5); seq < 2*latestKept; seq++ {
 		cmd, err := followCmd(change{conv: conv, kind: direct, steps: []step{{message: m(seq, "more")}}})
 		w.must(err)
-		_, err = w.fast.do(ctx, []keyspace.Cmd{cmd})
+		_, err = w.Service.redis.do(ctx, []keyspace.Cmd{cmd})
 		w.must(err)
 	}
-	_, got, err := w.fast.read(ctx, who[0], With(who[1]), &conv)
+	_, got, err := w.Service.redis.read(ctx, who[0], With(who[1]), &conv)
 	w.must(err)
 	if n := len(got.messages); n != latestKept || got.messages[0].seq != latestKept || got.messages[n-1].seq != 2*latestKept-1 || got.seq != 2*latestKept-1 {
 		t.Errorf("%d messages from %d to %d, of %d", n, got.messages[0].seq, got.messages[n-1].seq, got.seq)

@@ -27,18 +27,18 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 			return nil, err
 		}
 		c = v.change()
-		if m, err = s.store.one(ctx, tx, v, seq); err != nil {
+		if m, err = s.sql.one(ctx, tx, v, seq); err != nil {
 			return nil, err
 		}
 		rev := v.rev + 1
 		if changed, err = fn(ctx, tx, &m, rev); err != nil || !changed {
 			return nil, err
 		}
-		m.rev, err = s.store.bump(ctx, tx, v.conversation)
+		m.rev, err = s.sql.bump(ctx, tx, v.conversation)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.store.setMessage(ctx, tx, m); err != nil {
+		if err := s.sql.setMessage(ctx, tx, m); err != nil {
 			return nil, err
 		}
 		return &step{message: &m, rev: m.rev}, s.tellHookOf(ctx, tx, hook, user, chat, m)
@@ -70,14 +70,14 @@ func recallOf(by accounts.ID, chat ChatRef, m message) api.HookRecall {
 
 // locked returns a chat whose conversation is locked until tx ends.
 func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user accounts.ID, chat ChatRef) (view, error) {
-	v, err := s.store.view(ctx, tx, user, chat) // its conversation never becomes another one
+	v, err := s.sql.view(ctx, tx, user, chat) // its conversation never becomes another one
 	if err != nil {
 		return v, err
 	}
-	if _, err := s.store.lock(ctx, tx, []ConversationID{v.id}); err != nil {
+	if _, err := s.sql.lock(ctx, tx, []ConversationID{v.id}); err != nil {
 		return v, err
 	}
-	return s.store.view(ctx, tx, user, chat)
+	return s.sql.view(ctx, tx, user, chat)
 }
 
 // change names the conversation of a view, and users who have something new of their own.
@@ -121,7 +121,7 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 		if err != nil || next.Text == m.said.Text {
 			return false, err
 		}
-		if err := s.store.keepEdit(ctx, tx, *m, rev); err != nil {
+		if err := s.sql.keepEdit(ctx, tx, *m, rev); err != nil {
 			return false, err
 		}
 		m.said, m.edited = next, tx.Now().UnixMilli()
@@ -161,7 +161,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil {
 		return "", err
 	}
-	next, err := s.edited(ctx, s.store.db, chat, &m, user, text)
+	next, err := s.edited(ctx, s.sql.db, chat, &m, user, text)
 	if err != nil || next.Text == m.said.Text {
 		return text, err
 	}
@@ -169,7 +169,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 		if v.Content == nil {
 			return nil
 		}
-		_, err := s.edited(ctx, s.store.db, chat, &m, user, v.Content.Text)
+		_, err := s.edited(ctx, s.sql.db, chat, &m, user, v.Content.Text)
 		return err
 	})
 	if err != nil || v.Content == nil {
@@ -199,7 +199,7 @@ func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, se
 			}
 		}
 		m.said, m.reply, m.recalled, m.reactions = said{Content: api.Content{Kind: m.said.Kind}}, 0, tx.Now().UnixMilli(), nil
-		return true, s.store.forget(ctx, tx, *m)
+		return true, s.sql.forget(ctx, tx, *m)
 	})
 }
 
@@ -226,7 +226,7 @@ func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef,
 	if err != nil || m.recalledFor(user, chat) {
 		return err
 	}
-	if err := s.mayRecall(ctx, s.store.db, user, chat, &m, s.store.db.Now()); err != nil {
+	if err := s.mayRecall(ctx, s.sql.db, user, chat, &m, s.sql.db.Now()); err != nil {
 		return err
 	}
 	_, err = s.hooks.Before(ctx, api.BeforeMessageRecall, recallOf(user, chat, m), nil)
@@ -267,7 +267,7 @@ func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq
 		case on == (at >= 0):
 			return false, nil
 		case !on:
-			return true, s.store.removeReaction(ctx, tx, m, r)
+			return true, s.sql.removeReaction(ctx, tx, m, r)
 		}
 		different := map[string]bool{emoji: true}
 		for _, old := range m.reactions {
@@ -276,7 +276,7 @@ func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq
 		if len(different) > maxReactions {
 			return false, ErrReactions
 		}
-		return true, s.store.addReaction(ctx, tx, m, r)
+		return true, s.sql.addReaction(ctx, tx, m, r)
 	})
 }
 
@@ -291,20 +291,20 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 			return nil, err
 		}
 		c = v.change()
-		m, err := s.store.one(ctx, tx, v, seq)
+		m, err := s.sql.one(ctx, tx, v, seq)
 		if err != nil {
 			return nil, err
 		}
-		if hidden.Rev, err = s.store.bump(ctx, tx, v.conversation); err != nil {
+		if hidden.Rev, err = s.sql.bump(ctx, tx, v.conversation); err != nil {
 			return nil, err
 		}
 		if c.kind == group { // whose members' own parts have versions of their own
 			c.users, v.me.changed = []accounts.ID{user}, tx.Now().UnixMilli()
-			if err := s.store.setMember(ctx, tx, v.me); err != nil {
+			if err := s.sql.setMember(ctx, tx, v.me); err != nil {
 				return nil, err
 			}
 		}
-		return &step{rev: hidden.Rev}, s.store.hide(ctx, tx, user, m, hidden.Rev)
+		return &step{rev: hidden.Rev}, s.sql.hide(ctx, tx, user, m, hidden.Rev)
 	})
 	if err != nil {
 		return asKind(ctx, err)

@@ -60,7 +60,7 @@ type placeAt struct {
 
 // states computes the states of views, which may be of different users. known are messages
 // that need not be read; what is read may be newer than the views.
-func (s *store) states(ctx context.Context, views []view, known map[placeAt]message) ([]state, error) {
+func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]message) ([]state, error) {
 	out := make([]state, len(views))
 	for some := 0; some < len(views); some += atMost {
 		part := views[some:min(some+atMost, len(views))]
@@ -198,7 +198,7 @@ func parseHead(conv ConversationID, text string) (head, error) {
 
 // heads returns where groups' conversations stand. known are messages that need not be read.
 func (s *Service) heads(ctx context.Context, list []ConversationID, known map[placeAt]message) ([]head, error) {
-	found, err := s.store.conversations(ctx, list)
+	found, err := s.sql.conversations(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *Service) heads(ctx context.Context, list []ConversationID, known map[pl
 			places = append(places, at)
 		}
 	}
-	newest, err := s.store.at(ctx, s.store.db, places)
+	newest, err := s.sql.at(ctx, s.sql.db, places)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const overlap = 10 * time.Second
 // one first, among them such as are cleared by now. ErrCursor, ErrStore.
 func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor string, limit int) (_ api.Chats, err error) {
 	defer errs.Wrap(&err, "messaging.Chats %s", user)
-	now := s.store.db.Now()
+	now := s.sql.db.Now()
 	from, err := parseNumber(since)
 	if err != nil {
 		return api.Chats{}, err
@@ -49,9 +49,9 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 // list returns some of a user's chats, and how many messages wait in all of them: from Redis
 // where that has them all, else from SQL, in the same order.
 func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip, n int) (list []state, unread int64, err error) {
-	now := s.store.db.Now().UnixMilli()
+	now := s.sql.db.Now().UnixMilli()
 	if s.projection.Up() {
-		ofTwo, inGroups, sum, err := s.fast.list(ctx, user, since, skip+n, now)
+		ofTwo, inGroups, sum, err := s.redis.list(ctx, user, since, skip+n, now)
 		if err == nil {
 			inGroups, err = s.overHeads(ctx, inGroups)
 		}
@@ -101,7 +101,7 @@ func (s *Service) overHeads(ctx context.Context, own []state) ([]state, error) {
 	for i, st := range own {
 		list[i] = st.id
 	}
-	found, err := s.fast.heads(ctx, list)
+	found, err := s.redis.heads(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *Service) overHeads(ctx context.Context, own []state) ([]state, error) {
 			found[h.id] = h
 		}
 		if s.projection.Writable() {
-			s.doubt(ctx, s.fast.putHeads(ctx, heads))
+			s.doubt(ctx, s.redis.putHeads(ctx, heads))
 		}
 	}
 	out := make([]state, len(own))
@@ -180,7 +180,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 			c.Seq, c.Rev, c.Unread = 0, 0, 0
 			c.GroupName, c.At, v.last = "", sqldb.Time(v.me.gone), nil
 		}
-		if v.me.muted > s.store.db.Now().UnixMilli() {
+		if v.me.muted > s.sql.db.Now().UnixMilli() {
 			c.Muted = sqldb.TimeOrNil(v.me.muted)
 		}
 		if v.kind == direct && set[user].Receipts && set[v.me.peer].Receipts {
@@ -209,7 +209,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	if read <= st.me.read && delivered <= st.me.delivered {
 		return nil
 	}
-	now := s.store.db.Now()
+	now := s.sql.db.Now()
 	s.projection.Begin(now)
 	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, st.kind, now, st.me.delivered})
 	s.notTaken(now, err)
@@ -258,7 +258,7 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 		now := tx.Now().UnixMilli()
 		fn(&v, now)
 		v.me.changed = now
-		return &step{}, s.store.setMember(ctx, tx, v.me)
+		return &step{}, s.sql.setMember(ctx, tx, v.me)
 	})
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
@@ -312,7 +312,7 @@ func (s *Service) SetSettings(ctx context.Context, user accounts.ID, u api.ChatS
 	defer errs.Wrap(&err, "messaging.SetSettings %s", user)
 	var set settings
 	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.store.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		return transact(ctx, s.sql.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 			set, err = setSettings(ctx, tx, user, u)
 			return err
 		})

@@ -125,7 +125,7 @@ func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err 
 	defer cancel()
 	var k known
 	for {
-		err = s.store.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		err = s.sql.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			out, err = s.commitIn(ctx, tx, batch, k)
 			return err
 		})
@@ -172,7 +172,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	}
 	there := map[sendingKey]message{}
 	if k.again || len(refused) > 0 { // what was sent before is answered all the same
-		if there, err = s.store.sentBefore(ctx, tx, batch); err != nil {
+		if there, err = s.sql.sentBefore(ctx, tx, batch); err != nil {
 			return nil, err
 		}
 	}
@@ -180,19 +180,19 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	if len(fresh) == 0 {
 		return out, nil
 	}
-	if err := s.store.insert(ctx, tx, fresh); err != nil {
+	if err := s.sql.insert(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
 	if err := s.giveFiles(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
-	if err := s.store.move(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
+	if err := s.sql.move(ctx, tx, sorted(conversations, func(a, b conversation) int { return a.id.Compare(b.id) })); err != nil {
 		return nil, err
 	}
 	if err := s.tellHooks(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
-	return out, s.store.mark(ctx, tx, sorted(read, compareMembers))
+	return out, s.sql.mark(ctx, tx, sorted(read, compareMembers))
 }
 
 // numbered answers what is there already or refused, and makes messages of the rest: fresh ones, with the next numbers of their
@@ -361,13 +361,13 @@ func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, er
 		furthest[key] = m
 	}
 	refusals := make([]error, len(batch))
-	err := s.store.mark(ctx, s.store.db, sorted(furthest, compareMembers))
+	err := s.sql.mark(ctx, s.sql.db, sorted(furthest, compareMembers))
 	if !sqldb.IsLocked(err) {
 		return refusals, err
 	}
 	var free map[memberKey]member
-	err = s.store.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		keys, err := s.store.lockFreeMembers(ctx, tx, slices.Collect(maps.Keys(furthest)))
+	err = s.sql.transactBatch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		keys, err := s.sql.lockFreeMembers(ctx, tx, slices.Collect(maps.Keys(furthest)))
 		free = map[memberKey]member{}
 		for _, k := range keys {
 			free[k] = furthest[k]
@@ -375,7 +375,7 @@ func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, er
 		if err != nil || len(free) == 0 {
 			return err
 		}
-		return s.store.mark(ctx, tx, sorted(free, compareMembers))
+		return s.sql.mark(ctx, tx, sorted(free, compareMembers))
 	})
 	for i, in := range batch {
 		if _, is := free[memberKey{in.user, in.conv}]; !is {

@@ -29,13 +29,13 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	var batch []sending
 	for _, peer := range who[1:] {
 		w.says(who[0], peer, "Hi")
-		found, err := w.store.findPairs(t.Context(), w.store.db, []pair{pairOf(who[0], peer)}, "")
+		found, err := w.sql.findPairs(t.Context(), w.sql.db, []pair{pairOf(who[0], peer)}, "")
 		w.must(err)
 		batch = append(batch, sending{conv: found[pairOf(who[0], peer)], from: who[0], to: With(peer), clientID: "again", hash: "h", said: said{Content: api.Content{Text: "Hi again"}}})
 	}
 	held := batch[len(batch)/2]
-	sqldbtest.Busy(t, w.store.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", batch[0].conv) // by another node
-	sqldbtest.Hold(t, w.store.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", held.conv)
+	sqldbtest.Busy(t, w.sql.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", batch[0].conv) // by another node
+	sqldbtest.Hold(t, w.sql.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", held.conv)
 	out, err := w.commit(t.Context(), batch)
 	w.must(err)
 	for i, in := range batch {
@@ -59,7 +59,7 @@ func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
 	w.says(ann, bob, "Hi")
 	link, err := w.in.NewLink(t.Context(), ann, g, ids.New[groups.Link](), time.Hour, 0)
 	w.must(err)
-	found, err := w.store.findPairs(t.Context(), w.store.db, []pair{pairOf(ann, bob)}, "")
+	found, err := w.sql.findPairs(t.Context(), w.sql.db, []pair{pairOf(ann, bob)}, "")
 	w.must(err)
 	for _, c := range []struct {
 		what   string
@@ -82,7 +82,7 @@ func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
 		}, "chat_groups", g},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			sqldbtest.Crowd(t, w.store.db, c.change, "SELECT id FROM "+c.table+" WHERE id = ? FOR UPDATE", c.row)
+			sqldbtest.Crowd(t, w.sql.db, c.change, "SELECT id FROM "+c.table+" WHERE id = ? FOR UPDATE", c.row)
 			w.says(ann, eve, "Hi")
 		})
 	}
@@ -104,12 +104,12 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 	ann, bob := who[0], who[1]
 	w.says(ann, bob, "Hi")
 	w.listed(bob)
-	now := w.store.db.Now()
+	now := w.sql.db.Now()
 	batch := []sending{{conv: mustBetween(w, ann, bob), from: ann, to: With(bob), clientID: "again", hash: "h", said: said{Content: api.Content{Text: "Hi again"}}, since: now}}
 	w.projection.Begin(now)
 	written, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		ended <- w.store.inTx(context.WithoutCancel(t.Context()), func(ctx context.Context, tx *sqldb.Tx) error {
+		ended <- w.sql.inTx(context.WithoutCancel(t.Context()), func(ctx context.Context, tx *sqldb.Tx) error {
 			if _, err := tx.ExecContext(ctx, "SET SESSION wait_timeout = 28800 /*M!100300 , idle_transaction_timeout = 0 */"); err != nil {
 				return err
 			}
@@ -137,7 +137,7 @@ func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
 		batch = append(batch, marking{member: member{user: user, conv: mustBetween(w, who[0], user), peer: who[0], read: 1, delivered: 1}, kind: direct})
 	}
 	held := batch[5]
-	sqldbtest.Hold(t, w.store.db, "SELECT user_id FROM chat_members WHERE user_id = ? AND conversation = ? FOR UPDATE", held.user, held.conv)
+	sqldbtest.Hold(t, w.sql.db, "SELECT user_id FROM chat_members WHERE user_id = ? AND conversation = ? FOR UPDATE", held.user, held.conv)
 	refusals, err := w.commitMarks(t.Context(), batch)
 	w.must(err)
 	for i, in := range batch {
@@ -146,7 +146,7 @@ func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
 			read, want = 0, ErrStore
 		}
 		wants(t, fmt.Sprint("mark ", i), refusals[i], want)
-		if v, err := w.store.view(t.Context(), w.store.db, in.user, With(who[0])); err != nil || v.me.read != read {
+		if v, err := w.sql.view(t.Context(), w.sql.db, in.user, With(who[0])); err != nil || v.me.read != read {
 			t.Errorf("mark %d: up to %d is read (%v), want %d", i, v.me.read, err, read)
 		}
 	}
@@ -177,7 +177,7 @@ func TestAMarkWhoseAnswerGotLostIsLookedUpAndTold(t *testing.T) {
 	}
 	st, err := w.stateOf(t.Context(), bob, With(ann))
 	w.must(err)
-	now := w.store.db.Now()
+	now := w.sql.db.Now()
 	w.projection.Begin(now)
 	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now, 0}
 	_, err = w.commitMarks(t.Context(), []marking{in})

@@ -17,13 +17,13 @@ const eraseAtOnce = 50
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "messaging.Erase %s", user)
 	for {
-		at := s.store.db.Now()
+		at := s.sql.db.Now()
 		s.projection.Begin(at)
-		list, err := s.store.eraseSome(ctx, user, eraseAtOnce, s.dropFiles)
+		list, err := s.sql.eraseSome(ctx, user, eraseAtOnce, s.dropFiles)
 		if len(list) == 0 {
 			s.projection.Done(at)
 			if err == nil {
-				err = s.fast.forget(ctx, user, nil)
+				err = s.redis.forget(ctx, user, nil)
 			}
 			return asKind(ctx, err)
 		}
@@ -45,7 +45,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		if err := s.tellLate(ctx, changes); err != nil {
 			return asKind(ctx, err)
 		}
-		if err := s.fast.forget(ctx, user, list); err != nil {
+		if err := s.redis.forget(ctx, user, list); err != nil {
 			return asKind(ctx, err)
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (e
 }
 
 func (s *Service) tell(user accounts.ID, typ string, data any) {
-	if e, ok := s.event(user, typ, s.store.db.Now(), data); ok {
+	if e, ok := s.event(user, typ, s.sql.db.Now(), data); ok {
 		s.bus.Publish([]events.Event{e})
 	}
 }
@@ -39,7 +39,7 @@ func (s *Service) tell(user accounts.ID, typ string, data any) {
 func (s *Service) tellFleeting(users []accounts.ID, typ string, data any) {
 	batch := make([]events.Event, 0, len(users))
 	for _, user := range users {
-		if e, ok := s.event(user, typ, s.store.db.Now(), data); ok {
+		if e, ok := s.event(user, typ, s.sql.db.Now(), data); ok {
 			e.Fleeting = true
 			batch = append(batch, e)
 		}
@@ -141,13 +141,13 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 // themselves. Where no message goes to members, one of those who do not see it is enough.
 func (s *Service) unawareOf(ctx context.Context, conv ConversationID, typ string, least int64, members []accounts.ID) (map[accounts.ID]int64, error) {
 	if len(members) == 0 {
-		return s.store.unaware(ctx, conv, least, 1)
+		return s.sql.unaware(ctx, conv, least, 1)
 	}
-	unaware, err := s.store.unaware(ctx, conv, least, math.MaxInt32)
+	unaware, err := s.sql.unaware(ctx, conv, least, math.MaxInt32)
 	if err != nil || typ != api.EventMessageChanged {
 		return unaware, err
 	}
-	hidden, err := s.store.unseen(ctx, conv, least, members) // of a change there is one
+	hidden, err := s.sql.unseen(ctx, conv, least, members) // of a change there is one
 	for _, user := range hidden {
 		unaware[user] = least
 	}
@@ -176,7 +176,7 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 		batch = append(batch, open)
 		for _, to := range members {
 			if cleared, hidden := unaware[to]; hidden && m.seq <= cleared {
-				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), come))
+				batch = append(batch, events.New(api.EventChatStands, to.String(), s.sql.db.Now(), come))
 				continue
 			}
 			text := all
@@ -198,7 +198,7 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error 
 	if err != nil {
 		return err
 	}
-	_, err = s.store.view(ctx, s.store.db, who, In(group))
+	_, err = s.sql.view(ctx, s.sql.db, who, In(group))
 	return asKind(ctx, err)
 }
 
@@ -235,12 +235,12 @@ func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	ctx, cancel := context.WithTimeout(s.base, batchTime)
 	defer cancel()
 	both := []accounts.ID{user, chat.peer}
-	unaware, err := s.store.unseen(ctx, m.conv, m.seq, both)
+	unaware, err := s.sql.unseen(ctx, m.conv, m.seq, both)
 	if err != nil { // whoever asks is told
 		s.log.Warn("messaging: two users are told of a change without the message", "chat", m.conv, "err", err)
 		unaware = both
 	}
-	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.store.db.Now(), user, chat.peer, m, unaware))
+	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.sql.db.Now(), user, chat.peer, m, unaware))
 }
 
 // tellMarks tells members' own devices of their marks, and the others where both show them.
@@ -259,7 +259,7 @@ func (s *Service) tellMarks(batch []marking) {
 	}
 	var out []events.Event
 	add := func(to accounts.ID, mark api.ChatMark) {
-		if e, ok := s.event(to, api.EventChatMarked, s.store.db.Now(), mark); ok {
+		if e, ok := s.event(to, api.EventChatMarked, s.sql.db.Now(), mark); ok {
 			out = append(out, e)
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Service) Export(ctx context.Context, user accounts.ID, cursor string) (
 	} else if from, err = parsePlace(cursor); err != nil {
 		return out, err
 	}
-	views, err := s.store.openViews(ctx, user)
+	views, err := s.sql.openViews(ctx, user)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
@@ -65,7 +65,7 @@ func parsePlace(s string) (p place, err error) {
 }
 
 func (s *Service) exportChat(ctx context.Context, v view, out *api.ChatExport) error {
-	list, err := s.store.states(ctx, []view{v}, nil)
+	list, err := s.sql.states(ctx, []view{v}, nil)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Service) exportChat(ctx context.Context, v view, out *api.ChatExport) e
 }
 
 func (s *Service) exportMessages(ctx context.Context, v view, after int64, n int, out *api.ChatExport) error {
-	found, err := s.store.messages(ctx, s.store.db, v.me.user, v.id, after, v.seq+1, false, n)
+	found, err := s.sql.messages(ctx, s.sql.db, v.me.user, v.id, after, v.seq+1, false, n)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *Service) exportMessages(ctx context.Context, v view, after int64, n int
 			edited = append(edited, place{m.conv, m.seq})
 		}
 	}
-	earlier, err := s.store.edits(ctx, edited)
+	earlier, err := s.sql.edits(ctx, edited)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, 
 	if err != nil {
 		return nil, err
 	}
-	have, err := s.store.filesAt(ctx, tx, sources)
+	have, err := s.sql.filesAt(ctx, tx, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *Service) giveFiles(ctx context.Context, tx *sqldb.Tx, fresh []message) 
 	if len(list) == 0 {
 		return nil
 	}
-	if err := s.store.insertFiles(ctx, tx, at); err != nil {
+	if err := s.sql.insertFiles(ctx, tx, at); err != nil {
 		return err
 	}
 	return s.files.Keep(ctx, tx, unique(list))
@@ -114,7 +114,7 @@ func unique(list []transfers.ID) []transfers.ID {
 
 // dropFiles takes their files from messages of a locked conversation; without numbers, from all.
 func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs ...int64) error {
-	list, err := s.store.filesOf(ctx, tx, conv, seqs)
+	list, err := s.sql.filesOf(ctx, tx, conv, seqs)
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -122,10 +122,10 @@ func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv Conversation
 		if _, err := s.files.Lock(ctx, tx, some); err != nil {
 			return err
 		}
-		if err := s.store.deleteFiles(ctx, tx, conv, seqs, some); err != nil {
+		if err := s.sql.deleteFiles(ctx, tx, conv, seqs, some); err != nil {
 			return err
 		}
-		had, err := s.store.stillHad(ctx, tx, some)
+		had, err := s.sql.stillHad(ctx, tx, some)
 		if err != nil {
 			return err
 		}
@@ -138,13 +138,13 @@ func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv Conversation
 
 // Sees implements [transfers.Messages].
 func (s *Service) Sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
-	sees, err := s.store.sees(ctx, user, file)
+	sees, err := s.sql.sees(ctx, user, file)
 	return sees, asKind(ctx, err)
 }
 
 // MayLink implements [transfers.Messages]. It refuses between two users what [Service.FileLink] refuses.
 func (s *Service) MayLink(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
-	peers, err := s.store.peersWith(ctx, user, file)
+	peers, err := s.sql.peersWith(ctx, user, file)
 	if err != nil {
 		return false, asKind(ctx, err)
 	}

@@ -35,15 +35,15 @@ func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Wait
 	defer errs.Wrap(&err, "messaging.Waiting")
 	all := make(map[Place]Waiting, len(places))
 	for some := range slices.Chunk(places, waitingAtOnce) {
-		views, err := s.store.viewsAt(ctx, memberKeys(some))
+		views, err := s.sql.viewsAt(ctx, memberKeys(some))
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
-		now := s.store.db.Now().UnixMilli()
+		now := s.sql.db.Now().UnixMilli()
 		views = slices.DeleteFunc(views, func(v view) bool {
 			return v.me.gone != 0 || v.me.unread(v.conversation) == 0 || v.me.delivered >= v.seq || v.me.muted > now
 		})
-		latest, err := s.store.waitingMessages(ctx, views, latestLooked)
+		latest, err := s.sql.waitingMessages(ctx, views, latestLooked)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}

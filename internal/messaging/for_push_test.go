@@ -39,14 +39,14 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		for i := range 3 {
 			w.saysIn(owner, g, fmt.Sprint("text ", i))
 		}
-		head, err := w.store.view(ctx, w.store.db, owner, In(g))
+		head, err := w.sql.view(ctx, w.sql.db, owner, In(g))
 		w.must(err)
 		w.wantWaits("the sender", places, 0, "")
 		w.wantWaits("a member", places, 1, "4 text 2 false") // that the group was made is the first
 		w.must(w.Mark(ctx, who[1], In(g), head.seq-1, 0))
 		w.must(w.Hide(ctx, who[2], In(g), head.seq))
 		w.must(w.Mark(ctx, who[3], In(g), head.seq, 0))
-		_, err = w.Set(ctx, who[4], In(g), api.ChatChange{Muted: new(w.store.db.Now().Add(time.Hour))})
+		_, err = w.Set(ctx, who[4], In(g), api.ChatChange{Muted: new(w.sql.db.Now().Add(time.Hour))})
 		w.must(err)
 		w.wantWaits("who has read all but one", places, 1, "1 text 2 false")
 		w.wantWaits("who has deleted the newest", places, 2, "4 text 1 false")

@@ -29,7 +29,7 @@ type inGroup struct {
 
 // Around implements [groups.Follower].
 func (s *Service) Around(ctx context.Context, run func(record groups.Record) error) error {
-	at := s.store.db.Now()
+	at := s.sql.db.Now()
 	s.projection.Begin(at)
 	var tried, did inGroup
 	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Change) (err error) {
@@ -47,7 +47,7 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 
 // Forget implements [groups.Follower]. That the group is gone stays for its members, whose devices may not have asked yet.
 func (s *Service) Forget(ctx context.Context, id groups.ID) error {
-	return asKind(ctx, s.store.forgetSaid(ctx, conversationOf(id)))
+	return asKind(ctx, s.sql.forgetSaid(ctx, conversationOf(id)))
 }
 
 // settleGroup is [Service.settle] of what a transaction did to a group's conversation, of which members are told.
@@ -63,11 +63,11 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 	id := conversationOf(what.Group.ID)
 	did.change = change{conv: id, kind: group, users: slices.Concat(what.Joined, what.Left)}
 	if what.New {
-		if err := s.store.createGroup(ctx, tx, id); err != nil {
+		if err := s.sql.createGroup(ctx, tx, id); err != nil {
 			return did, err
 		}
 	}
-	found, err := s.store.lock(ctx, tx, []ConversationID{id})
+	found, err := s.sql.lock(ctx, tx, []ConversationID{id})
 	if err != nil {
 		return did, err
 	}
@@ -82,10 +82,10 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 	}
 	c.title = what.Group.Name
 	now := tx.Now().UnixMilli()
-	if err := s.store.join(ctx, tx, c, what.Joined, now); err != nil {
+	if err := s.sql.join(ctx, tx, c, what.Joined, now); err != nil {
 		return did, err
 	}
-	if err := s.store.leave(ctx, tx, id, what.Left, now); err != nil {
+	if err := s.sql.leave(ctx, tx, id, what.Left, now); err != nil {
 		return did, err
 	}
 	for _, n := range what.Notes {
@@ -95,7 +95,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 		}
 		did.say(&c, n.By, api.System{Event: n.What, Users: users, Text: n.Text}, now)
 	}
-	return did, s.store.tellAll(ctx, tx, c, did.told)
+	return did, s.sql.tellAll(ctx, tx, c, did.told)
 }
 
 // say adds a system message to those of a locked conversation.
@@ -150,7 +150,7 @@ func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, s
 			return out, ErrLarge
 		}
 	}
-	found, err := s.store.readers(ctx, v.id, user, seq)
+	found, err := s.sql.readers(ctx, v.id, user, seq)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
@@ -168,11 +168,11 @@ func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, s
 
 // messageOf returns a message that the user sees, and the chat as the user has it.
 func (s *Service) messageOf(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (view, message, error) {
-	v, err := s.store.view(ctx, s.store.db, user, chat)
+	v, err := s.sql.view(ctx, s.sql.db, user, chat)
 	if err != nil {
 		return v, message{}, err
 	}
-	m, err := s.store.one(ctx, s.store.db, v, seq)
+	m, err := s.sql.one(ctx, s.sql.db, v, seq)
 	return v, m, err
 }
 
@@ -201,14 +201,14 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		if err := found[seat].MayPin(); err != nil {
 			return err
 		}
-		m, err := s.store.one(ctx, tx, v, seq)
+		m, err := s.sql.one(ctx, tx, v, seq)
 		switch {
 		case err != nil && on:
 			return err
 		case on && m.recalled != 0:
 			return ErrRecalled
 		}
-		changed, err := s.store.setPin(ctx, tx, v.id, seq, user, on)
+		changed, err := s.sql.setPin(ctx, tx, v.id, seq, user, on)
 		if err != nil || !changed {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		}
 		did.change = v.change(user)
 		did.say(&v.conversation, user, what, tx.Now().UnixMilli())
-		return s.store.tellAll(ctx, tx, v.conversation, did.told)
+		return s.sql.tellAll(ctx, tx, v.conversation, did.told)
 	})
 	s.settleGroup(ctx, at, did, err)
 	return asKind(ctx, err)
@@ -229,11 +229,11 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 func (s *Service) Pins(ctx context.Context, user accounts.ID, chat ChatRef) (_ api.Pins, err error) {
 	defer errs.Wrap(&err, "messaging.Pins %s", user)
 	out := api.Pins{Messages: []api.Message{}}
-	v, err := s.store.view(ctx, s.store.db, user, chat)
+	v, err := s.sql.view(ctx, s.sql.db, user, chat)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
-	list, err := s.store.pins(ctx, user, v.id, v.me.cleared)
+	list, err := s.sql.pins(ctx, user, v.id, v.me.cleared)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
@@ -241,7 +241,7 @@ func (s *Service) Pins(ctx context.Context, user accounts.ID, chat ChatRef) (_ a
 	for i, seq := range list {
 		places[i] = place{v.id, seq}
 	}
-	found, err := s.store.at(ctx, s.store.db, places)
+	found, err := s.sql.at(ctx, s.sql.db, places)
 	if err != nil {
 		return out, asKind(ctx, err)
 	}

@@ -32,7 +32,7 @@ func (w *world) crowd(size int) (groups.ID, []accounts.ID) {
 	for i := range pairs {
 		pairs[i] = [2]accounts.ID{who[0], who[i+1]}
 	}
-	w.must(social.Befriend(w.t.Context(), w.store.db, pairs))
+	w.must(social.Befriend(w.t.Context(), w.sql.db, pairs))
 	g, _, err := w.in.Create(w.t.Context(), who[0], ids.New[groups.Group](), "Rowing", who[1:])
 	w.must(err)
 	return g.ID, who
@@ -65,7 +65,7 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 					commands[name] = n
 				}
 			}
-			w.must(w.store.db.NewRaw("SELECT SUM(version) FROM chat_members").Scan(ctx, &rows))
+			w.must(w.sql.db.NewRaw("SELECT SUM(version) FROM chat_members").Scan(ctx, &rows))
 			return commands, rows
 		}
 		least, spent := math.MaxInt, ""
@@ -324,7 +324,7 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 			}})
 			defer leave()
 		}
-		conv, now := conversationOf(g), w.store.db.Now()
+		conv, now := conversationOf(g), w.sql.db.Now()
 		for i := range 2000 { // many pieces, each with members' marks and a message
 			c := change{conv: conv, kind: group, users: []accounts.ID{who[i%small]}, own: i%101 != 0}
 			w.projection.Begin(now)

@@ -123,7 +123,7 @@ func TestAGroupTalks(t *testing.T) {
 		}
 
 		// Muted, and moderated.
-		until := w.store.db.Now().Add(time.Hour)
+		until := w.sql.db.Now().Add(time.Hour)
 		_, err = w.in.SetMember(ctx, ann, g, bob, groups.MemberUpdate{MutedUntil: &until})
 		w.must(err)
 		_, _, err = w.Send(ctx, bob, In(g), text("muted", "x"))
@@ -222,7 +222,7 @@ func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 		left := func(g groups.ID) (list []int) {
 			for _, from := range []string{"messages WHERE conversation", "message_edits WHERE conversation", "reactions WHERE conversation", "chat_pins WHERE conversation", "hidden_messages WHERE conversation", "conversations WHERE title <> '' AND id", "chat_groups WHERE id"} {
 				var n int
-				w.must(w.store.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+from+" = ?", g).Scan(&n))
+				w.must(w.sql.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+from+" = ?", g).Scan(&n))
 				list = append(list, min(n, 1))
 			}
 			return list
@@ -233,7 +233,7 @@ func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 		if got := left(g); !slices.Equal(got, all) {
 			t.Errorf("at once: %v", got)
 		}
-		_, err = w.store.db.ExecContext(ctx, "UPDATE chat_groups SET dissolved = 1 WHERE dissolved > 0") // a while ago
+		_, err = w.sql.db.ExecContext(ctx, "UPDATE chat_groups SET dissolved = 1 WHERE dissolved > 0") // a while ago
 		w.must(err)
 		w.must(w.in.Jobs()[0].Run(ctx))
 		if got := left(g); !slices.Equal(got, none) {
@@ -352,7 +352,7 @@ func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", what, first, err)
 			}
 			left := first.Chats[0].At.UnixMilli()
-			for w.store.db.Now().UnixMilli() <= left+1 { // so that what comes has another time
+			for w.sql.db.Now().UnixMilli() <= left+1 { // so that what comes has another time
 			}
 			_, _, err = w.in.Change(ctx, ann, g, groups.Update{Name: new("What Bob must not know, " + what)})
 			w.must(err)
@@ -382,12 +382,12 @@ func TestWhatATransactionDidNotCommitIsNotTold(t *testing.T) {
 		phantom := groups.Change{Group: group, By: ann, Notes: []groups.Note{{By: ann, What: api.SystemAllMuted}}}
 		lost := errors.New("the transaction lost a deadlock")
 		w.must(w.Around(ctx, func(record groups.Record) error {
-			err := w.store.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			err := w.sql.inTx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 				w.must(record(ctx, tx, phantom))
 				return lost
 			})
 			wants(t, "the first try", err, lost)
-			return w.store.inTx(ctx, func(context.Context, *sqldb.Tx) error { return nil })
+			return w.sql.inTx(ctx, func(context.Context, *sqldb.Tx) error { return nil })
 		}))
 		if got := w.told(bob, g); got != before {
 			t.Errorf("a member sees %q, want %q", got, before)

@@ -57,7 +57,7 @@ func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (s
 		}
 		conv = st.id
 	}
-	st, got, err := s.fast.read(ctx, user, chat, &conv)
+	st, got, err := s.redis.read(ctx, user, chat, &conv)
 	if s.doubt(ctx, err); err != nil || !s.projection.Up() {
 		st, err = s.stateOf(ctx, user, chat)
 		return st, nil, err
@@ -67,11 +67,11 @@ func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (s
 		return st, got.messages, nil
 	}
 	s.metrics.fromSQL.Inc()
-	list, err := s.store.latest(ctx, st.conversation, latestKept)
+	list, err := s.sql.latest(ctx, st.conversation, latestKept)
 	if err != nil {
 		return st, nil, asKind(ctx, err)
 	}
-	s.doubt(ctx, s.fast.keepLatest(ctx, st.conversation, list))
+	s.doubt(ctx, s.redis.keepLatest(ctx, st.conversation, list))
 	return st, list, nil
 }
 
@@ -111,7 +111,7 @@ func (st state) window(latest []message, r Range) (list []message, more, whole b
 // window reads the messages of a range from SQL.
 func (s *Service) window(ctx context.Context, v view, r Range) (list []message, more bool, err error) {
 	from := func(after, before int64, backwards bool, n int) ([]message, bool, error) {
-		found, err := s.store.messages(ctx, s.store.db, v.me.user, v.id, max(after, v.me.cleared), before, backwards, n+1)
+		found, err := s.sql.messages(ctx, s.sql.db, v.me.user, v.id, max(after, v.me.cleared), before, backwards, n+1)
 		more := len(found) > n
 		found = found[:min(len(found), n)]
 		if backwards {

@@ -38,21 +38,21 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 			ofTwo = append(ofTwo, c.conv)
 		}
 	}
-	views, err := s.store.viewsOf(ctx, ofTwo)
+	views, err := s.sql.viewsOf(ctx, ofTwo)
 	if err != nil {
 		return err
 	}
-	stand, err := s.store.conversations(ctx, ofGroups)
+	stand, err := s.sql.conversations(ctx, ofGroups)
 	if err != nil {
 		return err
 	}
-	marked, err := s.store.viewsAt(ctx, own)
+	marked, err := s.sql.viewsAt(ctx, own)
 	if err != nil {
 		return err
 	}
 	batch := make([]events.Event, 0, len(views))
 	for _, v := range views {
-		if e, ok := s.event(v.me.user, api.EventChatStands, s.store.db.Now(), api.ChatStands{Chat: v.name(), Seq: v.seq, Rev: v.rev}); ok {
+		if e, ok := s.event(v.me.user, api.EventChatStands, s.sql.db.Now(), api.ChatStands{Chat: v.name(), Seq: v.seq, Rev: v.rev}); ok {
 			batch = append(batch, e)
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Service) tellCrowds(ctx context.Context) {
 				continue
 			}
 			for _, to := range members {
-				batch = append(batch, events.New(api.EventChatStands, to.String(), s.store.db.Now(), text))
+				batch = append(batch, events.New(api.EventChatStands, to.String(), s.sql.db.Now(), text))
 			}
 		}
 		pause := time.NewTicker(tellEvery / tellTurns)
@@ -184,13 +184,13 @@ func (s *Service) tellCrowds(ctx context.Context) {
 // leaveToOthers takes out of due what another node is telling. What that one does not know of is told afterwards.
 func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]progress) {
 	all := maps.Clone(due) // with what the others have stored, so that they are not left with the rest
-	heads, err := s.fast.heads(ctx, slices.Collect(maps.Keys(due)))
+	heads, err := s.redis.heads(ctx, slices.Collect(maps.Keys(due)))
 	for conv, h := range heads {
 		all[conv] = due[conv].raised(progress{ChatStands: api.ChatStands{Chat: due[conv].Chat, Seq: h.seq, Rev: h.rev}})
 	}
 	var others map[ConversationID]progress
 	if err == nil {
-		others, err = s.fast.claim(ctx, all)
+		others, err = s.redis.claim(ctx, all)
 	}
 	if err != nil {
 		s.log.Debug("messaging: members may be told by several nodes", "err", err)

@@ -54,17 +54,17 @@ var (
 	lifeOfLatest = strconv.FormatInt(latestLife.Milliseconds(), 10)
 )
 
-// fast is what Redis has of this domain, all of it derived from SQL.
-type fast struct {
+// redisStore is what Redis has of this domain, all of it derived from SQL.
+type redisStore struct {
 	db     *redis.DB
 	budget time.Duration
 }
 
-func newFast(db *redis.DB) *fast {
+func newRedisStore(db *redis.DB) *redisStore {
 	if db.Mode() == "embedded" {
-		return &fast{db, embeddedBudget}
+		return &redisStore{db, embeddedBudget}
 	}
-	return &fast{db, redisBudget}
+	return &redisStore{db, redisBudget}
 }
 
 func keysOf(user accounts.ID) []keyspace.Key {
@@ -84,7 +84,7 @@ func headCmd(h head) (keyspace.Cmd, error) {
 	return headScript.Cmd([]keyspace.Key{headKeys.At(h.id).Key}, lifeOfChats, text), err
 }
 
-func (f *fast) putHeads(ctx context.Context, heads []head) error {
+func (s *redisStore) putHeads(ctx context.Context, heads []head) error {
 	cmds := make([]keyspace.Cmd, len(heads))
 	for i, h := range heads {
 		var err error
@@ -92,17 +92,17 @@ func (f *fast) putHeads(ctx context.Context, heads []head) error {
 			return err
 		}
 	}
-	_, err := f.do(ctx, cmds)
+	_, err := s.do(ctx, cmds)
 	return err
 }
 
 // heads returns where groups' conversations stand, as far as Redis knows.
-func (f *fast) heads(ctx context.Context, list []ConversationID) (map[ConversationID]head, error) {
+func (s *redisStore) heads(ctx context.Context, list []ConversationID) (map[ConversationID]head, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, conv := range list {
 		cmds[i] = keyspace.Cmd{Name: "GET", Key: headKeys.At(conv).Key}
 	}
-	replies, err := f.do(ctx, cmds)
+	replies, err := s.do(ctx, cmds)
 	found := make(map[ConversationID]head, len(list))
 	for i := range replies {
 		text, there, err := replies[i].Text()
@@ -118,14 +118,14 @@ func (f *fast) heads(ctx context.Context, list []ConversationID) (map[Conversati
 
 // claim has this node tell how far chats of groups have come, except where another one is telling it: of those it
 // returns what that one tells.
-func (f *fast) claim(ctx context.Context, due map[ConversationID]progress) (map[ConversationID]progress, error) {
+func (s *redisStore) claim(ctx context.Context, due map[ConversationID]progress) (map[ConversationID]progress, error) {
 	var list []ConversationID
 	var cmds []keyspace.Cmd
 	for conv, p := range due {
 		key := tellingKeys.At(conv)
 		list, cmds = append(list, conv), append(cmds, key.AddCmd(fmt.Sprint(p.Seq, p.Rev)), key.GetCmd())
 	}
-	replies, err := f.do(ctx, cmds)
+	replies, err := s.do(ctx, cmds)
 	if err != nil {
 		return nil, err
 	}
@@ -145,13 +145,13 @@ func (f *fast) claim(ctx context.Context, due map[ConversationID]progress) (map[
 	return others, nil
 }
 
-func (f *fast) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Reply, error) {
+func (s *redisStore) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Reply, error) {
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.budget)
+	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
-	replies := f.db.DoMulti(ctx, cmds)
+	replies := s.db.DoMulti(ctx, cmds)
 	return replies, keyspace.FirstErr(replies)
 }
 
@@ -180,10 +180,10 @@ func putCmds(user accounts.ID, states []state, whole bool) ([]keyspace.Cmd, erro
 }
 
 // putAll gives Redis all chats of a user.
-func (f *fast) putAll(ctx context.Context, user accounts.ID, states []state) error {
+func (s *redisStore) putAll(ctx context.Context, user accounts.ID, states []state) error {
 	cmds, err := putCmds(user, states, true)
 	if err == nil {
-		_, err = f.do(ctx, cmds)
+		_, err = s.do(ctx, cmds)
 	}
 	return err
 }
@@ -193,12 +193,12 @@ var errNotWhole = errors.New("messaging: not all chats of the user are in redis"
 
 // list returns chats of a user with others, from their list or with since those that have changed, how
 // many messages wait in all of them, and of all chats in groups the user's own parts.
-func (f *fast) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, inGroups []state, unread int64, err error) {
+func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, inGroups []state, unread int64, err error) {
 	from := ""
 	if since > 0 {
 		from = strconv.FormatInt(since, 10)
 	}
-	replies, err := f.do(ctx, []keyspace.Cmd{listScript.Cmd(keysOf(user), from, strconv.Itoa(n), strconv.FormatInt(now, 10))})
+	replies, err := s.do(ctx, []keyspace.Cmd{listScript.Cmd(keysOf(user), from, strconv.Itoa(n), strconv.FormatInt(now, 10))})
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -223,8 +223,8 @@ func (f *fast) list(ctx context.Context, user accounts.ID, since int64, n int, n
 
 // one returns a chat of a user; errNotWhole where Redis cannot tell, ErrChat
 // where there is none.
-func (f *fast) one(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
-	st, _, err := f.read(ctx, user, chat, nil)
+func (s *redisStore) one(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
+	st, _, err := s.read(ctx, user, chat, nil)
 	return st, err
 }
 
@@ -235,7 +235,7 @@ type latest struct {
 }
 
 // read returns a chat of a user and, with conv, the latest messages of that conversation in the same round trip.
-func (f *fast) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *ConversationID) (st state, got latest, err error) {
+func (s *redisStore) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *ConversationID) (st state, got latest, err error) {
 	kind, key := direct, chatsKeys.At(user).Key
 	if !chat.direct() {
 		kind, key = group, groupChatsKeys.At(user).Key
@@ -251,7 +251,7 @@ func (f *fast) read(ctx context.Context, user accounts.ID, chat ChatRef, conv *C
 		}
 		cmds = append(cmds, keyspace.Cmd{Name: "LRANGE", Key: list, Args: []string{"0", "-1"}})
 	}
-	replies, err := f.do(ctx, cmds)
+	replies, err := s.do(ctx, cmds)
 	if err != nil {
 		return st, got, err
 	}
@@ -316,7 +316,7 @@ func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err erro
 }
 
 // keepLatest gives Redis the latest messages of a conversation, as of seq and rev.
-func (f *fast) keepLatest(ctx context.Context, c conversation, messages []message) error {
+func (s *redisStore) keepLatest(ctx context.Context, c conversation, messages []message) error {
 	args := []string{lifeOfLatest, strconv.FormatInt(c.seq, 10), strconv.FormatInt(c.rev, 10)}
 	for _, m := range messages {
 		text, err := json.Marshal(m.kept())
@@ -325,7 +325,7 @@ func (f *fast) keepLatest(ctx context.Context, c conversation, messages []messag
 		}
 		args = append(args, string(text))
 	}
-	_, err := f.do(ctx, []keyspace.Cmd{latestScript.Cmd([]keyspace.Key{latestKey(c.kind, c.id)}, args...)})
+	_, err := s.do(ctx, []keyspace.Cmd{latestScript.Cmd([]keyspace.Key{latestKey(c.kind, c.id)}, args...)})
 	return err
 }
 
@@ -351,7 +351,7 @@ func followCmd(c change) (keyspace.Cmd, error) {
 }
 
 // forget removes a user's chats, and messages of conversations.
-func (f *fast) forget(ctx context.Context, user accounts.ID, conversations []conversation) error {
+func (s *redisStore) forget(ctx context.Context, user accounts.ID, conversations []conversation) error {
 	var cmds []keyspace.Cmd
 	for _, key := range keysOf(user) {
 		cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: key})
@@ -359,6 +359,6 @@ func (f *fast) forget(ctx context.Context, user accounts.ID, conversations []con
 	for _, c := range conversations {
 		cmds = append(cmds, keyspace.Cmd{Name: "UNLINK", Key: latestKey(c.kind, c.id)})
 	}
-	_, err := f.do(ctx, cmds)
+	_, err := s.do(ctx, cmds)
 	return err
 }

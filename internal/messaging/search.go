@@ -116,10 +116,10 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, c
 	}
 	var views []view
 	if chat == (ChatRef{}) {
-		views, err = s.store.openViews(ctx, user)
+		views, err = s.sql.openViews(ctx, user)
 	} else {
 		views = make([]view, 1)
-		views[0], err = s.store.view(ctx, s.store.db, user, chat)
+		views[0], err = s.sql.view(ctx, s.sql.db, user, chat)
 	}
 	if err != nil {
 		return api.FoundMessages{}, asKind(ctx, err)
@@ -170,7 +170,7 @@ func (s *Service) search(ctx context.Context, r reach, views []view, looking wor
 		}
 		some := open[:min(len(open), r.chats)]
 		n := r.slice / len(some)
-		read, err := s.store.slices(ctx, some, n)
+		read, err := s.sql.slices(ctx, some, n)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -192,7 +192,7 @@ func (s *Service) search(ctx context.Context, r reach, views []view, looking wor
 		last := found[limit-1].position()
 		found, next = found[:limit], &last
 	}
-	return found, next, s.store.addReactions(ctx, s.store.db, found)
+	return found, next, s.sql.addReactions(ctx, s.sql.db, found)
 }
 
 func (m message) position() position { return position{m.at, m.conv, m.seq} }

@@ -89,16 +89,16 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 			w.says(who[0], peer, said)
 		}
 		// Some were sent in one moment.
-		_, err := w.store.db.ExecContext(ctx, "UPDATE messages SET at = at - at % 20")
+		_, err := w.sql.db.ExecContext(ctx, "UPDATE messages SET at = at - at % 20")
 		w.must(err)
-		_, err = w.store.db.ExecContext(ctx, "UPDATE conversations SET last_at = last_at - last_at % 20")
+		_, err = w.sql.db.ExecContext(ctx, "UPDATE conversations SET last_at = last_at - last_at % 20")
 		w.must(err)
-		views, err := w.store.views(ctx, w.store.db, who[0])
+		views, err := w.sql.views(ctx, w.sql.db, who[0])
 		w.must(err)
 		names := map[string]ConversationID{}
 		for _, v := range views {
 			names[With(v.me.peer).String()] = v.id
-			all, err := w.store.messages(ctx, w.store.db, who[0], v.id, 0, 1<<40, false, 1000)
+			all, err := w.sql.messages(ctx, w.sql.db, who[0], v.id, 0, 1<<40, false, 1000)
 			w.must(err)
 			for _, m := range all {
 				if strings.Contains(m.said.Text, "es") {
@@ -144,14 +144,14 @@ func BenchmarkSearch(b *testing.B) {
 					w.says(who[0], who[i+1], "first")
 					conv, err := w.between(b.Context(), who[0], who[i+1])
 					w.must(err)
-					w.must(w.store.inTx(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+					w.must(w.sql.inTx(b.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 						var list []message
 						for n := range history/10 - 1 {
 							list = append(list, message{conv: conv, seq: int64(n + 2), id: ids.New[message](), from: who[0], clientID: fmt.Sprint(n), at: int64(1e12 + n),
 								said: said{Content: api.Content{Kind: api.MessageText, Text: fmt.Sprintf("shall we meet at eight, 在车站见面 %d?", n)}}})
 						}
 						for some := range slices.Chunk(list, 500) {
-							if err := w.store.insert(ctx, tx, some); err != nil {
+							if err := w.sql.insert(ctx, tx, some); err != nil {
 								return err
 							}
 						}

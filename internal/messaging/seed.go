@@ -33,7 +33,7 @@ type SeedMessage struct {
 // used yet, whose chats no server has at hand. ErrContent.
 func WriteSeeds(ctx context.Context, db *sqldb.DB, seeds []Seed) (err error) {
 	defer errs.Wrap(&err, "messaging.WriteSeeds")
-	s := newStore(db)
+	s := newSQLStore(db)
 	for _, p := range seeds {
 		at := pairOf(p.Users[0], p.Users[1])
 		found, err := s.createPairs(ctx, []pair{at})
@@ -47,7 +47,7 @@ func WriteSeeds(ctx context.Context, db *sqldb.DB, seeds []Seed) (err error) {
 	return nil
 }
 
-func (s *store) seed(ctx context.Context, tx *sqldb.Tx, conv ConversationID, p Seed) error {
+func (s *sqlStore) seed(ctx context.Context, tx *sqldb.Tx, conv ConversationID, p Seed) error {
 	c := conversation{id: conv, seq: int64(len(p.Messages))}
 	members := [2]member{}
 	for i := range members {

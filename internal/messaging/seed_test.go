@@ -15,14 +15,14 @@ func TestASeedIsAsIfItHadBeenSent(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		users := w.join(2)
 		ada, bob := users[0], users[1]
-		at := w.store.db.Now().Add(-time.Hour)
+		at := w.sql.db.Now().Add(-time.Hour)
 		say := func(from int, text string) SeedMessage {
 			at = at.Add(time.Minute)
 			return SeedMessage{From: from, At: at, Content: api.Content{Kind: api.MessageText, Text: text}}
 		}
 		first, reply := say(0, "one"), say(1, "two")
 		first.Emoji, reply.ReplyTo = "👍", 1
-		w.must(WriteSeeds(t.Context(), w.store.db, []Seed{{Users: [2]accounts.ID{ada, bob}, Messages: []SeedMessage{first, reply, say(1, "three")}, Read: [2]int64{2, 3}, Pinned: [2]bool{true, false}}}))
+		w.must(WriteSeeds(t.Context(), w.sql.db, []Seed{{Users: [2]accounts.ID{ada, bob}, Messages: []SeedMessage{first, reply, say(1, "three")}, Read: [2]int64{2, 3}, Pinned: [2]bool{true, false}}}))
 
 		list, err := w.List(t.Context(), ada, With(bob), Range{Limit: 10})
 		w.must(err)
@@ -44,7 +44,7 @@ func TestASeedIsAsIfItHadBeenSent(t *testing.T) {
 			t.Errorf("the next message has the number %d, want 4", got)
 		}
 
-		err = WriteSeeds(t.Context(), w.store.db, []Seed{{Users: [2]accounts.ID{w.join(1)[0], bob}, Messages: []SeedMessage{say(0, "")}}})
+		err = WriteSeeds(t.Context(), w.sql.db, []Seed{{Users: [2]accounts.ID{w.join(1)[0], bob}, Messages: []SeedMessage{say(0, "")}}})
 		if !errors.Is(err, ErrContent) {
 			t.Errorf("a seed with an empty text: %v, want ErrContent", err)
 		}

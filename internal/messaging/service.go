@@ -85,8 +85,8 @@ type Config struct {
 
 // Service is messaging as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
-	store      *store
-	fast       *fast
+	sql        *sqlStore
+	redis      *redisStore
 	projection *projection.Projection[change, agreed]
 	caches     *cache.Runtime
 	settings   *cache.Cache[accounts.ID, settings]
@@ -111,11 +111,11 @@ type Service struct {
 // New returns the domain on those parts. What follows a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
-	s := &Service{base: context.WithoutCancel(ctx), store: newStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
-	s.fast, s.caches, s.metrics = newFast(cfg.Redis), cfg.Caches, newMetrics(cfg.Metrics)
+	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
+	s.redis, s.caches, s.metrics = newRedisStore(cfg.Redis), cfg.Caches, newMetrics(cfg.Metrics)
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
-		Changed: s.store.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",
+		Changed: s.sql.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",
 	})
 	copies := cfg.Cache
 	// A change goes on while Redis is away. If it is away for this node alone, another one may go by the old settings until the
@@ -123,14 +123,14 @@ func New(ctx context.Context, cfg Config) *Service {
 	copies.Unfenced = cache.Proceed
 	s.settings = cache.New(cfg.Caches, settingsKeys, copies, cache.Source[accounts.ID, settings]{
 		Load: func(ctx context.Context, user accounts.ID) (settings, error) {
-			found, err := s.store.settings(ctx, []accounts.ID{user})
+			found, err := s.sql.settings(ctx, []accounts.ID{user})
 			return found[user], err
 		},
-		LoadMany: s.store.settings,
+		LoadMany: s.sql.settings,
 	})
 	cache.Drops(cfg.Caches, SettingsChanged, s.settings)
 	s.messages, s.marks, s.loader = newCommitter(s), newMarker(s), newLoader(s)
-	s.locks = sqldb.NewLocks(s.store.lock, s.store.lockFree)
+	s.locks = sqldb.NewLocks(s.sql.lock, s.sql.lockFree)
 	return s
 }
 
@@ -194,9 +194,9 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 	if id, ok := s.pairs.get(key); ok {
 		return id, nil
 	}
-	found, err := s.store.findPairs(ctx, s.store.db, []pair{key}, "")
+	found, err := s.sql.findPairs(ctx, s.sql.db, []pair{key}, "")
 	if err == nil && len(found) == 0 {
-		found, err = s.store.createPairs(ctx, []pair{key})
+		found, err = s.sql.createPairs(ctx, []pair{key})
 	}
 	if err != nil {
 		return ConversationID{}, err
@@ -233,7 +233,7 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	if err != nil {
 		return api.Sent{}, false, err
 	}
-	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: said{Content: in.Content}, reply: in.ReplyTo, since: s.store.db.Now(), trusted: trusted}
+	req := sending{from: from, to: to, clientID: in.ClientID, hash: hash, said: said{Content: in.Content}, reply: in.ReplyTo, since: s.sql.db.Now(), trusted: trusted}
 	if !to.direct() {
 		req.conv = conversationOf(to.group)
 	}
@@ -303,13 +303,13 @@ func (s *Service) before(ctx context.Context, req sending, refused error) (api.S
 	}
 	if req.to.direct() {
 		key := pairOf(req.from, req.to.peer)
-		found, err := s.store.findPairs(ctx, s.store.db, []pair{key}, "")
+		found, err := s.sql.findPairs(ctx, s.sql.db, []pair{key}, "")
 		if err != nil || len(found) == 0 {
 			return api.Sent{}, cmp.Or(err, refused)
 		}
 		req.conv = found[key]
 	}
-	there, err := s.store.sentBefore(ctx, s.store.db, []sending{req})
+	there, err := s.sql.sentBefore(ctx, s.sql.db, []sending{req})
 	m, ok := there[req.key()]
 	if err != nil || !ok || m.hash != req.hash {
 		return api.Sent{}, cmp.Or(err, refused)
@@ -389,11 +389,11 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil {
 		return api.MessageChanges{}, err
 	}
-	found, err := s.store.changedMessages(ctx, s.store.db, user, v.id, v.me.cleared, since, changesAtOnce)
+	found, err := s.sql.changedMessages(ctx, s.sql.db, user, v.id, v.me.cleared, since, changesAtOnce)
 	if err != nil {
 		return api.MessageChanges{}, asKind(ctx, err)
 	}
-	gone, err := s.store.hiddenSince(ctx, s.store.db, user, v.id, since, changesAtOnce)
+	gone, err := s.sql.hiddenSince(ctx, s.sql.db, user, v.id, since, changesAtOnce)
 	if err != nil {
 		return api.MessageChanges{}, asKind(ctx, err)
 	}

@@ -101,7 +101,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Groups: in, Files: uploads, Log: log, Settings: settings})
 	uploads.Serve(s)
 	in.Follow(s)
-	s.fast.budget = 10 * time.Second // no machine decides a test by being slow
+	s.redis.budget = 10 * time.Second // no machine decides a test by being slow
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	all.Go(func() { _ = bus.Run(ctx, func() {}) })
@@ -140,7 +140,7 @@ func (w *world) join(n int) []accounts.ID {
 		w.must(err)
 		users, list = append(users, u), append(list, u.ID)
 	}
-	w.must(w.store.inTx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
+	w.must(w.sql.inTx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return accounts.InsertUsers(ctx, tx, users) }))
 	return list
 }
 
@@ -202,7 +202,7 @@ func (w *world) listed(user accounts.ID) {
 		if _, err := w.Chats(w.t.Context(), user, "", "", 10); err != nil {
 			return err
 		}
-		_, _, _, err := w.fast.list(w.t.Context(), user, 0, 10, 0)
+		_, _, _, err := w.Service.redis.list(w.t.Context(), user, 0, 10, 0)
 		return err
 	})
 }
@@ -289,7 +289,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
-		other := newWorld(t, w.store.db, w.redis, Settings{MessagesFrom: "everybody"})
+		other := newWorld(t, w.sql.db, w.redis, Settings{MessagesFrom: "everybody"})
 		var all sync.WaitGroup
 		answers := make([]api.Sent, 24)
 		for i := range answers {
@@ -324,7 +324,7 @@ func TestAMessageThatIsSentTwiceIsOne(t *testing.T) {
 
 func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
-		nodes := []*world{w, newWorld(t, w.store.db, w.redis, Settings{MessagesFrom: "everybody"})}
+		nodes := []*world{w, newWorld(t, w.sql.db, w.redis, Settings{MessagesFrom: "everybody"})}
 		who := w.join(4)
 		const each = 20
 		var all sync.WaitGroup
@@ -451,7 +451,7 @@ func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Nanosecond, RecallFor: time.Nanosecond})
 	who := w.join(2)
 	w.says(who[0], who[1], "Hi")
-	if _, err := w.store.db.ExecContext(t.Context(), "UPDATE messages SET at = at - 1000"); err != nil {
+	if _, err := w.sql.db.ExecContext(t.Context(), "UPDATE messages SET at = at - 1000"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := w.Edit(t.Context(), who[0], With(who[1]), 1, "Ho")
@@ -637,7 +637,7 @@ func TestReactionsHaveOneOrder(t *testing.T) {
 			w.must(err)
 			conv, err := w.between(t.Context(), ann, bob)
 			w.must(err)
-			inSQL, err := w.store.latest(t.Context(), conversation{id: conv, seq: 1}, 10)
+			inSQL, err := w.sql.latest(t.Context(), conversation{id: conv, seq: 1}, 10)
 			w.must(err)
 			want := fmt.Sprint(inSQL[0].wire(r.user, With(r.peer).String()).Reactions)
 			if now, listed := fmt.Sprint(got.Reactions), fmt.Sprint(list.Messages[0].Reactions); now != want || listed != want {
@@ -1079,7 +1079,7 @@ func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 		for table, condition := range map[string]string{"messages": "body LIKE '%secret%'", "message_edits": "1 = 1", "reactions": "1 = 1",
 			"chat_members": "user_id = '" + ann.String() + "'", "chat_settings": "1 = 1"} {
 			var n int
-			w.must(w.store.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table+" WHERE "+condition).Scan(&n))
+			w.must(w.sql.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table+" WHERE "+condition).Scan(&n))
 			if n != 0 {
 				t.Errorf("%d rows are left in %s", n, table)
 			}

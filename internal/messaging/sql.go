@@ -36,8 +36,8 @@ func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx
 	return drops.Tx(ctx, db, fn)
 }
 
-// store has every statement.
-type store struct {
+// sqlStore has every statement of this package.
+type sqlStore struct {
 	db *sqldb.DB
 
 	newPairs, newConversations, newMembers, joined, moved, marks *sqldb.Statement
@@ -45,11 +45,11 @@ type store struct {
 
 var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version", "gone"}
 
-func newStore(db *sqldb.DB) *store {
+func newSQLStore(db *sqldb.DB) *sqlStore {
 	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
 	conversations := []string{"id", "kind", "title", "seq", "rev", "last_at", "changed"}
 	members := sqldb.Upsert{Table: "chat_members", Columns: memberColumns, Key: []string{"user_id", "conversation"}}
-	s := &store{
+	s := &sqlStore{
 		db:               db,
 		newPairs:         compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
 		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
@@ -64,12 +64,12 @@ func newStore(db *sqldb.DB) *store {
 }
 
 // inTx is [sqldb.DB.Tx], for what drops nothing that is cached.
-func (s *store) inTx(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+func (s *sqlStore) inTx(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return s.db.Tx(ctx, fn)
 }
 
 // transactBatch is inTx for committers.
-func (s *store) transactBatch(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+func (s *sqlStore) transactBatch(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return s.db.Batch(ctx, fn)
 }
 
@@ -80,7 +80,7 @@ const (
 )
 
 // findPairs returns the conversations that pairs have.
-func (s *store) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair, lock string) (map[pair]ConversationID, error) {
+func (s *sqlStore) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair, lock string) (map[pair]ConversationID, error) {
 	args := make([]any, 0, 2*len(pairs))
 	for _, p := range pairs {
 		args = append(args, p.low, p.high)
@@ -97,7 +97,7 @@ func (s *store) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair, lo
 }
 
 // createPairs makes conversations for pairs that have none, and returns those of all.
-func (s *store) createPairs(ctx context.Context, pairs []pair) (found map[pair]ConversationID, err error) {
+func (s *sqlStore) createPairs(ctx context.Context, pairs []pair) (found map[pair]ConversationID, err error) {
 	slices.SortFunc(pairs, pair.compare)
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var args []any
@@ -143,13 +143,13 @@ func scanConversation(rows *sql.Rows) (c conversation, err error) {
 }
 
 // lock locks conversations until tx ends, in the order of their ids.
-func (s *store) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
+func (s *sqlStore) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (map[ConversationID]conversation, error) {
 	return s.lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
 // lockFree is lock for those of conversations that no other transaction has locked; it returns the others that there are
 // as well, in the order of their ids.
-func (s *store) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
+func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
 	if found, err = s.lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
 		return found, nil, err
 	}
@@ -158,7 +158,7 @@ func (s *store) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationI
 	return found, locked, err
 }
 
-func (s *store) lockThose(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
+func (s *sqlStore) lockThose(ctx context.Context, tx *sqldb.Tx, list []ConversationID, clause string) (map[ConversationID]conversation, error) {
 	found := make(map[ConversationID]conversation, len(list))
 	rows, err := tx.QueryContext(ctx, "SELECT "+conversationColumns+" FROM conversations"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -179,7 +179,7 @@ func scanMessage(rows *sql.Rows) (m message, err error) {
 }
 
 // sentBefore returns which of messages that come are there already.
-func (s *store) sentBefore(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]message, error) {
+func (s *sqlStore) sentBefore(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]message, error) {
 	args := make([]any, 0, 3*len(batch))
 	for _, in := range batch {
 		args = append(args, in.conv, in.from, in.clientID)
@@ -199,7 +199,7 @@ func (s *store) sentBefore(ctx context.Context, q sqldb.Querier, batch []sending
 	return found, nil
 }
 
-func (s *store) insert(ctx context.Context, tx *sqldb.Tx, messages []message) error {
+func (s *sqlStore) insert(ctx context.Context, tx *sqldb.Tx, messages []message) error {
 	args := make([]any, 0, 12*len(messages))
 	for i := range messages {
 		m := &messages[i]
@@ -214,7 +214,7 @@ func (s *store) insert(ctx context.Context, tx *sqldb.Tx, messages []message) er
 }
 
 // move writes where conversations stand after new messages.
-func (s *store) move(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
+func (s *sqlStore) move(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
 	var args []any
 	for _, c := range list {
 		args = append(args, c.row()...)
@@ -224,7 +224,7 @@ func (s *store) move(ctx context.Context, tx *sqldb.Tx, list []conversation) err
 }
 
 // mark moves members' marks forward.
-func (s *store) mark(ctx context.Context, q interface {
+func (s *sqlStore) mark(ctx context.Context, q interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }, list []member) error {
 	var args []any
@@ -236,7 +236,7 @@ func (s *store) mark(ctx context.Context, q interface {
 }
 
 // lockFreeMembers locks those of some members' rows that no other transaction has locked, and returns them.
-func (s *store) lockFreeMembers(ctx context.Context, tx *sqldb.Tx, list []memberKey) ([]memberKey, error) {
+func (s *sqlStore) lockFreeMembers(ctx context.Context, tx *sqldb.Tx, list []memberKey) ([]memberKey, error) {
 	var args []any
 	for _, k := range list {
 		args = append(args, k.user, k.conv)
@@ -270,7 +270,7 @@ func scanView(rows *sql.Rows) (v view, err error) {
 }
 
 // view returns a chat of the user; ErrChat where nothing was said yet, or the user is not in the group.
-func (s *store) view(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef) (view, error) {
+func (s *sqlStore) view(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef) (view, error) {
 	where, args := "?", []any{user, conversationOf(chat.group)}
 	if chat.direct() {
 		p := pairOf(user, chat.peer)
@@ -288,19 +288,19 @@ func (s *store) view(ctx context.Context, q sqldb.Querier, user accounts.ID, cha
 }
 
 // views returns all chats of users, also of groups that they have left.
-func (s *store) views(ctx context.Context, q sqldb.Querier, users ...accounts.ID) ([]view, error) {
+func (s *sqlStore) views(ctx context.Context, q sqldb.Querier, users ...accounts.ID) ([]view, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+viewColumns+viewTables+"WHERE m.user_id IN (?) AND c.seq > 0", bun.List(users))
 	return sqldb.Collect(rows, err, scanView)
 }
 
 // openViews is views of a user without the groups that the user has left.
-func (s *store) openViews(ctx context.Context, user accounts.ID) ([]view, error) {
+func (s *sqlStore) openViews(ctx context.Context, user accounts.ID) ([]view, error) {
 	all, err := s.views(ctx, s.db, user)
 	return slices.DeleteFunc(all, func(v view) bool { return v.me.gone != 0 }), err
 }
 
 // viewsOf returns conversations as each of their members has them.
-func (s *store) viewsOf(ctx context.Context, list []ConversationID) ([]view, error) {
+func (s *sqlStore) viewsOf(ctx context.Context, list []ConversationID) ([]view, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -309,7 +309,7 @@ func (s *store) viewsOf(ctx context.Context, list []ConversationID) ([]view, err
 }
 
 // viewsAt returns some conversations, each as one member has it.
-func (s *store) viewsAt(ctx context.Context, list []memberKey) (all []view, err error) {
+func (s *sqlStore) viewsAt(ctx context.Context, list []memberKey) (all []view, err error) {
 	for some := range slices.Chunk(list, atMost) {
 		var args []any
 		for _, k := range some {
@@ -326,7 +326,7 @@ func (s *store) viewsAt(ctx context.Context, list []memberKey) (all []view, err 
 }
 
 // conversations returns where conversations stand.
-func (s *store) conversations(ctx context.Context, list []ConversationID) ([]conversation, error) {
+func (s *sqlStore) conversations(ctx context.Context, list []ConversationID) ([]conversation, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -339,7 +339,7 @@ const shown = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? 
 
 // messages returns messages of a conversation between two numbers, without those that
 // the user has deleted for themselves, in the order of seq or backwards.
-func (s *store) messages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, after, before int64, backwards bool, n int) ([]message, error) {
+func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, after, before int64, backwards bool, n int) ([]message, error) {
 	order := ""
 	if backwards {
 		order = " DESC"
@@ -354,7 +354,7 @@ func (s *store) messages(ctx context.Context, q sqldb.Querier, user accounts.ID,
 
 // slices returns the next messages of chats in a search, up to n of each, backwards,
 // without those that the user has deleted for themselves.
-func (s *store) slices(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
+func (s *sqlStore) slices(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
 	var text strings.Builder
 	var args []any
 	for i, c := range chats {
@@ -376,7 +376,7 @@ func (s *store) slices(ctx context.Context, chats []*searched, n int) (map[Conve
 
 // changedMessages returns messages that have changed after a rev, in the order of their
 // last change, without those that the user has deleted for themselves.
-func (s *store) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64, n int) ([]message, error) {
+func (s *sqlStore) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64, n int) ([]message, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+shown+" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
@@ -387,7 +387,7 @@ func (s *store) changedMessages(ctx context.Context, q sqldb.Querier, user accou
 
 type hidden struct{ seq, rev int64 }
 
-func (s *store) hiddenSince(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, rev int64, n int) ([]hidden, error) {
+func (s *sqlStore) hiddenSince(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, rev int64, n int) ([]hidden, error) {
 	rows, err := q.QueryContext(ctx, "SELECT seq, rev FROM hidden_messages WHERE user_id = ? AND conversation = ? AND rev > ? ORDER BY rev LIMIT ?", user, conv, rev, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (h hidden, err error) {
 		err = rows.Scan(&h.seq, &h.rev)
@@ -403,7 +403,7 @@ type memberKey struct {
 
 // hiddenLately returns which of the latest messages of chats their members have deleted for
 // themselves.
-func (s *store) hiddenLately(ctx context.Context, views []view) (map[memberKey][]int64, error) {
+func (s *sqlStore) hiddenLately(ctx context.Context, views []view) (map[memberKey][]int64, error) {
 	args := make([]any, 0, 3*len(views))
 	for _, v := range views {
 		args = append(args, v.me.user, v.id, v.seq-latestKept)
@@ -424,7 +424,7 @@ func (s *store) hiddenLately(ctx context.Context, views []view) (map[memberKey][
 
 // latest returns the latest messages of a conversation up to a number, whoever has deleted
 // them for themselves.
-func (s *store) latest(ctx context.Context, c conversation, n int) ([]message, error) {
+func (s *sqlStore) latest(ctx context.Context, c conversation, n int) ([]message, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq", c.id, c.seq-int64(n), c.seq)
 	found, err := sqldb.Collect(rows, err, scanMessage)
 	if err != nil {
@@ -433,12 +433,12 @@ func (s *store) latest(ctx context.Context, c conversation, n int) ([]message, e
 	return found, s.addReactions(ctx, s.db, found)
 }
 
-// changedAtOnce is how many rows [store.changedSince] reads with one statement.
+// changedAtOnce is how many rows [sqlStore.changedSince] reads with one statement.
 const changedAtOnce = 1000
 
 // changedSince calls fn with the conversations in which something has changed since a
 // moment, and the members whose marks and settings have. One may come more than once.
-func (s *store) changedSince(ctx context.Context, since time.Time, fn func([]change) error) error {
+func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]change) error) error {
 	for _, log := range []struct {
 		text   string
 		behind string // what is left of the rows that have changed at one time, in the order of their index
@@ -501,7 +501,7 @@ func (p place) compare(q place) int {
 }
 
 // at returns the messages at some places.
-func (s *store) at(ctx context.Context, q sqldb.Querier, places []place) (map[place]message, error) {
+func (s *sqlStore) at(ctx context.Context, q sqldb.Querier, places []place) (map[place]message, error) {
 	found := make(map[place]message, len(places))
 	if len(places) == 0 {
 		return found, nil
@@ -525,7 +525,7 @@ func (s *store) at(ctx context.Context, q sqldb.Querier, places []place) (map[pl
 }
 
 // one returns a message that the member can see, or ErrMessage.
-func (s *store) one(ctx context.Context, q sqldb.Querier, v view, seq int64) (message, error) {
+func (s *sqlStore) one(ctx context.Context, q sqldb.Querier, v view, seq int64) (message, error) {
 	if seq <= v.me.cleared || seq > v.seq {
 		return message{}, ErrMessage
 	}
@@ -540,7 +540,7 @@ func (s *store) one(ctx context.Context, q sqldb.Querier, v view, seq int64) (me
 }
 
 // addReactions fills in the reactions of messages.
-func (s *store) addReactions(ctx context.Context, q sqldb.Querier, list []message) error {
+func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []message) error {
 	changed := map[place]*message{} // a reaction is a change
 	var args []any
 	for i := range list {
@@ -575,13 +575,13 @@ func (s *store) addReactions(ctx context.Context, q sqldb.Querier, list []messag
 }
 
 // bump gives a locked conversation its next rev.
-func (s *store) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
+func (s *sqlStore) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
 	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ? WHERE id = ?", c.rev+1, max(c.changed, tx.Now().UnixMilli()), c.id)
 	return c.rev + 1, err
 }
 
 // setMessage writes what an edit or a recall leaves of a message.
-func (s *store) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
+func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
 	body, err := json.Marshal(m.said)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "UPDATE messages SET body = ?, reply = ?, edited = ?, recalled = ?, rev = ? WHERE conversation = ? AND seq = ?",
@@ -591,7 +591,7 @@ func (s *store) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
 }
 
 // keepEdit keeps what a message said before.
-func (s *store) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
+func (s *sqlStore) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
 	body, err := json.Marshal(m.said)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "INSERT INTO message_edits (conversation, seq, rev, body, until) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, rev, string(body), tx.Now().UnixMilli())
@@ -600,7 +600,7 @@ func (s *store) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64
 }
 
 // edits returns what messages said before they were edited.
-func (s *store) edits(ctx context.Context, places []place) (map[place][]api.EarlierContent, error) {
+func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.EarlierContent, error) {
 	found := map[place][]api.EarlierContent{}
 	for some := range slices.Chunk(places, atMost) {
 		var args []any
@@ -628,7 +628,7 @@ func (s *store) edits(ctx context.Context, places []place) (map[place][]api.Earl
 }
 
 // forget removes reactions to a message that was recalled, and what it said before.
-func (s *store) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
+func (s *sqlStore) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
 	for _, table := range []string{"reactions", "message_edits"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE conversation = ? AND seq = ?", m.conv, m.seq); err != nil {
 			return err
@@ -638,7 +638,7 @@ func (s *store) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
 }
 
 // addReaction adds a reaction, and reads those that the message then has: SQL alone says their order.
-func (s *store) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
+func (s *sqlStore) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, r.user, r.emoji, tx.Now().UnixMilli()); err != nil {
 		return err
 	}
@@ -646,7 +646,7 @@ func (s *store) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r rea
 }
 
 // removeReaction is the like of addReaction.
-func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
+func (s *sqlStore) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji = ?", m.conv, m.seq, r.user, r.emoji); err != nil {
 		return err
 	}
@@ -655,20 +655,20 @@ func (s *store) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r 
 
 // readReactions reads the reactions to a message that is being changed. It is read as the
 // changed message that it is about to be: one without a change has no reactions.
-func (s *store) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) error {
+func (s *sqlStore) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) error {
 	one := []message{{conv: m.conv, seq: m.seq, rev: m.rev + 1}}
 	err := s.addReactions(ctx, tx, one)
 	m.reactions = one[0].reactions
 	return err
 }
 
-func (s *store) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m message, rev int64) error {
+func (s *sqlStore) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m message, rev int64) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO hidden_messages (user_id, conversation, seq, rev) VALUES (?, ?, ?, ?)", user, m.conv, m.seq, rev)
 	return err
 }
 
 // setMember writes a member's settings, and up to where the chat is cleared.
-func (s *store) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
+func (s *sqlStore) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
 	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, version = version + 1 WHERE user_id = ? AND conversation = ?",
 		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.user, m.conv)
 	return err
@@ -680,7 +680,7 @@ type settings struct {
 	Receipts bool   `json:"receipts"`
 }
 
-func (s *store) settings(ctx context.Context, users []accounts.ID) (map[accounts.ID]settings, error) {
+func (s *sqlStore) settings(ctx context.Context, users []accounts.ID) (map[accounts.ID]settings, error) {
 	return selectSettings(ctx, s.db, users)
 }
 

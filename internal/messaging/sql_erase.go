@@ -12,7 +12,7 @@ import (
 
 // eraseSome erases the user from up to n chats, and at the end the user's settings. It
 // returns which chats there were. drop takes their files from messages.
-func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int, drop func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
+func (s *sqlStore) eraseSome(ctx context.Context, user accounts.ID, n int, drop func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
 		list, err := sqldb.Column[ConversationID](rows, err)
@@ -62,7 +62,7 @@ func (s *store) eraseSome(ctx context.Context, user accounts.ID, n int, drop fun
 
 // eraseFrom takes the user's words and reactions out of a locked conversation, whose rev is given. Each message gets a rev of its
 // own: of several that had the same one a page of changes could end between.
-func (s *store) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64, rev, now int64) error {
+func (s *sqlStore) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64, rev, now int64) error {
 	exec := func(text string, args ...any) error {
 		_, err := tx.ExecContext(ctx, text, args...)
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
-func (s *store) insertFiles(ctx context.Context, tx *sqldb.Tx, at map[place]transfers.ID) error {
+func (s *sqlStore) insertFiles(ctx context.Context, tx *sqldb.Tx, at map[place]transfers.ID) error {
 	args := make([]any, 0, 3*len(at))
 	for p, id := range at {
 		args = append(args, p.conv, p.seq, id)
@@ -22,7 +22,7 @@ func (s *store) insertFiles(ctx context.Context, tx *sqldb.Tx, at map[place]tran
 }
 
 // filesAt returns the files that messages at some places have.
-func (s *store) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (map[place]transfers.ID, error) {
+func (s *sqlStore) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (map[place]transfers.ID, error) {
 	found := make(map[place]transfers.ID, len(places))
 	if len(places) == 0 {
 		return found, nil
@@ -42,7 +42,7 @@ func (s *store) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (map[
 }
 
 // filesOf returns the files that some messages of a conversation have; without numbers, all.
-func (s *store) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64) (all []transfers.ID, err error) {
+func (s *sqlStore) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64) (all []transfers.ID, err error) {
 	if len(seqs) == 0 {
 		return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ?", conv))
 	}
@@ -57,7 +57,7 @@ func (s *store) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationID, 
 }
 
 // deleteFiles takes some files from messages of a conversation; without numbers, from all.
-func (s *store) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64, list []transfers.ID) error {
+func (s *sqlStore) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64, list []transfers.ID) error {
 	if len(seqs) == 0 {
 		_, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND file IN (?)", conv, bun.List(list))
 		return err
@@ -71,7 +71,7 @@ func (s *store) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv Conversation
 }
 
 // stillHad returns which of some files messages have.
-func (s *store) stillHad(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) ([]transfers.ID, error) {
+func (s *sqlStore) stillHad(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) ([]transfers.ID, error) {
 	return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT DISTINCT file FROM message_files WHERE file IN (?)", bun.List(list)))
 }
 
@@ -81,12 +81,12 @@ const seenFile = ` FROM message_files f JOIN chat_members m ON m.conversation = 
 	AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq)`
 
 // sees reports whether a user sees a message that has a file.
-func (s *store) sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
+func (s *sqlStore) sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
 	found, err := sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT f.seq"+seenFile+" LIMIT 1", user, file, user))
 	return len(found) > 0, err
 }
 
 // peersWith returns with whom a user has the chats in which the user sees a file; the zero one stands for groups, and comes first.
-func (s *store) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
+func (s *sqlStore) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+seenFile+" ORDER BY m.peer LIMIT ?", user, file, user, atMost))
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-func (s *store) createGroup(ctx context.Context, tx *sqldb.Tx, id ConversationID) error {
+func (s *sqlStore) createGroup(ctx context.Context, tx *sqldb.Tx, id ConversationID) error {
 	_, err := tx.ExecContext(ctx, s.newConversations.For(1), conversation{id: id, kind: group}.row()...)
 	return err
 }
 
 // join makes users members of a locked conversation, who see what comes from now on.
-func (s *store) join(ctx context.Context, tx *sqldb.Tx, c conversation, users []accounts.ID, now int64) error {
+func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users []accounts.ID, now int64) error {
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
 		var args []any
 		for _, u := range some {
@@ -32,7 +32,7 @@ func (s *store) join(ctx context.Context, tx *sqldb.Tx, c conversation, users []
 }
 
 // leave takes users out of a locked conversation.
-func (s *store) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, users []accounts.ID, now int64) error {
+func (s *sqlStore) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, users []accounts.ID, now int64) error {
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
 		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE conversation = ? AND user_id IN (?)", now, now, id, bun.List(some)); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (s *store) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, user
 const forgetAtOnce = 1000
 
 // forgetSaid removes, piece by piece, what was said in a conversation in which nobody is any more, and its name.
-func (s *store) forgetSaid(ctx context.Context, id ConversationID) error {
+func (s *sqlStore) forgetSaid(ctx context.Context, id ConversationID) error {
 	for _, t := range []struct {
 		table string
 		key   []string
@@ -71,7 +71,7 @@ func (s *store) forgetSaid(ctx context.Context, id ConversationID) error {
 
 // tellAll writes system messages of a locked conversation, and where it then stands. Whoever has
 // caused them has read them.
-func (s *store) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told []message) error {
+func (s *sqlStore) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told []message) error {
 	if len(told) > 0 {
 		if err := s.insert(ctx, tx, told); err != nil {
 			return err
@@ -91,13 +91,13 @@ func (s *store) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told 
 }
 
 // readers returns the members who have read up to a message, without one of them.
-func (s *store) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64) ([]accounts.ID, error) {
+func (s *sqlStore) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id", id, seq, seq, without))
 }
 
 // unaware returns up to n members who do not see a message, since they have joined or cleared the chat after it was sent, and up to
 // which message each of them sees nothing.
-func (s *store) unaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
+func (s *sqlStore) unaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
 	found := map[accounts.ID]int64{}
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, cleared_seq FROM chat_members WHERE conversation = ? AND gone = 0 AND cleared_seq >= ? LIMIT ?", id, seq, n)
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -110,14 +110,14 @@ func (s *store) unaware(ctx context.Context, id ConversationID, seq int64, n int
 }
 
 // unseen returns those of some members who have deleted a message for themselves, or cleared the chat after it.
-func (s *store) unseen(ctx context.Context, id ConversationID, seq int64, members []accounts.ID) ([]accounts.ID, error) {
+func (s *sqlStore) unseen(ctx context.Context, id ConversationID, seq int64, members []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, `SELECT user_id FROM hidden_messages WHERE user_id IN (?) AND conversation = ? AND seq = ?
 		UNION SELECT user_id FROM chat_members WHERE user_id IN (?) AND conversation = ? AND cleared_seq >= ?`,
 		bun.List(members), id, seq, bun.List(members), id, seq))
 }
 
 // setPin pins a message, or takes it down, and reports whether that is new.
-func (s *store) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq int64, by accounts.ID, on bool) (bool, error) {
+func (s *sqlStore) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq int64, by accounts.ID, on bool) (bool, error) {
 	if !on {
 		n, err := sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM chat_pins WHERE conversation = ? AND seq = ?", id, seq))
 		return n > 0, err
@@ -138,6 +138,6 @@ const pinned = " FROM chat_pins JOIN messages ON messages.conversation = chat_pi
 
 // pins returns the pinned messages above a number, without those that the user has deleted for themselves, the last one that was
 // pinned first.
-func (s *store) pins(ctx context.Context, user accounts.ID, id ConversationID, above int64) ([]int64, error) {
+func (s *sqlStore) pins(ctx context.Context, user accounts.ID, id ConversationID, above int64) ([]int64, error) {
 	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+shown+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
 }

@@ -16,7 +16,7 @@ func TestAReplayReadsEachRowOnce(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
-			s := newStore(db)
+			s := newSQLStore(db)
 			const n = 5 * changedAtOnce
 			want := map[memberKey]int{}
 			var conversations, members []any

@@ -96,7 +96,7 @@ func memberKeys(places []Place) []memberKey {
 
 // waitingMessages returns the latest unread messages of chats, the newest first, among the latest n of their conversations,
 // without those that their members have deleted for themselves, and without reactions. Members of one conversation share what is read of it.
-func (s *store) waitingMessages(ctx context.Context, views []view, n int) (map[memberKey][]message, error) {
+func (s *sqlStore) waitingMessages(ctx context.Context, views []view, n int) (map[memberKey][]message, error) {
 	all := make(map[memberKey][]message, len(views))
 	if len(views) == 0 {
 		return all, nil

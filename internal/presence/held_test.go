@@ -170,7 +170,7 @@ func TestANodePutsBackWhatRedisHasLost(t *testing.T) {
 		// One of two connections is gone, and the other one closes.
 		w.enter(n, 1, "b")
 		bubble.Sleep(2 * time.Second)
-		n.store.close(t.Context(), []*closing{{user: w.users[1], prefix: n.held.of(w.users[1])[1].name()}})
+		n.redis.close(t.Context(), []*closing{{user: w.users[1], prefix: n.held.of(w.users[1])[1].name()}})
 		n.Watch(Socket).Closed("a")
 		bubble.Sleep(5 * time.Second)
 		w.soon(n, 0, 1, Online)
@@ -221,7 +221,7 @@ func TestANodeTakesOutWhatHasComeBackToRedis(t *testing.T) {
 		}
 		n.Watch(Socket).Closed("b")
 		bubble.Sleep(linger + letGoAfter + 3*beatEvery)
-		if users, err := n.store.heldBy(t.Context(), n.cfg.Node, 10); err != nil || len(users) != 0 {
+		if users, err := n.redis.heldBy(t.Context(), n.cfg.Node, 10); err != nil || len(users) != 0 {
 			t.Errorf("held is %v, %v", users, err)
 		}
 	})
@@ -238,7 +238,7 @@ func TestWhoIsNotedByATryWhoseAnswerWasLostIsToldOf(t *testing.T) {
 		w.enter(n, 1, "a")
 		w.enter(n, 1, "b")
 		bubble.Sleep(3 * time.Second)
-		tried := store{w.memory.Open(t)}
+		tried := redisStore{w.memory.Open(t)}
 		for _, c := range n.held.of(w.users[1]) {
 			tried.open(t.Context(), n.cfg.Node, []*opening{{user: w.users[1], c: c}})
 		}
@@ -318,7 +318,7 @@ func TestASweepThatCouldNotEndIsTakenUp(t *testing.T) {
 		w.enter(n, 1, "a")
 		bubble.Sleep(5 * time.Second)
 		n.kill()
-		w.must(other.store.setMark(t.Context(), n.cfg.Node, w.db.Now())) // and not more
+		w.must(other.redis.setMark(t.Context(), n.cfg.Node, w.db.Now())) // and not more
 		bubble.Sleep(20 * time.Second)
 		var got []string
 		for _, what := range w.toldOf(0, 1) {
@@ -327,9 +327,9 @@ func TestASweepThatCouldNotEndIsTakenUp(t *testing.T) {
 		if want := []string{api.StatusOnline, api.StatusOffline}; !slices.Equal(got, want) {
 			t.Errorf("a friend was told %q, want %q", got, want)
 		}
-		w.must(other.store.setMark(t.Context(), n.cfg.Node, w.db.Now().Add(20*time.Second-forgetNodes)))
+		w.must(other.redis.setMark(t.Context(), n.cfg.Node, w.db.Now().Add(20*time.Second-forgetNodes)))
 		bubble.Sleep(30 * time.Second)
-		if marks, err := other.store.marks(t.Context()); err != nil || marks[n.cfg.Node].there {
+		if marks, err := other.redis.marks(t.Context()); err != nil || marks[n.cfg.Node].there {
 			t.Errorf("after an hour the dead node still has a mark: %+v, %v", marks, err)
 		}
 	})

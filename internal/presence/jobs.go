@@ -28,7 +28,7 @@ func (s *Service) Jobs() []worker.Job {
 // that has died.
 func (s *Service) sweep(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "presence.sweep")
-	marks, err := s.store.marks(ctx)
+	marks, err := s.redis.marks(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 		switch since, missed := s.missing[node]; {
 		case !live[node].IsZero():
 		case !m.swept.IsZero() && s.db.Now().Sub(m.swept) > forgetNodes:
-			err = s.store.forgetNode(ctx, node)
+			err = s.redis.forgetNode(ctx, node)
 		case !missed:
 			s.missing[node] = now
 		case now.Sub(since) >= linger:
@@ -65,7 +65,7 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) error {
 	swept := 0
 	for {
-		users, err := s.store.heldBy(ctx, node, atOnce)
+		users, err := s.redis.heldBy(ctx, node, atOnce)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 			break
 		}
 		if swept == 0 {
-			if err := s.store.setMark(ctx, node, s.db.Now()); err != nil {
+			if err := s.redis.setMark(ctx, node, s.db.Now()); err != nil {
 				return err
 			}
 		}
@@ -81,7 +81,7 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 		for i, u := range users {
 			batch[i] = &closing{user: u, prefix: node.String() + ":"}
 		}
-		s.store.close(ctx, batch)
+		s.redis.close(ctx, batch)
 		var off, done []accounts.ID
 		for _, c := range batch {
 			if c.err != nil {
@@ -94,7 +94,7 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 			}
 		}
 		s.wentOff(off)
-		if gone := s.store.letGo(ctx, node, done); gone != nil {
+		if gone := s.redis.letGo(ctx, node, done); gone != nil {
 			err = gone
 		}
 		if err != nil {
@@ -111,5 +111,5 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 	}
 	s.metrics.swept.Add(float64(swept))
 	s.log.Info("presence: a dead node's connections are taken out", "dead", node, "users", swept)
-	return s.store.setMark(ctx, node, s.db.Now())
+	return s.redis.setMark(ctx, node, s.db.Now())
 }

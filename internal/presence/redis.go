@@ -29,8 +29,8 @@ var (
 	wishScript  = redis.NewScript(wishSource)
 )
 
-// store has every Redis call of the package.
-type store struct{ db *redis.DB }
+// redisStore has every Redis call of this package.
+type redisStore struct{ db *redis.DB }
 
 // away reports that Redis cannot be reached.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
@@ -45,7 +45,7 @@ type kept struct {
 }
 
 // read returns what Redis has of users, in one round trip.
-func (s *store) read(ctx context.Context, users []accounts.ID) ([]kept, error) {
+func (s *redisStore) read(ctx context.Context, users []accounts.ID) ([]kept, error) {
 	keys := make([]keyspace.Key, 0, 2*len(users))
 	for _, u := range users {
 		keys = append(keys, connectionKeys.At(u).Key, statusKeys.At(u).Key)
@@ -73,7 +73,7 @@ type opening struct {
 }
 
 // open notes connections of users that are among a node's already, and their wishes.
-func (s *store) open(ctx context.Context, node cluster.ID, batch []*opening) {
+func (s *redisStore) open(ctx context.Context, node cluster.ID, batch []*opening) {
 	held := keyspace.Cmd{Name: "SADD", Key: heldKeys.At(node).Key}
 	for _, o := range batch {
 		held.Args = append(held.Args, o.user.String())
@@ -117,7 +117,7 @@ type closing struct {
 }
 
 // close takes connections out.
-func (s *store) close(ctx context.Context, batch []*closing) {
+func (s *redisStore) close(ctx context.Context, batch []*closing) {
 	cmds := make([]keyspace.Cmd, len(batch))
 	for i, c := range batch {
 		cmds[i] = closeScript.Cmd([]keyspace.Key{connectionKeys.At(c.user).Key}, c.prefix)
@@ -135,7 +135,7 @@ func (s *store) close(ctx context.Context, batch []*closing) {
 }
 
 // letGo takes users off those that a node holds.
-func (s *store) letGo(ctx context.Context, node cluster.ID, users []accounts.ID) error {
+func (s *redisStore) letGo(ctx context.Context, node cluster.ID, users []accounts.ID) error {
 	if len(users) == 0 {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (s *store) letGo(ctx context.Context, node cluster.ID, users []accounts.ID)
 }
 
 // heldBy returns up to n of those whose connections a node holds.
-func (s *store) heldBy(ctx context.Context, node cluster.ID, n int) ([]accounts.ID, error) {
+func (s *redisStore) heldBy(ctx context.Context, node cluster.ID, n int) ([]accounts.ID, error) {
 	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "SRANDMEMBER", Key: heldKeys.At(node).Key, Args: []string{strconv.Itoa(n)}}).Items()
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (s *store) heldBy(ctx context.Context, node cluster.ID, n int) ([]accounts.
 }
 
 // heldFrom returns some of those whose connections a node holds, and the cursor of the others; "0" is the first one, and after the last.
-func (s *store) heldFrom(ctx context.Context, node cluster.ID, cursor string) (users []accounts.ID, next string, err error) {
+func (s *redisStore) heldFrom(ctx context.Context, node cluster.ID, cursor string) (users []accounts.ID, next string, err error) {
 	page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: heldKeys.At(node).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}).Items()
 	if err == nil && len(page) != 2 {
 		err = keyspace.ErrReply
@@ -185,7 +185,7 @@ func wishCmd(user accounts.ID, w Wish) keyspace.Cmd {
 }
 
 // wish notes a user's wish, and returns what Redis has of the user then.
-func (s *store) wish(ctx context.Context, user accounts.ID, w Wish) (kept, error) {
+func (s *redisStore) wish(ctx context.Context, user accounts.ID, w Wish) (kept, error) {
 	replies := s.db.DoMulti(ctx, []keyspace.Cmd{wishCmd(user, w), {Name: "GET", Key: connectionKeys.At(user).Key}})
 	if err := keyspace.FirstErr(replies); err != nil {
 		return kept{}, err
@@ -195,12 +195,12 @@ func (s *store) wish(ctx context.Context, user accounts.ID, w Wish) (kept, error
 }
 
 // forget removes what Redis has of a user.
-func (s *store) forget(ctx context.Context, user accounts.ID) error {
+func (s *redisStore) forget(ctx context.Context, user accounts.ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key, More: []keyspace.Key{statusKeys.At(user).Key}}).Err
 }
 
 // announce tells programs beside the server of a change.
-func (s *store) announce(ctx context.Context, e events.Event) error {
+func (s *redisStore) announce(ctx context.Context, e events.Event) error {
 	return statusChannel.At().Publish(ctx, s.db, e)
 }
 
@@ -219,13 +219,13 @@ func parseMark(value string, there bool) mark {
 }
 
 // marked returns what is said of a node.
-func (s *store) marked(ctx context.Context, node cluster.ID) (mark, error) {
+func (s *redisStore) marked(ctx context.Context, node cluster.ID) (mark, error) {
 	value, ok, err := s.db.Do(ctx, keyspace.Cmd{Name: "HGET", Key: nodesKey.At().Key, Args: []string{node.String()}}).Text()
 	return parseMark(value, ok), err
 }
 
 // setMark says that a node holds connections, or, with a time, that it was swept then.
-func (s *store) setMark(ctx context.Context, node cluster.ID, swept time.Time) error {
+func (s *redisStore) setMark(ctx context.Context, node cluster.ID, swept time.Time) error {
 	value := "0"
 	if !swept.IsZero() {
 		value = strconv.FormatInt(swept.UnixMilli(), 10)
@@ -234,7 +234,7 @@ func (s *store) setMark(ctx context.Context, node cluster.ID, swept time.Time) e
 }
 
 // marks returns what is said of all nodes.
-func (s *store) marks(ctx context.Context) (map[cluster.ID]mark, error) {
+func (s *redisStore) marks(ctx context.Context) (map[cluster.ID]mark, error) {
 	fields, err := nodesKey.At().All(ctx, s.db)
 	all := make(map[cluster.ID]mark, len(fields))
 	for field, value := range fields {
@@ -246,6 +246,6 @@ func (s *store) marks(ctx context.Context) (map[cluster.ID]mark, error) {
 }
 
 // forgetNode removes what is said of a node.
-func (s *store) forgetNode(ctx context.Context, node cluster.ID) error {
+func (s *redisStore) forgetNode(ctx context.Context, node cluster.ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "HDEL", Key: nodesKey.At().Key, Args: []string{node.String()}}).Err
 }

@@ -53,7 +53,7 @@ func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 1))
-		s, w := store{db}, &twin{map[accounts.ID][]Connection{}, map[accounts.ID]Wish{}}
+		s, w := redisStore{db}, &twin{map[accounts.ID][]Connection{}, map[accounts.ID]Wish{}}
 		nodes := []cluster.ID{ids.New[cluster.Node](), ids.New[cluster.Node](), ids.New[cluster.Node]()}
 		users := make([]accounts.ID, 7)
 		for i := range users {
@@ -106,7 +106,7 @@ func TestTheScriptsDoWhatTheirTwinDoes(t *testing.T) {
 
 func TestNodesAndTheirUsersAreListed(t *testing.T) {
 	eachRedis(t, func(t *testing.T, db *redis.DB) {
-		s, a, b := store{db}, ids.New[cluster.Node](), ids.New[cluster.Node]()
+		s, a, b := redisStore{db}, ids.New[cluster.Node](), ids.New[cluster.Node]()
 		ctx, at := t.Context(), time.Now().Truncate(time.Millisecond)
 		must := func(err error) {
 			t.Helper()
@@ -153,7 +153,7 @@ func TestNodesAndTheirUsersAreListed(t *testing.T) {
 
 func TestTwoHundredFriendsAreOneQuestion(t *testing.T) {
 	server := redistest.Server(t)
-	s, users := store{redistest.Open(t, server.URL)}, make([]accounts.ID, MaxAsked)
+	s, users := redisStore{redistest.Open(t, server.URL)}, make([]accounts.ID, MaxAsked)
 	for i := range users {
 		users[i] = ids.New[accounts.User]()
 	}

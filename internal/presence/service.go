@@ -56,7 +56,7 @@ type Config struct {
 type Service struct {
 	cfg   Config
 	db    *sqldb.DB
-	store store
+	redis redisStore
 	log   *slog.Logger
 
 	held    held
@@ -78,7 +78,7 @@ type Service struct {
 // New returns the domain on those parts. It handles a topic of the bus, and so comes before
 // the bus runs.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, db: cfg.DB, store: store{cfg.Redis}, log: cfg.Log,
+	s := &Service{cfg: cfg, db: cfg.DB, redis: redisStore{cfg.Redis}, log: cfg.Log,
 		held: newHeld(), tells: newTells(),
 		seen: map[accounts.ID]time.Time{}, wishes: map[accounts.ID]struct{}{}, missing: map[cluster.ID]time.Time{}}
 	s.metrics = newMetrics(cfg.Metrics, s)
@@ -204,7 +204,7 @@ func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, a
 	defer cancel()
 	live, err := s.cfg.Nodes.Live(ask)
 	if err == nil {
-		all, err = s.store.read(ask, users)
+		all, err = s.redis.read(ask, users)
 	}
 	if err == nil {
 		s.metrics.reads.WithLabelValues("redis").Inc()
@@ -250,7 +250,7 @@ func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
-	k, err := s.store.wish(ctx, user, w)
+	k, err := s.redis.wish(ctx, user, w)
 	if err != nil {
 		s.wishLater(user) // it is committed; Redis gets it when it is back
 		return nil
@@ -311,7 +311,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if err := s.store.forget(ctx, user); err != nil { // a wish is gone within a day in any case
+	if err := s.redis.forget(ctx, user); err != nil { // a wish is gone within a day in any case
 		s.log.Info("presence: Redis keeps an erased user's wish until its life has ended", "user", user, "err", err)
 	}
 	return nil

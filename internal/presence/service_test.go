@@ -329,10 +329,10 @@ func TestAnOlderWishReplacesNoNewerOne(t *testing.T) {
 		if err != nil || rows[w.users[0]].wish != (Wish{Busy, 4}) {
 			t.Errorf("SQL has %+v, %v", rows, err)
 		}
-		if k, err := n.store.wish(t.Context(), w.users[0], Wish{Away, 3}); err != nil || k.told {
+		if k, err := n.redis.wish(t.Context(), w.users[0], Wish{Away, 3}); err != nil || k.told {
 			t.Errorf("got %+v, %v", k, err)
 		}
-		if all, err := n.store.read(t.Context(), w.users); err != nil || all[0].wish != (Wish{Busy, 4}) {
+		if all, err := n.redis.read(t.Context(), w.users); err != nil || all[0].wish != (Wish{Busy, 4}) {
 			t.Errorf("Redis has %+v, %v", all, err)
 		}
 	})

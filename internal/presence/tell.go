@@ -98,7 +98,7 @@ func (s *Service) tell(ctx context.Context) {
 // tellAll tells of changes. After an error those of which it has not told wait.
 func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []change) error {
 	ask, cancel := context.WithTimeout(ctx, writeTime)
-	all, err := s.store.read(ask, users)
+	all, err := s.redis.read(ask, users)
 	cancel()
 	if err == nil {
 		for i, k := range all {
@@ -172,7 +172,7 @@ func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visibl
 		batch = append(batch, event(user, c, seen))
 	}
 	if visible {
-		if err := s.store.announce(ctx, event(user, c, seen)); err != nil {
+		if err := s.redis.announce(ctx, event(user, c, seen)); err != nil {
 			s.log.Debug("presence: programs beside the server are not told of a change", "err", err)
 		}
 	}

@@ -104,7 +104,7 @@ func (s *Service) beat(ctx context.Context) {
 		s.doubt.Store(false) // nothing was noted that Redis may have lost
 		return
 	}
-	m, err := s.store.marked(ctx, s.cfg.Node)
+	m, err := s.redis.marked(ctx, s.cfg.Node)
 	if err != nil {
 		return // Redis is away: nobody knows
 	}
@@ -131,10 +131,10 @@ func (s *Service) findStrays(ctx context.Context) error {
 	n := 0
 	for cursor, more := "0", true; more; more = cursor != "0" {
 		page, cancel := context.WithTimeout(ctx, writeTime)
-		users, next, err := s.store.heldFrom(page, s.cfg.Node, cursor)
+		users, next, err := s.redis.heldFrom(page, s.cfg.Node, cursor)
 		var all []kept
 		if err == nil && len(users) > 0 {
-			all, err = s.store.read(page, users)
+			all, err = s.redis.read(page, users)
 		}
 		cancel()
 		if err != nil {
@@ -159,7 +159,7 @@ func (s *Service) letGo(ctx context.Context, now time.Time) {
 		s.left = s.left[1:]
 	}
 	for some := range slices.Chunk(users, atOnce) {
-		if err := s.store.letGo(ctx, s.cfg.Node, some); err != nil {
+		if err := s.redis.letGo(ctx, s.cfg.Node, some); err != nil {
 			s.log.Debug("presence: a sweep may look at users in vain", "err", err)
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Service) write(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	if !s.marked {
-		if err := s.store.setMark(ctx, s.cfg.Node, time.Time{}); err != nil {
+		if err := s.redis.setMark(ctx, s.cfg.Node, time.Time{}); err != nil {
 			s.held.again(in)
 			s.held.again(out)
 			return s.pause()
@@ -218,7 +218,7 @@ func (s *Service) note(ctx context.Context, in []*holding) bool {
 	for i, h := range in {
 		batch[i] = &opening{user: h.user, c: h.c, wish: rows[h.user].wish}
 	}
-	s.store.open(ctx, s.cfg.Node, batch)
+	s.redis.open(ctx, s.cfg.Node, batch)
 	var failed []*holding
 	for i, o := range batch {
 		if o.err != nil {
@@ -244,7 +244,7 @@ func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
 	for i, h := range out {
 		batch[i] = &closing{user: h.user, prefix: h.c.name()}
 	}
-	s.store.close(ctx, batch)
+	s.redis.close(ctx, batch)
 	var failed, done []*holding
 	var off []accounts.ID
 	for i, c := range batch {
@@ -356,7 +356,7 @@ func (s *Service) writeWishes(ctx context.Context) bool {
 	for _, u := range some {
 		if w := rows[u].wish; err == nil && w.Version > 0 {
 			var k kept
-			if k, err = s.store.wish(ctx, u, w); err == nil && k.told {
+			if k, err = s.redis.wish(ctx, u, w); err == nil && k.told {
 				s.tells.add(u, change{status: w.status(), at: s.db.Now(), own: true})
 			}
 		}

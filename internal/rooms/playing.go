@@ -26,7 +26,7 @@ func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playbac
 // state returns the register of a room: one command to Redis. One that Redis has lost is made anew; while Redis
 // is away it is the checkpoint.
 func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
-	found, err := s.store.states(ctx, []ID{id})
+	found, err := s.redis.states(ctx, []ID{id})
 	if state, ok := found[id]; ok {
 		s.watched.read(id, state)
 		return state, nil
@@ -50,7 +50,7 @@ func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playba
 		return playback.State{}, asKind(ctx, err)
 	}
 	s.metrics.revived.Inc()
-	return s.store.load(ctx, id, state, old)
+	return s.redis.load(ctx, id, state, old)
 }
 
 // outdo is revive for those who have the room open: they have seen a newer register than old, and take no
@@ -105,7 +105,7 @@ func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playb
 	for outdone := false; ; outdone = true {
 		// Whoever has gone meanwhile: what Redis does is told to those who have the room open.
 		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
-		state, done, err := s.store.command(ask, id, c, s.cfg.Bus.Nodes().Time())
+		state, done, err := s.redis.command(ask, id, c, s.cfg.Bus.Nodes().Time())
 		cancel()
 		old := errors.Is(err, errNoState)
 		if err == nil && !done && !outdone {
@@ -222,7 +222,7 @@ func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits boo
 
 // hold notes whose player waits, and holds or releases the room.
 func (s *Service) hold(ctx context.Context, id ID, user ViewerID, waits bool) error {
-	n, err := s.store.buffer(ctx, id, user, waits, s.cfg.Bus.Nodes().Time())
+	n, err := s.redis.buffer(ctx, id, user, waits, s.cfg.Bus.Nodes().Time())
 	if err == nil {
 		var state playback.State
 		if state, err = s.settle(ctx, id, n > 0); err == nil {

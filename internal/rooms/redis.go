@@ -27,8 +27,8 @@ var (
 	bufferScript  = redis.NewScript(bufferSource)
 )
 
-// store has every Redis call of the package.
-type store struct{ db *redis.DB }
+// redisStore has every Redis call of this package.
+type redisStore struct{ db *redis.DB }
 
 // errNoState reports that Redis has no register of a room.
 var errNoState = errors.New("rooms: Redis has no such register")
@@ -72,7 +72,7 @@ func parseState(list []keyspace.Reply) (s playback.State, err error) {
 }
 
 // states returns the registers of rooms, in one round trip; of those that are not there, none.
-func (s *store) states(ctx context.Context, list []ID) (map[ID]playback.State, error) {
+func (s *redisStore) states(ctx context.Context, list []ID) (map[ID]playback.State, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
 		cmds[i] = keyspace.Cmd{Name: "HMGET", Key: stateKeys.At(id).Key, Args: stateFields}
@@ -96,7 +96,7 @@ func (s *store) states(ctx context.Context, list []ID) (map[ID]playback.State, e
 
 // command runs a command at a moment of the servers' clock, and returns the register then. False: its sender saw
 // another one. errNoState.
-func (s *store) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
+func (s *redisStore) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
 	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
 		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MostAhead)).Items()
 	switch {
@@ -112,7 +112,7 @@ func (s *store) command(ctx context.Context, id ID, c playback.Command, now time
 }
 
 // load makes a register, unless there is another one than old, and returns the one that is there.
-func (s *store) load(ctx context.Context, id ID, state, old playback.State) (playback.State, error) {
+func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State) (playback.State, error) {
 	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key},
 		append([]string{text(stateLife.Milliseconds()), text(old.Generation), text(old.Version)}, stateArgs(state)...)...).Items()
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *store) load(ctx context.Context, id ID, state, old playback.State) (pla
 
 // buffer notes that a viewer's player waits for data until a moment, or does not; the zero viewer only looks. It
 // returns how many wait.
-func (s *store) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
+func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
 	until := int64(0)
 	if waits {
 		until = now.Add(bufferingLife).UnixMilli()
@@ -132,7 +132,7 @@ func (s *store) buffer(ctx context.Context, id ID, user ViewerID, waits bool, no
 }
 
 // forget removes what Redis has of a room that was closed.
-func (s *store) forget(ctx context.Context, id ID) error {
+func (s *redisStore) forget(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key, More: []keyspace.Key{bufferingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
 }
 
@@ -154,7 +154,7 @@ type mark struct {
 }
 
 // writeOnline brings what a node knows to Redis.
-func (s *store) writeOnline(ctx context.Context, node string, marks []mark) error {
+func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark) error {
 	var cmds []keyspace.Cmd
 	for _, m := range marks {
 		key := onlineKeys.At(m.room).Key
@@ -180,7 +180,7 @@ func (s *store) writeOnline(ctx context.Context, node string, marks []mark) erro
 }
 
 // online returns up to most entries of those whom Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
-func (s *store) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
+func (s *redisStore) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
 		cmds[i] = keyspace.Cmd{Name: "ZREVRANGE", Key: onlineKeys.At(id).Key, Args: []string{"0", strconv.Itoa(most - 1), "WITHSCORES"}}
@@ -206,7 +206,7 @@ func (s *store) online(ctx context.Context, list []ID, most int) (map[ID][]Prese
 }
 
 // dropOnline removes viewers whose nodes do not live, or do not know them.
-func (s *store) dropOnline(ctx context.Context, id ID, dead []Presence) error {
+func (s *redisStore) dropOnline(ctx context.Context, id ID, dead []Presence) error {
 	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKeys.At(id).Key}
 	for _, p := range dead {
 		cmd.Args = append(cmd.Args, entry(p.User, p.node))
@@ -221,7 +221,7 @@ type count struct {
 }
 
 // writeCounts keeps how many watch in rooms.
-func (s *store) writeCounts(ctx context.Context, node string, counts map[ID]int) error {
+func (s *redisStore) writeCounts(ctx context.Context, node string, counts map[ID]int) error {
 	var cmds []keyspace.Cmd
 	for id, n := range counts {
 		cmds = append(cmds, viewersKeys.At(id).SetCmd(strconv.Itoa(n)+" "+node, viewersLife))
@@ -230,7 +230,7 @@ func (s *store) writeCounts(ctx context.Context, node string, counts map[ID]int)
 }
 
 // counts returns how many watch in rooms, as far as that was counted within a minute, in one round trip.
-func (s *store) counts(ctx context.Context, list []ID) (map[ID]count, error) {
+func (s *redisStore) counts(ctx context.Context, list []ID) (map[ID]count, error) {
 	keys := make([]keyspace.Key, len(list))
 	for i, id := range list {
 		keys[i] = viewersKeys.At(id).Key

@@ -21,7 +21,7 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 			if url == "real" {
 				cfg = redistest.Shared(t)
 			}
-			s := &store{redistest.OpenConfig(t, cfg)}
+			s := &redisStore{redistest.OpenConfig(t, cfg)}
 			for seed := range uint64(20) {
 				roll := rand.New(rand.NewPCG(seed, 3))
 				id := ids.New[Room]()
@@ -66,7 +66,7 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 }
 
 func TestPlayersThatWaitAreForgottenUnlessTheySayItAgain(t *testing.T) {
-	s := &store{redistest.Open(t, "embedded")}
+	s := &redisStore{redistest.Open(t, "embedded")}
 	id, a, b := ids.New[Room](), ids.New[Viewer](), ids.New[Viewer]()
 	now := time.Now()
 	for i, c := range []struct {

@@ -75,7 +75,7 @@ type Config struct {
 // Service is the domain as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
 	db      *sqldb.DB
-	store   *store
+	redis   *redisStore
 	caches  *cache.Runtime
 	copies  copies
 	said    *groupcommit.Committer[utterance, uttered]
@@ -95,7 +95,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("rooms: %w", err)
 	}
-	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, store: &store{cfg.Redis}, caches: cfg.Caches, cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: cfg.Caches, cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
 	s.said = newCommitter(s)
 	s.locks = sqldb.NewLocks(lockRooms, lockFreeRooms)
@@ -538,7 +538,7 @@ func (s *Service) closed(ctx context.Context, id ID, err error) {
 	if err != nil {
 		return
 	}
-	if err := s.store.forget(context.WithoutCancel(ctx), id); err != nil {
+	if err := s.redis.forget(context.WithoutCancel(ctx), id); err != nil {
 		s.log.Info("rooms: what Redis has of a closed room is left to its life", "room", id, "err", err)
 	}
 }

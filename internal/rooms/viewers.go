@@ -34,7 +34,7 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) 
 		marks, r.dirty, r.renewed, r.gone = append(marks, m), false, now, nil
 	}
 	s.watched.mu.Unlock()
-	if err := s.store.writeOnline(ctx, s.cfg.Node, marks); err != nil {
+	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
 		s.watched.mu.Lock()
 		for _, m := range marks {
 			if r := s.watched.rooms[m.room]; r != nil {
@@ -85,7 +85,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	}
 	s.watched.mu.Unlock()
 	if len(keep) > 0 {
-		if err := s.store.writeCounts(ctx, s.cfg.Node, keep); err != nil {
+		if err := s.redis.writeCounts(ctx, s.cfg.Node, keep); err != nil {
 			s.log.Debug("rooms: Redis does not take how many watch", "err", err)
 		}
 	}
@@ -105,7 +105,7 @@ type audience struct {
 // onlineIn returns who watches in rooms, of each room by up to most entries, 0 for all, and takes out those of nodes that are dead. So it does with viewers of this node whom here
 // does not know: Redis was set back to when they watched. Only the goroutine that brings them to Redis knows that; for others here is nil.
 func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(ID, ViewerID) bool) (map[ID]audience, error) {
-	found, err := s.store.online(ctx, list, most)
+	found, err := s.redis.online(ctx, list, most)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(I
 		}
 		all[id] = a
 		if len(dead) > 0 {
-			if err := s.store.dropOnline(ctx, id, dead); err != nil {
+			if err := s.redis.dropOnline(ctx, id, dead); err != nil {
 				s.log.Debug("rooms: viewers who are gone stay", "room", id, "err", err)
 			}
 		}
@@ -175,7 +175,7 @@ func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
 	if len(list) == 0 {
 		return all
 	}
-	counts, err := s.store.counts(ctx, list)
+	counts, err := s.redis.counts(ctx, list)
 	if err != nil {
 		return all
 	}

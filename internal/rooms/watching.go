@@ -145,7 +145,7 @@ func (s *Service) lookAtUnsure(ctx context.Context) {
 	s.watched.mu.Unlock()
 	for some := range slices.Chunk(slices.Collect(maps.Keys(told)), sweepBatch) {
 		kept, err := selectStamps(ctx, s.db, some) // before Redis is asked, which is never behind it
-		states, stateErr := s.store.states(ctx, some)
+		states, stateErr := s.redis.states(ctx, some)
 		err = errors.Join(err, stateErr)
 		for id, state := range states {
 			switch stamp := state.Stamp(); {
@@ -202,7 +202,7 @@ func (s *Service) keepMoved(ctx context.Context, now bool) {
 	}
 	s.watched.mu.Unlock()
 	for some := range slices.Chunk(list, sweepBatch) {
-		states, err := s.store.states(ctx, some)
+		states, err := s.redis.states(ctx, some)
 		if err != nil {
 			for _, id := range some {
 				s.watched.changed(id)
@@ -269,7 +269,7 @@ func (s *Service) leaveAll(ctx context.Context) {
 		}
 	}
 	s.watched.mu.Unlock()
-	if err := s.store.writeOnline(ctx, s.cfg.Node, marks); err != nil {
+	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
 		s.log.Debug("rooms: viewers are left to the other nodes", "err", err) // which see that this one is gone
 	}
 	for _, f := range leave {

@@ -76,7 +76,7 @@ func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 		eventually.Equal(t, "viewers", 3, count)
 		comesBack := func(n *world, user accounts.ID) {
 			t.Helper()
-			w.must(w.store.writeOnline(t.Context(), n.cfg.Node, []mark{{room: id, here: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
+			w.must(w.Service.redis.writeOnline(t.Context(), n.cfg.Node, []mark{{room: id, here: map[ViewerID]time.Time{ViewerID(user): w.db.Now()}}}))
 		}
 		w.Unsubscribed(who[0].String(), "1", channel)
 		w.Unsubscribed(who[1].String(), "2", channel)
@@ -191,7 +191,7 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 		if n := commands(w); n > 10 {
 			t.Errorf("300 questions took %d commands", n)
 		}
-		found, err := other.store.online(ctx, []ID{id}, 2*mostOnline)
+		found, err := other.Service.redis.online(ctx, []ID{id}, 2*mostOnline)
 		if commands(other); err != nil || len(found[id]) != 2*mostOnline {
 			t.Errorf("a node without viewers reads %d entries, %v", len(found[id]), err)
 		}
@@ -323,7 +323,7 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 		}
 		lose := func() {
 			t.Helper()
-			w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
+			w.must(w.Service.redis.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
 		}
 		do(playback.Command{Verb: playback.Load, Item: it.ID.String(), Position: 5000})
 		loaded := s
@@ -368,7 +368,7 @@ func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 		w.must(err)
 		s.Version, s.Position, s.Time, s.Paused = s.Version+1, 5000, w.Clock()+time.Hour.Milliseconds(), false
 		w.must(saveCheckpoints(ctx, w.db, map[ID]playback.State{id: s}))
-		w.must(w.store.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
+		w.must(w.Service.redis.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
 		back, err := w.Playback(ctx, me, id)
 		if w.must(err); back.Time > w.Clock() || back.At(w.Clock()+10_000) < 15_000 {
 			t.Errorf("of %+v came back %+v at %d", s, back, w.Clock())
@@ -397,8 +397,8 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 		}
 		setBack := func(old playback.State) {
 			t.Helper()
-			w.must(w.store.forget(ctx, id))
-			_, err := w.store.load(ctx, id, old, playback.State{})
+			w.must(w.Service.redis.forget(ctx, id))
+			_, err := w.Service.redis.load(ctx, id, old, playback.State{})
 			w.must(err)
 		}
 		playing := do(playback.Command{Verb: playback.Load, Item: it.ID.String(), Position: 5000})
@@ -521,7 +521,7 @@ func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
 		}})
 		defer leave()
 		bubble.Sleep(5 * time.Second)
-		state, done, err := w.store.command(ctx, id, playback.Command{Generation: scene.Playback.Generation, Version: scene.Playback.Version, Verb: playback.Pause}, w.cfg.Bus.Nodes().Time())
+		state, done, err := w.Service.redis.command(ctx, id, playback.Command{Generation: scene.Playback.Generation, Version: scene.Playback.Version, Verb: playback.Pause}, w.cfg.Bus.Nodes().Time())
 		w.must(err)
 		if !done || state.Stamp() <= scene.Playback.Stamp() {
 			t.Fatalf("the command made %+v of %+v", state, scene.Playback)

@@ -15,7 +15,7 @@ import (
 func (s *Service) told(ctx context.Context, t *Transfer) {
 	p := t.progress(t.Stored, s.chunk)
 	s.publish(t, api.EventTransferUpdated, t.wire(p), false)
-	if err := s.fast.note(context.WithoutCancel(ctx), t, p); err != nil {
+	if err := s.redis.note(context.WithoutCancel(ctx), t, p); err != nil {
 		s.log.Debug("transfers: Redis does not know of a change", "transfer", t.ID, "err", err)
 	}
 	if t.Status.final() {
@@ -39,7 +39,7 @@ func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
 	if other == erased {
 		other = t.From
 	}
-	s.bus.Publish([]events.Event{events.New(api.EventTransferUpdated, other.String(), s.rows.db.Now(), text)})
+	s.bus.Publish([]events.Event{events.New(api.EventTransferUpdated, other.String(), s.sql.db.Now(), text)})
 	s.tells.forget(t.ID)
 }
 
@@ -54,7 +54,7 @@ func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
 		if user.IsZero() {
 			continue
 		}
-		e := events.New(typ, user.String(), s.rows.db.Now(), text)
+		e := events.New(typ, user.String(), s.sql.db.Now(), text)
 		e.Fleeting = fleeting
 		batch = append(batch, e)
 	}
@@ -94,7 +94,7 @@ func (s *Service) watch(ctx context.Context, t Transfer, u *upload) (stop func()
 func (s *Service) tellProgress(ctx context.Context, t *Transfer, received int64) {
 	p := t.progress(received, s.chunk)
 	s.publish(t, api.EventTransferProgress, api.TransferProgress{ID: t.ID.String(), Received: p.received, Size: t.Size, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks}, true)
-	if err := s.fast.note(ctx, t, p); err != nil {
+	if err := s.redis.note(ctx, t, p); err != nil {
 		s.log.Debug("transfers: Redis does not know of progress", "transfer", t.ID, "err", err)
 	}
 }

@@ -23,11 +23,11 @@ type File struct {
 
 // Lock returns those of some files that are whole and there. They stay so until tx ends.
 func (s *Service) Lock(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]File, error) {
-	found, err := s.rows.lockFiles(ctx, tx, list)
+	found, err := s.sql.lockFiles(ctx, tx, list)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	looks, err := s.rows.looks(ctx, tx, list)
+	looks, err := s.sql.looks(ctx, tx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (l *Looks) media(t *Transfer) api.Media {
 
 // Keep keeps locked files for messages that have them from this transaction on.
 func (s *Service) Keep(ctx context.Context, tx *sqldb.Tx, list []ID) error {
-	return s.rows.expireAt(ctx, tx, list, never)
+	return s.sql.expireAt(ctx, tx, list, never)
 }
 
 // removedNow is how many files one change removes itself. The rest, as of a group that is dissolved, a job removes.
@@ -79,7 +79,7 @@ func (s *Service) Release(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 			}
 		})
 	})
-	return s.rows.expireAt(ctx, tx, list, now)
+	return s.sql.expireAt(ctx, tx, list, now)
 }
 
 // FileLink returns where the file of a message that a user sees can be fetched, or its thumbnail of a side; 0 is the
@@ -90,7 +90,7 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 	if err != nil {
 		return api.FileLink{}, err
 	}
-	t, err := s.rows.get(ctx, id)
+	t, err := s.sql.get(ctx, id)
 	switch {
 	case err != nil:
 		return api.FileLink{}, sameAs(asKind(err), ErrUnknown, ErrGone)
@@ -98,7 +98,7 @@ func (s *Service) FileLink(ctx context.Context, user accounts.ID, id ID, side in
 		return api.FileLink{}, ErrGone
 	}
 	if what != whole {
-		looks, err := s.rows.looks(ctx, s.rows.db, []ID{id})
+		looks, err := s.sql.looks(ctx, s.sql.db, []ID{id})
 		if err == nil {
 			_, err = looks[id].thumbnail(what)
 		}
@@ -151,7 +151,7 @@ func (s *Service) Store(ctx context.Context, owner accounts.ID, id, name, media 
 			return "", ErrStorage
 		}
 	}
-	return up.String(), asKind(s.rows.keepUnused(ctx, up, keep))
+	return up.String(), asKind(s.sql.keepUnused(ctx, up, keep))
 }
 
 // until reads until a context ends.

@@ -235,13 +235,13 @@ func TestAFileStaysWhileMessagesHaveItAndGoesWithTheLast(t *testing.T) {
 		}
 		w.drop(dropped.ID)
 		w.sound(kept.ID, unused.ID, late.ID)
-		if _, err := w.rows.get(t.Context(), dropped.ID); !errors.Is(err, ErrUnknown) {
+		if _, err := w.sql.get(t.Context(), dropped.ID); !errors.Is(err, ErrUnknown) {
 			t.Errorf("a row is left: %v", err)
 		}
 		// A node that dies between the commit and the removal leaves it to the job.
 		w.keep(late.ID)
 		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-			return w.rows.expireAt(ctx, tx, []ID{late.ID}, tx.Now())
+			return w.sql.expireAt(ctx, tx, []ID{late.ID}, tx.Now())
 		}))
 		w.must(w.expire(t.Context()))
 		w.sound(kept.ID, unused.ID)

@@ -34,7 +34,7 @@ const dueAtOnce = 100
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "transfers.expire")
 	for {
-		due, err := s.rows.due(ctx, s.rows.db.Now(), dueAtOnce)
+		due, err := s.sql.due(ctx, s.sql.db.Now(), dueAtOnce)
 		if err != nil {
 			return asKind(err)
 		}
@@ -48,7 +48,7 @@ func (s *Service) expire(ctx context.Context) (err error) {
 		}
 	}
 	for {
-		n, err := s.rows.forgetOldQuotas(ctx, dayOf(s.rows.db.Now())-1, sweepAtOnce)
+		n, err := s.sql.forgetOldQuotas(ctx, dayOf(s.sql.db.Now())-1, sweepAtOnce)
 		if err != nil || n < sweepAtOnce {
 			return asKind(err)
 		}
@@ -57,7 +57,7 @@ func (s *Service) expire(ctx context.Context) (err error) {
 
 func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
 	if t.Status.final() && (!t.Content || t.forMessages()) {
-		return s.forget(ctx, t, s.rows.db.Now())
+		return s.forget(ctx, t, s.sql.db.Now())
 	}
 	_, err := s.change(ctx, t.From, t.ID, func(t *Transfer, now time.Time) error {
 		switch {
@@ -75,12 +75,12 @@ func (s *Service) expireOne(ctx context.Context, t *Transfer) error {
 
 // forget removes all that there is of a transfer that has expired by then.
 func (s *Service) forget(ctx context.Context, t *Transfer, by time.Time) error {
-	gone, err := s.rows.forget(ctx, t.ID, by)
+	gone, err := s.sql.forget(ctx, t.ID, by)
 	if err != nil {
 		return asKind(err)
 	}
 	s.remove(ctx, gone)
-	if err := s.fast.forget(ctx, t.ID); err != nil { // it is gone within the hour in any case
+	if err := s.redis.forget(ctx, t.ID); err != nil { // it is gone within the hour in any case
 		s.log.Debug("transfers: Redis keeps the progress of a forgotten transfer", "transfer", t.ID, "err", err)
 	}
 	return nil
@@ -91,16 +91,16 @@ func (s *Service) forget(ctx context.Context, t *Transfer, by time.Time) error {
 // nobody's from then on. It may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "transfers.Erase %s", user)
-	if err := s.rows.disown(ctx, user); err != nil {
+	if err := s.sql.disown(ctx, user); err != nil {
 		return asKind(err)
 	}
 	for {
-		some, err := s.rows.of(ctx, user, dueAtOnce)
+		some, err := s.sql.of(ctx, user, dueAtOnce)
 		if err != nil {
 			return asKind(err)
 		}
 		if len(some) == 0 {
-			return asKind(s.rows.forgetQuotas(ctx, user))
+			return asKind(s.sql.forgetQuotas(ctx, user))
 		}
 		for i := range some {
 			t := &some[i]
@@ -137,7 +137,7 @@ func (s *Service) sweep(ctx context.Context) (removed int, err error) {
 		if len(batch) == 0 {
 			return nil
 		}
-		counted, err := s.rows.counted(ctx, of, batch)
+		counted, err := s.sql.counted(ctx, of, batch)
 		if err != nil {
 			return asKind(err)
 		}

@@ -45,7 +45,7 @@ func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
 	}
 	l := &Looks{Type: p.Type, Width: p.Width, Height: p.Height}
 	for _, small := range p.Thumbnails {
-		th := Thumbnail{Side: small.Side, Width: small.Width, Height: small.Height, Type: small.Type, part: newThumbnail(t.ID, small.Side, int64(len(small.Data)), s.rows.db.Now())}
+		th := Thumbnail{Side: small.Side, Width: small.Width, Height: small.Height, Type: small.Type, part: newThumbnail(t.ID, small.Side, int64(len(small.Data)), s.sql.db.Now())}
 		if err := s.store(ctx, th.name, small.Data); err != nil {
 			s.remove(ctx, l.names())
 			return nil, err

@@ -31,7 +31,7 @@ type ownership struct {
 // A database that was restored from a backup has an older mark than the storage, another deployment's has
 // another one, and to both of them all that is newer, or the other's, would look like parts of no transfer.
 func (s *Service) claim(ctx context.Context) (before time.Time, err error) {
-	held, err := s.rows.ownership(ctx)
+	held, err := s.sql.ownership(ctx)
 	if err != nil {
 		return before, asKind(err)
 	}
@@ -53,7 +53,7 @@ func (s *Service) claim(ctx context.Context) (before time.Time, err error) {
 	} else {
 		drawn.since = held.since
 	}
-	if err := s.rows.setOwnership(ctx, held, drawn); err != nil {
+	if err := s.sql.setOwnership(ctx, held, drawn); err != nil {
 		return before, asKind(err)
 	}
 	if err := s.writeMark(ctx, drawn.next); err != nil {
@@ -68,7 +68,7 @@ func (s *Service) claim(ctx context.Context) (before time.Time, err error) {
 		}
 	}
 	before = time.UnixMilli(drawn.since)
-	return before, asKind(s.rows.setOwnership(ctx, drawn, ownership{mark: drawn.next, since: s.rows.db.Now().UnixMilli()}))
+	return before, asKind(s.sql.setOwnership(ctx, drawn, ownership{mark: drawn.next, since: s.sql.db.Now().UnixMilli()}))
 }
 
 func (s *Service) hasMark(ctx context.Context, mark string) (bool, error) {

@@ -61,7 +61,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 			}
 		}
 		sweep(nil)
-		backup, err := w.rows.ownership(t.Context())
+		backup, err := w.sql.ownership(t.Context())
 		w.must(err)
 		put(t, w.storage, newPart(ids.New[Transfer](), 0, w.db.Now()).name, random(10)) // the row of which the backup lacks
 		objects := len(w.objects())
@@ -69,9 +69,9 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 		w.pass(orphanAge + time.Minute)
 		sweep(nil) // the mark is still that of the backup
 		w.pass(orphanAge + time.Minute)
-		now, err := w.rows.ownership(t.Context())
+		now, err := w.sql.ownership(t.Context())
 		w.must(err)
-		w.must(w.rows.setOwnership(t.Context(), now, backup))
+		w.must(w.sql.setOwnership(t.Context(), now, backup))
 		sweep(errOwned)
 		if n := len(w.objects()); n != objects {
 			t.Errorf("%d of %d parts are left", n, objects)
@@ -89,7 +89,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 // Whatever a sweep was doing when it ended, the next one knows the storage.
 func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
 	eachStorage(t, func(t *testing.T, s Storage) {
-		w := &Service{rows: &rows{sqldbtest.Engine{Name: "sqlite"}.Open(t)}, storage: s}
+		w := &Service{sql: &sqlStore{sqldbtest.Engine{Name: "sqlite"}.Open(t)}, storage: s}
 		away := errors.New("away")
 		for range 2 {
 			for _, cut := range []func(h *harmed){
@@ -112,11 +112,11 @@ func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
 				}
 			}
 		}
-		held, err := w.rows.ownership(t.Context())
+		held, err := w.sql.ownership(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.rows.setOwnership(t.Context(), ownership{mark: "another"}, held); err == nil {
+		if err := w.sql.setOwnership(t.Context(), ownership{mark: "another"}, held); err == nil {
 			t.Error("two nodes sweep at once")
 		}
 	})

@@ -103,15 +103,15 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 	var fault error
 	finished := false
 	results := make(chan result, scansAtOnce)
-	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.rows.db.Now().Sub(a.at) > time.Hour }) // they are gone
+	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // they are gone
 	for began, busy := time.Now(), 0; ; {
 		turn := time.Since(began) < scanTurn
 		for turn && busy < scansAtOnce && len(page) == 0 {
-			before := s.rows.db.Now()
+			before := s.sql.db.Now()
 			if s.scanner == nil {
 				before = before.Add(-finishAfter)
 			}
-			some, err := s.rows.waiting(ctx, before, s.waited, scanBatch)
+			some, err := s.sql.waiting(ctx, before, s.waited, scanBatch)
 			if err != nil {
 				fault, began = asKind(err), time.Time{} // the turn is over
 			}
@@ -157,7 +157,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 
 // due returns those of some files that are not put off.
 func (s *Service) due(some []Transfer) (due []Transfer) {
-	now := s.rows.db.Now()
+	now := s.sql.db.Now()
 	for i := range some {
 		if !s.again[some[i].ID].at.After(now) {
 			due = append(due, some[i])
@@ -172,7 +172,7 @@ func (s *Service) tried(id ID, err error) {
 	switch {
 	case err != nil:
 		a.tries++
-		a.at = s.rows.db.Now().Add(putOff(a.tries))
+		a.at = s.sql.db.Now().Add(putOff(a.tries))
 		s.again[id] = a
 	case before:
 		delete(s.again, id)
@@ -282,7 +282,7 @@ func (s *Service) finishNow(ctx context.Context, t Transfer) Transfer {
 		s.log.Warn("transfers: a file is left to the job that finishes", "transfer", t.ID, "err", err)
 		return t
 	}
-	if done, err := s.rows.get(ctx, t.ID); err == nil {
+	if done, err := s.sql.get(ctx, t.ID); err == nil {
 		return done
 	}
 	return t

@@ -67,8 +67,8 @@ type Config struct {
 
 // Service is the domain as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
-	rows      *rows
-	fast      fast
+	sql       *sqlStore
+	redis     redisStore
 	storage   Storage
 	chunk     int64 // [Chunk], but in tests
 	bus       *events.Bus
@@ -93,7 +93,7 @@ type Service struct {
 func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
-	s := &Service{rows: &rows{cfg.DB}, fast: fast{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
+	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
 		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, looking: semaphore.NewWeighted(lookMemory)}
 	s.scanner = newScanner(cfg.Scan)
@@ -168,7 +168,7 @@ func (s *Service) offer(ctx context.Context, from accounts.ID, o Offer, limits S
 	} else if err := s.maySend(ctx, from, o.To); err != nil {
 		return Transfer{}, err
 	}
-	made, err := s.rows.insert(ctx, &t, limits)
+	made, err := s.sql.insert(ctx, &t, limits)
 	if err != nil {
 		return Transfer{}, asKind(err)
 	}
@@ -209,12 +209,12 @@ func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (t Transfer,
 	if t, err = s.mine(ctx, user, id); err != nil {
 		return Transfer{}, 0, err
 	}
-	return t, s.fast.received(ctx, &t), nil
+	return t, s.redis.received(ctx, &t), nil
 }
 
 // mine returns a transfer of a user's. ErrUnknown, also for that of others.
 func (s *Service) mine(ctx context.Context, user accounts.ID, id ID) (Transfer, error) {
-	t, err := s.rows.get(ctx, id)
+	t, err := s.sql.get(ctx, id)
 	if err == nil && !t.has(user) {
 		err = ErrUnknown
 	}
@@ -236,7 +236,7 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string) (_ 
 		}
 		id = last.String()
 	}
-	all, err := s.rows.list(ctx, user, at, id, atOnce+1)
+	all, err := s.sql.list(ctx, user, at, id, atOnce+1)
 	if err != nil {
 		return nil, "", asKind(err)
 	}
@@ -362,7 +362,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, id ID, decide fu
 
 // decided is the part of change that is in SQL. It returns the parts that count no more. errSame.
 func (s *Service) decided(ctx context.Context, user accounts.ID, id ID, decide func(t *Transfer, now time.Time) error) (_ Transfer, gone []string, err error) {
-	t, gone, err := s.rows.change(ctx, id, func(t *Transfer, now time.Time) error {
+	t, gone, err := s.sql.change(ctx, id, func(t *Transfer, now time.Time) error {
 		if !t.has(user) {
 			return ErrUnknown
 		}
@@ -398,7 +398,7 @@ func (s *Service) remove(ctx context.Context, names []string) {
 // Link returns where a file can be fetched, and until when. ErrUnknown, ErrNotDone, ErrGone.
 func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "transfers.Link %s", id)
-	t, err := s.rows.get(ctx, id)
+	t, err := s.sql.get(ctx, id)
 	if err == nil {
 		err = s.mayHave(ctx, user, &t, Messages.MayLink)
 	}
@@ -414,7 +414,7 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 }
 
 func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLink {
-	until := s.rows.db.Now().Add(s.cfg.LinkFor)
+	until := s.sql.db.Now().Add(s.cfg.LinkFor)
 	if t.Expires.Before(until) {
 		until = t.Expires
 	}
@@ -462,22 +462,22 @@ type Served struct {
 func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) {
 	defer errs.Wrap(&err, "transfers.Fetch")
 	id, what, user, until, ok := s.signer.check(link)
-	if !ok || !until.After(s.rows.db.Now()) {
+	if !ok || !until.After(s.sql.db.Now()) {
 		return Served{}, ErrLink
 	}
-	t, err := s.rows.get(ctx, id)
+	t, err := s.sql.get(ctx, id)
 	if err == nil {
 		err = s.mayHave(ctx, user, &t, Messages.Sees)
 	}
 	switch {
 	case err != nil:
 		return Served{}, sameAs(asKind(err), ErrUnknown, ErrGone)
-	case t.Status != Done || !t.Content || !t.Expires.After(s.rows.db.Now()):
+	case t.Status != Done || !t.Content || !t.Expires.After(s.sql.db.Now()):
 		return Served{}, ErrGone
 	}
 	out := Served{Name: t.Name, Tag: t.SHA256, Changed: t.Updated}
 	if t.forMessages() {
-		looks, err := s.rows.looks(ctx, s.rows.db, []ID{id})
+		looks, err := s.sql.looks(ctx, s.sql.db, []ID{id})
 		if err != nil {
 			return Served{}, asKind(err)
 		}
@@ -501,7 +501,7 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 
 // read returns the content of a transfer that is stored as a whole.
 func (s *Service) read(ctx context.Context, t *Transfer) (*content, error) {
-	parts, err := s.rows.parts(ctx, s.rows.db, t.ID)
+	parts, err := s.sql.parts(ctx, s.sql.db, t.ID)
 	if err != nil {
 		return nil, asKind(err)
 	}

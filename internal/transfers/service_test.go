@@ -460,7 +460,7 @@ func TestWhatNobodyFinishesExpires(t *testing.T) {
 			w.must(w.expire(t.Context()))
 			var got []string
 			for _, id := range []ID{offered.ID, going.ID, done.ID} {
-				one, err := w.rows.get(t.Context(), id)
+				one, err := w.sql.get(t.Context(), id)
 				switch {
 				case errors.Is(err, ErrUnknown):
 					got = append(got, "forgotten")
@@ -563,7 +563,7 @@ func TestNothingIsLeftOfAnErasedUser(t *testing.T) {
 			w.must(w.Erase(t.Context(), w.users[1]))
 		}
 		for _, id := range []ID{done.ID, going.ID} {
-			if _, err := w.rows.get(t.Context(), id); !errors.Is(err, ErrUnknown) {
+			if _, err := w.sql.get(t.Context(), id); !errors.Is(err, ErrUnknown) {
 				t.Errorf("a transfer is left: %v", err)
 			}
 		}
@@ -645,12 +645,12 @@ func TestRedisKnowsHowFarAnUploadHasComeAndIsNotNeeded(t *testing.T) {
 			t.Errorf("Redis has %v, want %v", there, want)
 		}
 		for _, old := range []Transfer{{ID: id, Size: 10, Status: Transferring, Stored: 0}, {ID: id, Size: 10, Status: Pending, Stored: testChunk}} {
-			w.must(w.fast.note(t.Context(), &old, old.progress(0, testChunk)))
+			w.must(w.Service.redis.note(t.Context(), &old, old.progress(0, testChunk)))
 			if now, err := progressKeys.At(id).All(t.Context(), w.redis); err != nil || fmt.Sprint(now) != fmt.Sprint(there) {
 				t.Errorf("an older one replaced it: %v, %v", now, err)
 			}
 		}
-		w.must(w.fast.forget(t.Context(), id))
+		w.must(w.Service.redis.forget(t.Context(), id))
 		if _, received, err := other.Get(t.Context(), w.users[1], id); err != nil || received != testChunk {
 			t.Errorf("without Redis %d have come, %v", received, err)
 		}

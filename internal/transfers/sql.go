@@ -15,8 +15,8 @@ import (
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(sqldb.Undecided(err), ErrStore) }
 
-// rows has every statement of the package.
-type rows struct{ db *sqldb.DB }
+// sqlStore has every statement of this package.
+type sqlStore struct{ db *sqldb.DB }
 
 const columns = "id, sender, receiver, name, media, size, sha256, status, reason, bytes, state, content, created, updated, expires"
 
@@ -32,15 +32,15 @@ func collect(found *sql.Rows, err error) ([]Transfer, error) {
 }
 
 // one returns a transfer. ErrUnknown.
-func (r *rows) one(ctx context.Context, q sqldb.Querier, id ID, lock string) (Transfer, error) {
+func (s *sqlStore) one(ctx context.Context, q sqldb.Querier, id ID, lock string) (Transfer, error) {
 	t, err := scan(q.QueryRowContext(ctx, "SELECT "+columns+" FROM transfers WHERE id = ?"+lock, id))
 	return t, sqldb.Missing(err, ErrUnknown)
 }
 
-func (r *rows) get(ctx context.Context, id ID) (Transfer, error) { return r.one(ctx, r.db, id, "") }
+func (s *sqlStore) get(ctx context.Context, id ID) (Transfer, error) { return s.one(ctx, s.db, id, "") }
 
 // parts returns the parts of a transfer, in order.
-func (r *rows) parts(ctx context.Context, q sqldb.Querier, id ID) ([]part, error) {
+func (s *sqlStore) parts(ctx context.Context, q sqldb.Querier, id ID) ([]part, error) {
 	found, err := q.QueryContext(ctx, "SELECT start, size, name FROM transfer_parts WHERE transfer = ? ORDER BY start", id)
 	return sqldb.Collect(found, err, func(r *sql.Rows) (p part, err error) {
 		err = r.Scan(&p.start, &p.size, &p.name)
@@ -49,8 +49,8 @@ func (r *rows) parts(ctx context.Context, q sqldb.Querier, id ID) ([]part, error
 }
 
 // countParts returns how many parts a transfer has.
-func (r *rows) countParts(ctx context.Context, id ID) (n int64, err error) {
-	err = r.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM transfer_parts WHERE transfer = ?", id).Scan(&n)
+func (s *sqlStore) countParts(ctx context.Context, id ID) (n int64, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM transfer_parts WHERE transfer = ?", id).Scan(&n)
 	return n, err
 }
 
@@ -59,11 +59,11 @@ const countOpen = "SELECT COUNT(*) FROM transfers WHERE sender = ? AND status IN
 // insert adds an offer, unless its sender has offered as much as a day allows or has too
 // many unfinished ones, and reports whether an earlier try has made it: t is what became of that one then.
 // ErrQuota, ErrOpen, ErrUnknown.
-func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) (made bool, err error) {
+func (s *sqlStore) insert(ctx context.Context, t *Transfer, cfg Settings) (made bool, err error) {
 	offer := *t
-	put := r.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"}, Key: []string{"user_id", "day"},
+	put := s.db.Dialect().Compile(sqldb.Upsert{Table: "transfer_quotas", Columns: []string{"user_id", "day", "files", "bytes"}, Key: []string{"user_id", "day"},
 		Set: []string{"files = files + {new.files}", "bytes = bytes + {new.bytes}"}})
-	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		*t = offer // a transaction may be run again
 		t.Created, t.Updated, t.Expires = tx.Now(), tx.Now(), tx.Now().Add(cfg.OfferFor)
 		if t.Status == Transferring {
@@ -72,7 +72,7 @@ func (r *rows) insert(ctx context.Context, t *Transfer, cfg Settings) (made bool
 		_, err = tx.ExecContext(ctx, "INSERT INTO transfers ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", // first, so that two tries meet here
 			t.ID, t.From, t.To, t.Name, t.Media, t.Size, t.SHA256, t.Status, t.Reason, 0, []byte{}, 0, t.Created.UnixMilli(), t.Updated.UnixMilli(), t.Expires.UnixMilli())
 		if made = sqldb.IsDuplicate(err); made {
-			if *t, err = r.one(ctx, tx, offer.ID, tx.Dialect().ForUpdate()); err == nil && t.From != offer.From {
+			if *t, err = s.one(ctx, tx, offer.ID, tx.Dialect().ForUpdate()); err == nil && t.From != offer.From {
 				err = ErrUnknown
 			}
 			return err
@@ -108,24 +108,24 @@ func dayOf(at time.Time) int64 { return at.Unix() / (24 * 60 * 60) }
 // change lets decide alter a transfer, and returns it with the parts that are to be removed:
 // those of a transfer that has no content then. What a transfer that ended did not use of its
 // day's quota, it gives back. The errors of decide are returned as they are.
-func (r *rows) change(ctx context.Context, id ID, decide func(t *Transfer, now time.Time) error) (t Transfer, gone []string, err error) {
-	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (s *sqlStore) change(ctx context.Context, id ID, decide func(t *Transfer, now time.Time) error) (t Transfer, gone []string, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
-		if t, err = r.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+		if t, err = s.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 			return err
 		}
 		before := t
 		if err = decide(&t, tx.Now()); err != nil {
 			return err
 		}
-		gone, err = r.write(ctx, tx, &before, &t)
+		gone, err = s.write(ctx, tx, &before, &t)
 		return err
 	})
 	return t, gone, err
 }
 
 // write stores what has become of a locked transfer, and returns the parts that are to go.
-func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (gone []string, err error) {
+func (s *sqlStore) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (gone []string, err error) {
 	t.Updated = tx.Now()
 	if t.state == nil {
 		t.state = []byte{}
@@ -135,23 +135,23 @@ func (r *rows) write(ctx context.Context, tx *sqldb.Tx, before, t *Transfer) (go
 		return nil, err
 	}
 	if t.looks != nil {
-		if err := r.insertLooks(ctx, tx, t); err != nil {
+		if err := s.insertLooks(ctx, tx, t); err != nil {
 			return nil, err
 		}
 	}
 	if !before.Status.final() && t.Status.final() {
-		if err := r.giveBack(ctx, tx, t); err != nil {
+		if err := s.giveBack(ctx, tx, t); err != nil {
 			return nil, err
 		}
 	}
 	if t.Content || !before.Content {
 		return nil, nil
 	}
-	return r.dropParts(ctx, tx, t.ID)
+	return s.dropParts(ctx, tx, t.ID)
 }
 
 // giveBack gives its day's quota back what a transfer that ends did not use of it.
-func (r *rows) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
+func (s *sqlStore) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 	unused := t.Size - t.Stored
 	if unused <= 0 {
 		return nil
@@ -161,7 +161,7 @@ func (r *rows) giveBack(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 }
 
 // dropParts removes the rows of a transfer's parts and thumbnails, and returns their names.
-func (r *rows) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []string, err error) {
+func (s *sqlStore) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []string, err error) {
 	for _, table := range []string{"transfer_parts", "transfer_thumbnails"} {
 		some, err := sqldb.Column[string](tx.QueryContext(ctx, "SELECT name FROM "+table+" WHERE transfer = ?", id))
 		if err != nil {
@@ -183,10 +183,10 @@ func (r *rows) dropParts(ctx context.Context, tx *sqldb.Tx, id ID) (names []stri
 // commit has parts count that follow on each other from where the transfer stands, and lets
 // decide say what the transfer is then. ErrOffset where it stands elsewhere by now, ErrEnded where it is not
 // being uploaded.
-func (r *rows) commit(ctx context.Context, id ID, parts []part, decide func(t *Transfer, now time.Time)) (t Transfer, gone []string, err error) {
-	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (s *sqlStore) commit(ctx context.Context, id ID, parts []part, decide func(t *Transfer, now time.Time)) (t Transfer, gone []string, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
-		if t, err = r.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+		if t, err = s.one(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 			return err
 		}
 		switch {
@@ -206,7 +206,7 @@ func (r *rows) commit(ctx context.Context, id ID, parts []part, decide func(t *T
 		before := t
 		t.Content, before.Content = true, true
 		decide(&t, tx.Now())
-		gone, err = r.write(ctx, tx, &before, &t)
+		gone, err = s.write(ctx, tx, &before, &t)
 		return err
 	})
 	return t, gone, err
@@ -220,10 +220,10 @@ const (
 )
 
 // list returns transfers of a user from before a place on, newest first; files that messages have are none any more.
-func (r *rows) list(ctx context.Context, user accounts.ID, at int64, id string, n int) ([]Transfer, error) {
+func (s *sqlStore) list(ctx context.Context, user accounts.ID, at int64, id string, n int) ([]Transfer, error) {
 	var all []Transfer
 	for _, query := range []string{listSent, listReceived} {
-		found, err := collect(r.db.QueryContext(ctx, query, user, never.UnixMilli(), at, at, id, n))
+		found, err := collect(s.db.QueryContext(ctx, query, user, never.UnixMilli(), at, at, id, n))
 		if err != nil {
 			return nil, err
 		}
@@ -239,27 +239,27 @@ func (r *rows) list(ctx context.Context, user accounts.ID, at int64, id string, 
 }
 
 // due returns transfers whose time is over.
-func (r *rows) due(ctx context.Context, now time.Time, n int) ([]Transfer, error) {
-	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE expires <= ? ORDER BY expires LIMIT ?", now.UnixMilli(), n))
+func (s *sqlStore) due(ctx context.Context, now time.Time, n int) ([]Transfer, error) {
+	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE expires <= ? ORDER BY expires LIMIT ?", now.UnixMilli(), n))
 }
 
 // waiting returns transfers behind one of them that are stored as a whole, and were before a moment, and are to be finished.
-func (r *rows) waiting(ctx context.Context, before time.Time, after Transfer, n int) ([]Transfer, error) {
+func (s *sqlStore) waiting(ctx context.Context, before time.Time, after Transfer, n int) ([]Transfer, error) {
 	at := after.Updated.UnixMilli()
-	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? AND (updated > ? OR updated = ? AND id > ?) ORDER BY updated, id LIMIT ?",
+	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE status = ? AND bytes = size AND updated <= ? AND (updated > ? OR updated = ? AND id > ?) ORDER BY updated, id LIMIT ?",
 		Transferring, before.UnixMilli(), at, at, after.ID, n))
 }
 
 // of returns transfers of a user, on either side.
-func (r *rows) of(ctx context.Context, user accounts.ID, n int) ([]Transfer, error) {
-	return collect(r.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE sender = ? OR receiver = ? LIMIT ?", user, user, n))
+func (s *sqlStore) of(ctx context.Context, user accounts.ID, n int) ([]Transfer, error) {
+	return collect(s.db.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE sender = ? OR receiver = ? LIMIT ?", user, user, n))
 }
 
 // forget removes a transfer that has expired by a moment, and returns the parts that are to go. ErrUnknown.
-func (r *rows) forget(ctx context.Context, id ID, by time.Time) (gone []string, err error) {
-	err = r.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (s *sqlStore) forget(ctx context.Context, id ID, by time.Time) (gone []string, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		gone = nil
-		t, err := r.one(ctx, tx, id, tx.Dialect().ForUpdate())
+		t, err := s.one(ctx, tx, id, tx.Dialect().ForUpdate())
 		if err == nil && t.Expires.After(by) {
 			err = ErrUnknown // a message has taken it meanwhile
 		}
@@ -267,11 +267,11 @@ func (r *rows) forget(ctx context.Context, id ID, by time.Time) (gone []string, 
 			return err
 		}
 		if !t.Status.final() { // it ends with the account of one of the two
-			if err = r.giveBack(ctx, tx, &t); err != nil {
+			if err = s.giveBack(ctx, tx, &t); err != nil {
 				return err
 			}
 		}
-		if gone, err = r.dropParts(ctx, tx, id); err != nil {
+		if gone, err = s.dropParts(ctx, tx, id); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, "DELETE FROM transfers WHERE id = ?", id)
@@ -281,19 +281,19 @@ func (r *rows) forget(ctx context.Context, id ID, by time.Time) (gone []string, 
 }
 
 // forgetQuotas removes the quotas of a user.
-func (r *rows) forgetQuotas(ctx context.Context, user accounts.ID) error {
-	_, err := r.db.ExecContext(ctx, "DELETE FROM transfer_quotas WHERE user_id = ?", user)
+func (s *sqlStore) forgetQuotas(ctx context.Context, user accounts.ID) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM transfer_quotas WHERE user_id = ?", user)
 	return err
 }
 
 // forgetOldQuotas removes up to n quotas of days before one, and returns how many.
-func (r *rows) forgetOldQuotas(ctx context.Context, before int64, n int) (int64, error) {
-	return sqldb.DeleteSome(ctx, r.db, "transfer_quotas", []string{"user_id", "day"}, n, "day < ?", before)
+func (s *sqlStore) forgetOldQuotas(ctx context.Context, before int64, n int) (int64, error) {
+	return sqldb.DeleteSome(ctx, s.db, "transfer_quotas", []string{"user_id", "day"}, n, "day < ?", before)
 }
 
 // counted returns those of some parts, which belong to some transfers, that count.
-func (r *rows) counted(ctx context.Context, ids []ID, names []string) (map[string]bool, error) {
-	found, err := r.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?) UNION ALL SELECT name FROM transfer_thumbnails WHERE transfer IN (?) AND name IN (?)",
+func (s *sqlStore) counted(ctx context.Context, ids []ID, names []string) (map[string]bool, error) {
+	found, err := s.db.QueryContext(ctx, "SELECT name FROM transfer_parts WHERE transfer IN (?) AND name IN (?) UNION ALL SELECT name FROM transfer_thumbnails WHERE transfer IN (?) AND name IN (?)",
 		bun.List(ids), bun.List(names), bun.List(ids), bun.List(names))
 	all, err := sqldb.Column[string](found, err)
 	set := make(map[string]bool, len(all))

@@ -12,7 +12,7 @@ import (
 )
 
 // insertLooks writes what an upload shows.
-func (r *rows) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
+func (s *sqlStore) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) error {
 	l := t.looks
 	if _, err := tx.ExecContext(ctx, "INSERT INTO transfer_looks (transfer, type, width, height, duration) VALUES (?, ?, ?, ?, ?)", t.ID, l.Type, l.Width, l.Height, l.Duration.Milliseconds()); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (r *rows) insertLooks(ctx context.Context, tx *sqldb.Tx, t *Transfer) error
 }
 
 // looks returns what some uploads show.
-func (r *rows) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*Looks, error) {
+func (s *sqlStore) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*Looks, error) {
 	all := make(map[ID]*Looks, len(list))
 	for _, id := range list {
 		all[id] = &Looks{}
@@ -57,25 +57,25 @@ func (r *rows) looks(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]*L
 }
 
 // lockFiles returns those of some uploads that are whole and there, locked until tx ends in the order of their ids.
-func (r *rows) lockFiles(ctx context.Context, tx *sqldb.Tx, list []ID) ([]Transfer, error) {
+func (s *sqlStore) lockFiles(ctx context.Context, tx *sqldb.Tx, list []ID) ([]Transfer, error) {
 	return collect(tx.QueryContext(ctx, "SELECT "+columns+" FROM transfers WHERE id IN (?) AND receiver = '' AND status = ? AND content = 1 AND expires > ? ORDER BY id"+tx.Dialect().ForUpdate(),
 		bun.List(list), Done, tx.Now().UnixMilli()))
 }
 
 // expireAt has uploads expire at a moment.
-func (r *rows) expireAt(ctx context.Context, tx *sqldb.Tx, list []ID, at time.Time) error {
+func (s *sqlStore) expireAt(ctx context.Context, tx *sqldb.Tx, list []ID, at time.Time) error {
 	_, err := tx.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id IN (?)", at.UnixMilli(), bun.List(list))
 	return err
 }
 
 // disown leaves files that messages have without their sender.
-func (r *rows) disown(ctx context.Context, user accounts.ID) error {
-	_, err := r.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user, never.UnixMilli())
+func (s *sqlStore) disown(ctx context.Context, user accounts.ID) error {
+	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET sender = '' WHERE sender = ? AND receiver = '' AND expires = ?", user, never.UnixMilli())
 	return err
 }
 
 // keepUnused has an upload that is whole, and that no message has, expire later.
-func (r *rows) keepUnused(ctx context.Context, id ID, keep time.Duration) error {
-	_, err := r.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?", r.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
+func (s *sqlStore) keepUnused(ctx context.Context, id ID, keep time.Duration) error {
+	_, err := s.db.ExecContext(ctx, "UPDATE transfers SET expires = ? WHERE id = ? AND status = ? AND expires <> ?", s.db.Now().Add(keep).UnixMilli(), id, Done, never.UnixMilli())
 	return err
 }

@@ -18,9 +18,9 @@ func (o ownership) String() string {
 	return o.mark + " " + strconv.FormatInt(o.since, 10) + " " + o.next
 }
 
-func (r *rows) ownership(ctx context.Context) (o ownership, err error) {
+func (s *sqlStore) ownership(ctx context.Context) (o ownership, err error) {
 	var value string
-	switch err := r.db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", ownershipSetting).Scan(&value); {
+	switch err := s.db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", ownershipSetting).Scan(&value); {
 	case errors.Is(err, sql.ErrNoRows):
 		return o, nil
 	case err != nil:
@@ -36,14 +36,14 @@ func (r *rows) ownership(ctx context.Context) (o ownership, err error) {
 }
 
 // setOwnership fails where the row is not as it was read: another node sweeps.
-func (r *rows) setOwnership(ctx context.Context, was, o ownership) error {
+func (s *sqlStore) setOwnership(ctx context.Context, was, o ownership) error {
 	var res sql.Result
 	var err error
 	if was == (ownership{}) {
-		put := r.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
-		res, err = r.db.ExecContext(ctx, put.For(1), ownershipSetting, o.String())
+		put := s.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
+		res, err = s.db.ExecContext(ctx, put.For(1), ownershipSetting, o.String())
 	} else {
-		res, err = r.db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ? AND value = ?", o.String(), ownershipSetting, was.String())
+		res, err = s.db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ? AND value = ?", o.String(), ownershipSetting, was.String())
 	}
 	if err != nil {
 		return err

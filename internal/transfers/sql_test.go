@@ -40,7 +40,7 @@ func TestFilesOfMessagesCostTheirSenderNothing(t *testing.T) {
 	}
 	analyze(t, db, "transfers")
 	if n := sqldbtest.RowsRead(t, db, func() {
-		if _, err := (&rows{db: db}).list(t.Context(), user, files, "", 10); err != nil {
+		if _, err := (&sqlStore{db: db}).list(t.Context(), user, files, "", 10); err != nil {
 			t.Error(err)
 		}
 	}); n > files/5 {
@@ -51,7 +51,7 @@ func TestFilesOfMessagesCostTheirSenderNothing(t *testing.T) {
 func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		const old, fresh = sweepAtOnce + 1, 100
-		today := dayOf(w.rows.db.Now())
+		today := dayOf(w.sql.db.Now())
 		var args []any
 		for i := range old + fresh {
 			day := today - 2
@@ -81,7 +81,7 @@ func TestOldQuotasGoAndTodaysCostNothing(t *testing.T) {
 	}
 	analyze(t, db, "transfer_quotas")
 	if n := sqldbtest.RowsRead(t, db, func() {
-		if _, err := (&rows{db: db}).forgetOldQuotas(t.Context(), 100, sweepAtOnce); err != nil {
+		if _, err := (&sqlStore{db: db}).forgetOldQuotas(t.Context(), 100, sweepAtOnce); err != nil {
 			t.Error(err)
 		}
 	}); n > many/5 {

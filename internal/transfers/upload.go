@@ -90,11 +90,11 @@ func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (
 	if t.Stored == t.Size || in.Length == 0 {
 		return t, nil
 	}
-	count, err := s.rows.countParts(ctx, id)
+	count, err := s.sql.countParts(ctx, id)
 	if err != nil {
 		return t, asKind(err)
 	}
-	u := &upload{s: s, id: id, size: t.Size, t: t, at: t.Stored, sum: sha256.New(), piece: in, short: count - t.Stored/s.chunk, began: s.rows.db.Now()}
+	u := &upload{s: s, id: id, size: t.Size, t: t, at: t.Stored, sum: sha256.New(), piece: in, short: count - t.Stored/s.chunk, began: s.sql.db.Now()}
 	u.received.Store(t.Stored)
 	u.stored.Store(t.Stored)
 	if len(t.state) > 0 {
@@ -251,7 +251,7 @@ func cutOff(why error) error { return fmt.Errorf("%w: %s", ErrCut, why.Error()) 
 // write writes the next part, of what comes. cut says why less came than a part has. Nothing
 // is left of a part of which nothing came.
 func (u *upload) write(ctx context.Context) (w written, cut, err error) {
-	began := u.s.rows.db.Now()
+	began := u.s.sql.db.Now()
 	w.part = newPart(u.id, u.at, began)
 	if u.piece.Sum != nil {
 		began = u.began
@@ -270,7 +270,7 @@ func (u *upload) write(ctx context.Context) (w written, cut, err error) {
 			_, err = w.Write(buf[:n])
 			err = asStorage(err)
 		}
-		if cut == nil && u.s.rows.db.Now().Sub(began) > partTime/2 {
+		if cut == nil && u.s.sql.db.Now().Sub(began) > partTime/2 {
 			cut = ErrCut
 		}
 		w.size += int64(n)
@@ -344,12 +344,12 @@ func (u *upload) commit(ctx context.Context, ws []written) error {
 	s, last := u.s, ws[len(ws)-1]
 	parts := make([]part, len(ws))
 	for i, w := range ws {
-		if _, made, ok := parsePart(w.name); !ok || s.rows.db.Now().Sub(made) > partTime {
+		if _, made, ok := parsePart(w.name); !ok || s.sql.db.Now().Sub(made) > partTime {
 			return ErrCut // the sweep may take it for one that nobody writes
 		}
 		parts[i] = w.part
 	}
-	t, gone, err := s.rows.commit(ctx, u.id, parts, func(t *Transfer, now time.Time) {
+	t, gone, err := s.sql.commit(ctx, u.id, parts, func(t *Transfer, now time.Time) {
 		t.state, t.Expires = last.state, now.Add(s.cfg.IdleFor)
 		if t.Stored < t.Size {
 			return

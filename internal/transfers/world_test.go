@@ -159,7 +159,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, di
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.chunk, s.fast.ahead = testChunk, 2*testChunk
+	s.chunk, s.redis.ahead = testChunk, 2*testChunk
 	w := &world{Service: s, t: t, db: db, redis: rdb, social: friends, ahead: ahead, dir: dir, storage: storage}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
@@ -286,7 +286,7 @@ func (w *world) send(id ID, p Piece) (Transfer, error) {
 // stands returns what SQL has of a transfer.
 func (w *world) stands(id ID) Transfer {
 	w.t.Helper()
-	t, err := w.rows.get(w.t.Context(), id)
+	t, err := w.sql.get(w.t.Context(), id)
 	w.must(err)
 	return t
 }
@@ -322,12 +322,12 @@ func (w *world) sound(id ...ID) {
 	w.t.Helper()
 	var want []string
 	for _, id := range id {
-		parts, err := w.rows.parts(w.t.Context(), w.db, id)
+		parts, err := w.sql.parts(w.t.Context(), w.db, id)
 		w.must(err)
 		for _, p := range parts {
 			want = append(want, p.name)
 		}
-		looks, err := w.rows.looks(w.t.Context(), w.db, []ID{id})
+		looks, err := w.sql.looks(w.t.Context(), w.db, []ID{id})
 		w.must(err)
 		want = append(want, looks[id].names()...)
 	}

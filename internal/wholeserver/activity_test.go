@@ -21,14 +21,14 @@ import (
 // actives is a pair of nodes, and what an operator sees of who is active.
 type actives struct {
 	*pair
-	fast *redis.DB
-	kept activity.Admin
+	redis *redis.DB
+	kept  activity.Admin
 }
 
 func newActives(t *testing.T) *actives {
 	t.Helper()
 	a := &actives{pair: newPair(t)}
-	a.fast = a.memory.Open(t)
+	a.redis = a.memory.Open(t)
 	db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: a.dir, Now: a.nodes[0].Clock.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func (a *actives) on(day string) []string {
 	if !ok {
 		a.t.Fatal("no family has the sets of days")
 	}
-	items, err := a.fast.Do(a.t.Context(), keyspace.Cmd{Name: "SMEMBERS", Key: parsed.Key()}).Items()
+	items, err := a.redis.Do(a.t.Context(), keyspace.Cmd{Name: "SMEMBERS", Key: parsed.Key()}).Items()
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestOfAnErasedUserNoDayHasTheId(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := a.kept.Between(t.Context(), a.fast, activity.Settings{}, activity.Span{First: today - 7, Last: today})
+		n, err := a.kept.Between(t.Context(), a.redis, activity.Settings{}, activity.Span{First: today - 7, Last: today})
 		if err != nil || n != (activity.Count{Actives: 2, Exact: true}) {
 			t.Errorf("the range has %s, %v; want 2", fmt.Sprint(n), err)
 		}

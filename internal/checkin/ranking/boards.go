@@ -61,7 +61,7 @@ type Config struct {
 type Boards struct {
 	cfg        Config
 	redis      *redis.DB
-	store      *store
+	sql        *sqlStore
 	projection Projection
 	kind       string
 	freezes    streak.Freezes
@@ -81,7 +81,7 @@ type Boards struct {
 // New returns the boards. It sends nothing.
 func New(cfg Config) *Boards {
 	bs := &Boards{
-		cfg: cfg, redis: cfg.Redis, store: &store{cfg.DB, cfg.Away}, projection: cfg.Projection,
+		cfg: cfg, redis: cfg.Redis, sql: &sqlStore{cfg.DB, cfg.Away}, projection: cfg.Projection,
 		kind: cmp.Or(cfg.Kind, Compact), freezes: cfg.Freezes, log: cfg.Log, now: cfg.Now,
 		asked: make(chan Board, 8), all: map[Board]leaderboard.Board{},
 	}
@@ -316,7 +316,7 @@ type filled struct {
 func (bs *Boards) entries(ctx context.Context, b Board) iter.Seq2[leaderboard.Entry, error] {
 	if b.season != 0 {
 		return func(yield func(leaderboard.Entry, error) bool) {
-			for a, err := range bs.store.season(ctx, b) {
+			for a, err := range bs.sql.season(ctx, b) {
 				if !yield(leaderboard.Entry{Member: a.user.String(), Value: int64(a.days), At: a.at}, err) {
 					return
 				}

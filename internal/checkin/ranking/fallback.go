@@ -203,7 +203,7 @@ func (bs *Boards) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, err
 		}
 	}
 	if b.season != 0 {
-		for a, err := range bs.store.season(ctx, b) {
+		for a, err := range bs.sql.season(ctx, b) {
 			if err != nil {
 				return nil, err
 			}

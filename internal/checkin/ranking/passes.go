@@ -137,7 +137,7 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 		if err != nil {
 			return err
 		}
-		granted, err := bs.store.freezesGranted(ctx, users[0], users[len(users)-1])
+		granted, err := bs.sql.freezesGranted(ctx, users[0], users[len(users)-1])
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 		users, tallies = users[:0], tallies[:0]
 		return fn(some)
 	}
-	err := bs.store.everybody(ctx, func(user accounts.ID, t streak.Tally) error {
+	err := bs.sql.everybody(ctx, func(user accounts.ID, t streak.Tally) error {
 		if users, tallies = append(users, user), append(tallies, t); len(users) == piece {
 			return flush()
 		}

@@ -14,17 +14,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// store reads the log of check-ins.
-type store struct {
+// sqlStore reads the log of check-ins.
+type sqlStore struct {
 	db   *sqldb.DB
 	away error // what callers are told while SQL is away
 }
 
 // asKind gives errors of the engine the kind that callers act on.
-func (s *store) asKind(err error) error { return sqldb.AsKind(err, s.away) }
+func (s *sqlStore) asKind(err error) error { return sqldb.AsKind(err, s.away) }
 
 // everybody calls fn with each user's tally, in one pass over the log.
-func (s *store) everybody(ctx context.Context, fn func(accounts.ID, streak.Tally) error) (err error) {
+func (s *sqlStore) everybody(ctx context.Context, fn func(accounts.ID, streak.Tally) error) (err error) {
 	defer errs.Wrap(&err, "checkin.everybody")
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, day, at, kind FROM checkins ORDER BY user_id, day")
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *store) everybody(ctx context.Context, fn func(accounts.ID, streak.Tally
 }
 
 // freezesGranted returns how many freezes the users from first to last were ever given.
-func (s *store) freezesGranted(ctx context.Context, first, last accounts.ID) (_ map[accounts.ID]int, err error) {
+func (s *sqlStore) freezesGranted(ctx context.Context, first, last accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.granted")
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, n FROM checkin_grants WHERE user_id BETWEEN ? AND ?", first, last)
 	if err != nil {
@@ -89,7 +89,7 @@ type attended struct {
 // season yields the users who signed days of a season. No day is signed before it has
 // begun somewhere, nor does an import say so of longer before than transfer.ZoneSpan, so
 // that the index by time finds the rows.
-func (s *store) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
+func (s *sqlStore) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.Span()
 	return func(yield func(attended, error) bool) {
 		rows, err := s.db.QueryContext(ctx, "SELECT user_id, COUNT(*), MAX(at) FROM checkins WHERE at >= ? AND day BETWEEN ? AND ? AND kind IN (?, ?) GROUP BY user_id",

@@ -15,7 +15,7 @@ func TestEveryStatementReadsRows(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
-			s, user := &store{db, errAway}, ids.New[accounts.User]()
+			s, user := &sqlStore{db, errAway}, ids.New[accounts.User]()
 			today := civil.Clock{}.Today(db.Now())
 			in := db.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"}, Key: []string{"user_id", "day"}})
 			if _, err := in.Insert(ctx, []any{user.String(), int64(today), db.Now().UnixMilli(), int64(streak.Tapped), int64(0), int64(0), int64(1)}); err != nil {

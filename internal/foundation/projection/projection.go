@@ -118,7 +118,7 @@ type Config[Change, State any] struct {
 // Projection is one domain's derived state. Make one with [New].
 type Projection[Change, State any] struct {
 	cfg      Config[Change, State]
-	store    *store
+	sql      *sqlStore
 	up       atomic.Bool
 	writable atomic.Bool
 	behind   atomic.Bool // Redis misses a change that this node has acknowledged
@@ -188,7 +188,7 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Second
 	}
-	p := &Projection[Change, State]{cfg: cfg, store: newStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]standing{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
+	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]standing{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
 	p.applied.Store(time.Now().UnixMilli())
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
@@ -531,7 +531,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 		}
 	}
 	for node, mark := range noted {
-		if err := p.store.remove(ctx, node, mark); err != nil {
+		if err := p.sql.remove(ctx, node, mark); err != nil {
 			return fmt.Errorf("remove a mark from sql: %w", err)
 		}
 	}
@@ -549,7 +549,7 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	if p.sound {
-		if p.reached = now; p.note != "" && p.store.remove(ctx, p.cfg.Node, p.note) == nil {
+		if p.reached = now; p.note != "" && p.sql.remove(ctx, p.cfg.Node, p.note) == nil {
 			p.note = ""
 		}
 		return
@@ -558,7 +558,7 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 		return
 	}
 	note := newMark(p.applied.Load())
-	if err := p.store.write(ctx, p.cfg.Node, note); err != nil {
+	if err := p.sql.write(ctx, p.cfg.Node, note); err != nil {
 		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // nor is a row
 		return
 	}
@@ -574,7 +574,7 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]st
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
-	notes, err := p.store.all(ctx)
+	notes, err := p.sql.all(ctx)
 	if err != nil {
 		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
 		return nil

@@ -30,8 +30,7 @@ var (
 // domain is the smallest there is: a log of numbers, and a hash that has them.
 type domain struct {
 	*Projection[int, int]
-	db  *redis.DB
-	sql *sqldb.DB
+	db *redis.DB
 
 	mu       sync.Mutex
 	log      map[int]time.Time
@@ -49,7 +48,7 @@ func newDomain(t *testing.T, db *redis.DB, node string) *domain {
 
 func newDomainOn(t *testing.T, db *redis.DB, sql *sqldb.DB, node string) *domain {
 	t.Helper()
-	d := &domain{db: db, sql: sql, log: map[int]time.Time{}}
+	d := &domain{db: db, log: map[int]time.Time{}}
 	d.Projection = New(Config[int, int]{
 		Redis: db, DB: sql, Name: "numbers", Applied: applied.At(), Node: node, Every: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Changed: d.changed, State: d.state, Write: d.write, Late: d.tell,
@@ -673,7 +672,7 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 		replays := func() int { return len(n2.replays()) - 1 } // one as it starts
 		notes := func() map[string]string {
 			t.Helper()
-			all, err := n2.store.all(t.Context())
+			all, err := n2.sql.all(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -729,16 +728,16 @@ func TestMarksInSQLAreThoseOfOneProjection(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
-			numbers, others := newStore(db, "numbers"), newStore(db, "others")
+			numbers, others := newSQLStore(db, "numbers"), newSQLStore(db, "others")
 			for _, put := range []struct {
-				s          *store
+				s          *sqlStore
 				node, mark string
 			}{{numbers, "n1", "1 1"}, {numbers, "n1", "1 2"}, {numbers, "n2", "3 3"}, {others, "n1", "4 4"}} {
 				if err := put.s.write(ctx, put.node, put.mark); err != nil {
 					t.Fatal(err)
 				}
 			}
-			is := func(s *store, want map[string]string) {
+			is := func(s *sqlStore, want map[string]string) {
 				t.Helper()
 				if got, err := s.all(ctx); err != nil || !maps.Equal(got, want) {
 					t.Errorf("got %v, %v, want %v", got, err, want)
