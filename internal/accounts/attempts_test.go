@@ -266,7 +266,7 @@ func TestANetworkMayMistypeAsManyCodesAsAHouseholdMayAskFor(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{CodesPerIP: 50, WrongCodes: 100}})
 		for i, want := range []error{nil, ErrTooManyWrong} {
 			for range 50 {
-				_ = w.wrongCode(t.Context(), networkOf("192.0.2.0"))
+				_ = w.wrongCode(t.Context(), household.Network("192.0.2.0"))
 			}
 			who, from := fmt.Sprint(i, "@example.org"), fmt.Sprint("192.0.2.", i)
 			if _, err := w.Register(t.Context(), Registration{Email: who, Code: w.codeTo(who, "register", from), Name: "Ann", IP: from}); !errors.Is(err, want) {

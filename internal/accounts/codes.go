@@ -183,22 +183,22 @@ func (s *Service) codeRow(p proof, code string) codeRow {
 // errCode is ErrCode where a request has the code.
 var errCode = ErrCode.On("body.code", "is wrong, used or expired")
 
-// checkCode counts a try from that household and compares. The code is not used up by
+// checkCode counts a try from a household and compares. The code is not used up by
 // it: that belongs into the transaction of what the code is for, see consumeCode. While
 // codes are suspended, the account of the address has to know the household, whoever is
 // logged in: else one with many accounts would guess codes of ever new addresses at
 // home. ErrCode, ErrTooManyWrong.
-func (s *Service) checkCode(ctx context.Context, p proof, code, household string) (codeRow, error) {
-	if suspended := s.wrong.suspended(networkOf(household), s.db.Now()); suspended != nil {
-		if known, err := s.knows(ctx, p.email, household); err != nil || !known {
+func (s *Service) checkCode(ctx context.Context, p proof, code, from string) (codeRow, error) {
+	if suspended := s.wrong.suspended(household.Network(from), s.db.Now()); suspended != nil {
+		if known, err := s.knows(ctx, p.email, from); err != nil || !known {
 			return codeRow{}, cmp.Or(err, suspended)
 		}
 	}
 	c := s.codeRow(p, code)
-	if !s.redis.mayTryCode(ctx, codeMeter(p, household, s.cfg.CodeLife)) {
+	if !s.redis.mayTryCode(ctx, codeMeter(p, from, s.cfg.CodeLife)) {
 		return codeRow{}, errCode
 	}
-	stored, err := tryCode(ctx, s.db, c, household)
+	stored, err := tryCode(ctx, s.db, c, from)
 	if err != nil {
 		return codeRow{}, asKind(err)
 	}
@@ -206,7 +206,7 @@ func (s *Service) checkCode(ctx context.Context, p proof, code, household string
 		return codeRow{}, errCode
 	}
 	if !sameHash(stored, c.codeHash) {
-		return codeRow{}, s.wrongCode(ctx, networkOf(household))
+		return codeRow{}, s.wrongCode(ctx, household.Network(from))
 	}
 	return c, nil
 }
@@ -247,9 +247,6 @@ func (s *Service) countWrong(ctx context.Context, network string, key keyspace.C
 	}
 	return true
 }
-
-// networkOf is [household.Network], where a household has that name.
-var networkOf = household.Network
 
 // share is how much one network has of what all have: a tenth, and no less than one household of it.
 func (l Limits) share(all int) int { return max(all/10, l.CodesPerIP) }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -215,18 +216,18 @@ func (s *redisStore) mayTryCode(ctx context.Context, m meter) bool {
 // mayMail counts a code against the limits on sending: to one address for one purpose, and
 // for each household that the account knows apart from all others; asked for from one
 // household, and from its network; and mailed by the whole server.
-func (s *redisStore) mayMail(ctx context.Context, p proof, household string, known bool, l Limits) (ratelimit.Result, error) {
+func (s *redisStore) mayMail(ctx context.Context, p proof, from string, known bool, l Limits) (ratelimit.Result, error) {
 	quota := p.email.Key + " " + strconv.Itoa(int(p.purpose))
 	if known {
-		quota += " " + household
+		quota += " " + from
 	}
 	asks := []ratelimit.Ask{
 		{Key: codeMinuteKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
 		{Key: codeDayKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
-		{Key: codeHourKeys.At(keyspace.Hashed{S: household}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
+		{Key: codeHourKeys.At(keyspace.Hashed{S: from}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
 		{Key: codesKey.At(), Limit: ratelimit.Limit{Max: l.Codes, Window: time.Hour}},
 	}
-	if network := networkOf(household); network != "" {
+	if network := household.Network(from); network != "" {
 		asks = append(asks, ratelimit.Ask{Key: codeHourKeys.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.Codes), Window: time.Hour}})
 	}
 	return s.limiter.AllowAll(ctx, asks)

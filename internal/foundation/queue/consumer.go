@@ -244,7 +244,7 @@ func (l *lane) run(soft, hard context.Context) {
 		if pause <= 0 {
 			continue
 		}
-		timer := time.NewTimer(pause + jitter(l.cfg.Poll/10))
+		timer := time.NewTimer(pause + rand.N(max(l.cfg.Poll/10, 1)))
 		select {
 		case <-soft.Done():
 		case <-l.kick:
@@ -350,13 +350,13 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 	case away(err):
 		o.kind = "postponed"
 		o.wait = 4 * l.cfg.Backoff
-		o.wait += jitter(o.wait / 5)
+		o.wait += rand.N(max(o.wait/5, 1))
 	case d.Attempt >= Tries || errors.Is(err, ErrGiveUp):
 		o.kind = "dead"
 	default:
 		o.kind = "retry"
 		o.wait = l.cfg.Backoff << (2 * (d.Attempt - 1))
-		o.wait += jitter(o.wait / 5)
+		o.wait += rand.N(max(o.wait/5, 1))
 	}
 	return o
 }
@@ -389,12 +389,4 @@ func Relay(topics []string, to Store) Batch {
 		}
 		return slices.Repeat([]error{err}, len(ds))
 	}}
-}
-
-// jitter is a random time below d, or 0.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d)
 }
