@@ -21,7 +21,7 @@ func (s *Service) securityRoutes(a *web.API) {
 func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"at most so many"`
-}) (*body[api.SecurityEvents], error) {
+}) (*web.Body[api.SecurityEvents], error) {
 	list, next, err := trail.Page(ctx, s.db, caller.UserID(), in.Cursor, in.Limit)
 	if err != nil {
 		return nil, asKind(err)
@@ -30,5 +30,5 @@ func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
 	for _, e := range list {
 		out.Events = append(out.Events, api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household, By: e.Actor})
 	}
-	return &body[api.SecurityEvents]{out}, nil
+	return web.NewBody(out), nil
 }

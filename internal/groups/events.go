@@ -65,7 +65,12 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	if d.group.Dissolved == 0 && d.touched() {
 		change := api.GroupChange{Group: d.group.Wire(), Changed: []api.GroupMember{}, Removed: []string{}}
 		if listed {
-			change.Changed, change.Removed = mapped(list, who.member), mapped(d.left, func(l leaver) string { return l.user.String() })
+			for _, m := range list {
+				change.Changed = append(change.Changed, who.member(m))
+			}
+			for _, l := range d.left {
+				change.Removed = append(change.Removed, l.user.String())
+			}
 		}
 		addAll(api.EventGroupChanged, s.audience(ctx, d, staff), change)
 	}
@@ -171,13 +176,4 @@ func membership(g Group, me *Membership) api.GroupMembership {
 		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: momentOrNil(me.Muted), Joined: moment(me.Joined)}
 	}
 	return w
-}
-
-// mapped returns what f makes of each of list; never nil, which JSON would show.
-func mapped[T, U any](list []T, f func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
 }

@@ -136,12 +136,3 @@ func playbackWire(id ID, s playback.State) api.Playback {
 func (it Item) wire() api.RoomItem {
 	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: moment(it.Added)}
 }
-
-// mapped returns what f makes of each of list; never nil, which JSON would show.
-func mapped[T, U any](list []T, f func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
-}
