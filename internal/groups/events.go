@@ -27,7 +27,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	for _, r := range d.requests() {
 		users = append(users, r.User)
 	}
-	who := s.done(ctx, users...)
+	who := s.people.ProfilesOrNone(ctx, users...)
 	var batch []events.Event
 	addAll := func(typ string, users []accounts.ID, data any) {
 		text, err := json.Marshal(data)
@@ -59,14 +59,14 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 			typ = api.EventGroupRequested
 		}
 		for _, to := range append(slices.Clone(staff), r.User) {
-			add(typ, to, who.request(r))
+			add(typ, to, r.wire(who))
 		}
 	}
 	if d.group.Dissolved == 0 && d.touched() {
 		change := api.GroupChange{Group: d.group.Wire(), Changed: []api.GroupMember{}, Removed: []string{}}
 		if listed {
 			for _, m := range list {
-				change.Changed = append(change.Changed, who.member(m))
+				change.Changed = append(change.Changed, m.wire(who))
 			}
 			for _, l := range d.left {
 				change.Removed = append(change.Removed, l.user.String())
@@ -116,40 +116,12 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 	return slices.Compact(staff)
 }
 
-// profiled are the profiles of some users.
-type profiled map[accounts.ID]accounts.Profile
-
-// profiles returns the profiles of users. Where there is none, one has the id alone.
-func (s *Service) profiles(ctx context.Context, users []accounts.ID) (profiled, error) {
-	if len(users) == 0 {
-		return profiled{}, nil
-	}
-	return s.people.Profiles(ctx, users)
+func (m Membership) wire(who accounts.Profiles) api.GroupMember {
+	return api.GroupMember{User: who.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined), InvitedBy: orNone(m.Inviter)}
 }
 
-// done returns the profiles for what has been done already: that is not called a failure because a
-// name is not at hand.
-func (s *Service) done(ctx context.Context, users ...accounts.ID) profiled {
-	who, err := s.profiles(ctx, users)
-	if err != nil {
-		s.log.Warn("groups: an answer goes out without names", "err", err)
-	}
-	return who
-}
-
-func (p profiled) of(user accounts.ID) api.Profile {
-	if found, ok := p[user]; ok {
-		return found.Wire()
-	}
-	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
-}
-
-func (p profiled) member(m Membership) api.GroupMember {
-	return api.GroupMember{User: p.of(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined), InvitedBy: orNone(m.Inviter)}
-}
-
-func (p profiled) request(r Request) api.GroupRequest {
-	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: p.of(r.User), Answer: r.Answer, State: r.State.String(), Created: moment(r.Created), Expires: moment(r.Expires)}
+func (r Request) wire(who accounts.Profiles) api.GroupRequest {
+	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: who.Wire(r.User), Answer: r.Answer, State: r.State.String(), Created: moment(r.Created), Expires: moment(r.Expires)}
 }
 
 func orNone(user accounts.ID) string {

@@ -279,8 +279,8 @@ func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, usersOf(list))
-	return web.NewBody(api.GroupMembers{Members: web.List(list, who.member), Next: next, Version: g.Version}), err
+	who, err := s.people.Profiles(ctx, usersOf(list))
+	return web.NewBody(api.GroupMembers{Members: web.List(list, func(m Membership) api.GroupMember { return m.wire(who) }), Next: next, Version: g.Version}), err
 }
 
 func usersOf(list []Membership) []accounts.ID {
@@ -300,9 +300,9 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, usersOf(c.Changed))
-	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, who.member), Removed: web.List(c.Removed, accounts.ID.String),
-		Version: c.Version, More: c.More, Reset: c.Reset}), err
+	who, err := s.people.Profiles(ctx, usersOf(c.Changed))
+	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, func(m Membership) api.GroupMember { return m.wire(who) }),
+		Removed: web.List(c.Removed, accounts.ID.String), Version: c.Version, More: c.More, Reset: c.Reset}), err
 }
 
 func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *struct {
@@ -321,7 +321,8 @@ func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.GroupAdded{Added: web.List(added, s.done(ctx, usersOf(added)...).member)}), nil
+	who := s.people.ProfilesOrNone(ctx, usersOf(added)...)
+	return web.NewBody(api.GroupAdded{Added: web.List(added, func(m Membership) api.GroupMember { return m.wire(who) })}), nil
 }
 
 func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
@@ -336,7 +337,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(s.done(ctx, other).member(m)), nil
+	return web.NewBody(m.wire(s.people.ProfilesOrNone(ctx, other))), nil
 }
 
 func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
@@ -359,9 +360,9 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
+	who, err := s.people.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
 	wire := func(b Ban) api.GroupBan {
-		return api.GroupBan{User: who.of(b.User), By: b.By.String(), At: moment(b.At)}
+		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: moment(b.At)}
 	}
 	return web.NewBody(api.GroupBans{Bans: web.List(list, wire), Next: next}), err
 }
@@ -449,7 +450,7 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	}
 	out := membership(g, me)
 	if r != nil {
-		asked := s.done(ctx, caller.User).request(*r)
+		asked := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
 		out.Request = &asked
 	}
 	return web.NewBody(out), nil
@@ -470,7 +471,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *s
 	case r == nil:
 		return web.NewBody(api.GroupRequestReply{Joined: true}), nil
 	}
-	wire := s.done(ctx, caller.User).request(*r)
+	wire := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
 	return web.NewBody(api.GroupRequestReply{Request: &wire}), nil
 }
 
@@ -486,8 +487,8 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, web.List(list, func(r Request) accounts.ID { return r.User }))
-	return web.NewBody(api.GroupRequests{Requests: web.List(list, who.request), Next: next}), err
+	who, err := s.people.Profiles(ctx, web.List(list, func(r Request) accounts.ID { return r.User }))
+	return web.NewBody(api.GroupRequests{Requests: web.List(list, func(r Request) api.GroupRequest { return r.wire(who) }), Next: next}), err
 }
 
 func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {

@@ -31,7 +31,7 @@ var SettingsChanged = cache.NewEvent[accounts.ID]("chat settings changed")
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
 // Relations is what this domain asks social for; *social.Service is one.

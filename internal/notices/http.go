@@ -38,13 +38,13 @@ func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *st
 	if err := s.word(ctx, list); err != nil {
 		return nil, asKind(err)
 	}
-	who, err := s.profiles(ctx, list)
+	who, err := s.people.Profiles(ctx, subjects(list))
 	if err != nil {
 		return nil, err
 	}
 	out := api.Notices{Notices: make([]api.Notice, len(list)), Next: next, Counts: c.wire()}
 	for i, n := range list {
-		out.Notices[i] = who.notice(n)
+		out.Notices[i] = n.wire(who)
 	}
 	return web.NewBody(out), nil
 }

@@ -35,19 +35,19 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 	if len(d.news) == 0 {
 		return
 	}
-	var users []ViewerID
+	var users []accounts.ID
 	for _, n := range d.news {
 		if m, ok := n.data.(Member); ok {
-			users = append(users, m.User)
+			users = append(users, accounts.ID(m.User))
 		}
 	}
-	who := s.done(context.WithoutCancel(ctx), users)
+	who := s.cfg.People.ProfilesOrNone(context.WithoutCancel(ctx), users...)
 	var batch []events.Event
 	for _, n := range d.news {
 		data := n.data
 		switch v := data.(type) {
 		case Member:
-			data = who.member(d.room, v)
+			data = v.wire(d.room, who)
 		case Room:
 			data = v.wire(s.viewersOf(context.WithoutCancel(ctx), v.ID))
 		}
@@ -65,43 +65,12 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 	s.cfg.Bus.Publish(batch)
 }
 
-// profiled are the profiles of some users.
-type profiled map[accounts.ID]accounts.Profile
-
-// profiles returns the profiles of those viewers who are users.
-func (s *Service) profiles(ctx context.Context, users []ViewerID) (profiled, error) {
-	if len(users) == 0 {
-		return profiled{}, nil
-	}
-	list := make([]accounts.ID, len(users))
-	for i, u := range users {
-		list[i] = accounts.ID(u)
-	}
-	return s.cfg.People.Profiles(ctx, list)
-}
-
-// done returns the profiles for what has been done already: that is not called a failure because a name is not at hand.
-func (s *Service) done(ctx context.Context, users []ViewerID) profiled {
-	who, err := s.profiles(ctx, users)
-	if err != nil {
-		s.log.Warn("rooms: an answer goes out without names", "err", err)
-	}
-	return who
-}
-
-func (p profiled) of(user ViewerID) api.Profile {
-	if found, ok := p[accounts.ID(user)]; ok {
-		return found.Wire()
-	}
-	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
-}
-
-func (p profiled) member(r Room, m Member) api.RoomMember {
+func (m Member) wire(r Room, who accounts.Profiles) api.RoomMember {
 	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined)}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {
-		w.User = p.of(m.User)
+		w.User = who.Wire(accounts.ID(m.User))
 	}
 	return w
 }

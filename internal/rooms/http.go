@@ -410,8 +410,8 @@ func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct 
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, web.List(list, func(m Member) ViewerID { return m.User }))
-	return web.NewBody(api.RoomMembers{Members: web.List(list, func(m Member) api.RoomMember { return who.member(r, m) }), Next: next}), err
+	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(m Member) accounts.ID { return accounts.ID(m.User) }))
+	return web.NewBody(api.RoomMembers{Members: web.List(list, func(m Member) api.RoomMember { return m.wire(r, who) }), Next: next}), err
 }
 
 func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.RoomOnline], error) {
@@ -439,7 +439,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(s.done(ctx, []ViewerID{other}).member(r, m)), nil
+	return web.NewBody(m.wire(r, s.cfg.People.ProfilesOrNone(ctx, accounts.ID(other)))), nil
 }
 
 func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
@@ -462,9 +462,9 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, web.List(list, func(b Ban) ViewerID { return b.User }))
+	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return accounts.ID(b.User) }))
 	wire := func(b Ban) api.RoomBan {
-		return api.RoomBan{User: who.of(b.User), By: b.By.String(), At: moment(b.At)}
+		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: moment(b.At)}
 	}
 	return web.NewBody(api.RoomBans{Bans: web.List(list, wire), Next: next}), err
 }

@@ -108,7 +108,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *w
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.FriendRequestReply{Request: s.done(ctx, r.From, r.To).request(r), New: isNew}), nil
+	return web.NewBody(api.FriendRequestReply{Request: r.wire(s.people.ProfilesOrNone(ctx, r.From, r.To)), New: isNew}), nil
 }
 
 type requestsInput struct {
@@ -129,11 +129,11 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *r
 	for _, r := range found {
 		users = append(users, r.From, r.To)
 	}
-	who, err := s.profiles(ctx, users)
+	who, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.FriendRequests{Requests: web.List(found, who.request), Next: next}), nil
+	return web.NewBody(api.FriendRequests{Requests: web.List(found, func(r Request) api.FriendRequest { return r.wire(who) }), Next: next}), nil
 }
 
 func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *struct {
@@ -152,7 +152,7 @@ func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(s.done(ctx, f.User).friend(f)), nil
+	return web.NewBody(f.wire(s.people.ProfilesOrNone(ctx, f.User))), nil
 }
 
 func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
@@ -243,7 +243,7 @@ func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(s.done(ctx, other).friend(f)), nil
+	return web.NewBody(f.wire(s.people.ProfilesOrNone(ctx, other))), nil
 }
 
 func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
@@ -295,11 +295,11 @@ func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *Pag
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, web.List(found, func(b Block) accounts.ID { return b.User }))
+	who, err := s.people.Profiles(ctx, web.List(found, func(b Block) accounts.ID { return b.User }))
 	if err != nil {
 		return nil, err
 	}
-	wire := func(b Block) api.Block { return api.Block{User: who.of(b.User), Since: b.Since} }
+	wire := func(b Block) api.Block { return api.Block{User: who.Wire(b.User), Since: b.Since} }
 	return web.NewBody(api.Blocks{Blocks: web.List(found, wire), Next: next}), nil
 }
 
@@ -323,11 +323,11 @@ func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *U
 // for all. Streaks that cannot be had are left out.
 func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error) {
 	users := web.List(found, func(f Friend) accounts.ID { return f.User })
-	who, err := s.profiles(ctx, users)
+	who, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	out := web.List(found, who.friend)
+	out := web.List(found, func(f Friend) api.Friend { return f.wire(who) })
 	if s.streaks == nil || len(users) == 0 {
 		return out, nil
 	}
@@ -341,14 +341,4 @@ func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error
 		}
 	}
 	return out, nil
-}
-
-// done returns the profiles for the answer to what has been done already: that is
-// not called a failure because a name is not at hand.
-func (s *Service) done(ctx context.Context, users ...accounts.ID) profiled {
-	who, err := s.profiles(ctx, users)
-	if err != nil {
-		s.log.Warn("social: an answer goes out without names", "err", err)
-	}
-	return who
 }
