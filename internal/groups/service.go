@@ -393,7 +393,7 @@ func (s *Service) inGroup(ctx context.Context, user accounts.ID, id ID) (Group, 
 // have missed. ErrGroup, ErrCursor.
 func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Members %s", id)
-	after, err := parsePlace(cursor)
+	after, err := parsePlace(cursor, firstPlace)
 	if err != nil {
 		return nil, "", Group{}, err
 	}

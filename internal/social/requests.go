@@ -267,7 +267,7 @@ func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string,
 // behind the cursor on. ErrCursor.
 func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Sent %s", user)
-	after, err := behind(cursor, newest)
+	after, err := parsePlace(cursor, newest)
 	if err != nil {
 		return nil, "", err
 	}

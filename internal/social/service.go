@@ -258,14 +258,6 @@ func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relat
 	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil
 }
 
-// behind returns the place that a cursor names, or where a list begins.
-func behind(cursor string, begin place) (place, error) {
-	if cursor == "" {
-		return begin, nil
-	}
-	return parsePlace(cursor)
-}
-
 // page cuts a list that was read one row too long, and returns the cursor of the rest.
 func page[T any](rows []T, n int, at func(T) place) (_ []T, next string) {
 	if len(rows) <= n {
