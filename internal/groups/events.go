@@ -2,7 +2,6 @@ package groups
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/stoa-dev/stoa/api"
@@ -30,9 +29,8 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	who := s.people.ProfilesOrNone(ctx, users...)
 	var batch []events.Event
 	addAll := func(typ string, users []accounts.ID, data any) {
-		text, err := json.Marshal(data)
-		if err != nil {
-			s.log.Error("groups: an event has no JSON", "type", typ, "err", err)
+		text, ok := events.Encode(s.log, typ, data)
+		if !ok {
 			return
 		}
 		for _, user := range users {

@@ -3,7 +3,6 @@ package notices
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -37,9 +36,8 @@ func (s *Service) publishCounts(at time.Time, all map[accounts.ID]Counts) {
 }
 
 func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("notices: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return events.Event{}, false
 	}
 	e := events.New(typ, user.String(), at, text)

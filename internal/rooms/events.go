@@ -2,7 +2,6 @@ package rooms
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -14,9 +13,8 @@ import (
 // appendEvent appends an event for all who have a room open; from is whose words they are, zero for nobody's, so that
 // those who block them do not get it.
 func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ string, at time.Time, data any) []events.Event {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("rooms: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return batch
 	}
 	e := events.New(typ, from.String(), at, text)
@@ -55,12 +53,9 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 			batch = s.appendEvent(batch, d.room.ID, ViewerID{}, n.typ, d.at, data)
 			continue
 		}
-		text, err := json.Marshal(data)
-		if err != nil {
-			s.log.Error("rooms: an event has no JSON", "type", n.typ, "err", err)
-			continue
+		if text, ok := events.Encode(s.log, n.typ, data); ok {
+			batch = append(batch, events.New(n.typ, n.to.String(), d.at, text))
 		}
-		batch = append(batch, events.New(n.typ, n.to.String(), d.at, text))
 	}
 	s.cfg.Bus.Publish(batch)
 }

@@ -2,7 +2,6 @@ package social
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/stoa-dev/stoa/api"
@@ -28,9 +27,8 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), ids...)
 	var batch []events.Event
 	add := func(typ string, user accounts.ID, data any) {
-		text, err := json.Marshal(data)
-		if err != nil {
-			s.log.Error("social: an event has no JSON", "type", typ, "err", err)
+		text, ok := events.Encode(s.log, typ, data)
+		if !ok {
 			return
 		}
 		e := events.New(typ, user.String(), d.at, text)
