@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // ID names a group.
@@ -202,7 +203,7 @@ func (c Settings) Validate() error {
 
 // line returns a user's line of text, trimmed.
 func line(where, s string, least, most int) (string, error) {
-	s, ok := accounts.Line(s, most)
+	s, ok := words.Line(s, most)
 	if !ok || len(s) < least {
 		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
 	}

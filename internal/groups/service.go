@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/cache"
@@ -501,7 +502,7 @@ func (u Update) clean() (Update, error) {
 		*t.text = &s
 	}
 	if u.Announcement != nil {
-		text, ok := accounts.Text(*u.Announcement, 2000)
+		text, ok := words.Text(*u.Announcement, 2000)
 		if !ok {
 			return Update{}, ErrText.On("body.announcement", "is not at most 2,000 printable characters")
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/live/media"
 )
 
@@ -298,7 +299,7 @@ func parseToken(token string) (k kind, id ID, rest string, ok bool) {
 
 // line returns a title, trimmed. ErrTitle.
 func line(s string) (string, error) {
-	s, ok := accounts.Line(s, 100)
+	s, ok := words.Line(s, 100)
 	if !ok || s == "" {
 		return "", ErrTitle
 	}

@@ -239,7 +239,7 @@ const (
 
 // line returns what somebody wrote in one line, trimmed.
 func line(where, s string, least, most int) (string, error) {
-	s, ok := accounts.Line(s, most)
+	s, ok := words.Line(s, most)
 	if !ok || len(s) < least {
 		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // RequestID names a friend request.
@@ -262,7 +263,7 @@ func (n Note) clean() (Note, error) {
 
 // clean trims a line of text.
 func clean(name, s string, most int) (string, error) {
-	s, ok := accounts.Line(s, most)
+	s, ok := words.Line(s, most)
 	if !ok {
 		return "", ErrText.On("body."+name, fmt.Sprintf("is not at most %d printable characters", most))
 	}
