@@ -26,9 +26,8 @@ func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
 	if err != nil {
 		return nil, asKind(err)
 	}
-	out := api.SecurityEvents{Events: make([]api.SecurityEvent, 0, len(list)), Next: next}
-	for _, e := range list {
-		out.Events = append(out.Events, api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household, By: e.Actor})
+	wire := func(e trail.Event) api.SecurityEvent {
+		return api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household, By: e.Actor}
 	}
-	return web.NewBody(out), nil
+	return web.NewBody(api.SecurityEvents{Events: web.List(list, wire), Next: next}), nil
 }

@@ -42,11 +42,7 @@ func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	out := api.Notices{Notices: make([]api.Notice, len(list)), Next: next, Counts: c.wire()}
-	for i, n := range list {
-		out.Notices[i] = n.wire(who)
-	}
-	return web.NewBody(out), nil
+	return web.NewBody(api.Notices{Notices: web.List(list, func(n Notice) api.Notice { return n.wire(who) }), Next: next, Counts: c.wire()}), nil
 }
 
 func counted(c Counts, err error) (*web.Body[api.NoticeCounts], error) {

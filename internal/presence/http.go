@@ -60,11 +60,7 @@ func wire(found []Seen, partial bool, err error) (*web.Body[api.Presences], erro
 	if err != nil {
 		return nil, err
 	}
-	out := api.Presences{Users: make([]api.Presence, len(found)), Partial: partial}
-	for i, one := range found {
-		out.Users[i] = one.wire()
-	}
-	return web.NewBody(out), nil
+	return web.NewBody(api.Presences{Users: web.List(found, Seen.wire), Partial: partial}), nil
 }
 
 func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.MyPresence], error) {
@@ -91,9 +87,8 @@ func (s *Service) getConnections(ctx context.Context, caller accounts.Caller, _ 
 	if err != nil {
 		return nil, err
 	}
-	out := api.Connections{Connections: make([]api.Connection, len(found)), Partial: partial}
-	for i, c := range found {
-		out.Connections[i] = api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: c.Since}
+	wire := func(c Connection) api.Connection {
+		return api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: c.Since}
 	}
-	return web.NewBody(out), nil
+	return web.NewBody(api.Connections{Connections: web.List(found, wire), Partial: partial}), nil
 }
