@@ -42,7 +42,7 @@ var layers = [][]string{
 	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
 	{"internal/foundation/errs", "internal/foundation/household", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
-	{"internal/foundation/events"},
+	{"internal/foundation/events", "internal/foundation/cursor"},
 	{"internal/migrations"},
 	{"internal/foundation/sqldb"},
 	{"internal/foundation/sqldb/sqldbtest"},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/net/idna"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // ID names a user.
@@ -204,6 +206,8 @@ func storedKeys(address string) []string {
 	return slices.Compact(keys)
 }
 
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -214,7 +218,7 @@ func lowerASCII(s string) string {
 }
 
 func cleanName(s string) (string, error) {
-	s, ok := Line(s, 40)
+	s, ok := words.Line(s, 40)
 	if !ok || s == "" {
 		return "", ErrName.On("body.name", "is not 1 to 40 printable characters")
 	}
@@ -222,7 +226,7 @@ func cleanName(s string) (string, error) {
 }
 
 func cleanBio(s string) (string, error) {
-	s, ok := Text(s, 200)
+	s, ok := words.Text(s, 200)
 	if !ok {
 		return "", ErrBio.On("body.bio", "is not at most 200 printable characters")
 	}
@@ -230,7 +234,7 @@ func cleanBio(s string) (string, error) {
 }
 
 func cleanDevice(s string) (string, error) {
-	s, ok := Line(s, 60)
+	s, ok := words.Line(s, 60)
 	if !ok {
 		return "", ErrDeviceName.On("body.device", "is not at most 60 printable characters")
 	}

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -12,9 +11,8 @@ import (
 // subscribers of the user's notifications in Redis. data is a wire type; the types of
 // events are in package api.
 func (s *Service) publish(typ string, user ID, at time.Time, data any) {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("accounts: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return
 	}
 	e := events.New(typ, user.String(), at, text)

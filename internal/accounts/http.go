@@ -43,10 +43,6 @@ func (c Caller) DeviceID() string { return c.Device.String() }
 // ExpiresAt is when the caller's token expires, for sockets.
 func (c Caller) ExpiresAt() time.Time { return c.Expires }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 // AuthErrors are the refusals of [Service.Authenticate], and that of an operation that
 // finds the caller's account deleted since. Every operation with a token lists them.
 var AuthErrors = []*errs.Error{ErrToken, ErrStore, ErrNoUser}
@@ -75,40 +71,40 @@ func (s *Service) Routes(a *web.API) {
 	s.cardRoutes(a)
 }
 
-func (s *Service) postCodes(ctx context.Context, in *body[api.CodeRequest]) (*body[api.CodeReply], error) {
+func (s *Service) postCodes(ctx context.Context, in *web.Body[api.CodeRequest]) (*web.Body[api.CodeReply], error) {
 	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, household.From(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
+	return web.NewBody(api.CodeReply{ExpiresIn: int(life.Seconds())}), nil
 }
 
-func (s *Service) postRegister(ctx context.Context, in *body[api.RegisterRequest]) (*body[api.Tokens], error) {
+func (s *Service) postRegister(ctx context.Context, in *web.Body[api.RegisterRequest]) (*web.Body[api.Tokens], error) {
 	r := in.Body
 	return s.tokens(s.Register(ctx, Registration{
 		Email: r.Email, Code: r.Code, Password: r.Password, Name: r.Name, Zone: r.Zone, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx),
 	}))
 }
 
-func (s *Service) postLogin(ctx context.Context, in *body[api.LoginRequest]) (*body[api.Tokens], error) {
+func (s *Service) postLogin(ctx context.Context, in *web.Body[api.LoginRequest]) (*web.Body[api.Tokens], error) {
 	r := in.Body
 	return s.tokens(s.Login(ctx, Login{Email: r.Email, Password: r.Password, Code: r.Code, Device: r.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx)}))
 }
 
-func (s *Service) getMe(ctx context.Context, caller Caller, _ *empty) (*body[api.User], error) {
+func (s *Service) getMe(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.User], error) {
 	return s.user(s.User(ctx, caller.User))
 }
 
-func (s *Service) patchMe(ctx context.Context, caller Caller, in *body[api.UserUpdate]) (*body[api.User], error) {
+func (s *Service) patchMe(ctx context.Context, caller Caller, in *web.Body[api.UserUpdate]) (*web.Body[api.User], error) {
 	return s.user(s.Update(ctx, caller.User, Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone,
 		FindByID: in.Body.FindByID, FindByEmail: in.Body.FindByEmail, Requests: in.Body.Requests, OnBoards: in.Body.OnBoards, Presence: audience(in.Body.Presence)}))
 }
 
-func (s *Service) tokens(t Tokens, err error) (*body[api.Tokens], error) {
+func (s *Service) tokens(t Tokens, err error) (*web.Body[api.Tokens], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Tokens]{s.WireTokens(t)}, nil
+	return web.NewBody(s.WireTokens(t)), nil
 }
 
 // WireTokens returns tokens as the API shows them.
@@ -120,11 +116,11 @@ func (s *Service) WireTokens(t Tokens) api.Tokens {
 	}
 }
 
-func (s *Service) user(u User, err error) (*body[api.User], error) {
+func (s *Service) user(u User, err error) (*web.Body[api.User], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.User]{wireUser(u, s.db.Now())}, nil
+	return web.NewBody(wireUser(u, s.db.Now())), nil
 }
 
 func wireUser(u User, now time.Time) api.User {

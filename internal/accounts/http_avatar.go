@@ -41,16 +41,16 @@ func (s *Service) avatarRoutes(a *web.API) {
 
 func (s *Service) putAvatar(ctx context.Context, caller Caller, in *struct {
 	RawBody []byte `contentType:"image/*"`
-}) (*body[api.Avatar], error) {
+}) (*web.Body[api.Avatar], error) {
 	id, err := s.SetAvatar(ctx, caller.User, in.RawBody)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Avatar]{api.Avatar{Avatar: id.String()}}, nil
+	return web.NewBody(api.Avatar{Avatar: id.String()}), nil
 }
 
-func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *empty) (*empty, error) {
-	return &empty{}, s.RemoveAvatar(ctx, caller.User)
+func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *web.Empty) (*web.Empty, error) {
+	return &web.Empty{}, s.RemoveAvatar(ctx, caller.User)
 }
 
 func (s *Service) getAvatar(ctx context.Context, in *struct {

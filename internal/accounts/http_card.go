@@ -39,13 +39,13 @@ func (s *Service) myCard(ctx context.Context, owner ID) (c Card, token, url stri
 	return c, token, web.Origin(ctx) + "/#/card/" + token, err
 }
 
-func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *empty) (*body[api.Card], error) {
+func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.Card], error) {
 	c, token, url, err := s.myCard(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
 	left := int(c.Expires.Sub(s.db.Now()).Seconds())
-	return &body[api.Card]{api.Card{Token: token, URL: url, ExpiresIn: left}}, nil
+	return web.NewBody(api.Card{Token: token, URL: url, ExpiresIn: left}), nil
 }
 
 func (s *Service) myCode(ctx context.Context, owner ID) (qr.Code, error) {
@@ -67,7 +67,7 @@ func (s *Service) getMyCardPNG(ctx context.Context, caller Caller, in *struct {
 	return web.NewDrawn("image/png", image), err
 }
 
-func (s *Service) getMyCardSVG(ctx context.Context, caller Caller, _ *empty) (*web.Drawn, error) {
+func (s *Service) getMyCardSVG(ctx context.Context, caller Caller, _ *web.Empty) (*web.Drawn, error) {
 	c, err := s.myCode(ctx, caller.User)
 	if err != nil {
 		return nil, err
@@ -75,13 +75,13 @@ func (s *Service) getMyCardSVG(ctx context.Context, caller Caller, _ *empty) (*w
 	return web.NewDrawn("image/svg+xml", c.SVG()), nil
 }
 
-func (s *Service) deleteMyCard(ctx context.Context, caller Caller, _ *empty) (*empty, error) {
-	return &empty{}, s.WithdrawCard(ctx, caller.User)
+func (s *Service) deleteMyCard(ctx context.Context, caller Caller, _ *web.Empty) (*web.Empty, error) {
+	return &web.Empty{}, s.WithdrawCard(ctx, caller.User)
 }
 
 func (s *Service) getCard(ctx context.Context, _ Caller, in *struct {
 	Token string `path:"token" doc:"what the card says"`
-}) (*body[api.Profile], error) {
+}) (*web.Body[api.Profile], error) {
 	owner, err := s.CardOwner(ctx, in.Token)
 	if err != nil {
 		return nil, err

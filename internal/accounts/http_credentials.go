@@ -41,12 +41,12 @@ func (s *Service) credentialRoutes(a *web.API) {
 		NoReplay:    true, Errors: []*errs.Error{ErrEmail, ErrPasswordWrong, ErrLocked, ErrBusy, ErrCode, ErrTooManyWrong, ErrEmailTaken}}, s.putEmail)
 }
 
-func (s *Service) postPassword(ctx context.Context, in *body[api.PasswordReset]) (*empty, error) {
-	return &empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: household.From(ctx)})
+func (s *Service) postPassword(ctx context.Context, in *web.Body[api.PasswordReset]) (*web.Empty, error) {
+	return &web.Empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: household.From(ctx)})
 }
 
-func (s *Service) putPassword(ctx context.Context, caller Caller, in *body[api.PasswordChange]) (*empty, error) {
-	return &empty{}, s.ChangePassword(ctx, caller.User, caller.Device, PasswordChange{Event: eventOf(ctx), Current: in.Body.Current, Code: in.Body.Code, Password: in.Body.Password})
+func (s *Service) putPassword(ctx context.Context, caller Caller, in *web.Body[api.PasswordChange]) (*web.Empty, error) {
+	return &web.Empty{}, s.ChangePassword(ctx, caller.User, caller.Device, PasswordChange{Event: eventOf(ctx), Current: in.Body.Current, Code: in.Body.Code, Password: in.Body.Password})
 }
 
 // eventOf is what the trail calls what a request does.
@@ -54,26 +54,26 @@ func eventOf(ctx context.Context) ids.ID[trail.Event] {
 	return ids.Of[trail.Event](binary.BigEndian.AppendUint64(nil, web.RequestID(ctx)))
 }
 
-func (s *Service) postOwnCodes(ctx context.Context, caller Caller, in *body[api.OwnCodeRequest]) (*body[api.CodeReply], error) {
+func (s *Service) postOwnCodes(ctx context.Context, caller Caller, in *web.Body[api.OwnCodeRequest]) (*web.Body[api.CodeReply], error) {
 	life, err := s.RequestOwnCode(ctx, caller.User, in.Body.Purpose, household.From(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
+	return web.NewBody(api.CodeReply{ExpiresIn: int(life.Seconds())}), nil
 }
 
-func (s *Service) postUndo(ctx context.Context, in *body[api.EmailUndo]) (*empty, error) {
-	return &empty{}, s.UndoEmail(ctx, in.Body.Token, household.From(ctx))
+func (s *Service) postUndo(ctx context.Context, in *web.Body[api.EmailUndo]) (*web.Empty, error) {
+	return &web.Empty{}, s.UndoEmail(ctx, in.Body.Token, household.From(ctx))
 }
 
-func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *body[api.EmailCodeRequest]) (*body[api.CodeReply], error) {
+func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *web.Body[api.EmailCodeRequest]) (*web.Body[api.CodeReply], error) {
 	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, household.From(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CodeReply]{api.CodeReply{ExpiresIn: int(life.Seconds())}}, nil
+	return web.NewBody(api.CodeReply{ExpiresIn: int(life.Seconds())}), nil
 }
 
-func (s *Service) putEmail(ctx context.Context, caller Caller, in *body[api.EmailChange]) (*body[api.User], error) {
+func (s *Service) putEmail(ctx context.Context, caller Caller, in *web.Body[api.EmailChange]) (*web.Body[api.User], error) {
 	return s.user(s.ChangeEmail(ctx, caller.User, caller.Device, EmailChange{Event: eventOf(ctx), Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, OldCode: in.Body.OldCode}))
 }

@@ -17,7 +17,7 @@ func (s *Service) leavingRoutes(a *web.API) {
 		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked, ErrBusy}}, s.postDeletion)
 }
 
-func (s *Service) postDeletion(ctx context.Context, caller Caller, in *body[*api.AccountDeletion]) (*body[api.AccountDeleted], error) {
+func (s *Service) postDeletion(ctx context.Context, caller Caller, in *web.Body[*api.AccountDeletion]) (*web.Body[api.AccountDeleted], error) {
 	password := ""
 	if in.Body != nil {
 		password = in.Body.Password
@@ -26,5 +26,5 @@ func (s *Service) postDeletion(ctx context.Context, caller Caller, in *body[*api
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.AccountDeleted]{api.AccountDeleted{Erased: erased}}, nil
+	return web.NewBody(api.AccountDeleted{Erased: erased}), nil
 }

@@ -32,7 +32,7 @@ func (s *Service) profileRoutes(a *web.API) {
 
 func (s *Service) getUser(ctx context.Context, _ Caller, in *struct {
 	User string `path:"user" doc:"the user's id"`
-}) (*body[api.Profile], error) {
+}) (*web.Body[api.Profile], error) {
 	id, err := ids.Parse[User](in.User)
 	if err != nil {
 		return nil, ErrUserNotFound // what is no identifier is nobody's
@@ -42,7 +42,7 @@ func (s *Service) getUser(ctx context.Context, _ Caller, in *struct {
 
 func (s *Service) getUsers(ctx context.Context, _ Caller, in *struct {
 	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, with commas between"`
-}) (*body[api.Profiles], error) {
+}) (*web.Body[api.Profiles], error) {
 	asked := make([]ID, len(in.IDs))
 	for i, text := range in.IDs {
 		id, err := ids.Parse[User](text)
@@ -61,13 +61,13 @@ func (s *Service) getUsers(ctx context.Context, _ Caller, in *struct {
 			out.Users = append(out.Users, p.Wire())
 		}
 	}
-	return &body[api.Profiles]{out}, nil
+	return web.NewBody(out), nil
 }
 
 func (s *Service) searchUsers(ctx context.Context, _ Caller, in *struct {
 	ID    string `query:"id" doc:"either this"`
 	Email string `query:"email" maxLength:"254" doc:"or this"`
-}) (*body[api.Profile], error) {
+}) (*web.Body[api.Profile], error) {
 	if (in.ID == "") == (in.Email == "") {
 		return nil, ErrSearch
 	}
@@ -81,9 +81,9 @@ func (s *Service) searchUsers(ctx context.Context, _ Caller, in *struct {
 	return profile(s.FindByID(ctx, id))
 }
 
-func profile(p Profile, err error) (*body[api.Profile], error) {
+func profile(p Profile, err error) (*web.Body[api.Profile], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Profile]{p.Wire()}, nil
+	return web.NewBody(p.Wire()), nil
 }

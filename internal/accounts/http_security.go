@@ -21,14 +21,13 @@ func (s *Service) securityRoutes(a *web.API) {
 func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"at most so many"`
-}) (*body[api.SecurityEvents], error) {
+}) (*web.Body[api.SecurityEvents], error) {
 	list, next, err := trail.Page(ctx, s.db, caller.UserID(), in.Cursor, in.Limit)
 	if err != nil {
 		return nil, asKind(err)
 	}
-	out := api.SecurityEvents{Events: make([]api.SecurityEvent, 0, len(list)), Next: next}
-	for _, e := range list {
-		out.Events = append(out.Events, api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household, By: e.Actor})
+	wire := func(e trail.Event) api.SecurityEvent {
+		return api.SecurityEvent{Kind: string(e.Kind), Time: e.At, Device: e.Device, From: e.Household, By: e.Actor}
 	}
-	return &body[api.SecurityEvents]{out}, nil
+	return web.NewBody(api.SecurityEvents{Events: web.List(list, wire), Next: next}), nil
 }

@@ -25,15 +25,15 @@ func (s *Service) sessionsRoutes(a *web.API) {
 		Status: http.StatusNoContent}, s.deleteAllSessions)
 }
 
-func (s *Service) postRefresh(ctx context.Context, in *body[api.RefreshRequest]) (*body[api.Tokens], error) {
+func (s *Service) postRefresh(ctx context.Context, in *web.Body[api.RefreshRequest]) (*web.Body[api.Tokens], error) {
 	return s.tokens(s.Refresh(ctx, in.Body.RefreshToken))
 }
 
-func (s *Service) postLogout(ctx context.Context, caller Caller, _ *empty) (*empty, error) {
-	return &empty{}, s.Revoke(ctx, caller.User, caller.Device)
+func (s *Service) postLogout(ctx context.Context, caller Caller, _ *web.Empty) (*web.Empty, error) {
+	return &web.Empty{}, s.Revoke(ctx, caller.User, caller.Device)
 }
 
-func (s *Service) getSessions(ctx context.Context, caller Caller, _ *empty) (*body[api.Sessions], error) {
+func (s *Service) getSessions(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.Sessions], error) {
 	list, err := s.Sessions(ctx, caller.User)
 	if err != nil {
 		return nil, err
@@ -44,27 +44,27 @@ func (s *Service) getSessions(ctx context.Context, caller Caller, _ *empty) (*bo
 		w.Current = l.Device == caller.Device
 		out.Sessions = append(out.Sessions, w)
 	}
-	return &body[api.Sessions]{out}, nil
+	return web.NewBody(out), nil
 }
 
 func (s *Service) deleteSession(ctx context.Context, caller Caller, in *struct {
 	Device string `path:"device" doc:"the device's id"`
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	device, err := ids.Parse[Session](in.Device)
 	if err != nil {
 		return nil, ErrNoSession // what is no identifier is no session either
 	}
-	return &empty{}, s.Revoke(ctx, caller.User, device)
+	return &web.Empty{}, s.Revoke(ctx, caller.User, device)
 }
 
 func (s *Service) deleteAllSessions(ctx context.Context, caller Caller, in *struct {
 	Others bool `query:"others" doc:"true: this device stays"`
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	var spared DeviceID
 	if in.Others {
 		spared = caller.Device
 	}
-	return &empty{}, s.RevokeAll(ctx, caller.User, spared)
+	return &web.Empty{}, s.RevokeAll(ctx, caller.User, spared)
 }
 
 func wireSession(d Session) api.Session {

@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // An account that is deleted can be brought back until it is erased:
@@ -194,7 +195,7 @@ func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 }
 
 func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason string) error {
-	reason, ok := Line(reason, 200)
+	reason, ok := words.Line(reason, 200)
 	if !until.After(tx.Now()) || until.After(Forever) || !ok {
 		return ErrBan
 	}

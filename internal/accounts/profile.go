@@ -38,19 +38,40 @@ func (p Profile) Wire() api.Profile {
 	return api.Profile{ID: p.ID.String(), Name: p.Name, Bio: p.Bio, Avatar: p.Avatar, Deleted: p.Deleted}
 }
 
+// Profiles are how some users look to others; nil: they could not be read.
+type Profiles map[ID]Profile
+
+// Wire returns the profile of a user as the API shows it.
+func (p Profiles) Wire(user ID) api.Profile {
+	if found, ok := p[user]; ok {
+		return found.Wire()
+	}
+	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
+}
+
 // Profiles returns the profiles of those users that exist or existed, as of a
 // moment ago (see User); a banned one looks like a deleted one. It is one round trip to Redis for each 500.
-func (s *Service) Profiles(ctx context.Context, ids []ID) (_ map[ID]Profile, err error) {
+func (s *Service) Profiles(ctx context.Context, ids []ID) (_ Profiles, err error) {
 	defer errs.Wrap(&err, "accounts.Profiles")
 	users, err := s.users.many(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	m, now := make(map[ID]Profile, len(users)), s.db.Now()
+	m, now := make(Profiles, len(users)), s.db.Now()
 	for id, u := range users {
 		m[id] = u.profile(now)
 	}
 	return m, nil
+}
+
+// ProfilesOrNone is Profiles for the events of a change that is made, and for the answer to it: a lack of names does
+// not make it fail.
+func (s *Service) ProfilesOrNone(ctx context.Context, ids ...ID) Profiles {
+	found, err := s.Profiles(ctx, ids)
+	if err != nil {
+		s.log.Warn("accounts: an answer or an event goes out without names", "err", err)
+	}
+	return found
 }
 
 // Profile returns what others see of a user, as of a moment ago (see User).

@@ -224,3 +224,13 @@ func TestABannedUserAndOneWhoDoesNotWantItAreNotShown(t *testing.T) {
 		}
 	})
 }
+
+func TestAUserWithoutAProfileIsErasedUnlessProfilesCouldNotBeRead(t *testing.T) {
+	user := ids.New[User]()
+	if got, want := (Profiles{}).Wire(user), (api.Profile{ID: user.String(), Deleted: true}); got != want {
+		t.Errorf("among profiles that were read: got %+v, want %+v", got, want)
+	}
+	if got, want := Profiles(nil).Wire(user), (api.Profile{ID: user.String()}); got != want {
+		t.Errorf("where none could be read: got %+v, want %+v", got, want)
+	}
+}

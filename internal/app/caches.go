@@ -3,11 +3,11 @@ package app
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/worker"
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
@@ -47,29 +47,9 @@ func (a *App) runCaches(ctx context.Context, ready func()) error {
 	defer beside.Wait()
 	beside.Go(func() { a.drops.Run(ctx, a.caches) })
 	if a.cfg.Cache.Warm > 0 && a.cfg.does(roleAPI) {
-		beside.Go(func() { a.warm(ctx) })
-	}
-	return a.caches.Run(ctx, ready)
-}
-
-// warm loads recently active users into the caches, and logs its progress.
-func (a *App) warm(ctx context.Context) {
-	began, told := time.Now(), time.Now()
-	n := 0
-	err := a.bus.Nodes().Wait(ctx)
-	if err == nil {
-		n, err = a.accounts.Users().Warm(ctx, a.cfg.Cache.Warm, func(done, total int) {
-			if time.Since(told) > time.Second {
-				told = time.Now()
-				a.log.LogAttrs(ctx, slog.LevelInfo, "caches are being warmed up", slog.Int("users", done), slog.Int("of", total))
-			}
+		beside.Go(func() {
+			worker.Warm(ctx, a.log, "users", a.bus.Nodes().Wait, a.cfg.Cache.Warm, a.accounts.Users().Warm)
 		})
 	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		a.log.LogAttrs(ctx, slog.LevelWarn, "caches could not be warmed up; they fill as they are read", slog.Any("err", err))
-	case n > 0:
-		a.log.LogAttrs(ctx, slog.LevelInfo, "caches are warm", slog.Int("users", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
-	}
+	return a.caches.Run(ctx, ready)
 }

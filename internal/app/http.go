@@ -157,7 +157,7 @@ func keysPage() http.Handler {
 
 // streamEvents ends with the session of the device that listens: the token is looked at
 // again before each event, and the end of the session is one.
-func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *struct{}, send web.Send) error {
+func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *web.Empty, send web.Send) error {
 	ctx, cancel, draining := a.drain.stream(ctx, a.cfg.Gateway.DrainOver)
 	if draining {
 		return gateway.ErrDraining

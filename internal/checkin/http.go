@@ -45,9 +45,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ranking.ErrBoard, ranking.ErrSeason, ErrStore}}, s.getBoard)
 }
 
-type body[T any] struct{ Body T }
-
-func (s *Service) postMark(ctx context.Context, caller accounts.Caller, in *body[api.CheckinRequest]) (*body[api.CheckinReply], error) {
+func (s *Service) postMark(ctx context.Context, caller accounts.Caller, in *web.Body[api.CheckinRequest]) (*web.Body[api.CheckinReply], error) {
 	act := Activity{Words: in.Body.Words, Minutes: in.Body.Minutes}
 	var res Result
 	var err error
@@ -63,15 +61,15 @@ func (s *Service) postMark(ctx context.Context, caller accounts.Caller, in *body
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CheckinReply]{api.CheckinReply{New: res.New, At: res.At.UTC(), CheckinStatus: wireStatus(res.Status)}}, nil
+	return web.NewBody(api.CheckinReply{New: res.New, At: res.At.UTC(), CheckinStatus: wireStatus(res.Status)}), nil
 }
 
-func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStatus], error) {
+func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.CheckinStatus], error) {
 	status, err := s.Status(ctx, caller.User, caller.Clock)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CheckinStatus]{wireStatus(status)}, nil
+	return web.NewBody(wireStatus(status)), nil
 }
 
 func wireStatus(s streak.Status) api.CheckinStatus {
@@ -79,7 +77,7 @@ func wireStatus(s streak.Status) api.CheckinStatus {
 		Freezes: s.Freezes, FreezesUsed: s.Used}
 }
 
-func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller, in *body[api.MakeupRequest]) (*body[api.MakeupReply], error) {
+func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller, in *web.Body[api.MakeupRequest]) (*web.Body[api.MakeupReply], error) {
 	day, err := civil.ParseDay(in.Body.Day)
 	if err != nil {
 		return nil, ErrMakeupDay
@@ -88,7 +86,7 @@ func (s *Service) postMakeUp(ctx context.Context, caller accounts.Caller, in *bo
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.MakeupReply]{api.MakeupReply{MadeUp: wireMakeup(res.Makeup), Left: res.Left, Status: wireStatus(res.Status)}}, nil
+	return web.NewBody(api.MakeupReply{MadeUp: wireMakeup(res.Makeup), Left: res.Left, Status: wireStatus(res.Status)}), nil
 }
 
 type makeupsInput struct {
@@ -96,15 +94,15 @@ type makeupsInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how much of the history"`
 }
 
-func (s *Service) getMakeups(ctx context.Context, caller accounts.Caller, in *makeupsInput) (*body[api.Makeups], error) {
+func (s *Service) getMakeups(ctx context.Context, caller accounts.Caller, in *makeupsInput) (*web.Body[api.Makeups], error) {
 	m, err := s.Makeups(ctx, caller.User, caller.Clock, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Makeups]{api.Makeups{
-		Left: m.Left, Limit: m.Limit, Days: mapped(m.Days, civil.Day.String),
-		History: mapped(m.History, wireMakeup), Next: m.Cursor,
-	}}, nil
+	return web.NewBody(api.Makeups{
+		Left: m.Left, Limit: m.Limit, Days: web.List(m.Days, civil.Day.String),
+		History: web.List(m.History, wireMakeup), Next: m.Cursor,
+	}), nil
 }
 
 func wireMakeup(m Makeup) api.Makeup { return api.Makeup{Day: m.Day.String(), At: m.At.UTC()} }
@@ -118,32 +116,32 @@ type monthInput struct {
 	Month int `path:"month" minimum:"1" maximum:"12"`
 }
 
-func (s *Service) getYear(ctx context.Context, caller accounts.Caller, in *yearInput) (*body[api.Calendar], error) {
+func (s *Service) getYear(ctx context.Context, caller accounts.Caller, in *yearInput) (*web.Body[api.Calendar], error) {
 	return s.calendar(ctx, caller, in.Year, 0)
 }
 
-func (s *Service) getMonth(ctx context.Context, caller accounts.Caller, in *monthInput) (*body[api.Calendar], error) {
+func (s *Service) getMonth(ctx context.Context, caller accounts.Caller, in *monthInput) (*web.Body[api.Calendar], error) {
 	return s.calendar(ctx, caller, in.Year, time.Month(in.Month))
 }
 
-func (s *Service) calendar(ctx context.Context, caller accounts.Caller, year int, month time.Month) (*body[api.Calendar], error) {
+func (s *Service) calendar(ctx context.Context, caller accounts.Caller, year int, month time.Month) (*web.Body[api.Calendar], error) {
 	c, err := s.Calendar(ctx, caller.User, caller.Clock, year, month)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Calendar]{api.Calendar{
+	return web.NewBody(api.Calendar{
 		Year: c.Year, Month: int(c.Month),
-		Days: mapped(c.Signed, civil.Day.String), Covered: mapped(c.Covered, civil.Day.String),
-	}}, nil
+		Days: web.List(c.Signed, civil.Day.String), Covered: web.List(c.Covered, civil.Day.String),
+	}), nil
 }
 
-func (s *Service) getStats(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.CheckinStats], error) {
+func (s *Service) getStats(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.CheckinStats], error) {
 	st, err := s.Stats(ctx, caller.User, caller.Clock)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.CheckinStats]{api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes,
-		Freezes: st.Freezes, FreezesUsed: st.Used, Names: api.ActivityNames{Words: cmp.Or(s.rules.WordsName, "words"), Minutes: cmp.Or(s.rules.MinutesName, "minutes")}}}, nil
+	return web.NewBody(api.CheckinStats{Streak: st.Streak, Longest: st.Longest, Total: st.Total, Words: st.Words, Minutes: st.Minutes,
+		Freezes: st.Freezes, FreezesUsed: st.Used, Names: api.ActivityNames{Words: cmp.Or(s.rules.WordsName, "words"), Minutes: cmp.Or(s.rules.MinutesName, "minutes")}}), nil
 }
 
 type boardInput struct {
@@ -154,7 +152,7 @@ type boardInput struct {
 	Around int    `query:"around" minimum:"0" maximum:"50" default:"0" doc:"how many neighbours on either side"`
 }
 
-func (s *Service) getBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*body[api.Board], error) {
+func (s *Service) getBoard(ctx context.Context, caller accounts.Caller, in *boardInput) (*web.Body[api.Board], error) {
 	board, err := ranking.ParseBoard(in.Board, in.Season, caller.Clock.Today(s.now()))
 	if err != nil {
 		return nil, err
@@ -177,15 +175,15 @@ func (s *Service) getBoard(ctx context.Context, caller accounts.Caller, in *boar
 		}
 		return row
 	}
-	out := api.Board{Board: in.Board, Season: board.Season(), Entries: mapped(found.Top, wire)}
+	out := api.Board{Board: in.Board, Season: board.Season(), Entries: web.List(found.Top, wire)}
 	if in.Around > 0 {
-		out.Around = mapped(found.Around, wire)
+		out.Around = web.List(found.Around, wire)
 	}
 	if found.Me != nil {
 		me := wire(*found.Me)
 		out.Me = &me
 	}
-	return &body[api.Board]{out}, nil
+	return web.NewBody(out), nil
 }
 
 // apartBudget is how long a board waits to know who is hidden from the caller.
@@ -227,5 +225,5 @@ func standing(r ranking.Ranking) []accounts.ID {
 	if r.Me != nil {
 		rows = append(rows, *r.Me)
 	}
-	return mapped(rows, func(r ranking.Row) accounts.ID { return r.User })
+	return web.List(rows, func(r ranking.Row) accounts.ID { return r.User })
 }

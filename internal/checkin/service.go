@@ -162,12 +162,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 func (s *Service) Behind() bool { return s.projection.Behind() }
 
 // Degraded says why answers come from SQL; it is empty when Redis is complete.
-func (s *Service) Degraded() string {
-	if s.projection.Up() {
-		return ""
-	}
-	return "redis is away or being brought up to date; answering from sql"
-}
+func (s *Service) Degraded() string { return s.projection.Degraded() }
 
 // CheckMode logs what the mode may lose on this Redis, and returns an error where the mode
 // cannot be. While Redis does not answer that is left to Run.

@@ -2,7 +2,6 @@ package groups
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/stoa-dev/stoa/api"
@@ -28,12 +27,11 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	for _, r := range d.requests() {
 		users = append(users, r.User)
 	}
-	who := s.done(ctx, users...)
+	who := s.people.ProfilesOrNone(ctx, users...)
 	var batch []events.Event
 	addAll := func(typ string, users []accounts.ID, data any) {
-		text, err := json.Marshal(data)
-		if err != nil {
-			s.log.Error("groups: an event has no JSON", "type", typ, "err", err)
+		text, ok := events.Encode(s.log, typ, data)
+		if !ok {
 			return
 		}
 		for _, user := range users {
@@ -60,13 +58,18 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 			typ = api.EventGroupRequested
 		}
 		for _, to := range append(slices.Clone(staff), r.User) {
-			add(typ, to, who.request(r))
+			add(typ, to, r.wire(who))
 		}
 	}
 	if d.group.Dissolved == 0 && d.touched() {
 		change := api.GroupChange{Group: d.group.Wire(), Changed: []api.GroupMember{}, Removed: []string{}}
 		if listed {
-			change.Changed, change.Removed = mapped(list, who.member), mapped(d.left, func(l leaver) string { return l.user.String() })
+			for _, m := range list {
+				change.Changed = append(change.Changed, m.wire(who))
+			}
+			for _, l := range d.left {
+				change.Removed = append(change.Removed, l.user.String())
+			}
 		}
 		addAll(api.EventGroupChanged, s.audience(ctx, d, staff), change)
 	}
@@ -112,40 +115,12 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 	return slices.Compact(staff)
 }
 
-// profiled are the profiles of some users.
-type profiled map[accounts.ID]accounts.Profile
-
-// profiles returns the profiles of users. Where there is none, one has the id alone.
-func (s *Service) profiles(ctx context.Context, users []accounts.ID) (profiled, error) {
-	if len(users) == 0 {
-		return profiled{}, nil
-	}
-	return s.people.Profiles(ctx, users)
+func (m Membership) wire(who accounts.Profiles) api.GroupMember {
+	return api.GroupMember{User: who.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined), InvitedBy: orNone(m.Inviter)}
 }
 
-// done returns the profiles for what has been done already: that is not called a failure because a
-// name is not at hand.
-func (s *Service) done(ctx context.Context, users ...accounts.ID) profiled {
-	who, err := s.profiles(ctx, users)
-	if err != nil {
-		s.log.Warn("groups: an answer goes out without names", "err", err)
-	}
-	return who
-}
-
-func (p profiled) of(user accounts.ID) api.Profile {
-	if found, ok := p[user]; ok {
-		return found.Wire()
-	}
-	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
-}
-
-func (p profiled) member(m Membership) api.GroupMember {
-	return api.GroupMember{User: p.of(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined), InvitedBy: orNone(m.Inviter)}
-}
-
-func (p profiled) request(r Request) api.GroupRequest {
-	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: p.of(r.User), Answer: r.Answer, State: r.State.String(), Created: sqldb.Time(r.Created), Expires: sqldb.Time(r.Expires)}
+func (r Request) wire(who accounts.Profiles) api.GroupRequest {
+	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: who.Wire(r.User), Answer: r.Answer, State: r.State.String(), Created: moment(r.Created), Expires: moment(r.Expires)}
 }
 
 func orNone(user accounts.ID) string {
@@ -172,13 +147,4 @@ func membership(g Group, me *Membership) api.GroupMembership {
 		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: sqldb.TimeOrNil(me.Muted), Joined: sqldb.Time(me.Joined)}
 	}
 	return w
-}
-
-// mapped returns what f makes of each of list; never nil, which JSON would show.
-func mapped[T, U any](list []T, f func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
 }

@@ -1,18 +1,17 @@
 package groups
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // ID names a group.
@@ -204,7 +203,7 @@ func (c Settings) Validate() error {
 
 // line returns a user's line of text, trimmed.
 func line(where, s string, least, most int) (string, error) {
-	s, ok := accounts.Line(s, most)
+	s, ok := words.Line(s, most)
 	if !ok || len(s) < least {
 		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
 	}
@@ -231,26 +230,16 @@ type place struct {
 
 var firstPlace = place{role: Owner + 1}
 
-func (p place) cursor() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.role, p.joined, p.user))
-}
+func (p place) cursor() string { return cursor.Of(p.user, int64(p.role), p.joined) }
 
-// parsePlace returns the place of a cursor. ErrCursor.
-func parsePlace(cursor string) (place, error) {
-	if cursor == "" {
-		return firstPlace, nil
+// parsePlace returns the place of a cursor, or first for none. ErrCursor.
+func parsePlace(text string, first place) (place, error) {
+	if text == "" {
+		return first, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	parts := strings.SplitN(string(text), ".", 3)
-	if err != nil || len(parts) != 3 {
+	n, user, ok := cursor.Parse(text, 2)
+	if !ok {
 		return place{}, ErrCursor
 	}
-	role, roleErr := strconv.Atoi(parts[0])
-	joined, joinedErr := strconv.ParseInt(parts[1], 10, 64)
-	user, userErr := ids.Parse[accounts.User](parts[2])
-	p := place{Role(role), joined, user.String()}
-	if errors.Join(roleErr, joinedErr, userErr) != nil || p.cursor() != cursor {
-		return place{}, ErrCursor
-	}
-	return p, nil
+	return place{Role(n[0]), n[1], user}, nil
 }

@@ -96,10 +96,6 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 // GroupPath names a group; what is no identifier names none.
 type GroupPath struct {
 	Group string `path:"group" maxLength:"64" doc:"the group's id"`
@@ -171,37 +167,37 @@ func parsed[T ~int](name *string, names []string) *T {
 	return &v
 }
 
-func (s *Service) postGroup(ctx context.Context, caller accounts.Caller, in *body[api.GroupNew]) (*body[api.GroupMembership], error) {
+func (s *Service) postGroup(ctx context.Context, caller accounts.Caller, in *web.Body[api.GroupNew]) (*web.Body[api.GroupMembership], error) {
 	members, err := parseUsers(in.Body.Members)
 	if err != nil {
 		return nil, err
 	}
 	g, me, err := s.Create(ctx, caller.User, web.NewID[Group](ctx), in.Body.Name, members)
-	return &body[api.GroupMembership]{membership(g, &me)}, err
+	return web.NewBody(membership(g, &me)), err
 }
 
-func (s *Service) getGroups(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Groups], error) {
+func (s *Service) getGroups(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Groups], error) {
 	list, mine, err := s.Groups(ctx, caller.User)
 	out := api.Groups{Groups: make([]api.GroupMembership, len(list))}
 	for i, g := range list {
 		out.Groups[i] = membership(g, &mine[i])
 	}
-	return &body[api.Groups]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) getGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupMembership], error) {
+func (s *Service) getGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupMembership], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
 	g, me, err := s.Group(ctx, caller.User, id)
-	return &body[api.GroupMembership]{membership(g, me)}, err
+	return web.NewBody(membership(g, me)), err
 }
 
 func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupUpdate
-}) (*body[api.GroupMembership], error) {
+}) (*web.Body[api.GroupMembership], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -212,63 +208,63 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 		u.AdminsInvite = &admins
 	}
 	g, me, err := s.Change(ctx, caller.User, id, u)
-	return &body[api.GroupMembership]{membership(g, &me)}, err
+	return web.NewBody(membership(g, &me)), err
 }
 
-func (s *Service) deleteGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+func (s *Service) deleteGroup(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Dissolve(ctx, caller.User, id)
+	return &web.Empty{}, s.Dissolve(ctx, caller.User, id)
 }
 
 func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupOwner
-}) (*body[api.GroupMembership], error) {
+}) (*web.Body[api.GroupMembership], error) {
 	id, to, err := MemberPath{in.GroupPath, in.Body.User}.both(ErrMember)
 	if err != nil {
 		return nil, err
 	}
 	g, me, err := s.Transfer(ctx, caller.User, id, to)
-	return &body[api.GroupMembership]{membership(g, &me)}, err
+	return web.NewBody(membership(g, &me)), err
 }
 
 func (s *Service) patchMe(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupSelfUpdate
-}) (*body[api.GroupMembership], error) {
+}) (*web.Body[api.GroupMembership], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
 	g, me, err := s.SetOwn(ctx, caller.User, id, OwnUpdate{Nickname: in.Body.Nickname, Remark: in.Body.Remark, Notify: parsed[Notify](in.Body.Notify, notifies[:]), Seen: in.Body.Seen})
-	return &body[api.GroupMembership]{membership(g, &me)}, err
+	return web.NewBody(membership(g, &me)), err
 }
 
-func (s *Service) deleteMe(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+func (s *Service) deleteMe(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Leave(ctx, caller.User, id)
+	return &web.Empty{}, s.Leave(ctx, caller.User, id)
 }
 
-func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupSeen], error) {
+func (s *Service) getSeen(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupSeen], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
 	g, n, err := s.Seen(ctx, caller.User, id)
-	return &body[api.GroupSeen]{api.GroupSeen{Announced: g.Announced, Seen: n, Members: g.Members}}, err
+	return web.NewBody(api.GroupSeen{Announced: g.Announced, Seen: n, Members: g.Members}), err
 }
 
 func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	PageQuery
 	Q string `query:"q" maxLength:"100" example:"ann" doc:"what to look for"`
-}) (*body[api.GroupMembers], error) {
+}) (*web.Body[api.GroupMembers], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -284,19 +280,19 @@ func (s *Service) getMembers(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, usersOf(list))
-	return &body[api.GroupMembers]{api.GroupMembers{Members: mapped(list, who.member), Next: next, Version: g.Version}}, err
+	who, err := s.people.Profiles(ctx, usersOf(list))
+	return web.NewBody(api.GroupMembers{Members: web.List(list, func(m Membership) api.GroupMember { return m.wire(who) }), Next: next, Version: g.Version}), err
 }
 
 func usersOf(list []Membership) []accounts.ID {
-	return mapped(list, func(m Membership) accounts.ID { return m.User })
+	return web.List(list, func(m Membership) accounts.ID { return m.User })
 }
 
 func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Since int64 `query:"since" minimum:"0" default:"0" doc:"the version that the caller has; 0 is the empty list of the beginning"`
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
-}) (*body[api.GroupChanges], error) {
+}) (*web.Body[api.GroupChanges], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -305,15 +301,15 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, usersOf(c.Changed))
-	return &body[api.GroupChanges]{api.GroupChanges{Group: c.Group.Wire(), Changed: mapped(c.Changed, who.member), Removed: mapped(c.Removed, accounts.ID.String),
-		Version: c.Version, More: c.More, Reset: c.Reset}}, err
+	who, err := s.people.Profiles(ctx, usersOf(c.Changed))
+	return web.NewBody(api.GroupChanges{Group: c.Group.Wire(), Changed: web.List(c.Changed, func(m Membership) api.GroupMember { return m.wire(who) }),
+		Removed: web.List(c.Removed, accounts.ID.String), Version: c.Version, More: c.More, Reset: c.Reset}), err
 }
 
 func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupInvite
-}) (*body[api.GroupAdded], error) {
+}) (*web.Body[api.GroupAdded], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -326,13 +322,14 @@ func (s *Service) postMembers(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.GroupAdded]{api.GroupAdded{Added: mapped(added, s.done(ctx, usersOf(added)...).member)}}, nil
+	who := s.people.ProfilesOrNone(ctx, usersOf(added)...)
+	return web.NewBody(api.GroupAdded{Added: web.List(added, func(m Membership) api.GroupMember { return m.wire(who) })}), nil
 }
 
 func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
 	MemberPath
 	Body api.GroupMemberUpdate
-}) (*body[api.GroupMember], error) {
+}) (*web.Body[api.GroupMember], error) {
 	id, other, err := in.both(ErrMember)
 	if err != nil {
 		return nil, err
@@ -341,21 +338,21 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.GroupMember]{s.done(ctx, other).member(m)}, nil
+	return web.NewBody(m.wire(s.people.ProfilesOrNone(ctx, other))), nil
 }
 
-func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
 	id, other, err := in.both(ErrMember)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Remove(ctx, caller.User, id, other)
+	return &web.Empty{}, s.Remove(ctx, caller.User, id, other)
 }
 
 func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	PageQuery
-}) (*body[api.GroupBans], error) {
+}) (*web.Body[api.GroupBans], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -364,27 +361,27 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(list, func(b Ban) accounts.ID { return b.User }))
+	who, err := s.people.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
 	wire := func(b Ban) api.GroupBan {
-		return api.GroupBan{User: who.of(b.User), By: b.By.String(), At: sqldb.Time(b.At)}
+		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: moment(b.At)}
 	}
-	return &body[api.GroupBans]{api.GroupBans{Bans: mapped(list, wire), Next: next}}, err
+	return web.NewBody(api.GroupBans{Bans: web.List(list, wire), Next: next}), err
 }
 
-func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
 	id, other, err := in.both(accounts.ErrNoUser)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Ban(ctx, caller.User, id, other)
+	return &web.Empty{}, s.Ban(ctx, caller.User, id, other)
 }
 
-func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
 	id, other, err := in.both(ErrNoBan)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Unban(ctx, caller.User, id, other)
+	return &web.Empty{}, s.Unban(ctx, caller.User, id, other)
 }
 
 func (l Link) wire() api.GroupLink {
@@ -394,28 +391,28 @@ func (l Link) wire() api.GroupLink {
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupLinkNew
-}) (*body[api.GroupLink], error) {
+}) (*web.Body[api.GroupLink], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
 	l, err := s.NewLink(ctx, caller.User, id, web.NewID[Link](ctx), time.Duration(cmp.Or(in.Body.Hours, 168))*time.Hour, in.Body.Uses)
-	return &body[api.GroupLink]{l.wire()}, err
+	return web.NewBody(l.wire()), err
 }
 
-func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.GroupLinks], error) {
+func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.GroupLinks], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
 	list, err := s.Links(ctx, caller.User, id)
-	return &body[api.GroupLinks]{api.GroupLinks{Links: mapped(list, Link.wire)}}, err
+	return web.NewBody(api.GroupLinks{Links: web.List(list, Link.wire)}), err
 }
 
 func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	LinkPath
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -424,22 +421,22 @@ func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Revoke(ctx, caller.User, id, link)
+	return &web.Empty{}, s.Revoke(ctx, caller.User, id, link)
 }
 
-func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkPath) (*body[api.GroupMembership], error) {
+func (s *Service) getLink(ctx context.Context, caller accounts.Caller, in *LinkPath) (*web.Body[api.GroupMembership], error) {
 	link, err := in.link()
 	if err != nil {
 		return nil, err
 	}
 	g, me, err := s.Look(ctx, caller.User, link)
-	return &body[api.GroupMembership]{membership(g, me)}, err
+	return web.NewBody(membership(g, me)), err
 }
 
 func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *struct {
 	LinkPath
 	Body *api.GroupRequestNew
-}) (*body[api.GroupMembership], error) {
+}) (*web.Body[api.GroupMembership], error) {
 	link, err := in.link()
 	if err != nil {
 		return nil, err
@@ -454,16 +451,16 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	}
 	out := membership(g, me)
 	if r != nil {
-		asked := s.done(ctx, caller.User).request(*r)
+		asked := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
 		out.Request = &asked
 	}
-	return &body[api.GroupMembership]{out}, nil
+	return web.NewBody(out), nil
 }
 
 func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	Body api.GroupRequestNew
-}) (*body[api.GroupRequestReply], error) {
+}) (*web.Body[api.GroupRequestReply], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -473,16 +470,16 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *s
 	case err != nil:
 		return nil, err
 	case r == nil:
-		return &body[api.GroupRequestReply]{api.GroupRequestReply{Joined: true}}, nil
+		return web.NewBody(api.GroupRequestReply{Joined: true}), nil
 	}
-	wire := s.done(ctx, caller.User).request(*r)
-	return &body[api.GroupRequestReply]{api.GroupRequestReply{Request: &wire}}, nil
+	wire := r.wire(s.people.ProfilesOrNone(ctx, caller.User))
+	return web.NewBody(api.GroupRequestReply{Request: &wire}), nil
 }
 
 func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	PageQuery
-}) (*body[api.GroupRequests], error) {
+}) (*web.Body[api.GroupRequests], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -491,16 +488,16 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(list, func(r Request) accounts.ID { return r.User }))
-	return &body[api.GroupRequests]{api.GroupRequests{Requests: mapped(list, who.request), Next: next}}, err
+	who, err := s.people.Profiles(ctx, web.List(list, func(r Request) accounts.ID { return r.User }))
+	return web.NewBody(api.GroupRequests{Requests: web.List(list, func(r Request) api.GroupRequest { return r.wire(who) }), Next: next}), err
 }
 
-func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, ErrNoRequest
 	}
-	return &empty{}, s.Withdraw(ctx, caller.User, id)
+	return &web.Empty{}, s.Withdraw(ctx, caller.User, id)
 }
 
 // RequestPath names a request in a group.
@@ -509,15 +506,15 @@ type RequestPath struct {
 	Request string `path:"request" maxLength:"64" doc:"the request's id"`
 }
 
-func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
 	return s.answered(ctx, caller, in, true)
 }
 
-func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
 	return s.answered(ctx, caller, in, false)
 }
 
-func (s *Service) answered(ctx context.Context, caller accounts.Caller, in *RequestPath, yes bool) (*empty, error) {
+func (s *Service) answered(ctx context.Context, caller accounts.Caller, in *RequestPath, yes bool) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -526,5 +523,5 @@ func (s *Service) answered(ctx context.Context, caller accounts.Caller, in *Requ
 	if err != nil {
 		return nil, ErrNoRequest
 	}
-	return &empty{}, s.Answer(ctx, caller.User, id, request, yes)
+	return &web.Empty{}, s.Answer(ctx, caller.User, id, request, yes)
 }

@@ -38,9 +38,9 @@ func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPat
 	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token, ExpiresIn: int(sqldb.Time(l.Expires).Sub(s.db.Now()).Seconds())}, nil
 }
 
-func (s *Service) getCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*body[api.Card], error) {
+func (s *Service) getCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.Card], error) {
 	c, err := s.card(ctx, caller, in)
-	return &body[api.Card]{c}, err
+	return web.NewBody(c), err
 }
 
 func (s *Service) getCardPNG(ctx context.Context, caller accounts.Caller, in *struct {

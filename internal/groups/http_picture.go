@@ -42,21 +42,21 @@ func (s *Service) pictureRoutes(a *web.API, tags []string) {
 func (s *Service) putPicture(ctx context.Context, caller accounts.Caller, in *struct {
 	GroupPath
 	RawBody []byte `contentType:"image/*"`
-}) (*body[api.GroupMembership], error) {
+}) (*web.Body[api.GroupMembership], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
 	g, me, err := s.SetPicture(ctx, caller.User, id, in.RawBody)
-	return &body[api.GroupMembership]{membership(g, &me)}, err
+	return web.NewBody(membership(g, &me)), err
 }
 
-func (s *Service) deletePicture(ctx context.Context, caller accounts.Caller, in *GroupPath) (*empty, error) {
+func (s *Service) deletePicture(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.RemovePicture(ctx, caller.User, id)
+	return &web.Empty{}, s.RemovePicture(ctx, caller.User, id)
 }
 
 func (s *Service) getPicture(ctx context.Context, in *struct {

@@ -167,11 +167,9 @@ func (s *Service) Unban(ctx context.Context, user accounts.ID, id ID, other acco
 // Bans returns at most limit bans, the last one first, from behind the cursor on. ErrGroup, ErrMay, ErrCursor.
 func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
 	defer errs.Wrap(&err, "groups.Bans %s", id)
-	after := place{joined: math.MaxInt64}
-	if cursor != "" {
-		if after, err = parsePlace(cursor); err != nil {
-			return nil, "", err
-		}
+	after, err := parsePlace(cursor, place{joined: math.MaxInt64})
+	if err != nil {
+		return nil, "", err
 	}
 	if err := s.may(ctx, user, id, ban); err != nil {
 		return nil, "", err

@@ -67,7 +67,7 @@ func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 // ErrGroup, ErrMay, ErrCursor.
 func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "groups.Requests %s", id)
-	after, err := parsePlace(cursor)
+	after, err := parsePlace(cursor, firstPlace)
 	if err != nil {
 		return nil, "", err
 	}

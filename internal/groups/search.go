@@ -31,7 +31,7 @@ func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor
 	if err != nil {
 		return nil, "", Group{}, err
 	}
-	who, err := s.profiles(ctx, usersOf(list))
+	who, err := s.people.Profiles(ctx, usersOf(list))
 	if err != nil {
 		return nil, "", Group{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/cache"
@@ -23,7 +24,9 @@ import (
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
+	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 }
 
 // Friends is what this domain asks social for; *social.Service is one.
@@ -391,7 +394,7 @@ func (s *Service) inGroup(ctx context.Context, user accounts.ID, id ID) (Group, 
 // have missed. ErrGroup, ErrCursor.
 func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Members %s", id)
-	after, err := parsePlace(cursor)
+	after, err := parsePlace(cursor, firstPlace)
 	if err != nil {
 		return nil, "", Group{}, err
 	}
@@ -499,7 +502,7 @@ func (u Update) clean() (Update, error) {
 		*t.text = &s
 	}
 	if u.Announcement != nil {
-		text, ok := accounts.Text(*u.Announcement, 2000)
+		text, ok := words.Text(*u.Announcement, 2000)
 		if !ok {
 			return Update{}, ErrText.On("body.announcement", "is not at most 2,000 printable characters")
 		}

@@ -11,8 +11,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-type body[T any] struct{ Body T }
-
 // Routes adds the operation to a.
 func (s *Service) Routes(a *web.API) {
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/jwt", ID: "auth.jwt", Tags: []string{"accounts"},
@@ -22,12 +20,12 @@ func (s *Service) Routes(a *web.API) {
 			webhooks.ErrRefused, webhooks.ErrAway}}, s.post)
 }
 
-func (s *Service) post(ctx context.Context, in *body[api.JWTRequest]) (*body[api.Tokens], error) {
+func (s *Service) post(ctx context.Context, in *web.Body[api.JWTRequest]) (*web.Body[api.Tokens], error) {
 	t, err := s.Exchange(ctx, in.Body.Token, accounts.Login{Device: in.Body.Device, Agent: web.UserAgent(ctx), IP: web.ClientIP(ctx)})
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Tokens]{s.cfg.People.WireTokens(t)}, nil
+	return web.NewBody(s.cfg.People.WireTokens(t)), nil
 }
 
 // Fetcher is by what the public keys at an address are fetched.

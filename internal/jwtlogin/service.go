@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
@@ -161,7 +162,7 @@ func shownName(s string) string {
 	if runes := []rune(strings.TrimSpace(s)); len(runes) > 40 {
 		s = string(runes[:40])
 	}
-	if name, ok := accounts.Line(s, 40); ok && name != "" {
+	if name, ok := words.Line(s, 40); ok && name != "" {
 		return name
 	}
 	return "User"

@@ -70,10 +70,6 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 // StreamPath names a stream; what is no identifier names none.
 type StreamPath struct {
 	ID string `path:"stream" maxLength:"64" doc:"the stream's id"`
@@ -143,34 +139,34 @@ func accessOf(name *string) *Access {
 	return &a
 }
 
-func (s *Service) postStream(ctx context.Context, caller accounts.Caller, in *body[api.StreamNew]) (*body[api.StreamKeyed], error) {
+func (s *Service) postStream(ctx context.Context, caller accounts.Caller, in *web.Body[api.StreamNew]) (*web.Body[api.StreamKeyed], error) {
 	st, keys, err := s.Create(ctx, caller.User, web.NewID[Stream](ctx), Update{Title: &in.Body.Title, Access: accessOf(in.Body.Access), Record: in.Body.Record})
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.StreamKeyed]{api.StreamKeyed{Stream: Shown{Stream: st}.wire(), Keys: keys.wire()}}, nil
+	return web.NewBody(api.StreamKeyed{Stream: Shown{Stream: st}.wire(), Keys: keys.wire()}), nil
 }
 
-func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Streams], error) {
+func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Streams], error) {
 	list, err := s.Mine(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Streams]{api.Streams{Streams: mapped(list, Shown.wire)}}, nil
+	return web.NewBody(api.Streams{Streams: web.List(list, Shown.wire)}), nil
 }
 
 func (s *Service) getLive(ctx context.Context, _ accounts.Caller, in *struct {
 	Cursor string `query:"cursor" maxLength:"200" doc:"next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50"`
-}) (*body[api.Streams], error) {
+}) (*web.Body[api.Streams], error) {
 	list, next, err := s.List(ctx, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Streams]{api.Streams{Streams: mapped(list, Shown.wire), Next: next}}, nil
+	return web.NewBody(api.Streams{Streams: web.List(list, Shown.wire), Next: next}), nil
 }
 
-func (s *Service) getStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*body[api.Stream], error) {
+func (s *Service) getStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Body[api.Stream], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -179,13 +175,13 @@ func (s *Service) getStream(ctx context.Context, caller accounts.Caller, in *Str
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Stream]{sh.wire()}, nil
+	return web.NewBody(sh.wire()), nil
 }
 
 func (s *Service) patchStream(ctx context.Context, caller accounts.Caller, in *struct {
 	StreamPath
 	Body api.StreamUpdate
-}) (*body[api.Stream], error) {
+}) (*web.Body[api.Stream], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -194,10 +190,10 @@ func (s *Service) patchStream(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Stream]{s.show(ctx, []Stream{st})[0].wire()}, nil
+	return web.NewBody(s.show(ctx, []Stream{st})[0].wire()), nil
 }
 
-func (s *Service) deleteStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*empty, error) {
+func (s *Service) deleteStream(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Empty, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -208,7 +204,7 @@ func (s *Service) deleteStream(ctx context.Context, caller accounts.Caller, in *
 func (s *Service) postKeys(ctx context.Context, caller accounts.Caller, in *struct {
 	StreamPath
 	Body api.StreamRotate
-}) (*body[api.StreamKeys], error) {
+}) (*web.Body[api.StreamKeys], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -217,10 +213,10 @@ func (s *Service) postKeys(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.StreamKeys]{keys.wire()}, nil
+	return web.NewBody(keys.wire()), nil
 }
 
-func (s *Service) postStop(ctx context.Context, caller accounts.Caller, in *StreamPath) (*empty, error) {
+func (s *Service) postStop(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Empty, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -228,7 +224,7 @@ func (s *Service) postStop(ctx context.Context, caller accounts.Caller, in *Stre
 	return nil, s.Stop(ctx, caller.User, id)
 }
 
-func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *StreamPath) (*body[api.StreamViewers], error) {
+func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *StreamPath) (*web.Body[api.StreamViewers], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -237,20 +233,20 @@ func (s *Service) getViewers(ctx context.Context, caller accounts.Caller, in *St
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.StreamViewers]{api.StreamViewers{Viewers: mapped(list, func(w Watching) api.StreamViewer {
+	return web.NewBody(api.StreamViewers{Viewers: web.List(list, func(w Watching) api.StreamViewer {
 		out := api.StreamViewer{Session: w.Session.String(), Node: w.Node}
 		if !w.User.IsZero() {
 			out.User = w.User.String()
 		}
 		return out
-	})}}, nil
+	})}), nil
 }
 
 func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in *struct {
 	StreamPath
 	Cursor string `query:"cursor" maxLength:"200" doc:"next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"200"`
-}) (*body[api.StreamRecordings], error) {
+}) (*web.Body[api.StreamRecordings], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -259,9 +255,9 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.StreamRecordings]{api.StreamRecordings{Next: next, Recordings: mapped(list, func(r Recording) api.StreamRecording {
-		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: sqldb.Time(r.Started), Duration: r.Duration, Bytes: r.Bytes}
-	})}}, nil
+	return web.NewBody(api.StreamRecordings{Next: next, Recordings: web.List(list, func(r Recording) api.StreamRecording {
+		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: moment(r.Started), Duration: r.Duration, Bytes: r.Bytes}
+	})}), nil
 }
 
 // answered is a session that has begun.
@@ -289,7 +285,7 @@ func (s *Service) postWHIP(ctx context.Context, caller web.Caller, in *offering)
 	return &answered{sdp, publishPath(id) + "/" + session.String(), []byte(answer)}, nil
 }
 
-func (s *Service) deleteWHIP(ctx context.Context, caller web.Caller, in *SessionPath) (*empty, error) {
+func (s *Service) deleteWHIP(ctx context.Context, caller web.Caller, in *SessionPath) (*web.Empty, error) {
 	id, by, err := in.as(caller)
 	if err != nil {
 		return nil, err
@@ -319,7 +315,7 @@ func (s *Service) postWHEP(ctx context.Context, caller web.Caller, in *struct {
 	return &answered{sdp, watchPath(id) + "/" + session.String(), []byte(answer)}, nil
 }
 
-func (s *Service) deleteWHEP(ctx context.Context, caller web.Caller, in *SessionPath) (*empty, error) {
+func (s *Service) deleteWHEP(ctx context.Context, caller web.Caller, in *SessionPath) (*web.Empty, error) {
 	id, by, err := in.as(caller)
 	if err != nil {
 		return nil, err
@@ -329,13 +325,4 @@ func (s *Service) deleteWHEP(ctx context.Context, caller web.Caller, in *Session
 		return nil, err
 	}
 	return nil, s.Leave(ctx, by, id, session)
-}
-
-// mapped returns what f makes of each of list; never nil, which JSON would show.
-func mapped[T, U any](list []T, f func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
 }

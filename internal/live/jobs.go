@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -59,25 +58,9 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 	return asKind(ctx, deleteOldRecordings(ctx, s.db, now.Add(-s.cfg.RecordFor), sweepBatch))
 }
 
-// warm reads the streams that are live, so that they are in this process, and logs its progress.
+// warm reads the streams that are live, so that they are in this process.
 func (s *Service) warm(ctx context.Context) {
-	began, told := time.Now(), time.Now()
-	n, err := 0, s.bus.Wait(ctx)
-	if err == nil && s.cfg.Warm > 0 {
-		n, err = s.Warm(ctx, s.cfg.Warm, func(done, total int) {
-			if time.Since(told) > time.Second {
-				told = time.Now()
-				s.log.LogAttrs(ctx, slog.LevelInfo, "live streams are being warmed up", slog.Int("streams", done), slog.Int("of", total))
-			}
-		})
-	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		s.log.LogAttrs(ctx, slog.LevelWarn, "live streams could not be warmed up; they are read as they are wanted", slog.Any("err", err))
-	case n > 0:
-		s.log.LogAttrs(ctx, slog.LevelInfo, "live streams are warm", slog.Int("streams", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
-	}
+	worker.Warm(ctx, s.log, "live streams", s.bus.Wait, s.cfg.Warm, s.Warm)
 }
 
 // Warm reads up to n streams that are live, those that began last, and returns how many there were. progress is told how many of

@@ -16,8 +16,10 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/live/media"
 )
 
@@ -297,7 +299,7 @@ func parseToken(token string) (k kind, id ID, rest string, ok bool) {
 
 // line returns a title, trimmed. ErrTitle.
 func line(s string) (string, error) {
-	s, ok := accounts.Line(s, 100)
+	s, ok := words.Line(s, 100)
 	if !ok || s == "" {
 		return "", ErrTitle
 	}
@@ -310,28 +312,19 @@ type place struct {
 	id    string
 }
 
-func (p place) cursor() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", p.since, p.id))
-}
+func (p place) cursor() string { return cursor.Of(p.id, p.since) }
 
 // start is where a list begins.
 var start = place{since: 1 << 60}
 
 // parsePlace returns the place of a cursor, or the begin of the list for none. ErrCursor.
-func parsePlace(cursor string) (place, error) {
-	if cursor == "" {
+func parsePlace(text string) (place, error) {
+	if text == "" {
 		return start, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	number, id, ok := strings.Cut(string(text), ".")
-	if err != nil || !ok {
+	n, id, ok := cursor.Parse(text, 1)
+	if !ok {
 		return place{}, ErrCursor
 	}
-	since, err := strconv.ParseInt(number, 10, 64)
-	parsed, idErr := ids.Parse[Stream](id)
-	p := place{since, parsed.String()}
-	if errors.Join(err, idErr) != nil || p.cursor() != cursor {
-		return place{}, ErrCursor
-	}
-	return p, nil
+	return place{n[0], id}, nil
 }

@@ -2,7 +2,6 @@ package messaging
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"strings"
@@ -20,9 +19,8 @@ import (
 
 // event returns an event of what was committed, for all devices of a user.
 func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("messaging: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return events.Event{}, false
 	}
 	e := events.New(typ, user.String(), at, text)
@@ -156,15 +154,13 @@ func (s *Service) unawareOf(ctx context.Context, conv ConversationID, typ string
 
 // groupEvents are the events of messages of one group: on its channel, and to members.
 func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, list []message, members []accounts.ID, unaware map[accounts.ID]int64) (batch []events.Event) {
-	come, err := json.Marshal(stands)
-	if err != nil {
-		s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
+	come, ok := events.Encode(s.log, api.EventChatStands, stands)
+	if !ok {
 		return nil
 	}
 	for _, m := range list {
-		all, err := json.Marshal(m.wire(accounts.ID{}, stands.Chat))
-		if err != nil {
-			s.log.Error("messaging: an event has no JSON", "type", typ, "err", err)
+		all, ok := events.Encode(s.log, typ, m.wire(accounts.ID{}, stands.Chat))
+		if !ok {
 			return nil
 		}
 		// Programs beside the server get it once.
@@ -181,7 +177,7 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 			}
 			text := all
 			if to == m.from {
-				if text, err = json.Marshal(m.wire(to, stands.Chat)); err != nil {
+				if text, ok = events.Encode(s.log, typ, m.wire(to, stands.Chat)); !ok {
 					continue
 				}
 			}

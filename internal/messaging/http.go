@@ -97,8 +97,6 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, inChat(s.postTyping))
 }
 
-type body[T any] struct{ Body T }
-
 // ChatPath names a chat; what is no name is no chat.
 type ChatPath struct {
 	Chat string `path:"chat" maxLength:"64" doc:"u: and the other's id, or g: and the group's"`
@@ -136,9 +134,9 @@ type chatsInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
 }
 
-func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chatsInput) (*body[api.Chats], error) {
+func (s *Service) getChats(ctx context.Context, caller accounts.Caller, in *chatsInput) (*web.Body[api.Chats], error) {
 	out, err := s.Chats(ctx, caller.User, in.Since, in.Cursor, in.Limit)
-	return &body[api.Chats]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *struct {
@@ -146,7 +144,7 @@ func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *str
 	Chat   string `query:"chat" maxLength:"64" doc:"look in this chat alone"`
 	Cursor string `query:"cursor" maxLength:"60" doc:"the next of the answer before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"how many"`
-}) (*body[api.FoundMessages], error) {
+}) (*web.Body[api.FoundMessages], error) {
 	var chat ChatRef
 	var err error
 	if in.Chat != "" {
@@ -155,49 +153,49 @@ func (s *Service) getSearch(ctx context.Context, caller accounts.Caller, in *str
 		}
 	}
 	out, err := s.Search(ctx, caller.User, chat, in.Q, in.Cursor, in.Limit)
-	return &body[api.FoundMessages]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) getExport(ctx context.Context, caller accounts.Caller, in *struct {
 	Cursor string `query:"cursor" maxLength:"40" doc:"the next of the part before"`
-}) (*body[api.ChatExport], error) {
+}) (*web.Body[api.ChatExport], error) {
 	out, err := s.Export(ctx, caller.User, in.Cursor)
-	return &body[api.ChatExport]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) getSettings(ctx context.Context, caller accounts.Caller, _ *struct{}) (*body[api.ChatSettings], error) {
+func (s *Service) getSettings(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.ChatSettings], error) {
 	out, err := s.Settings(ctx, caller.User)
-	return &body[api.ChatSettings]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *body[api.ChatSettingsUpdate]) (*body[api.ChatSettings], error) {
+func (s *Service) putSettings(ctx context.Context, caller accounts.Caller, in *web.Body[api.ChatSettingsUpdate]) (*web.Body[api.ChatSettings], error) {
 	out, err := s.SetSettings(ctx, caller.User, in.Body)
-	return &body[api.ChatSettings]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) getChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*body[api.Chat], error) {
+func (s *Service) getChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*web.Body[api.Chat], error) {
 	out, err := s.Chat(ctx, user, chat)
-	return &body[api.Chat]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) patchChat(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body api.ChatChange
-}) (*body[api.Chat], error) {
+}) (*web.Body[api.Chat], error) {
 	out, err := s.Set(ctx, user, chat, in.Body)
-	return &body[api.Chat]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) deleteChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*struct{}, error) {
+func (s *Service) deleteChat(ctx context.Context, user accounts.ID, chat ChatRef, in *ChatPath) (*web.Empty, error) {
 	return nil, s.Clear(ctx, user, chat)
 }
 
 func (s *Service) postMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body api.Send
-}) (*body[api.Sent], error) {
+}) (*web.Body[api.Sent], error) {
 	out, _, err := s.Send(ctx, user, chat, in.Body)
-	return &body[api.Sent]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) getMessages(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
@@ -206,17 +204,17 @@ func (s *Service) getMessages(ctx context.Context, user accounts.ID, chat ChatRe
 	Before int64  `query:"before" minimum:"0" doc:"messages with lower numbers"`
 	Around int64  `query:"around" minimum:"0" doc:"messages on both sides of a number"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"how many"`
-}) (*body[api.Messages], error) {
+}) (*web.Body[api.Messages], error) {
 	out, err := s.List(ctx, user, chat, Range{After: in.After, Before: in.Before, Around: in.Around, Limit: in.Limit})
-	return &body[api.Messages]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) getChanges(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Since int64 `query:"since" minimum:"0" doc:"the rev up to which the caller has everything"`
-}) (*body[api.MessageChanges], error) {
+}) (*web.Body[api.MessageChanges], error) {
 	out, err := s.Changes(ctx, user, chat, in.Since)
-	return &body[api.MessageChanges]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) patchMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
@@ -224,15 +222,15 @@ func (s *Service) patchMessage(ctx context.Context, user accounts.ID, chat ChatR
 	Body struct {
 		Text string `json:"text" example:"See you at nine" maxLength:"4000"`
 	}
-}) (*body[api.Message], error) {
+}) (*web.Body[api.Message], error) {
 	out, err := s.Edit(ctx, user, chat, in.Seq, in.Body.Text)
-	return &body[api.Message]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) deleteMessage(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	MessagePath
 	For string `query:"for" enum:"me,everybody" default:"me" doc:"me: the caller alone does not see it any more; everybody: it is recalled"`
-}) (*struct{}, error) {
+}) (*web.Empty, error) {
 	if in.For == "everybody" {
 		_, err := s.Recall(ctx, user, chat, in.Seq)
 		return nil, err
@@ -240,49 +238,49 @@ func (s *Service) deleteMessage(ctx context.Context, user accounts.ID, chat Chat
 	return nil, s.Hide(ctx, user, chat, in.Seq)
 }
 
-func (s *Service) putReaction(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath) (*body[api.Message], error) {
+func (s *Service) putReaction(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath) (*web.Body[api.Message], error) {
 	return s.react(ctx, user, chat, in, true)
 }
 
-func (s *Service) deleteReaction(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath) (*body[api.Message], error) {
+func (s *Service) deleteReaction(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath) (*web.Body[api.Message], error) {
 	return s.react(ctx, user, chat, in, false)
 }
 
-func (s *Service) react(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath, on bool) (*body[api.Message], error) {
+func (s *Service) react(ctx context.Context, user accounts.ID, chat ChatRef, in *ReactionPath, on bool) (*web.Body[api.Message], error) {
 	out, err := s.React(ctx, user, chat, in.Seq, in.Emoji, on)
-	return &body[api.Message]{out}, err
+	return web.NewBody(out), err
 }
 
 func (s *Service) postFile(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	MessagePath
 	Side int `query:"side" minimum:"0" maximum:"10000" default:"0" doc:"one of the thumbnails that the message tells of: about how long its longer side is; 0: the file"`
-}) (*body[api.FileLink], error) {
+}) (*web.Body[api.FileLink], error) {
 	link, err := s.FileLink(ctx, user, chat, in.Seq, in.Side)
-	return &body[api.FileLink]{link}, err
+	return web.NewBody(link), err
 }
 
-func (s *Service) getReaders(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*body[api.Readers], error) {
+func (s *Service) getReaders(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*web.Body[api.Readers], error) {
 	out, err := s.Readers(ctx, user, chat, in.Seq)
-	return &body[api.Readers]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) getPins(ctx context.Context, user accounts.ID, chat ChatRef, _ *ChatPath) (*body[api.Pins], error) {
+func (s *Service) getPins(ctx context.Context, user accounts.ID, chat ChatRef, _ *ChatPath) (*web.Body[api.Pins], error) {
 	out, err := s.Pins(ctx, user, chat)
-	return &body[api.Pins]{out}, err
+	return web.NewBody(out), err
 }
 
-func (s *Service) putPin(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*struct{}, error) {
+func (s *Service) putPin(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*web.Empty, error) {
 	return nil, s.Pin(ctx, user, chat, in.Seq, true)
 }
 
-func (s *Service) deletePin(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*struct{}, error) {
+func (s *Service) deletePin(ctx context.Context, user accounts.ID, chat ChatRef, in *MessagePath) (*web.Empty, error) {
 	return nil, s.Pin(ctx, user, chat, in.Seq, false)
 }
 
 func (s *Service) postMarks(ctx context.Context, user accounts.ID, chat ChatRef, in *struct {
 	ChatPath
 	Body api.MarkRequest
-}) (*struct{}, error) {
+}) (*web.Empty, error) {
 	return nil, s.Mark(ctx, user, chat, in.Body.Read, in.Body.Delivered)
 }
 
@@ -291,6 +289,6 @@ func (s *Service) postTyping(ctx context.Context, user accounts.ID, chat ChatRef
 	Body struct {
 		Typing bool `json:"typing" example:"true"`
 	}
-}) (*struct{}, error) {
+}) (*web.Empty, error) {
 	return nil, s.Typing(ctx, user, chat, in.Body.Typing)
 }

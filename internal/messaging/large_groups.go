@@ -2,7 +2,6 @@ package messaging
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -160,9 +159,8 @@ func (s *Service) tellCrowds(ctx context.Context) {
 				}
 				continue
 			}
-			text, err := json.Marshal(stands.ChatStands)
-			if err != nil {
-				s.log.Error("messaging: an event has no JSON", "type", api.EventChatStands, "err", err)
+			text, ok := events.Encode(s.log, api.EventChatStands, stands.ChatStands)
+			if !ok {
 				continue
 			}
 			for _, to := range members {

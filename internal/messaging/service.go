@@ -31,7 +31,7 @@ var SettingsChanged = cache.NewEvent[accounts.ID]("chat settings changed")
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
 // Relations is what this domain asks social for; *social.Service is one.
@@ -156,12 +156,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 func (s *Service) Behind() bool { return s.projection.Behind() }
 
 // Degraded says why answers come from SQL; it is empty when Redis is complete.
-func (s *Service) Degraded() string {
-	if s.projection.Up() {
-		return ""
-	}
-	return "redis is away or being brought up to date; answering from sql"
-}
+func (s *Service) Degraded() string { return s.projection.Degraded() }
 
 // maxPairs bounds the conversations that are remembered by their users.
 const maxPairs = 1 << 16

@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // AnnouncementID names an announcement.
@@ -79,8 +80,8 @@ func (d Draft) clean() (Draft, error) {
 		if err != nil {
 			return d, ErrText.On("texts", "has a language that is no BCP 47 tag")
 		}
-		title, ok := accounts.Line(w.Title, 100)
-		text, fine := accounts.Text(w.Text, 2000)
+		title, ok := words.Line(w.Title, 100)
+		text, fine := words.Text(w.Text, 2000)
 		if !ok || title == "" || !fine {
 			return d, ErrText
 		}

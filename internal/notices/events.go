@@ -3,7 +3,6 @@ package notices
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -16,13 +15,10 @@ import (
 
 // publishNew tells users' devices of notices that are committed.
 func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
-	who, err := s.profiles(context.WithoutCancel(ctx), fresh)
-	if err != nil { // it happened all the same: their ids have to do
-		s.log.Warn("notices: events go out without names", "err", err)
-	}
+	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), subjects(fresh)...)
 	batch := make([]events.Event, 0, len(fresh))
 	for _, n := range fresh {
-		if e, ok := s.event(n.User, api.EventNoticeNew, sqldb.Time(n.At), api.NoticeNew{Notice: who.notice(n)}); ok {
+		if e, ok := s.event(n.User, api.EventNoticeNew, moment(n.At), api.NoticeNew{Notice: n.wire(who)}); ok {
 			batch = append(batch, e)
 		}
 	}
@@ -41,9 +37,8 @@ func (s *Service) publishCounts(at time.Time, all map[accounts.ID]Counts) {
 }
 
 func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("notices: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return events.Event{}, false
 	}
 	e := events.New(typ, user.String(), at, text)
@@ -51,20 +46,14 @@ func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (e
 	return e, true
 }
 
-// profiled are the profiles of users of whom notices tell.
-type profiled map[accounts.ID]accounts.Profile
-
-func (s *Service) profiles(ctx context.Context, list []Notice) (profiled, error) {
-	var users []accounts.ID
+// subjects are the users of whom notices tell.
+func subjects(list []Notice) (users []accounts.ID) {
 	for _, n := range list {
 		if u, ok := n.about(); ok {
 			users = append(users, u)
 		}
 	}
-	if len(users) == 0 {
-		return profiled{}, nil
-	}
-	return s.people.Profiles(ctx, users)
+	return users
 }
 
 // about is the user of whom a notice tells.
@@ -76,14 +65,15 @@ func (n Notice) about() (accounts.ID, bool) {
 	return u, err == nil
 }
 
-func (p profiled) notice(n Notice) api.Notice {
-	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: sqldb.Time(n.At), Expires: sqldb.TimeOrNil(n.Expires), Read: n.Read != 0, Data: n.Data}
+func (n Notice) wire(who accounts.Profiles) api.Notice {
+	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: moment(n.At), Read: n.Read != 0, Data: n.Data}
+	if n.Expires != 0 {
+		t := moment(n.Expires)
+		w.Expires = &t
+	}
 	if u, ok := n.about(); ok {
-		who := api.Profile{ID: u.String(), Deleted: p != nil} // erased, unless the profiles could not be read
-		if found, ok := p[u]; ok {
-			who = found.Wire()
-		}
-		w.User = &who
+		about := who.Wire(u)
+		w.User = &about
 	}
 	return w
 }

@@ -27,14 +27,10 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Say that one notice is read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *struct {
 	Cursor string `query:"cursor" maxLength:"20" doc:"next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"30" doc:"how many at most"`
-}) (*body[api.Notices], error) {
+}) (*web.Body[api.Notices], error) {
 	list, next, c, err := s.List(ctx, caller.User, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
@@ -42,29 +38,25 @@ func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *st
 	if err := s.word(ctx, list); err != nil {
 		return nil, asKind(err)
 	}
-	who, err := s.profiles(ctx, list)
+	who, err := s.people.Profiles(ctx, subjects(list))
 	if err != nil {
 		return nil, err
 	}
-	out := api.Notices{Notices: make([]api.Notice, len(list)), Next: next, Counts: c.wire()}
-	for i, n := range list {
-		out.Notices[i] = who.notice(n)
-	}
-	return &body[api.Notices]{out}, nil
+	return web.NewBody(api.Notices{Notices: web.List(list, func(n Notice) api.Notice { return n.wire(who) }), Next: next, Counts: c.wire()}), nil
 }
 
-func counted(c Counts, err error) (*body[api.NoticeCounts], error) {
+func counted(c Counts, err error) (*web.Body[api.NoticeCounts], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.NoticeCounts]{c.wire()}, nil
+	return web.NewBody(c.wire()), nil
 }
 
-func (s *Service) getCounts(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.NoticeCounts], error) {
+func (s *Service) getCounts(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.NoticeCounts], error) {
 	return counted(s.Counts(ctx, caller.User))
 }
 
-func (s *Service) putMark(ctx context.Context, caller accounts.Caller, in *body[api.NoticeMark]) (*body[api.NoticeCounts], error) {
+func (s *Service) putMark(ctx context.Context, caller accounts.Caller, in *web.Body[api.NoticeMark]) (*web.Body[api.NoticeCounts], error) {
 	return counted(s.Mark(ctx, caller.User, in.Body.Read))
 }
 
@@ -72,6 +64,6 @@ type ofNotice struct {
 	Seq int64 `path:"seq" minimum:"1" doc:"the notice's number in the caller's list"`
 }
 
-func (s *Service) putRead(ctx context.Context, caller accounts.Caller, in *ofNotice) (*body[api.NoticeCounts], error) {
+func (s *Service) putRead(ctx context.Context, caller accounts.Caller, in *ofNotice) (*web.Body[api.NoticeCounts], error) {
 	return counted(s.Read(ctx, caller.User, in.Seq))
 }

@@ -27,9 +27,9 @@ import (
 // nobody has no profiles.
 type nobody struct{}
 
-func (nobody) Profiles(context.Context, []accounts.ID) (map[accounts.ID]accounts.Profile, error) {
-	return nil, nil
-}
+func (nobody) Profiles(context.Context, []accounts.ID) (accounts.Profiles, error) { return nil, nil }
+
+func (nobody) ProfilesOrNone(context.Context, ...accounts.ID) accounts.Profiles { return nil }
 
 // world is one node's notices on an engine.
 type world struct {

@@ -36,16 +36,12 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrStore}}, s.getConnections)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 type presenceInput struct {
 	Users    []string `query:"users" required:"true" minItems:"1" maxItems:"200" doc:"ids, with commas between"`
 	LastSeen bool     `query:"last_seen" doc:"tell also when those who are off line were last on line"`
 }
 
-func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *presenceInput) (*body[api.Presences], error) {
+func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *presenceInput) (*web.Body[api.Presences], error) {
 	users := make([]accounts.ID, len(in.Users))
 	for i, text := range in.Users {
 		var err error
@@ -56,30 +52,26 @@ func (s *Service) getPresence(ctx context.Context, caller accounts.Caller, in *p
 	return wire(s.Of(ctx, caller.User, users, in.LastSeen))
 }
 
-func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Presences], error) {
+func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Presences], error) {
 	return wire(s.FriendsOnline(ctx, caller.User))
 }
 
-func wire(found []Seen, partial bool, err error) (*body[api.Presences], error) {
+func wire(found []Seen, partial bool, err error) (*web.Body[api.Presences], error) {
 	if err != nil {
 		return nil, err
 	}
-	out := api.Presences{Users: make([]api.Presence, len(found)), Partial: partial}
-	for i, one := range found {
-		out.Users[i] = one.wire()
-	}
-	return &body[api.Presences]{out}, nil
+	return web.NewBody(api.Presences{Users: web.List(found, Seen.wire), Partial: partial}), nil
 }
 
-func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.MyPresence], error) {
+func (s *Service) getMine(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.MyPresence], error) {
 	now, wish, partial, err := s.Mine(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.MyPresence]{api.MyPresence{Status: now.String(), Wish: wish.String(), Partial: partial}}, nil
+	return web.NewBody(api.MyPresence{Status: now.String(), Wish: wish.String(), Partial: partial}), nil
 }
 
-func (s *Service) putMine(ctx context.Context, caller accounts.Caller, in *body[api.PresenceUpdate]) (*body[api.MyPresence], error) {
+func (s *Service) putMine(ctx context.Context, caller accounts.Caller, in *web.Body[api.PresenceUpdate]) (*web.Body[api.MyPresence], error) {
 	to, err := parseWish(in.Body.Status)
 	if err != nil {
 		return nil, err
@@ -90,14 +82,13 @@ func (s *Service) putMine(ctx context.Context, caller accounts.Caller, in *body[
 	return s.getMine(ctx, caller, nil)
 }
 
-func (s *Service) getConnections(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Connections], error) {
+func (s *Service) getConnections(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Connections], error) {
 	found, partial, err := s.Connections(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	out := api.Connections{Connections: make([]api.Connection, len(found)), Partial: partial}
-	for i, c := range found {
-		out.Connections[i] = api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: c.Since}
+	wire := func(c Connection) api.Connection {
+		return api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: c.Since}
 	}
-	return &body[api.Connections]{out}, nil
+	return web.NewBody(api.Connections{Connections: web.List(found, wire), Partial: partial}), nil
 }

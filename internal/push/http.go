@@ -36,42 +36,38 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Push nothing to the calling device any more", Errors: []*errs.Error{ErrStore}}, s.deleteSubscription)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
-func (s *Service) getKey(ctx context.Context, _ accounts.Caller, _ *empty) (*body[api.PushKey], error) {
+func (s *Service) getKey(ctx context.Context, _ accounts.Caller, _ *web.Empty) (*web.Body[api.PushKey], error) {
 	k, err := s.Key(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.PushKey]{api.PushKey{Key: k}}, nil
+	return web.NewBody(api.PushKey{Key: k}), nil
 }
 
-func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.PushStatus], error) {
+func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.PushStatus], error) {
 	st, err := s.Status(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.PushStatus]{api.PushStatus{Subscribed: slices.Contains(st.Devices, caller.Device), Devices: len(st.Devices),
-		Messages: st.Messages, Requests: st.Requests, Notices: st.Notices, Previews: st.Previews}}, nil
+	return web.NewBody(api.PushStatus{Subscribed: slices.Contains(st.Devices, caller.Device), Devices: len(st.Devices),
+		Messages: st.Messages, Requests: st.Requests, Notices: st.Notices, Previews: st.Previews}), nil
 }
 
-func (s *Service) patchStatus(ctx context.Context, caller accounts.Caller, in *body[api.PushUpdate]) (*body[api.PushStatus], error) {
+func (s *Service) patchStatus(ctx context.Context, caller accounts.Caller, in *web.Body[api.PushUpdate]) (*web.Body[api.PushStatus], error) {
 	if err := s.Choose(ctx, caller.User, Update(in.Body)); err != nil {
 		return nil, err
 	}
 	return s.getStatus(ctx, caller, nil)
 }
 
-func (s *Service) putSubscription(ctx context.Context, caller accounts.Caller, in *body[api.PushSubscription]) (*body[api.PushStatus], error) {
+func (s *Service) putSubscription(ctx context.Context, caller accounts.Caller, in *web.Body[api.PushSubscription]) (*web.Body[api.PushStatus], error) {
 	if err := s.Subscribe(ctx, Subscription{User: caller.User, Device: caller.Device, Endpoint: in.Body.Endpoint, P256DH: in.Body.Keys.P256DH, Auth: in.Body.Keys.Auth}); err != nil {
 		return nil, err
 	}
 	return s.getStatus(ctx, caller, nil)
 }
 
-func (s *Service) deleteSubscription(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.PushStatus], error) {
+func (s *Service) deleteSubscription(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.PushStatus], error) {
 	if err := s.Unsubscribe(ctx, caller.User, caller.Device); err != nil {
 		return nil, err
 	}

@@ -240,7 +240,7 @@ func (w *world) Online(_ context.Context, users []accounts.ID) (map[accounts.ID]
 	return w.online, w.partial, nil
 }
 
-func (w *world) Profiles(context.Context, []accounts.ID) (map[accounts.ID]accounts.Profile, error) {
+func (w *world) Profiles(context.Context, []accounts.ID) (accounts.Profiles, error) {
 	return nil, nil
 }
 

@@ -21,7 +21,7 @@ import (
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
 // Presence says who is on line; *presence.Service does.

@@ -2,7 +2,6 @@ package rooms
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
@@ -15,9 +14,8 @@ import (
 // appendEvent appends an event for all who have a room open; from is whose words they are, zero for nobody's, so that
 // those who block them do not get it.
 func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ string, at time.Time, data any) []events.Event {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("rooms: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return batch
 	}
 	e := events.New(typ, from.String(), at, text)
@@ -36,19 +34,19 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 	if len(d.news) == 0 {
 		return
 	}
-	var users []ViewerID
+	var users []accounts.ID
 	for _, n := range d.news {
 		if m, ok := n.data.(Member); ok {
-			users = append(users, m.User)
+			users = append(users, accounts.ID(m.User))
 		}
 	}
-	who := s.done(context.WithoutCancel(ctx), users)
+	who := s.cfg.People.ProfilesOrNone(context.WithoutCancel(ctx), users...)
 	var batch []events.Event
 	for _, n := range d.news {
 		data := n.data
 		switch v := data.(type) {
 		case Member:
-			data = who.member(d.room, v)
+			data = v.wire(d.room, who)
 		case Room:
 			data = v.wire(s.viewersOf(context.WithoutCancel(ctx), v.ID))
 		}
@@ -56,53 +54,19 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 			batch = s.appendEvent(batch, d.room.ID, ViewerID{}, n.typ, d.at, data)
 			continue
 		}
-		text, err := json.Marshal(data)
-		if err != nil {
-			s.log.Error("rooms: an event has no JSON", "type", n.typ, "err", err)
-			continue
+		if text, ok := events.Encode(s.log, n.typ, data); ok {
+			batch = append(batch, events.New(n.typ, n.to.String(), d.at, text))
 		}
-		batch = append(batch, events.New(n.typ, n.to.String(), d.at, text))
 	}
 	s.cfg.Bus.Publish(batch)
 }
 
-// profiled are the profiles of some users.
-type profiled map[accounts.ID]accounts.Profile
-
-// profiles returns the profiles of those viewers who are users.
-func (s *Service) profiles(ctx context.Context, users []ViewerID) (profiled, error) {
-	if len(users) == 0 {
-		return profiled{}, nil
-	}
-	list := make([]accounts.ID, len(users))
-	for i, u := range users {
-		list[i] = accounts.ID(u)
-	}
-	return s.cfg.People.Profiles(ctx, list)
-}
-
-// done returns the profiles for what has been done already: that is not called a failure because a name is not at hand.
-func (s *Service) done(ctx context.Context, users []ViewerID) profiled {
-	who, err := s.profiles(ctx, users)
-	if err != nil {
-		s.log.Warn("rooms: an answer goes out without names", "err", err)
-	}
-	return who
-}
-
-func (p profiled) of(user ViewerID) api.Profile {
-	if found, ok := p[accounts.ID(user)]; ok {
-		return found.Wire()
-	}
-	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
-}
-
-func (p profiled) member(r Room, m Member) api.RoomMember {
-	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined)}
+func (m Member) wire(r Room, who accounts.Profiles) api.RoomMember {
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined)}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {
-		w.User = p.of(m.User)
+		w.User = who.Wire(accounts.ID(m.User))
 	}
 	return w
 }
@@ -136,13 +100,4 @@ func playbackWire(id ID, s playback.State) api.Playback {
 
 func (it Item) wire() api.RoomItem {
 	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: sqldb.Time(it.Added)}
-}
-
-// mapped returns what f makes of each of list; never nil, which JSON would show.
-func mapped[T, U any](list []T, f func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
 }

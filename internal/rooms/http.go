@@ -132,10 +132,6 @@ func (s *Service) playRoutes(a *web.API) {
 		Summary: "Forget all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 // RoomPath names a room; what is no identifier names none.
 type RoomPath struct {
 	Room string `path:"room" maxLength:"64" doc:"the room's id"`
@@ -230,45 +226,45 @@ func parseMay(where string, names *[]string) (*Permission, error) {
 	return &p, nil
 }
 
-func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *body[api.RoomNew]) (*body[api.RoomPlace], error) {
+func (s *Service) postRoom(ctx context.Context, caller accounts.Caller, in *web.Body[api.RoomNew]) (*web.Body[api.RoomPlace], error) {
 	b := in.Body
 	r, me, err := s.Create(ctx, caller.User, web.NewID[Room](ctx), Update{Name: &b.Name, Access: parsed[Access](b.Access, accesses[:]), Password: b.Password, Listed: b.Listed, Guests: b.Guests})
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&me, 0)}, nil
+	return web.NewBody(r.place(&me, 0)), nil
 }
 
 func (s *Service) getRooms(ctx context.Context, _ accounts.Caller, in *struct {
 	Q    string `query:"q" maxLength:"60" doc:"a part of the name"`
 	Sort string `query:"sort" enum:"viewers,new" default:"viewers" doc:"most viewers first, or newest first"`
 	PageQuery
-}) (*body[api.Rooms], error) {
+}) (*web.Body[api.Rooms], error) {
 	list, next, err := s.List(ctx, in.Q, Sort(in.Sort), in.Cursor, in.Limit)
-	return &body[api.Rooms]{api.Rooms{Rooms: mapped(list, func(l Listed) api.Room { return l.wire(l.Viewers) }), Next: next}}, err
+	return web.NewBody(api.Rooms{Rooms: web.List(list, func(l Listed) api.Room { return l.wire(l.Viewers) }), Next: next}), err
 }
 
 func (s *Service) getMine(ctx context.Context, caller accounts.Caller, in *struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"how many"`
-}) (*body[api.MyRooms], error) {
+}) (*web.Body[api.MyRooms], error) {
 	list, mine, next, err := s.Rooms(ctx, ViewerID(caller.User), in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	viewers := s.viewers(ctx, mapped(list, func(r Room) ID { return r.ID }))
+	viewers := s.viewers(ctx, web.List(list, func(r Room) ID { return r.ID }))
 	out := api.MyRooms{Rooms: make([]api.RoomPlace, len(list)), Next: next}
 	for i, r := range list {
 		out.Rooms[i] = r.place(&mine[i], viewers[r.ID])
 	}
-	return &body[api.MyRooms]{out}, nil
+	return web.NewBody(out), nil
 }
 
-func (s *Service) getClock(_ context.Context, _ web.Caller, _ *empty) (*body[api.RoomClock], error) {
-	return &body[api.RoomClock]{api.RoomClock{Time: s.Clock()}}, nil
+func (s *Service) getClock(_ context.Context, _ web.Caller, _ *web.Empty) (*web.Body[api.RoomClock], error) {
+	return web.NewBody(api.RoomClock{Time: s.Clock()}), nil
 }
 
-func (s *Service) getRoom(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomPlace], error) {
+func (s *Service) getRoom(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.RoomPlace], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -277,10 +273,10 @@ func (s *Service) getRoom(ctx context.Context, caller web.Caller, in *RoomPath) 
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(m, s.viewersOf(ctx, id))}, nil
+	return web.NewBody(r.place(m, s.viewersOf(ctx, id))), nil
 }
 
-func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomScene], error) {
+func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.RoomScene], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -290,14 +286,14 @@ func (s *Service) getScene(ctx context.Context, caller web.Caller, in *RoomPath)
 		return nil, err
 	}
 	place := scene.Room.place(&scene.Me, s.viewersOf(ctx, id))
-	return &body[api.RoomScene]{api.RoomScene{Room: place.Room, Me: *place.Me, Playback: playbackWire(id, scene.Playback),
-		Playlist: api.RoomPlaylist{Items: mapped(scene.Playlist, Item.wire)}, Danmaku: scene.Danmaku, Clock: s.Clock()}}, nil
+	return web.NewBody(api.RoomScene{Room: place.Room, Me: *place.Me, Playback: playbackWire(id, scene.Playback),
+		Playlist: api.RoomPlaylist{Items: web.List(scene.Playlist, Item.wire)}, Danmaku: scene.Danmaku, Clock: s.Clock()}), nil
 }
 
 func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body api.RoomUpdate
-}) (*body[api.RoomPlace], error) {
+}) (*web.Body[api.RoomPlace], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -315,21 +311,21 @@ func (s *Service) patchRoom(ctx context.Context, caller accounts.Caller, in *str
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&m, s.viewersOf(ctx, id))}, nil
+	return web.NewBody(r.place(&m, s.viewersOf(ctx, id))), nil
 }
 
-func (s *Service) deleteRoom(ctx context.Context, caller accounts.Caller, in *RoomPath) (*empty, error) {
+func (s *Service) deleteRoom(ctx context.Context, caller accounts.Caller, in *RoomPath) (*web.Empty, error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Close(ctx, me, id)
+	return &web.Empty{}, s.Close(ctx, me, id)
 }
 
 func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body api.RoomOwner
-}) (*body[api.RoomPlace], error) {
+}) (*web.Body[api.RoomPlace], error) {
 	id, me, to, err := MemberPath{in.RoomPath, in.Body.User}.both(caller, ErrMember)
 	if err != nil {
 		return nil, err
@@ -338,7 +334,7 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&m, s.viewersOf(ctx, id))}, nil
+	return web.NewBody(r.place(&m, s.viewersOf(ctx, id))), nil
 }
 
 // parseKey returns the key of somebody who comes; a link that is no id is none. ErrLink.
@@ -358,7 +354,7 @@ func parseKey(password, link string) (Key, error) {
 func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body *api.RoomJoin
-}) (*body[api.RoomPlace], error) {
+}) (*web.Body[api.RoomPlace], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -373,13 +369,13 @@ func (s *Service) postJoin(ctx context.Context, caller accounts.Caller, in *stru
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(&m, s.viewersOf(ctx, id))}, nil
+	return web.NewBody(r.place(&m, s.viewersOf(ctx, id))), nil
 }
 
 func (s *Service) postGuest(ctx context.Context, in *struct {
 	RoomPath
 	Body api.RoomGuestNew
-}) (*body[api.RoomGuest], error) {
+}) (*web.Body[api.RoomGuest], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -392,21 +388,21 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomGuest]{api.RoomGuest{Token: token, Expires: sqldb.Time(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}}, nil
+	return web.NewBody(api.RoomGuest{Token: token, Expires: moment(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}), nil
 }
 
-func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*empty, error) {
+func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Empty, error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Leave(ctx, me, id)
+	return &web.Empty{}, s.Leave(ctx, me, id)
 }
 
 func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
 	PageQuery
-}) (*body[api.RoomMembers], error) {
+}) (*web.Body[api.RoomMembers], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -415,23 +411,23 @@ func (s *Service) getMembers(ctx context.Context, caller web.Caller, in *struct 
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(list, func(m Member) ViewerID { return m.User }))
-	return &body[api.RoomMembers]{api.RoomMembers{Members: mapped(list, func(m Member) api.RoomMember { return who.member(r, m) }), Next: next}}, err
+	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(m Member) accounts.ID { return accounts.ID(m.User) }))
+	return web.NewBody(api.RoomMembers{Members: web.List(list, func(m Member) api.RoomMember { return m.wire(r, who) }), Next: next}), err
 }
 
-func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomOnline], error) {
+func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.RoomOnline], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	list, err := s.Online(ctx, me, id)
-	return &body[api.RoomOnline]{api.RoomOnline{Viewers: mapped(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: p.Active} })}}, err
+	return web.NewBody(api.RoomOnline{Viewers: web.List(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: p.Active} })}), err
 }
 
 func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
 	MemberPath
 	Body api.RoomMemberUpdate
-}) (*body[api.RoomMember], error) {
+}) (*web.Body[api.RoomMember], error) {
 	id, me, other, err := in.both(caller, ErrMember)
 	if err != nil {
 		return nil, err
@@ -444,21 +440,21 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomMember]{s.done(ctx, []ViewerID{other}).member(r, m)}, nil
+	return web.NewBody(m.wire(r, s.cfg.People.ProfilesOrNone(ctx, accounts.ID(other)))), nil
 }
 
-func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+func (s *Service) deleteMember(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
 	id, me, other, err := in.both(caller, ErrMember)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Kick(ctx, me, id, other)
+	return &web.Empty{}, s.Kick(ctx, me, id, other)
 }
 
 func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	PageQuery
-}) (*body[api.RoomBans], error) {
+}) (*web.Body[api.RoomBans], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -467,27 +463,27 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(list, func(b Ban) ViewerID { return b.User }))
+	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return accounts.ID(b.User) }))
 	wire := func(b Ban) api.RoomBan {
-		return api.RoomBan{User: who.of(b.User), By: b.By.String(), At: sqldb.Time(b.At)}
+		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: moment(b.At)}
 	}
-	return &body[api.RoomBans]{api.RoomBans{Bans: mapped(list, wire), Next: next}}, err
+	return web.NewBody(api.RoomBans{Bans: web.List(list, wire), Next: next}), err
 }
 
-func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+func (s *Service) putBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
 	id, me, other, err := in.both(caller, accounts.ErrNoUser)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Ban(ctx, me, id, other)
+	return &web.Empty{}, s.Ban(ctx, me, id, other)
 }
 
-func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*empty, error) {
+func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *MemberPath) (*web.Empty, error) {
 	id, me, other, err := in.both(caller, ErrNoBan)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Unban(ctx, me, id, other)
+	return &web.Empty{}, s.Unban(ctx, me, id, other)
 }
 
 func (l Link) wire() api.RoomLink {
@@ -497,7 +493,7 @@ func (l Link) wire() api.RoomLink {
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body *api.RoomLinkNew
-}) (*body[api.RoomLink], error) {
+}) (*web.Body[api.RoomLink], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -507,16 +503,16 @@ func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *stru
 		b = *in.Body
 	}
 	l, err := s.NewLink(ctx, me, id, web.NewID[Link](ctx), time.Duration(cmp.Or(b.Hours, 168))*time.Hour, b.Uses)
-	return &body[api.RoomLink]{l.wire()}, err
+	return web.NewBody(l.wire()), err
 }
 
-func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *RoomPath) (*body[api.RoomLinks], error) {
+func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *RoomPath) (*web.Body[api.RoomLinks], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	list, err := s.Links(ctx, me, id)
-	return &body[api.RoomLinks]{api.RoomLinks{Links: mapped(list, Link.wire)}}, err
+	return web.NewBody(api.RoomLinks{Links: web.List(list, Link.wire)}), err
 }
 
 // LinkPath names a link.
@@ -535,7 +531,7 @@ func (p LinkPath) link() (LinkID, error) {
 func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	LinkPath
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -544,10 +540,10 @@ func (s *Service) deleteLink(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Revoke(ctx, me, id, link)
+	return &web.Empty{}, s.Revoke(ctx, me, id, link)
 }
 
-func (s *Service) getLink(ctx context.Context, in *LinkPath) (*body[api.RoomPlace], error) {
+func (s *Service) getLink(ctx context.Context, in *LinkPath) (*web.Body[api.RoomPlace], error) {
 	link, err := in.link()
 	if err != nil {
 		return nil, err
@@ -556,14 +552,14 @@ func (s *Service) getLink(ctx context.Context, in *LinkPath) (*body[api.RoomPlac
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.RoomPlace]{r.place(nil, s.viewers(ctx, []ID{r.ID})[r.ID])}, nil
+	return web.NewBody(r.place(nil, s.viewers(ctx, []ID{r.ID})[r.ID])), nil
 }
 
-func (s *Service) getPlayback(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.Playback], error) {
+func (s *Service) getPlayback(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.Playback], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	state, err := s.Playback(ctx, me, id)
-	return &body[api.Playback]{playbackWire(id, state)}, err
+	return web.NewBody(playbackWire(id, state)), err
 }

@@ -14,7 +14,7 @@ import (
 func (s *Service) postCommand(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body api.PlaybackCommand
-}) (*body[api.Playback], error) {
+}) (*web.Body[api.Playback], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -25,58 +25,58 @@ func (s *Service) postCommand(ctx context.Context, caller accounts.Caller, in *s
 	if err == nil {
 		s.watched.active(id, me, s.db.Now())
 	}
-	return &body[api.Playback]{playbackWire(id, state)}, err
+	return web.NewBody(playbackWire(id, state)), err
 }
 
 func (s *Service) postBuffering(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
 	Body api.PlaybackBuffering
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Buffering(ctx, me, id, in.Body.Buffering)
+	return &web.Empty{}, s.Buffering(ctx, me, id, in.Body.Buffering)
 }
 
 func (s *Service) postEnded(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body api.PlaybackEnded
-}) (*body[api.Playback], error) {
+}) (*web.Body[api.Playback], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	state, err := s.Ended(ctx, me, id, in.Body.Generation, in.Body.Version)
-	return &body[api.Playback]{playbackWire(id, state)}, err
+	return web.NewBody(playbackWire(id, state)), err
 }
 
-func (s *Service) getPlaylist(ctx context.Context, caller web.Caller, in *RoomPath) (*body[api.RoomPlaylist], error) {
+func (s *Service) getPlaylist(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Body[api.RoomPlaylist], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	list, err := s.Playlist(ctx, me, id)
-	return &body[api.RoomPlaylist]{api.RoomPlaylist{Items: mapped(list, Item.wire)}}, err
+	return web.NewBody(api.RoomPlaylist{Items: web.List(list, Item.wire)}), err
 }
 
 func (s *Service) postItem(ctx context.Context, caller accounts.Caller, in *struct {
 	RoomPath
 	Body api.RoomItemNew
-}) (*body[api.RoomItem], error) {
+}) (*web.Body[api.RoomItem], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	b := in.Body
 	it, err := s.Add(ctx, me, id, Item{ID: web.NewID[Item](ctx), Kind: *parsed[Kind](&b.Kind, kinds[:]), Source: b.Source, Title: b.Title, Duration: b.Duration})
-	return &body[api.RoomItem]{it.wire()}, err
+	return web.NewBody(it.wire()), err
 }
 
 func (s *Service) postMove(ctx context.Context, caller accounts.Caller, in *struct {
 	ItemPath
 	Body api.RoomItemMove
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	id, me, item, err := in.item(caller)
 	if err != nil {
 		return nil, err
@@ -87,55 +87,55 @@ func (s *Service) postMove(ctx context.Context, caller accounts.Caller, in *stru
 			return nil, ErrItem
 		}
 	}
-	return &empty{}, s.Move(ctx, me, id, item, after)
+	return &web.Empty{}, s.Move(ctx, me, id, item, after)
 }
 
-func (s *Service) deleteItem(ctx context.Context, caller accounts.Caller, in *ItemPath) (*empty, error) {
+func (s *Service) deleteItem(ctx context.Context, caller accounts.Caller, in *ItemPath) (*web.Empty, error) {
 	id, me, item, err := in.item(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Remove(ctx, me, id, item)
+	return &web.Empty{}, s.Remove(ctx, me, id, item)
 }
 
-func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath) (*body[api.RoomItemSource], error) {
+func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath) (*web.Body[api.RoomItemSource], error) {
 	id, me, item, err := in.item(caller)
 	if err != nil {
 		return nil, err
 	}
 	src, err := s.Source(ctx, me, id, item)
-	return &body[api.RoomItemSource]{api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: sqldb.TimeOrNil(src.Expires)}}, err
+	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: momentOrNil(src.Expires)}), err
 }
 
 func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
 	Body api.RoomSay
-}) (*body[api.RoomLine], error) {
+}) (*web.Body[api.RoomLine], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	l, err := s.Say(ctx, me, id, web.NewID[Line](ctx), in.Body.Text)
-	return &body[api.RoomLine]{l.wire(id)}, err
+	return web.NewBody(l.wire(id)), err
 }
 
 func (s *Service) getLines(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
 	Before int64 `query:"before" minimum:"0" doc:"lines with lower numbers; 0: the newest"`
 	Limit  int   `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
-}) (*body[api.RoomLines], error) {
+}) (*web.Body[api.RoomLines], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	list, more, err := s.Lines(ctx, me, id, in.Before, in.Limit)
-	return &body[api.RoomLines]{api.RoomLines{Lines: mapped(list, func(l Line) api.RoomLine { return l.wire(id) }), More: more}}, err
+	return web.NewBody(api.RoomLines{Lines: web.List(list, func(l Line) api.RoomLine { return l.wire(id) }), More: more}), err
 }
 
 func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct {
 	RoomPath
 	Body api.DanmakuNew
-}) (*body[api.Danmaku], error) {
+}) (*web.Body[api.Danmaku], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (s *Service) postDanmaku(ctx context.Context, caller web.Caller, in *struct
 		c.Size = *parsed[int](&b.Size, sizes[:])
 	}
 	c, err = s.Shoot(ctx, me, id, c)
-	return &body[api.Danmaku]{c.wire(id)}, err
+	return web.NewBody(c.wire(id)), err
 }
 
 func (s *Service) getDanmaku(ctx context.Context, caller web.Caller, in *struct {
@@ -158,19 +158,19 @@ func (s *Service) getDanmaku(ctx context.Context, caller web.Caller, in *struct 
 	From int64  `query:"from" minimum:"0" doc:"from this position on, ms"`
 	To   int64  `query:"to" minimum:"0" default:"2592000000" doc:"up to before this position, ms"`
 	PageQuery
-}) (*body[api.DanmakuList], error) {
+}) (*web.Body[api.DanmakuList], error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
 	list, next, err := s.Comments(ctx, me, id, in.Item, in.From, in.To, in.Cursor, in.Limit)
-	return &body[api.DanmakuList]{api.DanmakuList{Danmaku: mapped(list, func(c Comment) api.Danmaku { return c.wire(id) }), Next: next}}, err
+	return web.NewBody(api.DanmakuList{Danmaku: web.List(list, func(c Comment) api.Danmaku { return c.wire(id) }), Next: next}), err
 }
 
-func (s *Service) deleteDanmaku(ctx context.Context, caller accounts.Caller, in *RoomPath) (*empty, error) {
+func (s *Service) deleteDanmaku(ctx context.Context, caller accounts.Caller, in *RoomPath) (*web.Empty, error) {
 	id, me, err := in.at(caller)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.ClearDanmaku(ctx, me, id)
+	return &web.Empty{}, s.ClearDanmaku(ctx, me, id)
 }

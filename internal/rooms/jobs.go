@@ -3,7 +3,6 @@ package rooms
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -80,25 +79,9 @@ func (s *Service) tidyClosed(ctx context.Context, before time.Time) error {
 	}
 }
 
-// warm reads the most recently active rooms and their playlists, so that they are in this process, and logs its progress.
+// warm reads the most recently active rooms and their playlists, so that they are in this process.
 func (s *Service) warm(ctx context.Context) {
-	began, told := time.Now(), time.Now()
-	n, err := 0, s.cfg.Bus.Nodes().Wait(ctx)
-	if err == nil && s.cfg.Warm > 0 {
-		n, err = s.Warm(ctx, s.cfg.Warm, func(done, total int) {
-			if time.Since(told) > time.Second {
-				told = time.Now()
-				s.log.LogAttrs(ctx, slog.LevelInfo, "rooms are being warmed up", slog.Int("rooms", done), slog.Int("of", total))
-			}
-		})
-	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		s.log.LogAttrs(ctx, slog.LevelWarn, "rooms could not be warmed up; they are read as they are wanted", slog.Any("err", err))
-	case n > 0:
-		s.log.LogAttrs(ctx, slog.LevelInfo, "rooms are warm", slog.Int("rooms", n), slog.Duration("took", time.Since(began).Round(time.Millisecond)))
-	}
+	worker.Warm(ctx, s.log, "rooms", s.cfg.Bus.Nodes().Wait, s.cfg.Warm, s.Warm)
 }
 
 // Warm reads up to n rooms, the most recently active, and returns how many there were. progress is told how many of how many

@@ -1,12 +1,10 @@
 package rooms
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/words"
@@ -240,7 +239,7 @@ const (
 
 // line returns what somebody wrote in one line, trimmed.
 func line(where, s string, least, most int) (string, error) {
-	s, ok := accounts.Line(s, most)
+	s, ok := words.Line(s, most)
 	if !ok || len(s) < least {
 		return "", ErrText.On(where, fmt.Sprintf("is not %d to %d printable characters", least, most))
 	}
@@ -298,26 +297,16 @@ type place struct {
 	id   string
 }
 
-func (p place) cursor() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.a, p.b, p.id))
-}
+func (p place) cursor() string { return cursor.Of(p.id, p.a, p.b) }
 
 // parsePlace returns the place of a cursor, or first for none. ErrCursor.
-func parsePlace(cursor string, first place) (place, error) {
-	if cursor == "" {
+func parsePlace(text string, first place) (place, error) {
+	if text == "" {
 		return first, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	parts := strings.SplitN(string(text), ".", 3)
-	if err != nil || len(parts) != 3 {
+	n, id, ok := cursor.Parse(text, 2)
+	if !ok {
 		return place{}, ErrCursor
 	}
-	a, aErr := strconv.ParseInt(parts[0], 10, 64)
-	b, bErr := strconv.ParseInt(parts[1], 10, 64)
-	id, idErr := ids.Parse[Room](parts[2])
-	p := place{a, b, id.String()}
-	if errors.Join(aErr, bErr, idErr) != nil || p.cursor() != cursor {
-		return place{}, ErrCursor
-	}
-	return p, nil
+	return place{n[0], n[1], id}, nil
 }

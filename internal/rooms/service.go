@@ -28,7 +28,9 @@ import (
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
+	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 }
 
 // Blocks is what this domain asks social for; *social.Service is one.

@@ -27,10 +27,6 @@ type Service struct {
 	Messages *messaging.Service
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 type ofUser struct {
 	User string `path:"user" maxLength:"200" doc:"the user's id, or external: and the external id"`
 }
@@ -90,7 +86,7 @@ func wireUser(u accounts.User, external string, now time.Time) api.ServiceUser {
 	return w
 }
 
-func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller, in *body[api.ExternalUsers]) (*body[api.ServiceUsers], error) {
+func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller, in *web.Body[api.ExternalUsers]) (*web.Body[api.ServiceUsers], error) {
 	list := make([]accounts.External, len(in.Body.Users))
 	for i, u := range in.Body.Users {
 		list[i] = accounts.External{ID: u.ExternalID, Name: u.Name, Bio: u.Bio, Zone: u.Zone}
@@ -104,7 +100,7 @@ func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller, in *bod
 		out.Users[i] = wireUser(p.User, p.External, time.Now())
 		out.Users[i].New = p.New
 	}
-	return &body[api.ServiceUsers]{out}, nil
+	return web.NewBody(out), nil
 }
 
 // of calls fn with the user of a path, under a context in which the key acts.
@@ -116,14 +112,14 @@ func (s Service) of(ctx context.Context, key *servicekeys.Caller, user string, f
 	return fn(trail.By(ctx, key.Name), id)
 }
 
-func (s Service) getUser(ctx context.Context, key *servicekeys.Caller, in *ofUser) (out *body[api.ServiceUser], err error) {
+func (s Service) getUser(ctx context.Context, key *servicekeys.Caller, in *ofUser) (out *web.Body[api.ServiceUser], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
 		u, err := s.Accounts.User(ctx, id)
 		if err != nil {
 			return err
 		}
 		external, err := s.Accounts.ExternalID(ctx, id)
-		out = &body[api.ServiceUser]{wireUser(u, external, time.Now())}
+		out = web.NewBody(wireUser(u, external, time.Now()))
 		return err
 	})
 	return out, err
@@ -132,14 +128,14 @@ func (s Service) getUser(ctx context.Context, key *servicekeys.Caller, in *ofUse
 func (s Service) patchUser(ctx context.Context, key *servicekeys.Caller, in *struct {
 	ofUser
 	Body api.ServiceUserUpdate
-}) (out *body[api.ServiceUser], err error) {
+}) (out *web.Body[api.ServiceUser], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
 		u, err := s.Accounts.Update(ctx, id, accounts.Change{Name: in.Body.Name, Bio: in.Body.Bio, Zone: in.Body.Zone})
 		if err != nil {
 			return err
 		}
 		external, err := s.Accounts.ExternalID(ctx, id)
-		out = &body[api.ServiceUser]{wireUser(u, external, time.Now())}
+		out = web.NewBody(wireUser(u, external, time.Now()))
 		return err
 	})
 	return out, err
@@ -148,14 +144,14 @@ func (s Service) patchUser(ctx context.Context, key *servicekeys.Caller, in *str
 func (s Service) deleteUser(ctx context.Context, key *servicekeys.Caller, in *struct {
 	ofUser
 	Now bool `query:"now" doc:"without grace"`
-}) (out *body[api.AccountDeleted], err error) {
+}) (out *web.Body[api.AccountDeleted], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
 		grace := s.Accounts.Grace()
 		if in.Now {
 			grace = 0
 		}
 		erased, err := s.Accounts.DeleteFor(ctx, id, grace)
-		out = &body[api.AccountDeleted]{api.AccountDeleted{Erased: erased}}
+		out = web.NewBody(api.AccountDeleted{Erased: erased})
 		return err
 	})
 	return out, err
@@ -164,38 +160,38 @@ func (s Service) deleteUser(ctx context.Context, key *servicekeys.Caller, in *st
 func (s Service) putBan(ctx context.Context, key *servicekeys.Caller, in *struct {
 	ofUser
 	Body api.ServiceBan
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	until := accounts.Forever
 	if in.Body.Until != nil {
 		until = *in.Body.Until
 	}
-	return &empty{}, s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error { return s.Accounts.Ban(ctx, id, until, in.Body.Reason) })
+	return &web.Empty{}, s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error { return s.Accounts.Ban(ctx, id, until, in.Body.Reason) })
 }
 
-func (s Service) deleteBan(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*empty, error) {
-	return &empty{}, s.of(ctx, key, in.User, s.Accounts.Unban)
+func (s Service) deleteBan(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*web.Empty, error) {
+	return &web.Empty{}, s.of(ctx, key, in.User, s.Accounts.Unban)
 }
 
-func (s Service) deleteSessions(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*empty, error) {
-	return &empty{}, s.of(ctx, key, in.User, s.Accounts.KickAll)
+func (s Service) deleteSessions(ctx context.Context, key *servicekeys.Caller, in *ofUser) (*web.Empty, error) {
+	return &web.Empty{}, s.of(ctx, key, in.User, s.Accounts.KickAll)
 }
 
 func (s Service) postTokens(ctx context.Context, key *servicekeys.Caller, in *struct {
 	ofUser
 	Body api.ServiceTokens
-}) (out *body[api.Tokens], err error) {
+}) (out *web.Body[api.Tokens], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
 		// From where the device is, the backend has not said: its own address is none that the account knows.
 		t, err := s.Accounts.SignIn(ctx, id, accounts.Login{Device: in.Body.Device, Session: web.NewID[accounts.Session](ctx)})
 		if err == nil {
-			out = &body[api.Tokens]{s.Accounts.WireTokens(t)}
+			out = web.NewBody(s.Accounts.WireTokens(t))
 		}
 		return err
 	})
 	return out, err
 }
 
-func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *body[api.ServiceMessage]) (*body[api.Sent], error) {
+func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *web.Body[api.ServiceMessage]) (*web.Body[api.Sent], error) {
 	m := in.Body
 	if (m.To == "") == (m.In == "") {
 		return nil, ErrTo
@@ -225,10 +221,10 @@ func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *bod
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Sent]{sent}, nil
+	return web.NewBody(sent), nil
 }
 
-func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *body[api.ServiceGroup]) (*body[api.Group], error) {
+func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *web.Body[api.ServiceGroup]) (*web.Body[api.Group], error) {
 	owner, err := s.Accounts.Resolve(ctx, in.Body.Owner)
 	if err != nil {
 		return nil, err
@@ -241,13 +237,13 @@ func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *body[
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Group]{g.Wire()}, nil
+	return web.NewBody(g.Wire()), nil
 }
 
 func (s Service) postMembers(ctx context.Context, _ *servicekeys.Caller, in *struct {
 	ofGroup
 	Body api.ServiceMembers
-}) (*body[api.ServiceJoined], error) {
+}) (*web.Body[api.ServiceJoined], error) {
 	id, err := ids.Parse[groups.Group](in.Group)
 	if err != nil {
 		return nil, groups.ErrGroup
@@ -260,13 +256,13 @@ func (s Service) postMembers(ctx context.Context, _ *servicekeys.Caller, in *str
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.ServiceJoined]{api.ServiceJoined{Group: g.Wire(), Added: added}}, nil
+	return web.NewBody(api.ServiceJoined{Group: g.Wire(), Added: added}), nil
 }
 
 func (s Service) deleteMember(ctx context.Context, _ *servicekeys.Caller, in *struct {
 	ofGroup
 	ofUser
-}) (*empty, error) {
+}) (*web.Empty, error) {
 	id, err := ids.Parse[groups.Group](in.Group)
 	if err != nil {
 		return nil, groups.ErrGroup
@@ -275,5 +271,5 @@ func (s Service) deleteMember(ctx context.Context, _ *servicekeys.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Groups.TakeOut(ctx, id, user)
+	return &web.Empty{}, s.Groups.TakeOut(ctx, id, user)
 }

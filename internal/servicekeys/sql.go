@@ -8,10 +8,10 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // asKind gives errors of the engine the kind that callers act on.
@@ -59,7 +59,7 @@ func (d Admin) List(ctx context.Context) (_ []Key, err error) {
 // for ever. ErrName, ErrTaken, ErrMany.
 func (d Admin) Create(ctx context.Context, name string, scopes []Scope, rate int, life time.Duration) (_ Key, token string, err error) {
 	defer errs.Wrap(&err, "servicekeys.Create")
-	name, ok := accounts.Line(name, 60)
+	name, ok := words.Line(name, 60)
 	if !ok || name == "" {
 		return Key{}, "", ErrName
 	}

@@ -80,7 +80,7 @@ func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err err
 // behind the cursor on. ErrCursor.
 func (s *Service) Blocks(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Block, next string, err error) {
 	defer errs.Wrap(&err, "social.Blocks %s", user)
-	after, err := behind(cursor, newest)
+	after, err := parsePlace(cursor, newest)
 	if err != nil {
 		return nil, "", err
 	}

@@ -2,7 +2,6 @@ package social
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/stoa-dev/stoa/api"
@@ -25,15 +24,11 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	for _, t := range d.written {
 		ids = append(ids, t.User)
 	}
-	who, err := s.profiles(context.WithoutCancel(ctx), ids)
-	if err != nil { // it happened all the same: their ids have to do
-		s.log.Warn("social: events go out without names", "err", err)
-	}
+	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), ids...)
 	var batch []events.Event
 	add := func(typ string, user accounts.ID, data any) {
-		text, err := json.Marshal(data)
-		if err != nil {
-			s.log.Error("social: an event has no JSON", "type", typ, "err", err)
+		text, ok := events.Encode(s.log, typ, data)
+		if !ok {
 			return
 		}
 		e := events.New(typ, user.String(), d.at, text)
@@ -41,12 +36,12 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		batch = append(batch, e)
 	}
 	for _, r := range d.opened {
-		add(api.EventFriendRequested, r.To, who.request(r))
-		add(api.EventFriendRequested, r.From, who.request(r))
+		add(api.EventFriendRequested, r.To, r.wire(who))
+		add(api.EventFriendRequested, r.From, r.wire(who))
 	}
 	for _, r := range d.closed {
-		add(api.EventFriendRequestClosed, r.To, who.request(r))
-		add(api.EventFriendRequestClosed, r.From, who.request(r))
+		add(api.EventFriendRequestClosed, r.To, r.wire(who))
+		add(api.EventFriendRequestClosed, r.From, r.wire(who))
 	}
 	for u, n := range d.unread {
 		add(api.EventFriendUnread, u, api.Unread{Unread: n})
@@ -56,7 +51,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		if t.added {
 			typ = api.EventFriendAdded
 		}
-		add(typ, t.user, who.friend(t.Friend))
+		add(typ, t.user, t.wire(who))
 	}
 	for typ, edges := range map[string][]edge{api.EventFriendRemoved: d.removed, api.EventBlockAdded: d.blocked, api.EventBlockRemoved: d.unblocked} {
 		for _, m := range edges {
@@ -70,33 +65,13 @@ func (d *changeSet) empty() bool {
 	return len(d.opened)+len(d.closed)+len(d.written)+len(d.removed)+len(d.blocked)+len(d.unblocked)+len(d.unread) == 0
 }
 
-// profiled are the profiles of some users.
-type profiled map[accounts.ID]accounts.Profile
-
-// profiles returns the profiles of users. Where there is none, one has the id
-// alone.
-func (s *Service) profiles(ctx context.Context, users []accounts.ID) (profiled, error) {
-	if len(users) == 0 {
-		return nil, nil
-	}
-	found, err := s.people.Profiles(ctx, users)
-	return found, err
-}
-
-func (p profiled) of(user accounts.ID) api.Profile {
-	if found, ok := p[user]; ok {
-		return found.Wire()
-	}
-	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
-}
-
-func (p profiled) request(r Request) api.FriendRequest {
-	return api.FriendRequest{ID: r.ID.String(), From: p.of(r.From), To: p.of(r.To), Message: r.Message, Source: r.Source,
+func (r Request) wire(who accounts.Profiles) api.FriendRequest {
+	return api.FriendRequest{ID: r.ID.String(), From: who.Wire(r.From), To: who.Wire(r.To), Message: r.Message, Source: r.Source,
 		State: r.State.String(), Created: r.Created, Expires: r.Expires}
 }
 
-func (p profiled) friend(f Friend) api.Friend {
-	return api.Friend{User: p.of(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: f.Since, Updated: f.Updated}
+func (f Friend) wire(who accounts.Profiles) api.Friend {
+	return api.Friend{User: who.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: f.Since, Updated: f.Updated}
 }
 
 // tellHooks has the app's own backend told of what tx has changed, once for the two whom it concerns.

@@ -14,7 +14,7 @@ import (
 // [Service.Changes] from there on brings what the page may have missed. ErrCursor.
 func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor string, limit int) (_ []Friend, next string, version int64, err error) {
 	defer errs.Wrap(&err, "social.Friends %s", user)
-	after, err := behind(cursor, firstFriend)
+	after, err := parsePlace(cursor, firstFriend)
 	if err != nil {
 		return nil, "", 0, err
 	}

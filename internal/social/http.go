@@ -63,10 +63,6 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Lift a block; what it ended stays ended", Errors: []*errs.Error{ErrNoBlock, ErrStore}}, s.deleteBlock)
 }
 
-type body[T any] struct{ Body T }
-
-type empty struct{}
-
 // UserPath names a user; what is no identifier names nobody.
 type UserPath struct {
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
@@ -99,7 +95,7 @@ type PageQuery struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
 }
 
-func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *body[api.FriendRequestNew]) (*body[api.FriendRequestReply], error) {
+func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *web.Body[api.FriendRequestNew]) (*web.Body[api.FriendRequestReply], error) {
 	b := in.Body
 	a := Asking{Card: b.Card, Message: b.Message, Source: b.Source, Remark: b.Remark, Tag: b.Tag}
 	if b.User != "" {
@@ -112,7 +108,7 @@ func (s *Service) postRequest(ctx context.Context, caller accounts.Caller, in *b
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.FriendRequestReply]{api.FriendRequestReply{Request: s.done(ctx, r.From, r.To).request(r), New: isNew}}, nil
+	return web.NewBody(api.FriendRequestReply{Request: r.wire(s.people.ProfilesOrNone(ctx, r.From, r.To)), New: isNew}), nil
 }
 
 type requestsInput struct {
@@ -120,7 +116,7 @@ type requestsInput struct {
 	Box string `query:"box" enum:"in,out" default:"in" doc:"in: to the caller; out: of the caller"`
 }
 
-func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *requestsInput) (*body[api.FriendRequests], error) {
+func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *requestsInput) (*web.Body[api.FriendRequests], error) {
 	list := s.Received
 	if in.Box == "out" {
 		list = s.Sent
@@ -133,17 +129,17 @@ func (s *Service) getRequests(ctx context.Context, caller accounts.Caller, in *r
 	for _, r := range found {
 		users = append(users, r.From, r.To)
 	}
-	who, err := s.profiles(ctx, users)
+	who, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.FriendRequests]{api.FriendRequests{Requests: mapped(found, who.request), Next: next}}, nil
+	return web.NewBody(api.FriendRequests{Requests: web.List(found, func(r Request) api.FriendRequest { return r.wire(who) }), Next: next}), nil
 }
 
 func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *struct {
 	RequestPath
 	Body *api.FriendRequestAccept
-}) (*body[api.Friend], error) {
+}) (*web.Body[api.Friend], error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
@@ -156,32 +152,32 @@ func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Friend]{s.done(ctx, f.User).friend(f)}, nil
+	return web.NewBody(f.wire(s.people.ProfilesOrNone(ctx, f.User))), nil
 }
 
-func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+func (s *Service) postRefuse(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Refuse(ctx, caller.User, id)
+	return &web.Empty{}, s.Refuse(ctx, caller.User, id)
 }
 
-func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *RequestPath) (*empty, error) {
+func (s *Service) deleteRequest(ctx context.Context, caller accounts.Caller, in *RequestPath) (*web.Empty, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Withdraw(ctx, caller.User, id)
+	return &web.Empty{}, s.Withdraw(ctx, caller.User, id)
 }
 
-func (s *Service) getUnread(ctx context.Context, caller accounts.Caller, _ *empty) (*body[api.Unread], error) {
+func (s *Service) getUnread(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.Unread], error) {
 	n, err := s.Unread(ctx, caller.User)
-	return &body[api.Unread]{api.Unread{Unread: n}}, err
+	return web.NewBody(api.Unread{Unread: n}), err
 }
 
-func (s *Service) deleteUnread(ctx context.Context, caller accounts.Caller, _ *empty) (*empty, error) {
-	return &empty{}, s.Seen(ctx, caller.User)
+func (s *Service) deleteUnread(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Empty, error) {
+	return &web.Empty{}, s.Seen(ctx, caller.User)
 }
 
 type friendsInput struct {
@@ -189,7 +185,7 @@ type friendsInput struct {
 	Tag string `query:"tag" maxLength:"20" doc:"friends of this group alone"`
 }
 
-func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *friendsInput) (*body[api.Friends], error) {
+func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *friendsInput) (*web.Body[api.Friends], error) {
 	found, next, version, err := s.Friends(ctx, caller.User, in.Tag, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
@@ -198,7 +194,7 @@ func (s *Service) getFriends(ctx context.Context, caller accounts.Caller, in *fr
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Friends]{api.Friends{Friends: friends, Next: next, Version: version}}, nil
+	return web.NewBody(api.Friends{Friends: friends, Next: next, Version: version}), nil
 }
 
 type changesInput struct {
@@ -206,7 +202,7 @@ type changesInput struct {
 	Limit int   `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"how many"`
 }
 
-func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *changesInput) (*body[api.FriendChanges], error) {
+func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *changesInput) (*web.Body[api.FriendChanges], error) {
 	c, err := s.Changes(ctx, caller.User, in.Since, in.Limit)
 	if err != nil {
 		return nil, err
@@ -215,11 +211,11 @@ func (s *Service) getChanges(ctx context.Context, caller accounts.Caller, in *ch
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.FriendChanges]{api.FriendChanges{Changed: changed, Removed: mapped(c.Removed, accounts.ID.String),
-		Version: c.Version, More: c.More, Reset: c.Reset}}, nil
+	return web.NewBody(api.FriendChanges{Changed: changed, Removed: web.List(c.Removed, accounts.ID.String),
+		Version: c.Version, More: c.More, Reset: c.Reset}), nil
 }
 
-func (s *Service) getFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*body[api.Friend], error) {
+func (s *Service) getFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Body[api.Friend], error) {
 	other, err := in.parse(ErrNoFriend)
 	if err != nil {
 		return nil, err
@@ -232,13 +228,13 @@ func (s *Service) getFriend(ctx context.Context, caller accounts.Caller, in *Use
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Friend]{friends[0]}, nil
+	return web.NewBody(friends[0]), nil
 }
 
 func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *struct {
 	UserPath
 	Body api.FriendUpdate
-}) (*body[api.Friend], error) {
+}) (*web.Body[api.Friend], error) {
 	other, err := in.parse(ErrNoFriend)
 	if err != nil {
 		return nil, err
@@ -247,22 +243,22 @@ func (s *Service) patchFriend(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Friend]{s.done(ctx, other).friend(f)}, nil
+	return web.NewBody(f.wire(s.people.ProfilesOrNone(ctx, other))), nil
 }
 
-func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*empty, error) {
+func (s *Service) deleteFriend(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
 	other, err := in.parse(ErrNoFriend)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Unfriend(ctx, caller.User, other)
+	return &web.Empty{}, s.Unfriend(ctx, caller.User, other)
 }
 
 type relationsInput struct {
 	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"of users, separated by commas"`
 }
 
-func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *relationsInput) (*body[api.Relations], error) {
+func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *relationsInput) (*web.Body[api.Relations], error) {
 	others := make([]accounts.ID, len(in.IDs))
 	for i, u := range in.IDs {
 		var err error
@@ -291,47 +287,47 @@ func (s *Service) getRelations(ctx context.Context, caller accounts.Caller, in *
 		}
 		out.Relations[i] = wire
 	}
-	return &body[api.Relations]{out}, nil
+	return web.NewBody(out), nil
 }
 
-func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *PageQuery) (*body[api.Blocks], error) {
+func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *PageQuery) (*web.Body[api.Blocks], error) {
 	found, next, err := s.Blocks(ctx, caller.User, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.profiles(ctx, mapped(found, func(b Block) accounts.ID { return b.User }))
+	who, err := s.people.Profiles(ctx, web.List(found, func(b Block) accounts.ID { return b.User }))
 	if err != nil {
 		return nil, err
 	}
-	wire := func(b Block) api.Block { return api.Block{User: who.of(b.User), Since: b.Since} }
-	return &body[api.Blocks]{api.Blocks{Blocks: mapped(found, wire), Next: next}}, nil
+	wire := func(b Block) api.Block { return api.Block{User: who.Wire(b.User), Since: b.Since} }
+	return web.NewBody(api.Blocks{Blocks: web.List(found, wire), Next: next}), nil
 }
 
-func (s *Service) putBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*empty, error) {
+func (s *Service) putBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
 	other, err := in.parse(accounts.ErrNoUser)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Block(ctx, caller.User, other)
+	return &web.Empty{}, s.Block(ctx, caller.User, other)
 }
 
-func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*empty, error) {
+func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
 	other, err := in.parse(ErrNoBlock)
 	if err != nil {
 		return nil, err
 	}
-	return &empty{}, s.Unblock(ctx, caller.User, other)
+	return &web.Empty{}, s.Unblock(ctx, caller.User, other)
 }
 
 // wire adds to friends how they look to others and their streaks, each in one round trip
 // for all. Streaks that cannot be had are left out.
 func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error) {
-	users := mapped(found, func(f Friend) accounts.ID { return f.User })
-	who, err := s.profiles(ctx, users)
+	users := web.List(found, func(f Friend) accounts.ID { return f.User })
+	who, err := s.people.Profiles(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	out := mapped(found, who.friend)
+	out := web.List(found, func(f Friend) api.Friend { return f.wire(who) })
 	if s.streaks == nil || len(users) == 0 {
 		return out, nil
 	}
@@ -345,23 +341,4 @@ func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error
 		}
 	}
 	return out, nil
-}
-
-// done returns the profiles for the answer to what has been done already: that is
-// not called a failure because a name is not at hand.
-func (s *Service) done(ctx context.Context, users ...accounts.ID) profiled {
-	who, err := s.profiles(ctx, users)
-	if err != nil {
-		s.log.Warn("social: an answer goes out without names", "err", err)
-	}
-	return who
-}
-
-// mapped returns what f makes of each of list; never nil, which JSON would show.
-func mapped[T, U any](list []T, f func(T) U) []U {
-	out := make([]U, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
@@ -40,7 +41,7 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 		return Request{}, false, ErrWhom
 	}
 	var ok bool
-	if a.Message, ok = accounts.Text(a.Message, 200); !ok {
+	if a.Message, ok = words.Text(a.Message, 200); !ok {
 		return Request{}, false, ErrText.On("body.message", "is not at most 200 printable characters")
 	}
 	note, err := Note{Remark: &a.Remark, Tag: &a.Tag}.clean()
@@ -267,7 +268,7 @@ func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string,
 // behind the cursor on. ErrCursor.
 func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Sent %s", user)
-	after, err := behind(cursor, newest)
+	after, err := parsePlace(cursor, newest)
 	if err != nil {
 		return nil, "", err
 	}

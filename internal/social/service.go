@@ -22,7 +22,9 @@ import (
 // People is what this domain asks accounts for; *accounts.Service is one.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
+	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 	// CardOwner returns whose card has that token. accounts.ErrNoCard.
 	CardOwner(ctx context.Context, token string) (accounts.ID, error)
 }
@@ -254,14 +256,6 @@ func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relat
 		return ofA, ofB, asKind(ctx, err)
 	}
 	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil
-}
-
-// behind returns the place that a cursor names, or where a list begins.
-func behind(cursor string, begin place) (place, error) {
-	if cursor == "" {
-		return begin, nil
-	}
-	return parsePlace(cursor)
 }
 
 // page cuts a list that was read one row too long, and returns the cursor of the rest.

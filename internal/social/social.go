@@ -1,19 +1,18 @@
 package social
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
 // RequestID names a friend request.
@@ -262,7 +261,7 @@ func (n Note) clean() (Note, error) {
 
 // clean trims a line of text.
 func clean(name, s string, most int) (string, error) {
-	s, ok := accounts.Line(s, most)
+	s, ok := words.Line(s, most)
 	if !ok {
 		return "", ErrText.On("body."+name, fmt.Sprintf("is not at most %d printable characters", most))
 	}
@@ -292,26 +291,16 @@ type place struct {
 	id          string
 }
 
-func (p place) cursor() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d.%s", p.sort, p.since, p.id))
-}
+func (p place) cursor() string { return cursor.Of(p.id, p.sort, p.since) }
 
-// parsePlace returns the place of a cursor. ErrCursor.
-func parsePlace(cursor string) (p place, err error) {
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
+// parsePlace returns the place of a cursor, or first for none. ErrCursor.
+func parsePlace(text string, first place) (place, error) {
+	if text == "" {
+		return first, nil
+	}
+	n, id, ok := cursor.Parse(text, 2)
+	if !ok {
 		return place{}, ErrCursor
 	}
-	parts := strings.SplitN(string(text), ".", 3)
-	if len(parts) != 3 {
-		return place{}, ErrCursor
-	}
-	id, idErr := ids.Parse[accounts.User](parts[2])
-	sort, sortErr := strconv.ParseInt(parts[0], 10, 64)
-	since, sinceErr := strconv.ParseInt(parts[1], 10, 64)
-	p = place{sort, since, id.String()}
-	if errors.Join(idErr, sortErr, sinceErr) != nil || p.cursor() != cursor { // one spelling
-		return place{}, ErrCursor
-	}
-	return p, nil
+	return place{n[0], n[1], id}, nil
 }

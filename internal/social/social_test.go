@@ -1,7 +1,6 @@
 package social
 
 import (
-	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -89,33 +88,6 @@ func TestAPairIsOneWhoeverComesFirst(t *testing.T) {
 	if pairOf(a, b) != pairOf(b, a) || pairOf(a, b) == pairOf(a, a) || len(pairOf(a, b)) != 24 {
 		t.Errorf("got %q and %q", pairOf(a, b), pairOf(b, a))
 	}
-}
-
-func TestACursorIsReadBackAndNothingElseIs(t *testing.T) {
-	id := ids.New[accounts.User]().String()
-	for _, p := range []place{{-1_000_000, 1, id}, {0, 1_800_000_000_000, id}, {1_000_000, 0, id}} {
-		if got, err := parsePlace(p.cursor()); err != nil || got != p {
-			t.Errorf("%+v came back as %+v, %v", p, got, err)
-		}
-	}
-	text := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	for _, bad := range []string{"x", "===", text("1.2"), text("1.2.short"), text("+1.2." + id), text("01.2." + id), text("1.2." + id + "x"), text("1.x." + id),
-		text("99999999999999999999.2." + id), text("1.2." + id + "' OR 1=1 --"), place{1, 2, id}.cursor() + "A", ""} {
-		if got, err := parsePlace(bad); err != ErrCursor {
-			t.Errorf("%q: got %+v, %v, want ErrCursor", bad, got, err)
-		}
-	}
-}
-
-func FuzzCursor(f *testing.F) {
-	f.Add(place{1, 2, ids.New[accounts.User]().String()}.cursor())
-	f.Add("MS4yLmFhYWFhYWFhYWFhYQ")
-	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parsePlace(s)
-		if err == nil && p.cursor() != s {
-			t.Errorf("%q is read as %+v, which is %q", s, p, p.cursor())
-		}
-	})
 }
 
 func TestWhatIsNotedIsTrimmedAndChecked(t *testing.T) {

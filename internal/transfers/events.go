@@ -2,7 +2,6 @@ package transfers
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -26,9 +25,8 @@ func (s *Service) told(ctx context.Context, t *Transfer) {
 // tellErased tells the other side of a transfer that it is gone with a user's account.
 func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
 	p := t.progress(t.Stored, s.chunk)
-	text, err := json.Marshal(t.wire(p))
-	if err != nil {
-		s.log.Error("transfers: an event has no JSON", "type", api.EventTransferUpdated, "err", err)
+	text, ok := events.Encode(s.log, api.EventTransferUpdated, t.wire(p))
+	if !ok {
 		return
 	}
 	if t.forMessages() {
@@ -44,9 +42,8 @@ func (s *Service) tellErased(t *Transfer, erased accounts.ID) {
 }
 
 func (s *Service) publish(t *Transfer, typ string, data any, fleeting bool) {
-	text, err := json.Marshal(data)
-	if err != nil {
-		s.log.Error("transfers: an event has no JSON", "type", typ, "err", err)
+	text, ok := events.Encode(s.log, typ, data)
+	if !ok {
 		return
 	}
 	var batch []events.Event

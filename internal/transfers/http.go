@@ -55,8 +55,6 @@ func (s *Service) Routes(a *web.API) {
 	s.tusRoutes(a, tags, offer, between)
 }
 
-type body[T any] struct{ Body T }
-
 type ofTransfer struct {
 	Transfer string `path:"transfer" doc:"the transfer's id"`
 }
@@ -70,14 +68,14 @@ func (in ofTransfer) id() (ID, error) {
 	return id, nil
 }
 
-func (s *Service) answer(t Transfer, err error) (*body[api.Transfer], error) {
+func (s *Service) answer(t Transfer, err error) (*web.Body[api.Transfer], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Transfer]{t.wire(t.progress(t.Stored, s.chunk))}, nil
+	return web.NewBody(t.wire(t.progress(t.Stored, s.chunk))), nil
 }
 
-func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *body[api.TransferOffer]) (*body[api.Transfer], error) {
+func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *web.Body[api.TransferOffer]) (*web.Body[api.Transfer], error) {
 	var to accounts.ID
 	if in.Body.To != "" {
 		var err error
@@ -90,7 +88,7 @@ func (s *Service) postTransfer(ctx context.Context, caller accounts.Caller, in *
 
 func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *struct {
 	Cursor string `query:"cursor" doc:"next of the page before"`
-}) (*body[api.Transfers], error) {
+}) (*web.Body[api.Transfers], error) {
 	all, next, err := s.List(ctx, caller.User, in.Cursor)
 	if err != nil {
 		return nil, err
@@ -99,10 +97,10 @@ func (s *Service) getTransfers(ctx context.Context, caller accounts.Caller, in *
 	for i := range all {
 		out.Transfers[i] = all[i].wire(all[i].progress(all[i].Stored, s.chunk))
 	}
-	return &body[api.Transfers]{out}, nil
+	return web.NewBody(out), nil
 }
 
-func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -111,11 +109,11 @@ func (s *Service) getTransfer(ctx context.Context, caller accounts.Caller, in *o
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Transfer]{t.wire(t.progress(received, s.chunk))}, nil
+	return web.NewBody(t.wire(t.progress(received, s.chunk))), nil
 }
 
 // inTransfer makes a handler of a verb on one of the caller's transfers.
-func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*body[api.Transfer], error) {
+func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer, verb func(context.Context, accounts.ID, ID) (Transfer, error)) (*web.Body[api.Transfer], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -123,25 +121,25 @@ func (s *Service) inTransfer(ctx context.Context, caller accounts.Caller, in *of
 	return s.answer(verb(ctx, caller.User, id))
 }
 
-func (s *Service) deleteTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+func (s *Service) deleteTransfer(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
 	return s.inTransfer(ctx, caller, in, s.Cancel)
 }
 
-func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+func (s *Service) postAccept(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
 	return s.inTransfer(ctx, caller, in, s.Accept)
 }
 
-func (s *Service) postReject(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.Transfer], error) {
+func (s *Service) postReject(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.Transfer], error) {
 	return s.inTransfer(ctx, caller, in, s.Reject)
 }
 
-func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*body[api.FileLink], error) {
+func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Body[api.FileLink], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
 	link, err := s.Link(ctx, caller.User, id)
-	return &body[api.FileLink]{link}, err
+	return web.NewBody(link), err
 }
 
 // mostRanges of a file are sent at once. For more of them all of it is sent, as RFC 9110, section 14.2, allows: each is a request

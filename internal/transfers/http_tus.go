@@ -175,7 +175,7 @@ func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *ofT
 	return &uploadReply{tusOf(&t), t.wire(t.progress(received, s.chunk))}, nil
 }
 
-func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*struct{}, error) {
+func (s *Service) deleteUpload(ctx context.Context, caller accounts.Caller, in *ofTransfer) (*web.Empty, error) {
 	_ = tusHeaders(ctx, "")
 	id, err := in.id()
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 // People says who there is; *accounts.Service does.
 type People interface {
 	// Profiles returns how those of ids look to others that exist or existed.
-	Profiles(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Profile, error)
+	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
 // Relations says who is whose friend, and who blocks whom; *social.Service does.

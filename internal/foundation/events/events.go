@@ -53,6 +53,16 @@ func New(typ, user string, at time.Time, data json.RawMessage) Event {
 	return Event{ID: ids.New[Event]().String(), Type: typ, User: user, Time: at.UnixMilli(), Data: data}
 }
 
+// Encode returns data, a wire type, as events of that type have it. What has no JSON is a fault of the program: it is
+// logged, and ok is false.
+func Encode(log *slog.Logger, typ string, data any) (_ json.RawMessage, ok bool) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		log.Error("an event cannot be encoded", "type", typ, "err", err)
+	}
+	return text, err == nil
+}
+
 // channel is where e goes.
 func (e *Event) channel() string { return cmp.Or(e.On, e.User) }
 

@@ -864,3 +864,13 @@ func randomHistory(t *testing.T, r *rand.Rand, quiet bool) {
 		}
 	}
 }
+
+func TestWhatHasNoJSONIsLoggedAndNoEvent(t *testing.T) {
+	var log logtest.Buffer
+	if text, ok := Encode(log.Logger(), "counted", map[string]int{"n": 7}); !ok || string(text) != `{"n":7}` || log.String() != "" {
+		t.Errorf("got %s, %v, and the log %q", text, ok, &log)
+	}
+	if text, ok := Encode(log.Logger(), "counted", func() {}); ok || log.Count("an event cannot be encoded") != 1 || log.Count("type=counted") != 1 {
+		t.Errorf("of a function: got %s, %v, and the log %q", text, ok, &log)
+	}
+}

@@ -210,6 +210,14 @@ func (p *Projection[Change, State]) Up() bool {
 	return true
 }
 
+// Degraded says for operators why answers come from SQL; it is empty while [Projection.Up].
+func (p *Projection[Change, State]) Degraded() string {
+	if p.Up() {
+		return ""
+	}
+	return "redis is away or being brought up to date; answering from sql"
+}
+
 // Behind reports whether Redis misses a change that this node has acknowledged. Other nodes
 // may answer without that change until Redis has it.
 func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }

@@ -7,7 +7,7 @@
 //		Method: http.MethodPost, Path: "/v1/checkin", ID: "checkin.mark",
 //		Summary: "Check in for today",
 //		Errors:  []*errs.Error{checkin.ErrUnknown},
-//	}, func(ctx context.Context, caller accounts.Caller, in *struct{ Body api.CheckinRequest }) (*reply, error) {
+//	}, func(ctx context.Context, caller accounts.Caller, in *web.Body[api.CheckinRequest]) (*web.Body[api.CheckinReply], error) {
 //		return mark(ctx, caller.User, web.RequestID(ctx), in.Body)
 //	})
 //

@@ -111,6 +111,24 @@ func HandlePublic[I, O any](a *API, op Op, fn func(ctx context.Context, in I) (O
 	}})
 }
 
+// Body is an input or an output that is a body and nothing else.
+type Body[T any] struct{ Body T }
+
+// NewBody answers with a body.
+func NewBody[T any](body T) *Body[T] { return &Body[T]{body} }
+
+// Empty is an input or an output that has nothing.
+type Empty struct{}
+
+// List returns what f makes of each of list. It is never nil: in JSON it is [] then, and not null.
+func List[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}
+
 // route is an operation, or a pattern of [API.Raw], at work.
 type route struct {
 	label    string

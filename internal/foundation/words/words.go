@@ -1,5 +1,5 @@
-// Package words compares what users look for with what is there, in every language alike: case, width and
-// compositions of letters make no difference, and each word may stand anywhere.
+// Package words says what people may write, in every language alike ([Line], [Text]), and compares what they look for
+// with what is there: case, width and compositions of letters make no difference, and each word may stand anywhere ([Of]).
 package words
 
 import (

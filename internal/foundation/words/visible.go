@@ -1,4 +1,4 @@
-package accounts
+package words
 
 import (
 	"regexp"
@@ -48,7 +48,7 @@ func shown(s string, n int) bool {
 			if !selects(r, before) {
 				return false
 			}
-		case unprintable(r) && !isPictograph(r) || isBlank(r):
+		case !unicode.IsPrint(r) && !isPictograph(r) || isBlank(r):
 			return false
 		}
 		if !unicode.In(r, unicode.Mn, unicode.Me) {
@@ -73,8 +73,6 @@ func at(text []rune, i int) rune {
 	}
 	return text[i]
 }
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func visible(r rune) bool {
 	return !unicode.IsMark(r) && !unicode.IsSpace(r) && !isJoiner(r) && !isBlank(r)
