@@ -116,11 +116,11 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 }
 
 func (m Membership) wire(who accounts.Profiles) api.GroupMember {
-	return api.GroupMember{User: who.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined), InvitedBy: orNone(m.Inviter)}
+	return api.GroupMember{User: who.Wire(m.User), Role: m.Role.String(), Nickname: m.Nickname, MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined), InvitedBy: orNone(m.Inviter)}
 }
 
 func (r Request) wire(who accounts.Profiles) api.GroupRequest {
-	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: who.Wire(r.User), Answer: r.Answer, State: r.State.String(), Created: moment(r.Created), Expires: moment(r.Expires)}
+	return api.GroupRequest{ID: r.ID.String(), Group: r.Group.String(), User: who.Wire(r.User), Answer: r.Answer, State: r.State.String(), Created: sqldb.Time(r.Created), Expires: sqldb.Time(r.Expires)}
 }
 
 func orNone(user accounts.ID) string {

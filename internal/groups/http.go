@@ -363,7 +363,7 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	}
 	who, err := s.people.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
 	wire := func(b Ban) api.GroupBan {
-		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: moment(b.At)}
+		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: sqldb.Time(b.At)}
 	}
 	return web.NewBody(api.GroupBans{Bans: web.List(list, wire), Next: next}), err
 }

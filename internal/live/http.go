@@ -256,7 +256,7 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 		return nil, err
 	}
 	return web.NewBody(api.StreamRecordings{Next: next, Recordings: web.List(list, func(r Recording) api.StreamRecording {
-		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: moment(r.Started), Duration: r.Duration, Bytes: r.Bytes}
+		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: sqldb.Time(r.Started), Duration: r.Duration, Bytes: r.Bytes}
 	})}), nil
 }
 

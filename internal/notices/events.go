@@ -18,7 +18,7 @@ func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
 	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), subjects(fresh)...)
 	batch := make([]events.Event, 0, len(fresh))
 	for _, n := range fresh {
-		if e, ok := s.event(n.User, api.EventNoticeNew, moment(n.At), api.NoticeNew{Notice: n.wire(who)}); ok {
+		if e, ok := s.event(n.User, api.EventNoticeNew, sqldb.Time(n.At), api.NoticeNew{Notice: n.wire(who)}); ok {
 			batch = append(batch, e)
 		}
 	}
@@ -66,9 +66,9 @@ func (n Notice) about() (accounts.ID, bool) {
 }
 
 func (n Notice) wire(who accounts.Profiles) api.Notice {
-	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: moment(n.At), Read: n.Read != 0, Data: n.Data}
+	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: sqldb.Time(n.At), Read: n.Read != 0, Data: n.Data}
 	if n.Expires != 0 {
-		t := moment(n.Expires)
+		t := sqldb.Time(n.Expires)
 		w.Expires = &t
 	}
 	if u, ok := n.about(); ok {

@@ -62,7 +62,7 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 }
 
 func (m Member) wire(r Room, who accounts.Profiles) api.RoomMember {
-	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: momentOrNil(m.Muted), Joined: moment(m.Joined)}
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined)}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {

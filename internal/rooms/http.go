@@ -388,7 +388,7 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.RoomGuest{Token: token, Expires: moment(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}), nil
+	return web.NewBody(api.RoomGuest{Token: token, Expires: sqldb.Time(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}), nil
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Empty, error) {
@@ -465,7 +465,7 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	}
 	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return accounts.ID(b.User) }))
 	wire := func(b Ban) api.RoomBan {
-		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: moment(b.At)}
+		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: sqldb.Time(b.At)}
 	}
 	return web.NewBody(api.RoomBans{Bans: web.List(list, wire), Next: next}), err
 }

@@ -104,7 +104,7 @@ func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath
 		return nil, err
 	}
 	src, err := s.Source(ctx, me, id, item)
-	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: momentOrNil(src.Expires)}), err
+	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: sqldb.TimeOrNil(src.Expires)}), err
 }
 
 func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {
