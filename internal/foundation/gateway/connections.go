@@ -58,11 +58,12 @@ type subscription struct {
 
 // connections holds the sockets of this node.
 type connections struct {
-	mu     sync.RWMutex
-	byUser map[string]map[string]*connection        // by user and client id
-	on     map[string]map[*connection]*subscription // by channel, those that have subscribed
-	ended  atomic.Int32                             // how many are ended, but not gone
-	losses atomic.Uint64                            // times that events were lost
+	mu            sync.RWMutex
+	byUser        map[string]map[string]*connection        // by user and client id
+	on            map[string]map[*connection]*subscription // by channel, those that have subscribed
+	subscriptions atomic.Int64                             // how many there are on all channels
+	ended         atomic.Int32                             // how many are ended, but not gone
+	losses        atomic.Uint64                            // times that events were lost
 }
 
 func (cs *connections) add(user, id string, c *connection) {
@@ -101,6 +102,9 @@ func (cs *connections) enter(c *connection, channel string, hidden []string) *su
 	if c.channels == nil {
 		c.channels = map[string]*subscription{}
 	}
+	if c.channels[channel] == nil {
+		cs.subscriptions.Add(1)
+	}
 	s := &subscription{hidden: hidden}
 	cs.on[channel][c], c.channels[channel] = s, s
 	return s
@@ -113,6 +117,7 @@ func (cs *connections) leave(c *connection, channel string, s *subscription) boo
 	if had := c.channels[channel]; had == nil || s != nil && s != had {
 		return false
 	}
+	cs.subscriptions.Add(-1)
 	delete(c.channels, channel)
 	if delete(cs.on[channel], c); len(cs.on[channel]) == 0 {
 		delete(cs.on, channel)
@@ -493,7 +498,7 @@ func (g *Gateway) lost(channel string) {
 		g.lookAgain(c)
 	}
 	for c, s := range g.conns.having(channel) {
-		g.inTurn(&g.resubscribes, &s.looks, func() {
+		inTurn(&g.resubscribes, g.conns.subscriptions.Load(), &s.looks, func() {
 			s.looks.Store(false) // it may not be subscribed yet
 			if !c.looks.Load() && g.conns.has(c, channel, s) {
 				c.again(channel)
@@ -503,20 +508,19 @@ func (g *Gateway) lost(channel string) {
 }
 
 // lookOver is over how long clients are sent to look at the truth where all have to, as after a failover of Redis, so
-// that they do not come back all at once, and over how long they subscribe again, with a subscription each. A thousand a second
-// go in any case.
+// that they do not come back all at once, and over how long all subscriptions are made anew. A thousand a second go in any case.
 const lookOver = 10 * time.Second
 
 // lookAgain has a client connect again when its turn has come. An event of another epoch, or one after a gap, has the library
 // do so at once. lookAgain does not wait: a client that goes leaves channels, whose locks the caller may hold.
 func (g *Gateway) lookAgain(c *connection) {
-	g.inTurn(&g.reconnects, &c.looks, func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
+	inTurn(&g.reconnects, g.open.Load(), &c.looks, func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
 }
 
-// inTurn calls look when its turn has come, unless looks says that it waits for one, and notes that it does.
-func (g *Gateway) inTurn(t *turns, looks *atomic.Bool, look func()) {
+// inTurn calls look when its turn has come, of which there may be n, unless looks says that it waits for one, and notes that it does.
+func inTurn(t *turns, n int64, looks *atomic.Bool, look func()) {
 	if looks.CompareAndSwap(false, true) {
-		apart := min(time.Millisecond, lookOver/time.Duration(max(1, g.open.Load())))
+		apart := min(time.Millisecond, lookOver/time.Duration(max(1, n)))
 		time.AfterFunc(t.next(apart), look)
 	}
 }

@@ -127,6 +127,34 @@ func TestSubscriptionsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 	})
 }
 
+// A connection may have many subscriptions.
+func TestAllSubscriptionsHaveTheirTurnInTime(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		const channels = 20_000
+		var g Gateway
+		c := &connection{}
+		c.looks.Store(true) // nothing else is done when a turn comes
+		for i := range channels {
+			g.conns.enter(c, fmt.Sprint("room/", i), nil)
+		}
+		for channel := range g.conns.subscribed(c) {
+			g.lost(channel)
+		}
+		bubble.Sleep(lookOver)
+		waiting := 0
+		for channel, s := range g.conns.subscribed(c) {
+			if s.looks.Load() {
+				waiting++
+			}
+			g.conns.enter(c, channel, nil)
+			g.conns.leave(c, channel, nil)
+		}
+		if left := g.conns.subscriptions.Load(); waiting > 0 || left != 0 {
+			t.Errorf("%d subscriptions wait for their turn, and %d are left of none", waiting, left)
+		}
+	})
+}
+
 // caller is who has their name for a token.
 type caller struct {
 	ann
