@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,7 +79,14 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 			return []Check{check}
 		}
 	}
+	noWrites := func(err error) []Check {
+		check.Fault, check.Do = err.Error(), "name the server that takes writes: this one is a replica, or set to read_only"
+		return []Check{check}
+	}
 	fault := func(err error) []Check {
+		if errors.Is(err, sqldb.ErrNoWrites) {
+			return noWrites(err)
+		}
 		check.Fault = err.Error()
 		check.Away = sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
 		switch {
@@ -101,9 +109,11 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	if err != nil {
 		return fault(err)
 	}
-	if err := db.Ping(ctx); err != nil { // it has just answered, so it is a write that it does not take
-		check.Fault, check.Do = err.Error(), "name the server that takes writes: this one is a replica, or set to read_only"
-		return []Check{check}
+	switch err := db.Ping(ctx); {
+	case errors.Is(err, driver.ErrBadConn): // it has just answered, so it is a write that it does not take
+		return noWrites(err)
+	case err != nil:
+		return fault(err)
 	}
 	have, dirty, err := db.Version(ctx)
 	if err != nil {

@@ -230,8 +230,42 @@ func TestADatabaseThatTakesNoWritesIsTold(t *testing.T) {
 		}
 	}
 	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, "root@", "stoa@", 1), KeyPrefix: "stoa", Dev: "true"}
-	check := cfg.Connect(t.Context(), time.Minute)[0]
-	if check.OK || check.Away || !strings.Contains(check.Fault, "takes no writes") || !strings.Contains(check.Do, "read_only") {
+	takesNone := func(how string) {
+		t.Helper()
+		check := cfg.Connect(t.Context(), time.Minute)[0]
+		if check.OK || check.Away || !strings.Contains(check.Fault, "takes no writes") || !strings.Contains(check.Do, "read_only") {
+			t.Errorf("%s: %+v", how, check)
+		}
+	}
+	takesNone("a replica")
+	server.Stop(t)
+	server.RestartWith(t, "--innodb-read-only")
+	takesNone("a reader of Aurora")
+}
+
+// One that goes before it is asked whether it takes writes may be back later.
+func TestADatabaseThatGoesWhileItIsTriedIsAway(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
+	goes := talker(t, func(near net.Conn) {
+		far, err := net.Dial("tcp", server.Addr())
+		if err != nil {
+			return
+		}
+		defer far.Close()
+		go func() { _, _ = io.Copy(near, far) }()
+		packet := make([]byte, 1<<16)
+		for {
+			n, err := near.Read(packet)
+			if err != nil || strings.Contains(string(packet[:n]), "START TRANSACTION") {
+				near.Close()
+				return
+			}
+			_, _ = far.Write(packet[:n])
+		}
+	})
+	cfg := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: strings.Replace(server.URL, server.Addr(), goes, 1), KeyPrefix: "stoa", Dev: "true"}
+	if check := cfg.Connect(t.Context(), time.Minute)[0]; check.OK || !check.Away || !strings.Contains(check.Do, "start the database") {
 		t.Errorf("%+v", check)
 	}
 }

@@ -103,7 +103,7 @@ func IsUnavailable(err error) bool {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		return true
 	}
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, errNoWrites) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, ErrNoWrites) {
 		return true
 	}
 	if errors.Is(err, context.Canceled) {
@@ -122,7 +122,7 @@ func IsUnanswered(err error) bool {
 	if tries, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(tries.Unwrap(), IsUnanswered)
 	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, errNoWrites) {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, ErrNoWrites) {
 		return false // no server was there to commit it
 	}
 	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || IsUnavailable(err)

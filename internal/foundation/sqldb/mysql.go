@@ -177,8 +177,8 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 	}
 }
 
-// errNoWrites is of a server whose tables are read-only.
-var errNoWrites = errors.New("the server takes no writes (innodb_read_only)")
+// ErrNoWrites says that no connection is made to a server, because its tables are read-only. [IsUnavailable] reports it, too.
+var ErrNoWrites = errors.New("the server takes no writes (innodb_read_only)")
 
 // sessionConnector prepares every new connection with mysqlSession, and makes none to a server whose tables are read-only. The
 // driver never resets a session, and tables are read-only for as long as their server runs, so once is enough.
@@ -208,7 +208,7 @@ func takesWrites(ctx context.Context, conn driver.QueryerContext) error {
 	}
 	switch err = rows.Next(make([]driver.Value, 1)); {
 	case err == nil:
-		err = errNoWrites
+		err = ErrNoWrites
 	case errors.Is(err, io.EOF):
 		err = nil
 	}
