@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -84,25 +86,27 @@ type bot struct {
 	sync string // up to which changes of its chats it has seen
 }
 
-// look answers in each chat that has changed since the last look, at first in all.
+// look answers in each chat that has changed since the last look, at first in all. Where one cannot be answered the others are, and
+// the next look has all of them again.
 func (b *bot) look(ctx context.Context) error {
+	var failed error
 	sync, cursor := "", ""
 	for {
 		page, err := b.stoa.Chats(ctx, b.sync, cursor, 0)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		for _, chat := range page.Chats {
-			if err := b.answer(ctx, chat); err != nil {
-				return err
-			}
+			failed = errors.Join(failed, b.answer(ctx, chat))
 		}
 		if sync == "" {
 			sync = page.Sync
 		}
 		if cursor = page.Next; cursor == "" {
-			b.sync = sync
-			return nil
+			if failed == nil {
+				b.sync = sync
+			}
+			return failed
 		}
 	}
 }
@@ -120,11 +124,17 @@ func (b *bot) answer(ctx context.Context, chat api.Chat) error {
 			Content:  api.Content{Kind: api.MessageText, Text: fmt.Sprintf("I have read your %d letters.", utf8.RuneCountInString(last.Text))},
 			ReplyTo:  last.Seq,
 		})
-		if client.CodeOf(err) != "message.refused" { // who sends has read what was there
+		if !refused(err) { // whoever sends has read what was there
 			return err
 		}
 	}
 	return b.stoa.Mark(ctx, chat.Chat, api.MarkRequest{Read: last.Seq})
+}
+
+// refused reports that the server will not take this later either: the other blocks the bot, or the app's backend forbids it.
+func refused(err error) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	return ok && e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests
 }
 
 func check(err error) {
