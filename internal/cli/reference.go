@@ -88,8 +88,8 @@ func openAPI(ctx context.Context, w io.Writer, _ *kong.Application) error {
 func asyncAPI(_ context.Context, w io.Writer, _ *kong.Application) error {
 	channels := []web.EventChannel{
 		{Name: "user", Address: "{user}", Data: api.UserEvents, Description: "What happens to a user: every connection gets it without asking."},
-		{Name: "chat", Address: api.GroupChannel("{group}"), Data: api.ChatEvents, Description: "The chat of a group: who shows it subscribes."},
-		{Name: "room", Address: api.RoomChannel("{room}"), Data: api.RoomEvents, Description: "A room: who shows it subscribes."},
+		{Name: "chat", Address: api.GroupChannel("{group}"), Data: api.ChatEvents, Description: "The chat of a group: whoever shows it subscribes."},
+		{Name: "room", Address: api.RoomChannel("{room}"), Data: api.RoomEvents, Description: "A room: whoever shows it subscribes."},
 	}
 	for _, schema := range app.Keys() {
 		for _, f := range schema.Families() {
