@@ -518,6 +518,22 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 	}
 }
 
+// One server of a cluster may hang while the others answer.
+func TestADoctorPassesNoRedisServerOver(t *testing.T) {
+	for fault, s := range map[string]redis.ServerInfo{
+		"":                               {Fields: map[string]string{"maxmemory_policy": "noeviction"}},
+		"maxmemory-policy allkeys-lru: ": {Fields: map[string]string{"maxmemory_policy": "allkeys-lru"}},
+		"no answer in time":              {Err: errors.New("no answer in time")},
+	} {
+		if check, told := whenFull(s); !told || (check.Do == "") != (fault == "") || !strings.HasPrefix(check.Fault, fault) {
+			t.Errorf("want the fault %q: got %+v", fault, check)
+		}
+	}
+	if check, told := whenFull(redis.ServerInfo{}); told {
+		t.Errorf("of a service that does not tell: got %+v", check)
+	}
+}
+
 func TestAddressesToListenOnBecomeAddressesToCall(t *testing.T) {
 	for addr, want := range map[string]string{
 		":8080": "127.0.0.1:8080", "0.0.0.0:80": "127.0.0.1:80", "[::]:80": "127.0.0.1:80",

@@ -101,15 +101,9 @@ func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Con
 		return checks
 	}
 	for _, s := range servers {
-		policy := s.Fields["maxmemory_policy"]
-		check := app.Check{Setting: "redis", At: s.Addr, Found: "maxmemory-policy " + policy}
-		if policy == "" {
-			continue // a service need not tell
+		if check, told := whenFull(s); told {
+			add(check, began)
 		}
-		if policy != "noeviction" {
-			check.Fault, check.Do = check.Found+": keys are thrown away when the memory is full", "set it to noeviction"
-		}
-		add(check, began)
 	}
 	if cmd.NoKeys {
 		return checks
@@ -128,4 +122,21 @@ func (cmd *doctorCmd) lookIntoRedis(ctx context.Context, c *console, cfg app.Con
 	}
 	add(check, began)
 	return checks
+}
+
+// whenFull tells what a server does when its memory is full, and false where it does not say, as a service need not.
+func whenFull(s redis.ServerInfo) (check app.Check, told bool) {
+	check = app.Check{Setting: "redis", At: s.Addr}
+	switch policy := s.Fields["maxmemory_policy"]; {
+	case s.Err != nil:
+		check.Fault, check.Do = s.Err.Error(), "look at that server, and at what its user may do (stoa keys acl)"
+	case policy == "":
+		return check, false
+	default:
+		check.Found = "maxmemory-policy " + policy
+		if policy != "noeviction" {
+			check.Fault, check.Do = check.Found+": keys are thrown away when the memory is full", "set it to noeviction"
+		}
+	}
+	return check, true
 }
