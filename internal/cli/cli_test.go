@@ -516,6 +516,14 @@ func TestADoctorKnowsAServerOfStoaAndHowItIs(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", answer, got, want)
 		}
 	}
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, `{"status":"ready"}`) }))
+	defer there.Close()
+	sends := httptest.NewServer(http.RedirectHandler(there.URL, http.StatusFound))
+	defer sends.Close()
+	got := app.Check{Setting: "addr", At: strings.TrimPrefix(sends.URL, "http://"), Fault: "in use"}
+	if askServer(t.Context(), time.Minute, &got); got.Fault != "in use" {
+		t.Errorf("what sends elsewhere is taken for a server of Stoa: %+v", got)
+	}
 }
 
 // One server of a cluster may hang while the others answer.

@@ -50,6 +50,9 @@ func (cmd *doctorCmd) Run(ctx context.Context, c *console) error {
 	return c.tried(result, checks, err)
 }
 
+// direct asks exactly the address that it is given: by no proxy, and not where that sends it.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // askServer finds out whether an address is taken by a server of Stoa, as it should be while one runs, and how that is.
 func askServer(ctx context.Context, within time.Duration, check *app.Check) {
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -59,7 +62,7 @@ func askServer(ctx context.Context, within time.Duration, check *app.Check) {
 		return
 	}
 	began := time.Now()
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := direct.Do(req)
 	if err != nil {
 		return
 	}
