@@ -213,24 +213,29 @@ func (s *Service) settle(ctx context.Context, at time.Time, did change, err erro
 // stateOf returns a chat of the user: from Redis where that can tell, else this one from SQL. All of a user's chats, who
 // may have very many, are read for their list alone. ErrChat, ErrStore.
 func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
+	st, fromRedis, err := s.readOne(ctx, user, chat)
+	s.metrics.read(fromRedis)
+	return st, err
+}
+
+// readOne is stateOf for what is counted elsewhere, and reports whether Redis has answered.
+func (s *Service) readOne(ctx context.Context, user accounts.ID, chat ChatRef) (st state, fromRedis bool, err error) {
 	if s.projection.Up() {
 		st, err := s.redis.one(ctx, user, chat)
 		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // still
-			s.metrics.fromRedis.Inc()
-			return st, err
+			return st, true, err
 		}
 		s.doubt(ctx, err)
 	}
-	s.metrics.fromSQL.Inc()
 	v, err := s.sql.view(ctx, s.sql.db, user, chat)
 	if err != nil {
-		return state{}, asKind(ctx, err)
+		return state{}, false, asKind(ctx, err)
 	}
 	list, err := s.sql.states(ctx, []view{v}, nil)
 	if err != nil {
-		return state{}, asKind(ctx, err)
+		return state{}, false, asKind(ctx, err)
 	}
-	return list[0], nil
+	return list[0], false, nil
 }
 
 // doubt stops trusting Redis after an error that is no answer of it.

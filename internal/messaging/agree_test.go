@@ -334,10 +334,14 @@ func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.OpenConfig(t, wire.Config()), Settings{MessagesFrom: "everybody"})
-		who := w.join(2)
+		who := w.join(3)
 		w.says(who[0], who[1], "Hi")
+		for range latestKept + 1 {
+			w.says(who[0], who[2], "Hi")
+		}
 		w.listed(who[0])
 		w.wantReads(who[0], who[1], "Hi")
+		w.reads(who[0], who[2])
 		reg := prometheus.NewRegistry()
 		w.metrics = newMetrics(reg)
 		look := func() (redis, sql float64) {
@@ -353,8 +357,10 @@ func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
 		if redis, sql := look(); redis != 3 || sql != 0 {
 			t.Errorf("%v reads were answered by Redis, and %v by SQL", redis, sql)
 		}
+		_, err := w.List(t.Context(), who[0], With(who[2]), Range{Before: 2, Limit: 10}) // Redis does not have the first message
+		w.must(err)
 		wire.Refuse()
-		if redis, sql := look(); redis != 3 || sql != 3 {
+		if redis, sql := look(); redis != 3 || sql != 4 {
 			t.Errorf("with Redis away %v reads were answered by Redis, and %v by SQL", redis, sql)
 		}
 	})

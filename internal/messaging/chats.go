@@ -56,12 +56,12 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 			inGroups, err = s.overHeads(ctx, inGroups)
 		}
 		if err == nil && s.projection.Up() { // still
-			s.metrics.fromRedis.Inc()
+			s.metrics.read(true)
 			return inOrder(append(ofTwo, inGroups...), since, skip, n), sum + waiting(inGroups, now), nil
 		}
 		s.doubt(ctx, err)
 	}
-	s.metrics.fromSQL.Inc()
+	s.metrics.read(false)
 	all, err := s.loader.Do(ctx, user)
 	if err != nil {
 		return nil, 0, err

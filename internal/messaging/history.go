@@ -23,11 +23,12 @@ type Range struct {
 // from SQL. ErrChat, ErrStore.
 func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Range) (_ api.Messages, err error) {
 	defer errs.Wrap(&err, "messaging.List %s", user)
-	st, got, err := s.lately(ctx, user, chat)
+	st, got, fromRedis, err := s.lately(ctx, user, chat)
 	if err != nil {
 		return api.Messages{}, err
 	}
 	list, more, whole := st.window(got, r)
+	s.metrics.read(fromRedis && whole)
 	if !whole {
 		if list, more, err = s.window(ctx, st.view, r); err != nil {
 			return api.Messages{}, asKind(ctx, err)
@@ -40,39 +41,36 @@ func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Ra
 	return out, nil
 }
 
-// lately returns a user's chat, with its latest messages if Redis is in order. If Redis has
+// lately returns a user's chat, with its latest messages if Redis is in order, and whether they are from there. If Redis has
 // others than the chat's seq and rev tell, it is given them.
-func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (state, []message, error) {
+func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (st state, list []message, fromRedis bool, err error) {
 	conv, known := conversationOf(chat.group), true
 	if chat.direct() {
 		conv, known = s.pairs.get(pairOf(user, chat.peer))
 	}
 	if !known || !s.projection.Up() {
-		st, err := s.stateOf(ctx, user, chat)
+		st, _, err := s.readOne(ctx, user, chat)
 		if err == nil && chat.direct() {
 			s.pairs.add(pairOf(user, chat.peer), st.id)
 		}
 		if err != nil || !s.projection.Up() {
-			return st, nil, err
+			return st, nil, false, err
 		}
 		conv = st.id
 	}
 	st, got, err := s.redis.read(ctx, user, chat, &conv)
 	if s.doubt(ctx, err); err != nil || !s.projection.Up() {
-		st, err = s.stateOf(ctx, user, chat)
-		return st, nil, err
+		st, _, err = s.readOne(ctx, user, chat)
+		return st, nil, false, err
 	}
 	if got.seq == st.seq && got.rev == st.rev {
-		s.metrics.fromRedis.Inc()
-		return st, got.messages, nil
+		return st, got.messages, true, nil
 	}
-	s.metrics.fromSQL.Inc()
-	list, err := s.sql.latest(ctx, st.conversation, latestKept)
-	if err != nil {
-		return st, nil, asKind(ctx, err)
+	if list, err = s.sql.latest(ctx, st.conversation, latestKept); err != nil {
+		return st, nil, false, asKind(ctx, err)
 	}
 	s.doubt(ctx, s.redis.keepLatest(ctx, st.conversation, list))
-	return st, list, nil
+	return st, list, false, nil
 }
 
 // window returns the messages of a range out of the latest ones, whole where these are all

@@ -9,6 +9,15 @@ import (
 type metrics struct{ fromRedis, fromSQL prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	reads := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "stoa_chats_reads_total", Help: "Lists of chats, single chats and latest messages read, by where they came from."}, []string{"from"})
+	reads := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "stoa_chats_reads_total", Help: "Lists of chats, single chats and pages of messages read, by where they came from."}, []string{"from"})
 	return &metrics{reads.WithLabelValues("redis"), reads.WithLabelValues("sql")}
+}
+
+// read counts a read that Redis has answered, or SQL.
+func (m *metrics) read(fromRedis bool) {
+	if fromRedis {
+		m.fromRedis.Inc()
+	} else {
+		m.fromSQL.Inc()
+	}
 }
