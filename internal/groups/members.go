@@ -252,7 +252,7 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	for _, m := range list {
 		d.left = append(d.left, leaver{m.User, api.GroupDissolved, m.Role})
 	}
-	asked, err := waitingIn(ctx, tx, d.group.ID, place{}, maxWaiting)
+	asked, err := waitingIn(ctx, tx, d.group.ID, place{}, math.MaxInt32)
 	if err != nil {
 		return err
 	}

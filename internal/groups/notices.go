@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"math"
 	"strconv"
 
 	"github.com/stoa-dev/stoa/api"
@@ -40,7 +41,7 @@ func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accou
 	if former := d.formerStaff(); len(former) > 0 {
 		waiting := d.closed // of a group that is dissolved: all that waited
 		if d.group.Dissolved == 0 {
-			if waiting, err = waitingIn(ctx, tx, d.group.ID, place{}, maxWaiting); err != nil {
+			if waiting, err = waitingIn(ctx, tx, d.group.ID, place{}, math.MaxInt32); err != nil {
 				return nil, err
 			}
 		}

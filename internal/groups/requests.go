@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// maxWaiting is how many requests of a group may wait: what becomes of a group reads all of them.
+// maxWaiting is how many requests of a group may wait before further ones are refused: what becomes of a group reads all that wait.
 const maxWaiting = 1000
 
 // Ask asks to join a group: an open one lets the user in at once, and the request is nil. Asking again

@@ -679,8 +679,18 @@ func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 		_, _, err = w.Requests(ctx, ann, id, "nonsense", 10)
 		w.fails("a cursor of another list", err, ErrCursor)
 		w.must(w.Withdraw(ctx, bob, id))
+		w.pass(time.Second)
 		_, err = w.Ask(ctx, eve, id, "")
 		w.must(err)
+
+		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { // as a version without the bound let in
+			return insertRequest(ctx, tx, Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()})
+		}))
+		last := w.listen(eve)
+		w.must(w.Dissolve(ctx, ann, id))
+		if told := fmt.Sprint(last.all()); told != "[request_closedwithdrawn]" {
+			t.Errorf("whoever asked last was told %s", told)
+		}
 	})
 }
 
