@@ -136,14 +136,18 @@ func (c conn) Owners(ctx context.Context) ([]redis.Server, error) {
 	}
 	var slots []keyspace.Reply
 	var host string // of the server that answers: those are there, too, for which it names none
+	var tries []error
 	for addr, node := range nodes {
 		if slots, err = (conn{node}).Do(ctx, []redis.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0].Items(); err == nil {
 			host, _, _ = net.SplitHostPort(addr)
 			break
 		}
+		if tries = append(tries, err); ctx.Err() != nil {
+			break
+		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(errors.Join(tries...), err)
 	}
 	var all []redis.Server
 	for _, slot := range slots { // from, to, master, replicas …
