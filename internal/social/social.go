@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/cursor"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
