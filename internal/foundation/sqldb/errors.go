@@ -34,6 +34,7 @@ var (
 	}
 	mysqlUnavailable = []uint16{
 		1021, 1114, // the disk is full, or a table, which is how InnoDB says so
+		1026,       // a file cannot be written: the binary log, or what a sort puts aside, on a full disk
 		1040,       // too many connections
 		1053,       // shutdown in progress
 		1203, 1226, // the user's connections are used up
