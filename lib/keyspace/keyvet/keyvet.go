@@ -274,7 +274,10 @@ func headsFor(dir string) (heads, error) {
 			return headsOf(string(text))
 		}
 		up := filepath.Dir(dir)
-		if !errors.Is(err, fs.ErrNotExist) || up == dir {
+		switch {
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		case up == dir:
 			return heads{}, nil
 		}
 		dir = up

@@ -18,8 +18,15 @@ func TestABrokenLockFileIsAnError(t *testing.T) {
 	if _, err := headsOf("\tno pattern\n"); err == nil {
 		t.Error("read")
 	}
-	if h, err := headsFor(t.TempDir()); err != nil || len(h) != 0 {
+	dir := t.TempDir()
+	if h, err := headsFor(dir); err != nil || len(h) != 0 {
 		t.Errorf("without a lock file: %v, %v", h, err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, lockName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := headsFor(dir); err == nil {
+		t.Errorf("one that cannot be read: %v", h)
 	}
 }
 
