@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -182,7 +183,7 @@ func (cmd *ACL) Write(c *Console, prefix string, users ...acl.User) error {
 		file[at] = lines[a.Name]
 	}
 	if cmd.Into != "" {
-		if err := os.WriteFile(cmd.Into, []byte(strings.Join(file, "\n")+"\n"), 0o600); err != nil {
+		if err := replace(cmd.Into, strings.Join(file, "\n")+"\n"); err != nil {
 			return err
 		}
 	}
@@ -193,6 +194,31 @@ func (cmd *ACL) Write(c *Console, prefix string, users ...acl.User) error {
 		_, err := fmt.Fprintln(w, strings.Join(file, "\n"))
 		return err
 	})
+}
+
+// replace puts text into the place of what a file has, as a whole or not at all. Owner, group and mode stay.
+func replace(name, text string) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	was, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	part := name + ".part"
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, give(f, was), f.Chmod(was.Mode().Perm()), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(part, name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return nil
 }
 
 // secretOf returns the passwords in a user's line as they stand there.
