@@ -140,9 +140,9 @@ function isForCaller(err: unknown, n: number): boolean {
   return err instanceof Refused && (err.retryAfter > longest || (err.code === "transfer.open" && n > 1));
 }
 
-// pauseAfter is no shorter than the server wants it.
+// pauseAfter is no shorter than the server wants it. Uploads that break together do not all come back in one moment.
 function pauseAfter(pause: number, err: unknown): number {
-  return Math.max(pause, err instanceof Refused ? err.retryAfter * 1000 : 0);
+  return Math.max(pause * (0.5 + Math.random() / 2), err instanceof Refused ? err.retryAfter * 1000 : 0);
 }
 
 function wait(ms: number, signal?: AbortSignal): Promise<void> {

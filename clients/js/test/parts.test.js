@@ -203,6 +203,31 @@ test("an upload over a line that is cut again and again goes on while each try b
   assert.equal(await sent, "t");
 });
 
+test("uploads that break together do not all come back in one moment", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  for (const [chance, pause] of [[0, 250], [0.5, 375]]) {
+    t.mock.method(Math, "random", () => chance);
+    let calls = 0;
+    const client = {
+      request: async (path, { method } = {}) => {
+        if (method === "POST" && ++calls === 1) throw new Unreachable("The line is cut.");
+        if (path.endsWith("/upload")) return new Response(null, { headers: { "Upload-Offset": "1" } });
+        return Response.json({ id: "t", status: "done" });
+      },
+    };
+    const settled = () => new Promise((done) => setImmediate(done));
+    const sent = uploadFile(client, new Blob(["a"]));
+    await settled();
+    t.mock.timers.tick(pause - 1);
+    await settled();
+    assert.equal(calls, 1);
+    t.mock.timers.tick(1);
+    await settled();
+    assert.equal(calls, 2, `after ${pause} ms`);
+    assert.equal(await sent, "t");
+  }
+});
+
 test("who has one connection too many is logged in still", async (t) => {
   const server = await Server.start("--gateway-max-user=1");
   t.after(() => server.end());
