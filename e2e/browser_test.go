@@ -384,17 +384,26 @@ func TestAVisitorSignsUpInTheBrowserAndChecksInOnce(t *testing.T) {
 	}
 }
 
-// A browser that blocks all cookies refuses a page its storage, too.
-func TestThePageWorksInABrowserThatKeepsNothing(t *testing.T) {
-	t.Parallel()
-	url := serve(t, "--limits=false")
+// keepsNothing opens a page in a browser that blocks all cookies: it refuses the page its storage, too.
+func keepsNothing(t *testing.T, url string) *tab {
+	t.Helper()
 	p := browse(t, "about:blank")
 	if _, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
 		for (const area of ["localStorage", "sessionStorage", "indexedDB"])
 			Object.defineProperty(window, area, { get: () => { throw new DOMException("Access is denied for this document.", "SecurityError"); } });`}); err != nil {
 		t.Fatal(err)
 	}
-	p.do(chromedp.Navigate(url + "/"))
+	p.do(chromedp.Navigate(url))
+	return p
+}
+
+func TestThePageWorksInABrowserThatKeepsNothing(t *testing.T) {
+	t.Parallel()
+	p := keepsNothing(t, serve(t, "--limits=false")+"/")
+	p.button("中文")
+	p.until("the page in Chinese", `document.documentElement.lang === "zh-CN"`)
+	p.button("English")
+	p.until("the page in English", `document.documentElement.lang === "en-GB"`)
 	p.signUp("ada@example.com", "Ada", "correct horse")
 	p.visit("#/chats")
 	p.until("the chats", `document.querySelector(".chats") !== null`)

@@ -241,6 +241,17 @@ func TestAPageOfBeforeAnUpgradeIsLoadedAnewForTheConnection(t *testing.T) {
 	p.says(".live", "Live")
 }
 
+func TestAPageOfBeforeAnUpgradeIsLoadedAnewInABrowserThatKeepsNothing(t *testing.T) {
+	t.Parallel()
+	at, newer := upgraded(t, serve(t), "view-")
+	p := keepsNothing(t, at+"/")
+	p.says(".pitch h1", "A social backend")
+	newer.Store(true)
+	p.visit("#/rooms")
+	p.button("Try again")
+	p.until("the newer page", `document.querySelector("script[type=module]")?.src.includes("/assets/index-newer-")`)
+}
+
 // failsOnce is a proxy before a server, whose first answer for an asset that begins with name is a script that fails.
 func failsOnce(t *testing.T, server, name string) string {
 	t.Helper()

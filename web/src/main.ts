@@ -9,6 +9,7 @@ import { home } from "./home";
 import type { Line, LiveState } from "./live";
 import { People } from "./people";
 import { authed, device, end, Ended, forget, setUser, user, whenEnded } from "./session";
+import { tabStorage } from "./storage";
 import { otherLanguage, t } from "./texts";
 import type { View } from "./view";
 
@@ -135,9 +136,11 @@ async function late<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
 async function renewed(): Promise<void> {
   try {
     const script = /\/assets\/index-[^"]+/.exec(await (await fetch("/")).text());
-    const again = Date.now() - Number(sessionStorage.getItem(RENEWED)) > 60_000;
+    // A tab that keeps nothing may just have done so.
+    const last = tabStorage instanceof Storage ? Number(tabStorage.getItem(RENEWED)) : performance.timeOrigin;
+    const again = Date.now() - last > 60_000;
     if (!script || (import.meta.url.endsWith(script[0]) && !again)) return;
-    sessionStorage.setItem(RENEWED, String(Date.now()));
+    tabStorage.setItem(RENEWED, String(Date.now()));
     location.reload();
   } catch {
     // The server is away.

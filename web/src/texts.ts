@@ -10,7 +10,7 @@ type Language = (typeof languages)[number];
 
 /** The first of the reader's languages that the page speaks; what they chose here comes first. */
 function chosen(): Language {
-  for (const tag of [storage.getItem(STORE) ?? "", ...navigator.languages]) {
+  for (const tag of [storage.getItem(STORE) ?? new URLSearchParams(location.search).get("language") ?? "", ...navigator.languages]) {
     const found = languages.find((l) => l === tag.toLowerCase().split("-")[0]);
     if (found) return found;
   }
@@ -24,8 +24,10 @@ export const t: Texts = language === "zh" ? await import("./texts/zh").then((m) 
 
 document.documentElement.lang = t.locale;
 
-/** Shows the page in the other language. */
+/** Shows the page in the other language, which its address says where the browser keeps nothing. */
 export function otherLanguage(): void {
-  storage.setItem(STORE, language === "zh" ? "en" : "zh");
-  location.reload();
+  const other: Language = language === "zh" ? "en" : "zh";
+  storage.setItem(STORE, other);
+  if (storage instanceof Storage) location.reload();
+  else location.search = `language=${other}`;
 }
