@@ -45,7 +45,12 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 			err = nil // asked to stop before it was up
 		}
 	}()
-	a, err := app.New(ctx, cfg, log)
+	var a *app.App
+	release, err := cfg.Alone()
+	if err == nil {
+		defer func() { err = errors.Join(err, release()) }()
+		a, err = app.New(ctx, cfg, log)
+	}
 	if err != nil {
 		if admin != nil {
 			err = errors.Join(err, admin.Close())
