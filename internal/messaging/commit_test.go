@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +22,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
+// commits writes a batch that waits for locks. Two waits of two seconds are in five: a machine that stands still ends a try.
+func commits(t *testing.T, w *world, batch []sending) (out []sent) {
+	t.Helper()
+	eventually.NoError(t, "a batch that is in time", func() (err error) {
+		out, err = w.commit(t.Context(), batch)
+		return err
+	})
+	return out
+}
+
 func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(6)
@@ -36,8 +45,7 @@ func TestAConversationThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 	held := batch[len(batch)/2]
 	sqldbtest.Busy(t, w.sql.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", batch[0].conv) // by another node
 	sqldbtest.Hold(t, w.sql.db, "SELECT id FROM conversations WHERE id = ? FOR UPDATE", held.conv)
-	out, err := w.commit(t.Context(), batch)
-	w.must(err)
+	out := commits(t, w, batch)
 	for i, in := range batch {
 		var want error
 		if in.conv == held.conv {
@@ -120,9 +128,9 @@ func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T)
 		})
 	}()
 	<-written
-	out, err := w.commit(t.Context(), batch)
+	out := commits(t, w, batch)
 	close(end)
-	w.must(errors.Join(err, <-ended))
+	w.must(<-ended)
 	wants(t, "the retry", out[0].refusal, ErrStore)
 	w.afterSend(t.Context(), batch, out)
 	eventually.Equal(t, "what waits for the other", 2, func() int64 { return w.chat(bob, ann).Unread })
@@ -138,8 +146,11 @@ func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
 	}
 	held := batch[5]
 	sqldbtest.Hold(t, w.sql.db, "SELECT user_id FROM chat_members WHERE user_id = ? AND conversation = ? FOR UPDATE", held.user, held.conv)
-	refusals, err := w.commitMarks(t.Context(), batch)
-	w.must(err)
+	var refusals []error
+	eventually.NoError(t, "marks that are in time", func() (err error) {
+		refusals, err = w.commitMarks(t.Context(), batch)
+		return err
+	})
 	for i, in := range batch {
 		read, want := int64(1), error(nil)
 		if in.user == held.user {
