@@ -16,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/leaktest"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/groups"
@@ -41,27 +40,9 @@ var histories = flag.Int("histories", 6, "random histories")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(patient{m}, endless...)
-}
-
-// endless are the goroutines that may be there when all tests have ended.
-var endless = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"), // ends by itself
-	// One MariaDB serves all tests and ends with the process.
-	goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"),
-}
-
-// patient are tests whose connections may take their time to end: goleak waits for half a second, a machine may stand still for longer.
-type patient struct{ *testing.M }
-
-func (p patient) Run() int {
-	code := p.M.Run()
-	for range 100 {
-		if code != 0 || goleak.Find(endless...) == nil {
-			break
-		}
-	}
-	return code
+	leaktest.Main(m, "github.com/redis/rueidis.(*call).DelayDo.func1", // ends by itself
+		// One MariaDB serves all tests and ends with the process.
+		"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1")
 }
 
 // world is one node's messaging, and what it stands on.

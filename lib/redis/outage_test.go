@@ -543,7 +543,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			if err := db.Do(t.Context(), get(1)).Err; !errors.Is(err, redis.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
 				t.Errorf("Do after Close: %v, want ErrClosed under ErrUnavailable", err)
 			}
-			goleak.VerifyNone(t, before)
+			eventually.NoError(t, "the end of all goroutines", func() error { return goleak.Find(before) })
 		})
 	}
 }

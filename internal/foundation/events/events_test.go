@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
+	"github.com/stoa-dev/stoa/internal/foundation/leaktest"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -27,8 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	// The client of a cluster waits some seconds before it looks at the topology
 	// again, and before it closes connections to owners that are none any more.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+	leaktest.Main(m, "github.com/redis/rueidis.(*call).DelayDo.func1", "github.com/redis/rueidis.(*clusterClient)._refresh.func2")
 }
 
 // run starts a bus on db and waits until it hears the others.

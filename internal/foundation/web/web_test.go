@@ -22,10 +22,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/leaktest"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -35,9 +35,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m,
-		// One MariaDB serves all tests and ends with the process.
-		goleak.IgnoreAnyFunction("github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1"))
+	// One MariaDB serves all tests and ends with the process.
+	leaktest.Main(m, "github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1")
 }
 
 // thing has one field of each kind that bodies go wrong in.
