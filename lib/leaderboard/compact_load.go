@@ -252,6 +252,7 @@ type census struct {
 	byDeath map[int64]uint32
 	held    int             // elements of the held list in moved
 	moved   map[string]fate // where members went since
+	doubt   bool            // a replay has not moved its member
 }
 
 type counted struct {
@@ -295,6 +296,7 @@ func (c *census) hold(moved map[string]fate, changes []change) {
 		case ch.gone():
 			f = fate{gone: true}
 		case there && !f.gone:
+			c.doubt = c.doubt || ch.flags&flagReplay != 0 && lagging(f.place, ch.place)
 			f = fate{place: over(f.place, ch)}
 		default:
 			f = fate{place: ch.place}
@@ -304,7 +306,8 @@ func (c *census) hold(moved map[string]fate, changes []change) {
 }
 
 // table returns the board with everybody where the changes have led: those held,
-// and then those of the log.
+// and then those of the log. It is in doubt where one of these stands that has reached its value later
+// than the truth, or a replay of it, says: the next load has the truth alone.
 func (c *census) table(log []change) *table {
 	moved := maps.Clone(c.moved)
 	c.hold(moved, log)
@@ -320,7 +323,7 @@ func (c *census) table(log []change) *table {
 			}
 		}
 	}
-	t := &table{sizes: c.t.sizes, rows: make(map[int64]row, len(c.t.rows)), top: slices.Clone(c.t.top), floor: c.t.floor}
+	t := &table{sizes: c.t.sizes, rows: make(map[int64]row, len(c.t.rows)), top: slices.Clone(c.t.top), floor: c.t.floor, doubt: c.doubt}
 	for dies, r := range c.t.rows {
 		t.rows[dies] = maps.Clone(r)
 	}
@@ -328,6 +331,7 @@ func (c *census) table(log []change) *table {
 		p, known := was[m]
 		if known {
 			t.count(p.standing(), -1)
+			t.doubt = t.doubt || !f.gone && lagging(f.place, p)
 			f.place = newer(p, f.place)
 		}
 		if f.gone {
@@ -340,6 +344,9 @@ func (c *census) table(log []change) *table {
 	t.settle(c.now.Add(time.Since(c.began)).UnixMilli())
 	return t
 }
+
+// lagging reports whether a place has the value of another, and has reached it later.
+func lagging(a, b place) bool { return a.score>>32 == b.score>>32 && age(a.score) > age(b.score) }
 
 // newer returns where a member stands that was counted at one place and moved to
 // another. The truth may have known of the move already, or of a later one.

@@ -446,6 +446,41 @@ func testCounts(t *testing.T, s suite) {
 	})
 }
 
+// Two writers of one value, of whom one was not heard of in time, may tell a board two times at which it was
+// reached. Outside of a load the replay of one leaves the board in doubt; beside a load it must do so, too.
+func TestALoadBesideWhichATimeIsContradictedLeavesDoubt(t *testing.T) {
+	later := noon.Add(5 * time.Second)
+	first, second := entry("ada", 1, noon), entry("ada", 1, later)
+	replayed := first
+	replayed.Replay = true
+	for name, tt := range map[string]struct {
+		beside, truth []leaderboard.Entry
+	}{
+		"the truth has the other time":      {beside: []leaderboard.Entry{second}, truth: []leaderboard.Entry{first}},
+		"it has, and the other is replayed": {beside: []leaderboard.Entry{second, replayed}, truth: []leaderboard.Entry{first}},
+		"the truth has neither yet":         {beside: []leaderboard.Entry{second, replayed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				db := redistest.InMemory(t).Open(t)
+				b := leaderboard.Compact(db, freshCompact())
+				must(t, b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
+					apply(t, db, b, tt.beside...)
+					all(append(tt.truth, entry("bob", 1, noon.Add(time.Second)))...)(yield)
+				}))
+				if done, err := b.Complete(t.Context(), noon); done || err != nil {
+					t.Errorf("Complete = %v, %v after a load that was contradicted", done, err)
+				}
+				must(t, b.Load(t.Context(), noon, all(first, entry("bob", 1, noon.Add(time.Second)))))
+				wantTop(t, b, noon, "ada 1, bob 1")
+				if done, err := b.Complete(t.Context(), noon); !done || err != nil {
+					t.Errorf("Complete = %v, %v after the next load", done, err)
+				}
+			})
+		})
+	}
+}
+
 func TestWhoWaitsForALoadThatFailsLoadsTheBoard(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)

@@ -89,12 +89,14 @@
 //
 // The counts are a sum of changes, each from where its member stood to where it
 // stands, so each has to be applied once. A death needs no change: the counts of
-// one that has passed are left out. Three things keep a count from
+// one that has passed are left out. Four things keep a board from
 // being wrong for good:
 //
 //   - a change that was foretold wrongly is taken back by the next (Told);
 //   - a change that may have been applied before (Replay) leaves the counts alone
 //     and the board not Complete;
+//   - a load beside which a value is told with a later time than the truth has, against rule 1, leaves
+//     the board not Complete: the next load has the truth alone;
 //   - a load counts everybody anew. Load a compact board now and then, hourly for
 //     instance, whatever happens.
 //
