@@ -213,12 +213,12 @@ func (p *tab) until(what, expression string) {
 	}
 }
 
-// until tells whether an expression became true while there was patience.
+// until tells whether an expression became true, of a document that has a body, while there was patience.
 func until(expression string) chromedp.Action[bool] {
 	return chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
 		const end = performance.now() + %d;
 		const look = () => {
-			if (%s) done(true);
+			if (document.body !== null && (%s)) done(true);
 			else if (performance.now() > end) done(false);
 			else setTimeout(look, 20);
 		};
