@@ -66,11 +66,7 @@ func (n Notice) about() (accounts.ID, bool) {
 }
 
 func (n Notice) wire(who accounts.Profiles) api.Notice {
-	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: sqldb.Time(n.At), Read: n.Read != 0, Data: n.Data}
-	if n.Expires != 0 {
-		t := sqldb.Time(n.Expires)
-		w.Expires = &t
-	}
+	w := api.Notice{Seq: n.Seq, Kind: n.Kind, At: sqldb.Time(n.At), Read: n.Read != 0, Data: n.Data, Expires: sqldb.TimeOrNil(n.Expires)}
 	if u, ok := n.about(); ok {
 		about := who.Wire(u)
 		w.User = &about

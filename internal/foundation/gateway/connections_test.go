@@ -62,15 +62,21 @@ func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 			}()
 		}
 		memory.FlushAll()
-		first := <-gone
-		last := first
-		for range clients - 1 {
-			last = <-gone
-		}
-		if over := last.Sub(first); over < (clients-1)*time.Millisecond || over > lookOver {
-			t.Errorf("they go over %s", over)
-		}
+		wantInTurn(t, gone, clients)
 	})
+}
+
+// wantInTurn takes n moments, and wants them a millisecond apart and within the time that all have.
+func wantInTurn(t *testing.T, moments <-chan time.Time, n int) {
+	t.Helper()
+	first := <-moments
+	last := first
+	for range n - 1 {
+		last = <-moments
+	}
+	if over := last.Sub(first); over < time.Duration(n-1)*time.Millisecond || over > lookOver {
+		t.Errorf("they go over %s", over)
+	}
 }
 
 // everybodys are channels that all may have.
@@ -113,14 +119,7 @@ func TestSubscriptionsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 		}
 		g.lost(room)
 		g.lost(room)
-		first := <-told
-		last := first
-		for range clients - 1 {
-			last = <-told
-		}
-		if over := last.Sub(first); over < (clients-1)*time.Millisecond || over > lookOver {
-			t.Errorf("they go over %s", over)
-		}
+		wantInTurn(t, told, clients)
 		if bubble.Sleep(lookOver); len(told) > 0 {
 			t.Errorf("%d are told twice", len(told))
 		}
