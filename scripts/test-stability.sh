@@ -35,21 +35,26 @@ trap 'exit 130' INT TERM HUP
 busy() { while :; do :; done; }
 
 # stall stops and continues the processes of a session until it is killed, but for servers that
-# a test has stopped itself, which would be continued too early.
+# a test has stopped itself, which would be continued too early. Hence the servers are looked for
+# once no test can stop one any more, and those that are being stopped stand still.
 stall() {
-	local running
+	local testers servers
 	while :; do
 		if [ -n "$harsh" ]; then
 			sleep "0.$((1 + RANDOM % 5))"
 		else
 			sleep "$((1 + RANDOM % 4)).$((RANDOM % 10))"
 		fi
-		running=$(ps -s "$1" -o pid=,stat= | awk '$2 !~ /^[TZ]/ { print $1 }')
-		# shellcheck disable=SC2086 # a list
-		kill -STOP $running
-		sleep "$pause"
+		testers=$(ps -s "$1" -o pid=,stat=,comm= | awk '$2 !~ /^[TZ]/ && $3 !~ /^(redis-server|mariadbd|mysqld)/ { print $1 }')
+		# shellcheck disable=SC2086 # a list, which may be empty
+		kill -STOP $testers
+		sleep 0.02
+		servers=$(ps -s "$1" -o pid=,stat= | awk '$2 !~ /^[TZ]/ { print $1 }')
 		# shellcheck disable=SC2086
-		kill -CONT $running
+		kill -STOP $servers
+		sleep "$pause"
+		# shellcheck disable=SC2086 # the servers first: a test may stop one as soon as it goes on
+		kill -CONT $servers $testers
 	done
 } 2>/dev/null
 

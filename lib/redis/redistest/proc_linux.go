@@ -1,6 +1,9 @@
 package redistest
 
 import (
+	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -16,4 +19,10 @@ func dieWithParent(cmd *exec.Cmd) {
 // outliveInterrupt keeps a Ctrl-C from ending the child.
 func outliveInterrupt(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+}
+
+// stopped reports that a process stands still. A signal stops it only once it gets a processor.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && bytes.Contains(stat, []byte(") T "))
 }

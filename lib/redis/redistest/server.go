@@ -174,8 +174,14 @@ func (i *Instance) end(sig os.Signal) {
 }
 
 // Pause stops the process without closing anything: connections stay open and
-// nobody answers. Resume lets it go on.
-func (i *Instance) Pause() { i.cmd.Process.Signal(syscall.SIGSTOP) }
+// nobody answers. It returns when the process stands still; Resume lets it go on.
+func (i *Instance) Pause() {
+	i.t.Helper()
+	poll(i.t, "the server stands still", func() bool {
+		i.cmd.Process.Signal(syscall.SIGSTOP)
+		return stopped(i.cmd.Process.Pid)
+	})
+}
 
 // Resume ends a Pause.
 func (i *Instance) Resume() { i.cmd.Process.Signal(syscall.SIGCONT) }

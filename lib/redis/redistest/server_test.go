@@ -32,6 +32,17 @@ func TestAPortIsOneTestsUntilItEnds(t *testing.T) {
 	}
 }
 
+func TestAPausedServerStandsStill(t *testing.T) {
+	s := Server(t)
+	for range 100 {
+		s.Pause()
+		if !stopped(s.cmd.Process.Pid) {
+			t.Fatal("it goes on for a while")
+		}
+		s.Resume()
+	}
+}
+
 func TestTestsShareAServerAndNoKeys(t *testing.T) {
 	note := keyspace.Def0(keyspace.New("shared"), "note", keyspace.BytesOf("text"), keyspace.Expire(time.Minute), keyspace.Doc{})
 	for _, e := range SharedEngines(t)[2:] { // the others are a connection's own

@@ -25,6 +25,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // patience bounds every wait for a server: a hundred times what it takes.
@@ -143,11 +144,14 @@ func (i *Instance) Stop(t testing.TB) {
 }
 
 // Pause stops the process without closing anything: connections stay open and
-// nobody answers. Resume lets it go on.
+// nobody answers. It returns when the process stands still; Resume lets it go on.
 func (i *Instance) Pause(t testing.TB) {
 	t.Helper()
 	i.mustOwn(t)
-	i.signal(t, syscall.SIGSTOP)
+	eventually.True(t, "the server to stand still", func() bool {
+		i.signal(t, syscall.SIGSTOP)
+		return stopped(i.server.cmd.Process.Pid)
+	})
 }
 
 // Resume ends a Pause.
