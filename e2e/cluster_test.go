@@ -15,7 +15,7 @@ import (
 // not have all slots, the other owners go on.
 func TestAClusterWithoutReplicasLosesAnOwner(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.Cluster(t, 3, 0)
+	cluster := redistest.Cluster(t, 3, 0, "cluster-node-timeout 1000")
 	w := clusterWorld(t, cluster, *soakFlag*2)
 	w.crowd()
 	for range *soakFlag {

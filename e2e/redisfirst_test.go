@@ -159,7 +159,7 @@ func TestRedisFirstAClusterLosesTheOwnerOfTheStream(t *testing.T) {
 		settings []string
 		comeBack bool
 	}{
-		{"it comes back with its file", 0, []string{"cluster-require-full-coverage no"}, true},
+		{"it comes back with its file", 0, []string{"cluster-require-full-coverage no", "cluster-node-timeout 1000"}, true},
 		{"a replica takes over", 1, nil, false},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestAProbeFindsWhatEachURLLeadsTo(t *testing.T) {
 	t.Parallel()
 	single := redistest.Server(t)
 	sentinels := redistest.Sentinel(t)
-	cluster := redistest.Cluster(t, 3, 1)
+	cluster := redistest.Cluster(t, 3, 1, "cluster-node-timeout 10000") // no replica is to take over
 	for _, c := range []struct {
 		name, url string
 		masters   int

@@ -18,16 +18,22 @@ const slots = 16384
 
 // Cluster starts masters and replicas for each of them, and waits until all
 // agree. Settings are lines of redis.conf, such as
-// "cluster-require-full-coverage no".
+// "cluster-require-full-coverage no". A server that is silent for a second counts as
+// dead where replicas can take its place, and for half a minute where there are none,
+// unless "cluster-node-timeout" says otherwise.
 func Cluster(t testing.TB, masters, replicas int, settings ...string) *ClusterSet {
 	t.Helper()
 	c := &ClusterSet{}
 	var addrs []string
 	var all []*Instance
+	timeout := steady
+	if replicas > 0 {
+		timeout = "1000"
+	}
 	for n := range masters * (1 + replicas) {
 		bus := FreePort(t)
 		i := Server(t, append([]string{
-			"cluster-enabled yes", "cluster-node-timeout 1000", "cluster-port " + strconv.Itoa(bus),
+			"cluster-enabled yes", "cluster-node-timeout " + timeout, "cluster-port " + strconv.Itoa(bus),
 		}, settings...)...)
 		all = append(all, i)
 		i.must("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(n+1))

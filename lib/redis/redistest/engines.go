@@ -43,15 +43,15 @@ func Engines(t testing.TB) []Engine {
 		{"spawn", url(func(testing.TB) string { return "spawn" })},
 		{"standalone", url(func(t testing.TB) string { return Server(t).URL })},
 		{"sentinel", url(func(t testing.TB) string { return Sentinel(t).URL })},
-		{"cluster", url(func(t testing.TB) string { return Cluster(t, 3, 0, steady).URL })},
+		{"cluster", url(func(t testing.TB) string { return Cluster(t, 3, 0).URL })},
 	}
 }
 
 const (
 	// patience outlasts the stalls of a machine.
 	patience = 20 * time.Second
-	// steady has the servers of a cluster take none of them for dead while the machine stalls, where none is to die.
-	steady = "cluster-node-timeout 30000"
+	// steady is after how many milliseconds of silence a server counts as dead where none is to be replaced.
+	steady = "30000"
 )
 
 // Open connects, waits until the server answers, and closes when the test ends.

@@ -54,7 +54,7 @@ type share struct {
 var (
 	standalone = &share{name: "standalone", start: func(t testing.TB) string { return Server(t).URL }}
 	sentinel   = &share{name: "sentinel", start: func(t testing.TB) string { return Sentinel(t).URL }}
-	cluster    = &share{name: "cluster", start: func(t testing.TB) string { return Cluster(t, 3, 0, steady).URL }}
+	cluster    = &share{name: "cluster", start: func(t testing.TB) string { return Cluster(t, 3, 0).URL }}
 
 	prefixes atomic.Int64
 )
