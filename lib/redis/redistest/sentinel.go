@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Sentinels is a master with one replica, watched by three sentinels that
-// replace a dead master within about a second.
+// Sentinels is a master with one replica, watched by three sentinels. In a
+// [Sentinels.Failover] they replace the master within about a second. Else they wait
+// for half a minute: a machine that stalls ends nobody.
 type Sentinels struct {
 	URL       string    // redis-sentinel://…/stoa
 	Master    *Instance // the master at the start
@@ -27,7 +28,7 @@ func Sentinel(t testing.TB, settings ...string) *Sentinels {
 	for range 3 {
 		i := instance(t, []string{
 			fmt.Sprintf("sentinel monitor stoa 127.0.0.1 %d 2", s.Master.port),
-			"sentinel down-after-milliseconds stoa 500",
+			"sentinel down-after-milliseconds stoa " + steady,
 			"sentinel failover-timeout stoa 1000", // a vote that is split is repeated after twice this
 		})
 		i.mode, i.file = "--sentinel", i.Dir+"/sentinel.conf"
@@ -58,6 +59,8 @@ func (s *Sentinels) Failover(t testing.TB) *Instance {
 		dead = s.Replica
 	}
 	dead.Kill()
+	s.deadAfter("500")
+	defer s.deadAfter(steady)
 	for n := range s.Sentinels {
 		poll(t, "the sentinels choose a new master", func() bool { return s.master(n) != old })
 	}
@@ -78,6 +81,13 @@ func (s *Sentinels) Whole(t testing.TB) {
 			r := pairs(i.must("SENTINEL", "REPLICAS", "stoa"))
 			return r["flags"] == "slave" && r["master-link-status"] == "ok"
 		})
+	}
+}
+
+// deadAfter sets after how many milliseconds of silence the sentinels take a server for dead.
+func (s *Sentinels) deadAfter(ms string) {
+	for _, i := range s.Sentinels {
+		i.must("SENTINEL", "SET", "stoa", "down-after-milliseconds", ms)
 	}
 }
 

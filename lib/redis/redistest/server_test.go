@@ -3,6 +3,8 @@ package redistest
 import (
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +42,22 @@ func TestAPausedServerStandsStill(t *testing.T) {
 			t.Fatal("it goes on for a while")
 		}
 		s.Resume()
+	}
+}
+
+func TestSentinelsLeaveAMasterThatIsSilentForAWhile(t *testing.T) {
+	t.Parallel()
+	s := Sentinel(t)
+	s.Master.Pause()
+	for _, i := range s.Sentinels {
+		poll(t, "two seconds without an answer", func() bool {
+			m := pairs(i.must("SENTINEL", "MASTER", "stoa"))
+			if strings.Contains(m["flags"], "down") {
+				t.Fatalf("it is taken for dead: %v", m)
+			}
+			ms, _ := strconv.Atoi(m["last-ok-ping-reply"])
+			return ms > 2000
+		})
 	}
 }
 
