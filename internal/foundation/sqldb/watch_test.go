@@ -46,7 +46,7 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 			askedAgain(t, server.Addr())
 		}
 		harm.back(t)
-		eventually.True(t, "the database to be back", func() bool { return db.Away().IsZero() })
+		eventually.True(t, "the database to be back, and the log to say so", func() bool { return db.Away().IsZero() && log.Count("sql is back") > i })
 		if log.Count(`level=WARN msg="sql is away"`) != i+1 || log.Count(`level=INFO msg="sql is back"`) != i+1 || log.Count("away=") != i+1 {
 			t.Errorf("after harm %d the log has\n%s", i, log.String())
 		}
