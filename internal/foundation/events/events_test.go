@@ -155,33 +155,15 @@ func TestAnEventIsPublishedOnItsChannel(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t)
 			here := run(t, db, "here")
-			got, on := make(chan Event, 1), make(chan struct{})
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_ = db.Subscribe(ctx, probes.At(keyspace.Text{S: "ann"}).Channel, redis.Handler{
-					Subscribed: func() { close(on) },
-					Message: func(payload string) {
-						if e, err := probes.At(keyspace.Text{S: "ann"}).Decode(payload); err == nil {
-							got <- e
-						}
-					},
-				})
-			}()
-			t.Cleanup(func() { cancel(); <-ended })
-			<-on
+			ch := probes.At(keyspace.Text{S: "ann"})
+			heard := redistest.Listen(t, db, ch.Channel)
 			for _, user := range []string{"ann", ""} { // of nobody: it goes there alone
 				want := New("tick", user, time.UnixMilli(5), []byte(`{"n":1}`))
-				want.Channel = probes.At(keyspace.Text{S: "ann"})
+				want.Channel = ch
 				here.Publish([]Event{want})
-				select {
-				case e := <-got:
-					if e.ID != want.ID || e.Type != "tick" || e.User != user || e.Time != 5 || string(e.Data) != `{"n":1}` {
-						t.Errorf("got %+v, want %+v", e, want)
-					}
-				case <-time.After(5 * time.Second):
-					t.Error("nothing was published within 5 s")
+				e, err := ch.Decode(redistest.Wait(t, heard.Got))
+				if err != nil || e.ID != want.ID || e.Type != "tick" || e.User != user || e.Time != 5 || string(e.Data) != `{"n":1}` {
+					t.Errorf("got %+v, %v, want %+v", e, err, want)
 				}
 			}
 		})
