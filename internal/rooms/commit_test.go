@@ -33,13 +33,14 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		return err
 	})
 	for i, u := range batch {
-		want, lines := error(nil), 1
+		var want error
 		if u.room == held {
-			want, lines = ErrStore, 0
+			want = ErrStore
 		}
 		w.fails(fmt.Sprint("line ", i), out[i].refusal, want)
-		if got, err := linesOf(t.Context(), w.db, u.room, 100, nil, 10); err != nil || len(got) != lines {
-			t.Errorf("line %d: %d are there (%v), want %d", i, len(got), err, lines)
+		// A try that was not in time may have been committed, too.
+		if got, err := linesOf(t.Context(), w.db, u.room, 100, nil, 10); err != nil || (len(got) > 0) != (want == nil) {
+			t.Errorf("line %d: %d are there (%v)", i, len(got), err)
 		}
 	}
 }
