@@ -452,8 +452,8 @@ func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
 // the client keeps its address.
 func TestADeadNodeOfAClusterIsNotAskedForTheTime(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.Cluster(t, 3, 1)
-	db := redistest.OpenConfig(t, redis.Config{URL: cluster.URL})
+	cluster := redistest.Cluster(t, 3, 1, "cluster-node-timeout 10000") // no replica is to take over
+	db := redistest.Open(t, cluster.URL)
 	fingerprint(t, db)
 	cluster.Replicas[0].Kill()
 	for i := range 300 {
