@@ -511,9 +511,12 @@ func (w *world) tap(n *node, p *person) outcome {
 func (w *world) readStatus(rng *rand.Rand, p *person) {
 	acked := p.acked()
 	var got api.CheckinStatus
-	if !w.get(rng, p, "/v1/checkin", &got) {
-		return
+	if w.get(rng, p, "/v1/checkin", &got) {
+		w.judgeStatus(p, acked, got)
 	}
+}
+
+func (w *world) judgeStatus(p *person, acked bool, got api.CheckinStatus) {
 	is := statusOf(got)
 	old := is == p.before || is == p.half
 	complaint := fmt.Sprintf("%s reads %+v, want %+v (acknowledged: %t)", p.id, is, p.after, acked)
