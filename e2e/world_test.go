@@ -258,9 +258,9 @@ func (w *world) replayed(nodes []*node, what string, fail func()) {
 	}
 	w.round(what, fail)
 	for i, n := range nodes {
-		if !strings.Contains(n.all()[before[i]:], "replayed into redis") {
-			w.t.Errorf("%s: node %d has not replayed", what, i)
-		}
+		eventually.True(w.t, fmt.Sprintf("node %d to replay after this: %s", i, what), func() bool {
+			return strings.Contains(n.all()[before[i]:], "replayed into redis")
+		})
 	}
 }
 
