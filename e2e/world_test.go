@@ -129,7 +129,8 @@ func newWorld(t *testing.T, sql sqldb.Config, people int, nodes ...[]string) *wo
 		}
 		w.nodes = append(w.nodes, newNode(t, env, append([]string{"--limits=false", "--dev=true"}, args...)...))
 	}
-	w.hc = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
+	// Connections end here before the server ends them, which would fail a request that comes just then.
+	w.hc = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers, IdleConnTimeout: time.Minute}}
 	t.Cleanup(func() {
 		w.hc.CloseIdleConnections()
 		w.judgeReads()
