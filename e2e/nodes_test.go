@@ -18,36 +18,31 @@ func TestAKilledNodeIsSeenToBeDead(t *testing.T) {
 	common := []string{"--sql", sqldbtest.Server(t).URL, "--redis", redis, "--dev=true"}
 	env := []string{"STOA_SECRET=0123456789abcdef0123456789abcdef"}
 	lives, dies := newNode(t, env, common...), newNode(t, env, common...)
-	list := func() map[string]bool { // alive, by URL
+	type listed struct {
+		Status string
+		Alive  bool
+	}
+	list := func() map[string]listed { // by URL
 		out, err := exec.Command(stoaBinary(t), "nodes", "--redis", redis, "--json").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		var page struct {
 			Nodes []struct {
-				Address, Status string
-				Alive           bool
+				Address string
+				listed
 			}
 		}
 		if err := json.Unmarshal(out, &page); err != nil {
 			t.Fatal(err)
 		}
-		alive := map[string]bool{}
+		nodes := map[string]listed{}
 		for _, n := range page.Nodes {
-			if n.Status != "serving" {
-				t.Errorf("%s says it is %q", n.Address, n.Status)
-			}
-			alive["http://"+n.Address] = n.Alive
+			nodes["http://"+n.Address] = n.listed
 		}
-		return alive
+		return nodes
 	}
-	if got := list(); len(got) != 2 || !got[lives.URL()] || !got[dies.URL()] {
-		t.Fatalf("two nodes serve; alive are %v", got)
-	}
+	eventually.Equal(t, "the nodes", map[string]listed{lives.URL(): {"serving", true}, dies.URL(): {"serving", true}}, list)
 	dies.Kill()
-	eventually.True(t, "the killed node to be listed as dead", func() bool { return !list()[dies.URL()] })
-	got := list()
-	if dead, listed := got[dies.URL()]; !listed || dead || !got[lives.URL()] {
-		t.Errorf("alive are %v, want the other one alone, and both listed", got)
-	}
+	eventually.Equal(t, "the nodes, one of them killed", map[string]listed{lives.URL(): {"serving", true}, dies.URL(): {"serving", false}}, list)
 }
