@@ -266,9 +266,8 @@ func (p *tab) logInBy(email, password string) {
 // button presses what is called so, by its text or its label, once it is ready to be pressed.
 func (p *tab) button(name string) {
 	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled && !b.closest("button[aria-busy=true], form[aria-busy=true]"))`, name)
-	p.until("the button "+name, find+" !== undefined")
-	p.do(chromedp.Evaluate[chromedp.Void](find + ".click()"))
+	p.until("the button "+name, fmt.Sprintf(`((b) => b && (b.click(), true))(
+		[...document.querySelectorAll("button")].find((b) => (b.ariaLabel ?? b.textContent) === %q && b.checkVisibility() && !b.disabled && !b.closest("button[aria-busy=true], form[aria-busy=true]")))`, name))
 }
 
 // fill writes into a field in place of what is there.
