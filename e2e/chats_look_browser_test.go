@@ -245,6 +245,7 @@ func TestAChatByTheKeyboardInChinese(t *testing.T) {
 		location.hash = "#/friends";
 		location.reload();
 	})()`))
+	bob.until("the page in Chinese", `document.documentElement.lang === "zh-CN"`)
 	bob.says("[data-list=friends]", "Ada")
 	bob.tabTo("给 Ada 发消息")
 	bob.enter()
