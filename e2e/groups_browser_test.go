@@ -172,7 +172,8 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 	// An admin pins, and takes back what a member wrote, but nothing of the owner's.
 	ada.doesTo("Bob", "Make admin")
 	bob.happens("Ada made you admin.")
-	bob.does(3, "Pin for all")
+	bob.until("the verb of an admin", `(document.querySelector('[data-seq="3"] .more').click(), [...document.querySelectorAll("[role=menuitem]")].some((i) => i.textContent === "Pin for all"))`)
+	bob.button("Pin for all")
 	eve.says(".strip.pins", "Are you there, @Eve")
 	eve.happens("Bob pinned a message.")
 	bob.until("no verb over the owner", `(document.querySelector('[data-seq="3"] .more').click(), ![...document.querySelectorAll("[role=menuitem]")].some((i) => i.textContent === "Take back for everybody"))`)
