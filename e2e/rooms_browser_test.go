@@ -466,6 +466,11 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	}
 	p.chooses(".items-add input[type=file]", film)
 	p.says(".items", "sample.webm")
+	// The room repeats it: it has no end that comes before the pause.
+	p.button("Settings")
+	p.fill("[name=loop]", "item")
+	p.button("Save")
+	p.lacks("dialog")
 
 	// The node is about to stop when the page asks it where the video is.
 	p.refusesOnce("GET", "/source", http.StatusServiceUnavailable, "node.draining")
