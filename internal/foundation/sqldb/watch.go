@@ -20,7 +20,7 @@ type outage struct{ since atomic.Int64 } // Unix milliseconds; 0: it answers
 
 // Watch asks the database once a second whether it answers until ctx ends, and returns
 // nil then. One line of the log says that the database is away, and one that it is
-// back. Call it once, in a process that serves.
+// back; [DB.Away] says so afterwards. Call it once, in a process that serves.
 func (db *DB) Watch(ctx context.Context) error {
 	var began time.Time
 	for {
@@ -38,11 +38,11 @@ func (db *DB) Watch(ctx context.Context) error {
 			return nil
 		case err != nil && !away:
 			began = asked
-			db.outage.since.Store(at.UnixMilli())
 			db.log.LogAttrs(ctx, slog.LevelWarn, "sql is away", slog.String("at", db.place), slog.Any("err", err))
+			db.outage.since.Store(at.UnixMilli())
 		case err == nil && away:
-			db.outage.since.Store(0)
 			db.log.LogAttrs(ctx, slog.LevelInfo, "sql is back", slog.String("at", db.place), slog.Duration("away", time.Since(began)))
+			db.outage.since.Store(0)
 		}
 	}
 }
