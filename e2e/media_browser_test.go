@@ -22,8 +22,14 @@ func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	t.Parallel()
 	ada, bob, _ := twoFriends(t)
 	bob.visit("#/")
+	place := `document.querySelector(".top").getBoundingClientRect().right - document.querySelector(".bell").getBoundingClientRect().left`
+	before := evaluated[float64](bob, place)
 	group := ada.group("Rowing", bob)
 	bob.says("[data-unread-notices]", "1")
+	bob.says("[data-unread-chats]", "1")
+	if after := evaluated[float64](bob, place); after != before {
+		t.Errorf("what is unread has moved the bell by %v pixels", after-before)
+	}
 	bob.click(".bell")
 	bob.says(".notices", "Ada has added you to Rowing.")
 	bob.lacks("[data-unread-notices]")
