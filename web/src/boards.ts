@@ -75,13 +75,14 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
 
   const path = () => `/v1/checkin/boards/${shown}?limit=10&around=3${season && `&season=${season}`}${friends.checked ? "&scope=friends" : ""}`;
 
-  async function refresh(id: string): Promise<void> {
+  async function refresh(id: string, again = true): Promise<void> {
     me = id;
     const asked = path();
     try {
       const b = await ask(asked);
       answers.set(asked, b);
       if (asked === path()) draw(b);
+      if (again && nameless(b, id)) setTimeout(() => void refresh(me, false).catch(failed), 3000);
     } catch (err) {
       if (!(err instanceof Refused)) throw err;
       if (asked === path()) put(body, h("p", { class: "muted" }, say(err)));
@@ -124,6 +125,13 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
   mark();
   draw(undefined);
   return { el, refresh };
+}
+
+// nameless reports whether no other than me has a name on a board. They may all want that; but so it is, too, while the
+// server cannot tell who is hidden from whom.
+function nameless(b: Board, me: string): boolean {
+  const others = [...b.entries, ...(b.around ?? [])].filter((r) => r.user !== me);
+  return others.length > 0 && others.every((r) => !r.user);
 }
 
 function row(r: BoardRow, mine: boolean, top: number): HTMLLIElement {
