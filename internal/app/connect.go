@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/migrations"
-	"github.com/stoa-dev/stoa/internal/transfers"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
@@ -287,7 +287,7 @@ func checkFolder(setting, path string) Check {
 // checkBucket tries whether the server of a bucket answers, and lets its files be listed.
 func checkBucket(ctx context.Context, setting string) Check {
 	check := Check{Setting: "files.storage"}
-	at, versions, err := transfers.TryBucket(ctx, setting)
+	at, versions, err := storage.TryBucket(ctx, setting)
 	check.At, check.Found = at, "its files can be listed"
 	if versions {
 		check.Found += "; it keeps versions, so that what Stoa removes stays stored until a lifecycle rule of the bucket removes it"

@@ -33,8 +33,8 @@
 //
 // # Storage
 //
-// A folder, which the nodes must share where there are several, or a bucket of an S3 server
-// ([Storage]). Names of parts are made of the transfer's id, a number and chance: nothing of what
+// A folder, which the nodes must share where there are several, or a bucket of an S3 server: see
+// package storage. Names of parts are made of the transfer's id, a number and chance: nothing of what
 // users write is part of a path.
 //
 // # Protocol

@@ -5,11 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
-	"github.com/minio/minio-go/v7"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
 // ownerFolder is where the storage has the mark of the database that its files belong to.
@@ -76,7 +75,7 @@ func (s *Service) hasMark(ctx context.Context, mark string) (bool, error) {
 		return false, nil
 	}
 	r, err := s.storage.Open(ctx, ownerFolder+mark, 0, 1)
-	if errors.Is(err, fs.ErrNotExist) || minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+	if storage.IsMissing(err) {
 		return false, nil
 	}
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
+	"github.com/stoa-dev/stoa/internal/transfers/storage/storagetest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
@@ -63,7 +65,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 		sweep(nil)
 		backup, err := w.sql.ownership(t.Context())
 		w.must(err)
-		put(t, w.storage, newPart(ids.New[Transfer](), 0, w.db.Now()).name, random(10)) // the row of which the backup lacks
+		storagetest.Put(t, w.storage, newPart(ids.New[Transfer](), 0, w.db.Now()).name, random(10)) // the row of which the backup lacks
 		objects := len(w.objects())
 
 		w.pass(orphanAge + time.Minute)
@@ -88,7 +90,7 @@ func TestARestoredDatabaseRemovesNoFileThatIsNewerThanItsBackup(t *testing.T) {
 
 // Whatever a sweep was doing when it ended, the next one knows the storage.
 func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
-	eachStorage(t, func(t *testing.T, s Storage) {
+	storagetest.Each(t, func(t *testing.T, s storage.Storage) {
 		w := &Service{sql: &sqlStore{sqldbtest.Engine{Name: "sqlite"}.Open(t)}, storage: s}
 		away := errors.New("away")
 		for range 2 {
@@ -107,7 +109,7 @@ func TestASweepThatIsCutOffKeepsItsStorage(t *testing.T) {
 				if _, err := w.claim(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if marks := list(t, s); len(marks) != 1 {
+				if marks := storagetest.List(t, s); len(marks) != 1 {
 					t.Errorf("the storage has the marks %q", marks)
 				}
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
@@ -60,7 +61,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	// Storage replaces that of the settings. Nil means that.
-	Storage Storage
+	Storage storage.Storage
 
 	Settings
 }
@@ -69,7 +70,7 @@ type Config struct {
 type Service struct {
 	sql       *sqlStore
 	redis     redisStore
-	storage   Storage
+	storage   storage.Storage
 	chunk     int64 // [Chunk], but in tests
 	bus       *events.Bus
 	people    People
@@ -101,17 +102,7 @@ func New(cfg Config) (_ *Service, err error) {
 		s.studio = picture.New(0)
 	}
 	if s.storage == nil {
-		path, u, err := parseStorage(cfg.Settings.Storage)
-		switch {
-		case err != nil:
-			return nil, err
-		case u != nil:
-			s.storage, err = newBucket(u)
-		case path == "":
-			s.storage, err = newFolder(filepath.Join(cfg.Data, "files"))
-		default:
-			s.storage, err = newFolder(path)
-		}
+		s.storage, err = storage.Open(cfg.Settings.Storage, filepath.Join(cfg.Data, "files"))
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
 // ID names a transfer.
@@ -161,7 +161,7 @@ type Settings struct {
 // Validate returns all faults, joined.
 func (s Settings) Validate() error {
 	config.Defaults(&s)
-	_, _, badStorage := parseStorage(s.Storage)
+	badStorage := storage.Check(s.Storage)
 	short := func(d time.Duration, key string, least time.Duration) error {
 		return config.Refuse(d < least, key, "%s is less than %s", d, least)
 	}
@@ -193,25 +193,6 @@ const (
 	maxName  = 255 // bytes, as of most file systems
 	maxMedia = 100
 )
-
-// parseStorage takes a storage setting apart: a folder, "" for that in the data folder, or
-// the URL of a bucket.
-func parseStorage(setting string) (folder string, bucket *url.URL, err error) {
-	kind, rest, _ := strings.Cut(setting, ":")
-	switch {
-	case setting == "" || setting == "folder":
-		return "", nil, nil
-	case kind == "folder" && rest != "":
-		return rest, nil, nil
-	case kind != "s3":
-		return "", nil, errors.New("files are in folder, folder:/path or s3://KEY:SECRET@host/bucket")
-	}
-	u, err := url.Parse(setting)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.User == nil {
-		return "", nil, errors.New("a bucket is s3://KEY:SECRET@host/bucket, with /prefix, ?region=… and ?tls=false as needed")
-	}
-	return "", u, nil
-}
 
 // cleanName makes of what a user calls a file a name that every system takes, and that shows
 // nothing else than it is: no folders, no control or format characters (which turn the

@@ -136,14 +136,11 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	if err := (Settings{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	for _, s := range []Settings{{Storage: "ftp://x"}, {Storage: "s3://host"}, {Storage: "s3://host/bucket"}, {Storage: "folder:"}, {MaxSize: -1}, {MaxSize: 1 << 50},
+	for _, s := range []Settings{{Storage: "ftp://x"}, {MaxSize: -1}, {MaxSize: 1 << 50},
 		{DayBytes: -1}, {DayFiles: -1}, {Open: -1}, {OfferFor: time.Second}, {IdleFor: 1}, {KeepFor: 1}, {LinkFor: time.Second}, {ScanTime: 1}} {
 		if s.Validate() == nil {
 			t.Errorf("%+v is taken", s)
 		}
-	}
-	if path, u, err := parseStorage("s3://k:s@host:9000/bucket/a/b?tls=false"); err != nil || path != "" || u.Host != "host:9000" {
-		t.Errorf("got %q, %v, %v", path, u, err)
 	}
 	if _, _, ok := parsePart(newPart(ids.New[Transfer](), 77, time.Now()).name); !ok {
 		t.Error("a part's name cannot be read")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
 // Piece is what one request uploads of a file.
@@ -138,7 +139,7 @@ type upload struct {
 // written is a part that has been written, and what SHA-256 is after it.
 type written struct {
 	part
-	Writing
+	storage.Writing
 	state []byte
 }
 

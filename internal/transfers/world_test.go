@@ -25,6 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -50,7 +51,7 @@ type world struct {
 
 // harmed is a storage that fails as it is told.
 type harmed struct {
-	Storage
+	storage.Storage
 	mu     sync.Mutex
 	write  error // of each part that is written
 	keep   error // of each part that is kept, of which then nothing is known
@@ -96,13 +97,13 @@ func (h *harmed) set(write, keep error) {
 	h.write, h.keep = write, keep
 }
 
-func (h *harmed) Create(ctx context.Context, name string) (Writing, error) {
+func (h *harmed) Create(ctx context.Context, name string) (storage.Writing, error) {
 	w, err := h.Storage.Create(ctx, name)
 	return &harmedPart{w, h}, err
 }
 
 type harmedPart struct {
-	Writing
+	storage.Writing
 	of *harmed
 }
 
@@ -150,17 +151,17 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, di
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := newFolder(dir)
+	files, err := storage.Open("folder", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	storage := &harmed{Storage: files}
-	s, err := New(Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: []byte("a secret of the test, 32 bytes up"), Storage: storage, Log: log, Settings: settings})
+	kept := &harmed{Storage: files}
+	s, err := New(Config{DB: db, Redis: rdb, Bus: bus, People: people, Relations: friends, Secret: []byte("a secret of the test, 32 bytes up"), Storage: kept, Log: log, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.chunk, s.redis.ahead = testChunk, 2*testChunk
-	w := &world{Service: s, t: t, db: db, redis: rdb, social: friends, ahead: ahead, dir: dir, storage: storage}
+	w := &world{Service: s, t: t, db: db, redis: rdb, social: friends, ahead: ahead, dir: dir, storage: kept}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	all.Go(func() { _ = bus.Run(ctx, func() {}) })

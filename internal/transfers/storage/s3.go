@@ -1,4 +1,4 @@
-package transfers
+package storage
 
 import (
 	"bytes"
@@ -106,8 +106,11 @@ func (p *bucketPart) Keep(ctx context.Context) error {
 
 func (p *bucketPart) Abort() { p.in.buffers.Put(p.buf) }
 
-// isFull reports that an S3 server has no room.
-func isFull(err error) bool {
+// isBucketFull reports that an S3 server has no room.
+func isBucketFull(err error) bool {
 	e, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && (e.Code == "XMinioStorageFull" || e.Code == "QuotaExceeded" || e.Code == "EntityTooLarge" || e.StatusCode == 507)
 }
+
+// isObjectMissing reports that an S3 server has no object of that name.
+func isObjectMissing(err error) bool { return minio.ToErrorResponse(err).Code == minio.NoSuchKey }
