@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/cli/reference"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -31,16 +32,13 @@ const (
 	exitDiffers     = keycli.ExitFaults
 )
 
-var exitCodes = []struct {
-	code    int
-	meaning string
-}{
-	{exitOK, "done; of serve also: drained after SIGTERM or Ctrl-C"},
-	{exitFailed, "failed"},
-	{exitUsage, "wrong command line, settings or input, such as a file that is not there or cannot be understood"},
-	{exitUnreachable, "no server answered, or took what it was asked for; or there is no Redis, or no database"},
-	{exitNothing, "there is no such thing (yet)"},
-	{exitDiffers, "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
+var exitCodes = []reference.ExitCode{
+	{Code: exitOK, Meaning: "done; of serve also: drained after SIGTERM or Ctrl-C"},
+	{Code: exitFailed, Meaning: "failed"},
+	{Code: exitUsage, Meaning: "wrong command line, settings or input, such as a file that is not there or cannot be understood"},
+	{Code: exitUnreachable, Meaning: "no server answered, or took what it was asked for; or there is no Redis, or no database"},
+	{Code: exitNothing, Meaning: "there is no such thing (yet)"},
+	{Code: exitDiffers, Meaning: "done, and something is not as it should be: rows were wrong, differences found and not repaired"},
 }
 
 // The errors of commands are those of the commands about keys.

@@ -1,4 +1,4 @@
-package cli
+package reference
 
 import (
 	"cmp"
@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -25,7 +23,7 @@ const keysIntro = "Every key and channel of a server. In Redis the deployment's 
 	"the hash tag of Redis Cluster. All of it is derived from SQL or may be lost.\n\n"
 
 // keyFamilies writes the catalogue of keys.
-func keyFamilies(_ context.Context, w io.Writer, _ *kong.Application) error {
+func keyFamilies(_ context.Context, w io.Writer, _ Program) error {
 	_, err := io.WriteString(w, catalogue.New(app.Keys()...).Markdown())
 	return err
 }
@@ -34,7 +32,7 @@ const metricsIntro = "`GET /metrics` has these in the Prometheus format, besides
 
 // metrics writes the server's own metrics; what the runtime and the operating
 // system add differs from build to build.
-func metrics(ctx context.Context, w io.Writer, _ *kong.Application) error {
+func metrics(ctx context.Context, w io.Writer, _ Program) error {
 	d, err := app.Describe(ctx)
 	if err != nil {
 		return err
@@ -159,7 +157,7 @@ func quoted(s string) string {
 
 // routes writes the operations by tag. Refusals that operations of several tags
 // share stand in a table of their own.
-func routes(ctx context.Context, w io.Writer, _ *kong.Application) error {
+func routes(ctx context.Context, w io.Writer, _ Program) error {
 	d, err := app.Describe(ctx)
 	if err != nil {
 		return err
