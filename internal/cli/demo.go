@@ -1,148 +1,26 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"strings"
-	"time"
 
-	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/cli/demo"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/messaging"
-	"github.com/stoa-dev/stoa/internal/migrations"
-	"github.com/stoa-dev/stoa/internal/social"
 )
 
 type demoCmd struct{ settings }
 
-// demoDomain is reserved: no mail to it can reach anybody.
-const demoDomain = "@demo.example"
-
-// cast are the people of a demo, the visitor first, each with a zone.
-var cast = []struct{ name, zone string }{
-	{"Ada", "Europe/London"}, {"Bo", "Europe/Stockholm"}, {"Chidi", "Africa/Lagos"}, {"Diego", "America/Bogota"}, {"Eun-ji", "Asia/Seoul"}, {"Farah", "Asia/Dubai"},
-	{"Giulia", "Europe/Rome"}, {"Hana", "Asia/Tokyo"}, {"Ines", "Europe/Lisbon"}, {"Jonas", "Europe/Berlin"}, {"Kiran", "Asia/Kolkata"}, {"Lin", "Asia/Shanghai"},
-	{"明远", "Asia/Shanghai"}, {"Noor", "Asia/Karachi"}, {"Olu", "Africa/Lagos"}, {"Petra", "Europe/Prague"}, {"Quinn", "America/Toronto"}, {"Rosa", "America/Mexico_City"},
-	{"思雨", "Asia/Shanghai"}, {"Sione", "Pacific/Auckland"}, {"Tariq", "Africa/Cairo"}, {"Uma", "Asia/Kathmandu"}, {"Vera", "Europe/Warsaw"}, {"Wairimu", "Africa/Nairobi"},
-	{"晓峰", "Asia/Taipei"}, {"Ximena", "America/Lima"}, {"Yara", "America/Sao_Paulo"}, {"Zoe", "America/New_York"}, {"Anders", "Europe/Oslo"}, {"Mei", "Asia/Singapore"},
-	{"Tomas", "Europe/Vilnius"}, {"Leila", "Africa/Casablanca"}, {"Sam", "America/Los_Angeles"}, {"Niko", "Europe/Athens"}, {"Ivy", "Australia/Sydney"}, {"Omar", "Asia/Riyadh"},
-}
-
-// address is the e-mail address of one of the cast.
-func address(i int) string {
-	if i == 0 {
-		return "ada" + demoDomain
-	}
-	return fmt.Sprintf("person%d%s", i, demoDomain)
-}
-
 // Run fills a database without accounts. Others it does not touch.
 func (cmd *demoCmd) Run(ctx context.Context, c *console) error {
-	return cmd.open(ctx, c, func(db *sqldb.DB) error { return demo(ctx, c, db) })
-}
-
-func demo(ctx context.Context, c *console, db *sqldb.DB) error {
-	if err := db.Migrate(ctx, migrations.FS); err != nil {
-		return err
-	}
-	directory := accounts.NewDirectory(db)
-	if some, err := directory.List(ctx, accounts.ID{}, 1); err != nil {
-		return err
-	} else if len(some) > 0 {
-		return fmt.Errorf("%s has accounts already: a demo fills an empty database only. What an interrupted one has left goes with the database: remove %[1]s", db)
-	}
-	days, err := demoDays(db.Now())
-	if err != nil {
-		return err
-	}
-	var wrong error // with a row: a fault of this file
-	sum, err := transfer.Import(ctx, db, bytes.NewReader(days), transfer.ImportOptions{
-		Format: transfer.JSONL, CreateAccounts: true, MaxFaults: 1,
-		Fault:    func(f transfer.Fault) { wrong = f },
-		Progress: func(transfer.Imported) error { return nil },
+	return cmd.open(ctx, c, func(db *sqldb.DB) error {
+		there, err := demo.Fill(ctx, db)
+		if err != nil {
+			return err
+		}
+		return c.result(map[string]any{"people": there.People, "days": there.Days, "chats": there.Chats, "log_in": there.LogIn}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%d people, %d days of theirs and %d chats are there now. Log in as %s by a code, which a server under development shows at /dev/mail.\n", there.People, there.Days, there.Chats, there.LogIn)
+			return err
+		})
 	})
-	if err := errors.Join(err, wrong); err != nil {
-		return err
-	}
-	chats, err := meetCast(ctx, db, directory)
-	if err != nil {
-		return err
-	}
-	return c.result(map[string]any{"people": sum.Accounts, "days": sum.New, "chats": chats, "log_in": address(0)}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%d people, %d days of theirs and %d chats are there now. Log in as %s by a code, which a server under development shows at /dev/mail.\n", sum.Accounts, sum.New, chats, address(0))
-		return err
-	})
-}
-
-// demoDays has a year of days of the cast, up to yesterday, in the form of an import. It is
-// the same for the same day.
-func demoDays(now time.Time) ([]byte, error) {
-	var b bytes.Buffer
-	out := json.NewEncoder(&b)
-	random := rand.New(rand.NewPCG(1, 1))
-	today := now.UTC().Truncate(24 * time.Hour)
-	for i, person := range cast {
-		diligence := 0.45 + 0.54*random.Float64() // of ten days, four to nearly all
-		run := 3 + random.IntN(30)                // days in a row until yesterday
-		if i%6 == 5 {
-			run = 0 // has not been here for some days
-		}
-		since := 90 + random.IntN(275)
-		if i == 0 {
-			diligence, run, since = 0.8, 11, 364
-		}
-		for back := since; back >= 1; back-- {
-			here := random.Float64() < diligence
-			if back <= run {
-				here = true
-			} else if back <= run+3 {
-				here = false
-			}
-			if !here {
-				continue
-			}
-			if err := out.Encode(map[string]any{"email": address(i), "name": person.name, "zone": person.zone, "day": today.AddDate(0, 0, -back).Format(time.DateOnly),
-				"words": random.IntN(40), "minutes": 5 + random.IntN(55)}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return b.Bytes(), nil
-}
-
-// meetCast makes Ada the friend of a third and of those with whom she chats, and the others friends of their
-// neighbours. It returns how many chats Ada has.
-func meetCast(ctx context.Context, db *sqldb.DB, directory accounts.Directory) (chats int, err error) {
-	emails := make([]string, len(cast))
-	for i := range cast {
-		emails[i] = address(i)
-	}
-	users, err := directory.ByEmail(ctx, emails)
-	if err != nil {
-		return 0, err
-	}
-	chatting := map[int]bool{}
-	for _, chat := range demoChats {
-		chatting[chat.with] = true
-	}
-	var pairs [][2]accounts.ID
-	id := func(i int) accounts.ID { return users[strings.ToLower(emails[i])].ID }
-	for i := 1; i < len(cast); i++ {
-		if i%3 == 1 || chatting[i] {
-			pairs = append(pairs, [2]accounts.ID{id(0), id(i)})
-		}
-		if i+1 < len(cast) {
-			pairs = append(pairs, [2]accounts.ID{id(i), id(i + 1)})
-		}
-	}
-	if err := social.Befriend(ctx, db, pairs); err != nil {
-		return 0, err
-	}
-	return len(demoChats), messaging.WriteSeeds(ctx, db, seeds(db.Now(), id))
 }

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"time"
@@ -18,8 +18,8 @@ type line struct {
 	alt     string // of a picture
 }
 
-// demoChats are what Ada has written with others of the cast, by their place in it.
-var demoChats = []struct {
+// chats are what Ada has written with others of the cast, by their place in it.
+var chats = []struct {
 	with   int
 	unread int64 // the last ones, which Ada has not read
 	pinned bool
@@ -59,8 +59,8 @@ var demoChats = []struct {
 
 // seeds are the demo's chats as messaging takes them; id is the account of a place in the cast.
 func seeds(now time.Time, id func(i int) accounts.ID) []messaging.Seed {
-	out := make([]messaging.Seed, len(demoChats))
-	for i, chat := range demoChats {
+	out := make([]messaging.Seed, len(chats))
+	for i, chat := range chats {
 		n := int64(len(chat.lines))
 		p := messaging.Seed{Users: [2]accounts.ID{id(0), id(chat.with)}, Read: [2]int64{n - chat.unread, n}, Pinned: [2]bool{chat.pinned, false}}
 		for _, l := range chat.lines {
