@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -33,22 +33,15 @@ const unknownFails = 10
 // householdLife is how long the failures of a household are counted after the last.
 const householdLife = time.Hour
 
-// A meter is one counter of tries.
-type meter struct {
-	key  keyspace.Key
-	cap  int
-	life time.Duration // since the last try that was allowed
-}
-
 // An attempt is one try of a secret: whose, from where, and what counts it.
 type attempt struct {
 	user      ID // zero where the address has no account
 	device    DeviceID
 	household string
 	failed    trail.Kind
-	first     []meter // of what all of them count,
-	then      []meter // and these only where those allow it
-	clear     []meter // are forgotten after a good try; all others are taken back
+	first     []attempts.Meter // of what all of them count,
+	then      []attempts.Meter // and these only where those allow it
+	clear     []attempts.Meter // are forgotten after a good try; all others are taken back
 }
 
 // loginAttempt is a try to log in to the account of c, which is zero where there is none.
@@ -60,19 +53,19 @@ func (s *Service) loginAttempt(ctx context.Context, e Email, c credential, house
 		return attempt{}, asKind(err)
 	}
 	l, email, from := s.cfg.Limits, keyspace.Hashed{S: e.Key + " " + c.passwordHash}, keyspace.Hashed{S: household}
-	own := meter{loginFailFromKeys.At(email, from).Key, l.LoginFails, l.LoginLock}
-	a := attempt{user: c.ID, household: household, failed: trail.LoginFailed, clear: []meter{own},
-		first: []meter{own, {householdFailKeys.At(from).Key, l.HouseholdFails, householdLife}}}
+	own := attempts.Meter{Key: loginFailFromKeys.At(email, from).Key, Cap: l.LoginFails, Life: l.LoginLock}
+	a := attempt{user: c.ID, household: household, failed: trail.LoginFailed, clear: []attempts.Meter{own},
+		first: []attempts.Meter{own, {Key: householdFailKeys.At(from).Key, Cap: l.HouseholdFails, Life: householdLife}}}
 	if !known {
-		a.then = []meter{{loginFailKeys.At(email).Key, unknownFails * l.LoginFails, l.LoginLock}}
+		a.then = []attempts.Meter{{Key: loginFailKeys.At(email).Key, Cap: unknownFails * l.LoginFails, Life: l.LoginLock}}
 	}
 	return a, nil
 }
 
 // confirmAttempt is a try of the present password by a user who is logged in.
 func (s *Service) confirmAttempt(user ID, device DeviceID, household string) attempt {
-	own := meter{confirmFailKeys.At(user, device).Key, s.cfg.Limits.LoginFails, s.cfg.Limits.LoginLock}
-	return attempt{user: user, device: device, household: household, failed: trail.PasswordWrong, first: []meter{own}, clear: []meter{own}}
+	own := attempts.Meter{Key: confirmFailKeys.At(user, device).Key, Cap: s.cfg.Limits.LoginFails, Life: s.cfg.Limits.LoginLock}
+	return attempt{user: user, device: device, household: household, failed: trail.PasswordWrong, first: []attempts.Meter{own}, clear: []attempts.Meter{own}}
 }
 
 // counted calls try, which looks at a password or a code, unless too many were wrong
@@ -81,11 +74,11 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)
 	}
-	var taken []meter
-	for _, meters := range [][]meter{a.first, a.then} {
-		allowed, left, err := s.redis.mayTry(ctx, meters, s.db.Now())
+	var taken []attempts.Meter
+	for _, meters := range [][]attempts.Meter{a.first, a.then} {
+		allowed, left, err := s.attempts.Take(ctx, meters, s.db.Now())
 		if err != nil || !allowed { // nothing was looked at
-			s.after(ctx, "take counted tries back", func(ctx context.Context) error { return s.redis.untry(ctx, taken) })
+			s.attempts.Settle(ctx, nil, taken)
 		}
 		if err != nil {
 			return err
@@ -101,13 +94,12 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 		s.note(a, a.failed)
 		return err
 	}
-	s.after(ctx, "take counted tries back", func(ctx context.Context) error {
-		if err != nil { // it was not looked at, or it was right and something else refused
-			return s.redis.untry(ctx, taken)
-		}
-		return errors.Join(s.redis.forgetMeters(ctx, a.clear), s.redis.untry(ctx, taken[len(a.clear):]))
-	})
-	return err
+	if err != nil { // it was not looked at, or it was right and something else refused
+		s.attempts.Settle(ctx, nil, taken)
+		return err
+	}
+	s.attempts.Settle(ctx, a.clear, taken[len(a.clear):])
+	return nil
 }
 
 // isWrong reports whether a secret was looked at and found wrong.
@@ -155,68 +147,4 @@ func (s *Service) writeAs(ctx context.Context, tx *sqldb.Tx, id ids.ID[trail.Eve
 		return nil
 	}
 	return s.notify(ctx, tx, user, told, api.NoticeOfAccount{V: 1, Device: device.String(), Household: household})
-}
-
-// attempts counts tries in this process, by the rules of lua/try.lua, for when
-// Redis is away.
-type attempts struct {
-	mu    sync.Mutex
-	byKey map[string]tries
-}
-
-type tries struct {
-	n     int
-	until time.Time // then the count is forgotten
-}
-
-// attemptKeys bounds the memory, some megabytes. Keys beyond it share one
-// count: a flood of made-up addresses locks strangers out early, but cannot wash
-// away the count of a password under attack.
-const attemptKeys = 20_000
-
-// take counts one try of key, up to max, and reports whether it is allowed and
-// for how long the count is kept.
-func (a *attempts) take(key string, max int, life time.Duration, now time.Time) (bool, time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.byKey == nil {
-		a.byKey = map[string]tries{}
-	}
-	t, known := a.byKey[key]
-	if !known && len(a.byKey) >= attemptKeys {
-		for k, t := range a.byKey {
-			if !now.Before(t.until) {
-				delete(a.byKey, k)
-			}
-		}
-		if len(a.byKey) >= attemptKeys {
-			key = ""
-			t = a.byKey[key]
-		}
-	}
-	if !now.Before(t.until) {
-		t.n = 0
-	}
-	if t.n >= max {
-		return false, t.until.Sub(now)
-	}
-	a.byKey[key] = tries{t.n + 1, now.Add(life)}
-	return true, life
-}
-
-// giveBack takes one counted try back.
-func (a *attempts) giveBack(key string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := a.byKey[key]; t.n > 1 {
-		a.byKey[key] = tries{t.n - 1, t.until}
-		return
-	}
-	delete(a.byKey, key)
-}
-
-func (a *attempts) forget(key string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.byKey, key)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
@@ -160,9 +161,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, household string) error
 		return asKind(err)
 	}
 	s.metrics.codes.WithLabelValues("asked").Inc()
-	s.after(ctx, "forget the tries of the code before", func(ctx context.Context) error {
-		return s.redis.forgetMeters(ctx, []meter{codeMeter(p, household, s.cfg.CodeLife)})
-	})
+	s.attempts.Settle(ctx, []attempts.Meter{codeMeter(p, household, s.cfg.CodeLife)}, nil) // those of the code before
 	return nil
 }
 
@@ -195,7 +194,7 @@ func (s *Service) checkCode(ctx context.Context, p proof, code, from string) (co
 		}
 	}
 	c := s.codeRow(p, code)
-	if !s.redis.mayTryCode(ctx, codeMeter(p, from, s.cfg.CodeLife)) {
+	if !s.attempts.Allows(ctx, codeMeter(p, from, s.cfg.CodeLife)) {
 		return codeRow{}, errCode
 	}
 	stored, err := tryCode(ctx, s.db, c, from)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -16,29 +17,17 @@ import (
 //go:embed lua/touch.lua
 var touchLua string
 
-//go:embed lua/try.lua
-var tryLua string
+var touchScript = redis.NewScript(touchLua)
 
-//go:embed lua/untry.lua
-var untryLua string
-
-var (
-	touchScript = redis.NewScript(touchLua)
-	tryScript   = redis.NewScript(tryLua)
-	untryScript = redis.NewScript(untryLua)
-)
-
-// redisStore is what Redis holds for this domain beside its caches: facts of sessions and
-// counters.
+// redisStore is what Redis holds for this domain beside its caches and the counters of package
+// attempts: facts of sessions, and limits on mails.
 type redisStore struct {
 	db      *redis.DB
 	limiter *ratelimit.Limiter
-	local   attempts // stands in for the count of log-ins
 	budget  time.Duration
 }
 
-// readBudget is how long a caller waits for Redis before SQL or this process
-// stands in.
+// readBudget is how long a caller waits for Redis before SQL stands in.
 const readBudget = 100 * time.Millisecond
 
 // The fields of userSessionKeys.
@@ -117,100 +106,9 @@ func (s *redisStore) forgetFacts(ctx context.Context, user ID, devices []DeviceI
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// mayTry counts one try by each of meters in one round trip, or by none if one of them
-// refuses, and reports what is left of the lock then. While Redis is away this process
-// counts.
-func (s *redisStore) mayTry(ctx context.Context, meters []meter, now time.Time) (allowed bool, left time.Duration, err error) {
-	answers, err := s.try(ctx, meters)
-	if away(err) && ctx.Err() == nil {
-		answers, err = answers[:0], nil
-		for _, m := range meters {
-			ok, left := s.local.take(m.key.String(), m.cap, m.life, now)
-			answers = append(answers, tried{ok, left})
-		}
-	}
-	if err != nil {
-		return false, 0, err
-	}
-	var counted []meter
-	allowed = true
-	for i, a := range answers {
-		if a.allowed {
-			counted = append(counted, meters[i])
-			continue
-		}
-		allowed, left = false, max(left, a.left)
-	}
-	if allowed {
-		return true, 0, nil
-	}
-	if err := s.untry(ctx, counted); !away(err) {
-		return false, left, err
-	}
-	return false, left, nil
-}
-
-// tried is the answer of lua/try.lua.
-type tried struct {
-	allowed bool
-	left    time.Duration // until the count is forgotten
-}
-
-// try runs lua/try.lua for each of meters.
-func (s *redisStore) try(ctx context.Context, meters []meter) ([]tried, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.budget)
-	defer cancel()
-	calls := make([]redis.Call, len(meters))
-	for i, m := range meters {
-		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.key}, Args: []string{strconv.Itoa(m.cap), strconv.FormatInt(m.life.Milliseconds(), 10)}}
-	}
-	answers := make([]tried, len(meters))
-	for i, r := range s.db.RunMulti(ctx, calls) {
-		answer, err := r.Items()
-		if err == nil && len(answer) != 2 {
-			err = keyspace.ErrReply
-		}
-		if err != nil {
-			return nil, err
-		}
-		answers[i] = tried{answer[0].N == 1, time.Duration(answer[1].N) * time.Millisecond}
-	}
-	return answers, nil
-}
-
-// untry takes a counted try back, in Redis and in this process.
-func (s *redisStore) untry(ctx context.Context, meters []meter) error {
-	if len(meters) == 0 {
-		return nil
-	}
-	calls := make([]redis.Call, len(meters))
-	for i, m := range meters {
-		s.local.giveBack(m.key.String())
-		calls[i] = redis.Call{Script: untryScript, Keys: []keyspace.Key{m.key}}
-	}
-	return keyspace.FirstErr(s.db.RunMulti(ctx, calls))
-}
-
-// forgetMeters forgets all tries.
-func (s *redisStore) forgetMeters(ctx context.Context, meters []meter) error {
-	cmds := make([]keyspace.Cmd, len(meters))
-	for i, m := range meters {
-		s.local.forget(m.key.String())
-		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: m.key}
-	}
-	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
-}
-
 // codeMeter counts the tries of a code from one household.
-func codeMeter(p proof, household string, life time.Duration) meter {
-	return meter{codeTriesKeys.At(p.segment(household), p.purpose).Key, codeTries, life}
-}
-
-// mayTryCode counts a try of a code and reports whether it is worth asking SQL,
-// which counts for itself: while Redis is away, it always is.
-func (s *redisStore) mayTryCode(ctx context.Context, m meter) bool {
-	answers, err := s.try(ctx, []meter{m})
-	return err != nil || answers[0].allowed
+func codeMeter(p proof, household string, life time.Duration) attempts.Meter {
+	return attempts.Meter{Key: codeTriesKeys.At(p.segment(household), p.purpose).Key, Cap: codeTries, Life: life}
 }
 
 // mayMail counts a code against the limits on sending: to one address for one purpose, and

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -168,11 +169,12 @@ type Service struct {
 	budget time.Duration
 	log    *slog.Logger
 
-	metrics *metrics
-	notes   trail.Notes
-	wrong   wrongCodes
-	strays  strays
-	hooks   *webhooks.Service
+	metrics  *metrics
+	attempts *attempts.Counter
+	notes    trail.Notes
+	wrong    wrongCodes
+	strays   strays
+	hooks    *webhooks.Service
 
 	notify       func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
 	dropsPending func() bool
@@ -209,8 +211,9 @@ func New(cfg Config) (*Service, error) {
 		budget: afterBudget,
 		log:    cfg.Log,
 
-		metrics: newMetrics(cfg.Metrics),
-		hooks:   cfg.Hooks,
+		metrics:  newMetrics(cfg.Metrics),
+		attempts: attempts.New(cfg.Redis, cfg.Log),
+		hooks:    cfg.Hooks,
 
 		notify:       cfg.Notify,
 		dropsPending: cfg.DropsPending,

@@ -86,7 +86,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		t.Fatal(err)
 	}
 	if budget != 0 {
-		s.budget, s.redis.budget = budget, budget
+		s.budget, s.redis.budget, s.attempts.Within, s.attempts.After = budget, budget, budget, budget
 	}
 	w.Service = s
 	return w

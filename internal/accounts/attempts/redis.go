@@ -1,0 +1,162 @@
+package attempts
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis"
+)
+
+//go:embed lua/try.lua
+var tryLua string
+
+//go:embed lua/untry.lua
+var untryLua string
+
+var (
+	tryScript   = redis.NewScript(tryLua)
+	untryScript = redis.NewScript(untryLua)
+)
+
+// A Meter is one counter of tries.
+type Meter struct {
+	Key  keyspace.Key
+	Cap  int           // the tries that it allows
+	Life time.Duration // since the last try that was allowed
+}
+
+// Counter counts tries. Make one for each process with [New]. It is safe for concurrent use.
+type Counter struct {
+	db    *redis.DB
+	local local // stands in for Redis
+	log   *slog.Logger
+
+	// Within is how long a caller waits for Redis before this process counts, and After
+	// bounds Settle. [New] sets them; tests on engines that are real have longer ones.
+	Within, After time.Duration
+}
+
+// New returns a counter in a Redis.
+func New(db *redis.DB, log *slog.Logger) *Counter {
+	return &Counter{db: db, log: log, Within: 100 * time.Millisecond, After: 250 * time.Millisecond}
+}
+
+// Take counts one try by each of meters in one round trip, or by none if one of them
+// refuses, and reports what is left of the lock then. While Redis is away this process
+// counts; now is its clock. Else it fails with the cause of ctx, or with what the server has
+// against a key.
+func (c *Counter) Take(ctx context.Context, meters []Meter, now time.Time) (allowed bool, left time.Duration, err error) {
+	answers, err := c.try(ctx, meters)
+	if away(err) && ctx.Err() == nil {
+		answers, err = answers[:0], nil
+		for _, m := range meters {
+			ok, left := c.local.take(m.Key.String(), m.Cap, m.Life, now)
+			answers = append(answers, tried{ok, left})
+		}
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	var counted []Meter
+	allowed = true
+	for i, a := range answers {
+		if a.allowed {
+			counted = append(counted, meters[i])
+			continue
+		}
+		allowed, left = false, max(left, a.left)
+	}
+	if allowed {
+		return true, 0, nil
+	}
+	if err := c.giveBack(ctx, counted); !away(err) {
+		return false, left, err
+	}
+	return false, left, nil
+}
+
+// Allows counts one try where Redis answers, and reports whether it is allowed. It is for
+// tries that SQL counts, too: where Redis does not answer, all are.
+func (c *Counter) Allows(ctx context.Context, m Meter) bool {
+	answers, err := c.try(ctx, []Meter{m})
+	return err != nil || answers[0].allowed
+}
+
+// Settle forgets all tries that some meters have counted, and takes one of each of others
+// back. The caller has an answer in any case: a caller that goes away does not stop it, and
+// what fails is logged.
+func (c *Counter) Settle(ctx context.Context, forget, back []Meter) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.After)
+	defer cancel()
+	if err := errors.Join(c.forget(ctx, forget), c.giveBack(ctx, back)); err != nil {
+		level := slog.LevelWarn
+		if away(err) {
+			level = slog.LevelDebug // the connection's watcher logs it once
+		}
+		c.log.Log(ctx, level, "accounts: tries stay counted; the answer stands", "err", err)
+	}
+}
+
+// tried is the answer of lua/try.lua.
+type tried struct {
+	allowed bool
+	left    time.Duration // until the count is forgotten
+}
+
+// try runs lua/try.lua for each of meters.
+func (c *Counter) try(ctx context.Context, meters []Meter) ([]tried, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Within)
+	defer cancel()
+	calls := make([]redis.Call, len(meters))
+	for i, m := range meters {
+		calls[i] = redis.Call{Script: tryScript, Keys: []keyspace.Key{m.Key}, Args: []string{strconv.Itoa(m.Cap), strconv.FormatInt(m.Life.Milliseconds(), 10)}}
+	}
+	answers := make([]tried, len(meters))
+	for i, r := range c.db.RunMulti(ctx, calls) {
+		answer, err := r.Items()
+		if err == nil && len(answer) != 2 {
+			err = keyspace.ErrReply
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers[i] = tried{answer[0].N == 1, time.Duration(answer[1].N) * time.Millisecond}
+	}
+	return answers, nil
+}
+
+// giveBack takes a counted try back, in Redis and in this process.
+func (c *Counter) giveBack(ctx context.Context, meters []Meter) error {
+	if len(meters) == 0 {
+		return nil
+	}
+	calls := make([]redis.Call, len(meters))
+	for i, m := range meters {
+		c.local.giveBack(m.Key.String())
+		calls[i] = redis.Call{Script: untryScript, Keys: []keyspace.Key{m.Key}}
+	}
+	return keyspace.FirstErr(c.db.RunMulti(ctx, calls))
+}
+
+// forget forgets all tries.
+func (c *Counter) forget(ctx context.Context, meters []Meter) error {
+	if len(meters) == 0 {
+		return nil
+	}
+	cmds := make([]keyspace.Cmd, len(meters))
+	for i, m := range meters {
+		c.local.forget(m.Key.String())
+		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: m.Key}
+	}
+	return keyspace.FirstErr(c.db.DoMulti(ctx, cmds))
+}
+
+// away reports that an error means no more than that Redis is away.
+func away(err error) bool {
+	return errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
