@@ -50,7 +50,7 @@ var layers = [][]string{
 	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/projection", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
 	{"internal/foundation/drops", "internal/foundation/gateway"},
 	{"internal/webhooks"},
-	{"internal/accounts/password", "internal/accounts/trail", "internal/accounts/attempts"},
+	{"internal/accounts/password", "internal/accounts/trail", "internal/accounts/emails", "internal/accounts/attempts"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/transfer"},

@@ -3,21 +3,14 @@ package accounts
 import (
 	"context"
 	"errors"
-	netmail "net/mail"
-	"net/netip"
-	"slices"
-	"strings"
 	"time"
 	"unicode"
-
-	"golang.org/x/net/idna"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
@@ -126,7 +119,6 @@ type Caller struct {
 
 // The domain's refusals.
 var (
-	ErrEmail          = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
 	ErrName           = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
 	ErrBio            = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
 	ErrDeviceName     = errs.New(errs.Invalid, "auth.device_invalid", "A device's name is at most 60 printable characters.")
@@ -150,72 +142,7 @@ var (
 	ErrLocked         = errs.New(errs.TooMany, "auth.locked", "Too many wrong passwords or codes. Log-in is locked for a while.")
 )
 
-// Email is an address that passed [ParseEmail].
-type Email struct {
-	Given string // as written, trimmed
-	Key   string // the form that is unique: lower case, the domain in ASCII
-}
-
-// ParseEmail checks the form of an address; whether mail arrives there only a
-// code can tell. Lower and upper case of a to z name the same account, also
-// before the @: no provider tells them apart, and people do not either. So do the two
-// spellings of a domain, "müller.de" and "xn--mller-kva.de".
-func ParseEmail(s string) (Email, error) {
-	s = strings.TrimSpace(s)
-	a, err := netmail.ParseAddress(s)
-	if err != nil || a.Address != s || len(s) > 254 || strings.ContainsFunc(s, unprintable) {
-		return Email{}, ErrEmail.On("body.email", "is not an e-mail address")
-	}
-	e := Email{Given: s, Key: emailKey(s)}
-	if _, err := netmail.ParseAddress(e.Key); err != nil || len(e.Key) > 254 || !isPublicDomain(e.Key[strings.LastIndexByte(e.Key, '@')+1:]) {
-		return Email{}, ErrEmail.On("body.email", "names no mail domain")
-	}
-	return e, nil
-}
-
-// isPublicDomain reports whether mail to a domain leaves this machine and its network: no
-// address literal, no name without a dot, none of those that RFC 6761, 6762 and 8375
-// reserve for local use.
-func isPublicDomain(domain string) bool {
-	domain = strings.ToLower(domain)
-	if strings.ContainsAny(domain, "[]") || !strings.Contains(domain, ".") || strings.HasSuffix(domain, ".") {
-		return false
-	}
-	if _, err := netip.ParseAddr(domain); err == nil {
-		return false
-	}
-	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(local string) bool { return strings.HasSuffix(domain, local) })
-}
-
-// emailKey leaves letters beyond a to z alone, but for the domain's. The small letter of the Kelvin
-// sign K is an ordinary k: the owner of a mailbox with that sign in its name must not
-// be taken for the owner of another.
-func emailKey(address string) string { return lowerASCII(mail.ASCII(address)) }
-
-// storedKeys are those that the account of an address may have: its key, and, of accounts that are older than the one form of
-// domains, its domain in Unicode or as it is written here.
-func storedKeys(address string) []string {
-	key := emailKey(address)
-	keys := []string{key}
-	at := strings.LastIndexByte(key, '@') + 1
-	if domain, err := idna.Lookup.ToUnicode(key[at:]); err == nil && at > 0 {
-		keys = append(keys, key[:at]+domain)
-	}
-	keys = append(keys, lowerASCII(address))
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
-
-func lowerASCII(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}, s)
-}
 
 func cleanName(s string) (string, error) {
 	s, ok := words.Line(s, 40)

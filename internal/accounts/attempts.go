@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -47,7 +48,7 @@ type attempt struct {
 // loginAttempt is a try to log in to the account of c, which is zero where there is none.
 // Counters belong to the password as well: with another one all begin anew, so that a
 // reset opens every lock.
-func (s *Service) loginAttempt(ctx context.Context, e Email, c credential, household string) (attempt, error) {
+func (s *Service) loginAttempt(ctx context.Context, e emails.Address, c credential, household string) (attempt, error) {
 	known, err := trail.Knows(ctx, s.db, c.ID.String(), household)
 	if err != nil {
 		return attempt{}, asKind(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/lib/keyspace"
@@ -145,7 +146,7 @@ func TestACodeOfAKnownHouseholdHasFiveTriesThereAndFiveElsewhere(t *testing.T) {
 		for _, spent := range []string{"192.0.2.1", "203.0.113.1"} {
 			other := map[string]string{"192.0.2.1": "203.0.113.1", "203.0.113.1": "192.0.2.1"}[spent]
 			code := w.codeTo("ann@example.org", "reset_password", "192.0.2.1")
-			row := w.codeRow(proof{email: Email{Key: "ann@example.org"}, purpose: ForResetPassword}, code)
+			row := w.codeRow(proof{email: emails.Address{Key: "ann@example.org"}, purpose: ForResetPassword}, code)
 			for i := range 8 {
 				if hash, err := tryCode(t.Context(), w.db, row, spent); err != nil || (hash != "") != (i < 5) {
 					t.Errorf("try %d from %s: %q, %v", i, spent, hash, err)
@@ -253,7 +254,7 @@ func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
 		if err := logIn(from(5, 1)); !errors.Is(err, ErrTooManyWrong) {
 			t.Errorf("from a household that the account does not know: got %v, want ErrTooManyWrong", err)
 		}
-		moving := proof{Email{Given: "eve@example.org", Key: "eve@example.org"}, ForChangeEmail, eve.User.ID}
+		moving := proof{emails.Address{Given: "eve@example.org", Key: "eve@example.org"}, ForChangeEmail, eve.User.ID}
 		if _, err := w.checkCode(t.Context(), moving, w.emailCode(eve.User.ID, "eve@example.org"), "192.0.2.1"); !errors.Is(err, ErrTooManyWrong) {
 			t.Errorf("for an address that is to be an account's, from a household that the account knows: got %v, want ErrTooManyWrong", err)
 		}

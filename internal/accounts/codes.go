@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
@@ -67,7 +68,7 @@ const codeTries = 5
 // for which purpose. A code that a logged-in user asks for is bound to that user: another
 // one can neither use that code nor void it.
 type proof struct {
-	email   Email
+	email   emails.Address
 	purpose Purpose
 	user    ID // the user who asked; zero where nobody is logged in
 }
@@ -84,13 +85,13 @@ func (p proof) segment(household string) keyspace.Hashed {
 
 // RequestCode mails a code for that purpose to that address and returns how
 // long it lives. household is from where it is asked for, see [household.From]. The answer does not tell whether the address has an account;
-// the mail does. ErrEmail, ErrPurpose, ErrTooManyCode.
+// the mail does. emails.ErrInvalid, ErrPurpose, ErrTooManyCode.
 func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
 	if err := s.ownSignIn(); err != nil {
 		return 0, err
 	}
-	e, err := ParseEmail(email)
+	e, err := emails.Parse(email)
 	if err != nil {
 		return 0, err
 	}
@@ -103,10 +104,10 @@ func (s *Service) RequestCode(ctx context.Context, email, purpose, household str
 
 // RequestEmailCode mails a code to the address that is to be the user's, and
 // returns how long it lives. The answer does not tell whether the address has
-// an account; the mail does. ErrEmail, ErrTooManyCode.
+// an account; the mail does. emails.ErrInvalid, ErrTooManyCode.
 func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestEmailCode %s", user)
-	e, err := ParseEmail(email)
+	e, err := emails.Parse(email)
 	if err != nil {
 		return 0, err
 	}
@@ -134,7 +135,7 @@ func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, househol
 
 // proves is what a code to the user's own address proves.
 func (u User) proves(p Purpose) proof {
-	return proof{Email{Given: u.Email, Key: emailKey(u.Email)}, p, u.ID}
+	return proof{emails.Address{Given: u.Email, Key: emails.Key(u.Email)}, p, u.ID}
 }
 
 // sendCode makes a code, in the place of one that was asked for before, and has it
@@ -166,7 +167,7 @@ func (s *Service) sendCode(ctx context.Context, p proof, household string) error
 }
 
 // knows reports whether the address has an account that has been used from that household.
-func (s *Service) knows(ctx context.Context, e Email, household string) (bool, error) {
+func (s *Service) knows(ctx context.Context, e emails.Address, household string) (bool, error) {
 	c, err := selectCredential(ctx, s.db, e.Key)
 	if err != nil {
 		return false, asKind(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
@@ -174,14 +175,14 @@ type Reset struct {
 }
 
 // ResetPassword sets the password of the account whose address the code proves, logs
-// all devices out, unlocks log-in, and mails a notice. ErrEmail, ErrPassword,
+// all devices out, unlocks log-in, and mails a notice. emails.ErrInvalid, ErrPassword,
 // ErrPasswordCommon, ErrBusy, ErrCode, also where there is no such account.
 func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	defer errs.Wrap(&err, "accounts.ResetPassword")
 	if err := s.ownSignIn(); err != nil {
 		return err
 	}
-	e, err := ParseEmail(r.Email)
+	e, err := emails.Parse(r.Email)
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		if err != nil {
 			return err
 		}
-		if emailKey(now.Email) != e.Key { // the address was changed in this moment
+		if emails.Key(now.Email) != e.Key { // the address was changed in this moment
 			return errCode
 		}
 		if err := setPassword(ctx, tx, now.User, hash); err != nil {
@@ -263,11 +264,11 @@ type EmailChange struct {
 
 // ChangeEmail changes a user's address and mails a notice to the old one, with a link
 // that takes the change back, see [Service.UndoEmail]. All devices stay logged in. Only a caller who has proved the new address learns that
-// it has an account meanwhile: ErrEmailTaken. ErrEmail, ErrPasswordWrong, ErrLocked,
+// it has an account meanwhile: ErrEmailTaken. emails.ErrInvalid, ErrPasswordWrong, ErrLocked,
 // ErrCode, ErrToken, ErrNoUser.
 func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c EmailChange) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.ChangeEmail %s", user)
-	e, err := ParseEmail(c.Email)
+	e, err := emails.Parse(c.Email)
 	if err != nil {
 		return User{}, err
 	}

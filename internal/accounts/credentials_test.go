@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -264,10 +265,10 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 			"a short password":         {w.change(a, "correct horse", "short"), ErrPassword},
 			"a wrong password":         {w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong},
 			"a short reset":            {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "short", "192.0.2.1"}), ErrPassword},
-			"a reset of no address":    {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple", "192.0.2.1"}), ErrEmail},
+			"a reset of no address":    {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple", "192.0.2.1"}), emails.ErrInvalid},
 			"a reset without a code":   {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple", "192.0.2.1"}), ErrCode},
 			"a reset of a stranger":    {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple", "192.0.2.1"}), ErrCode},
-			"an address that is none":  {w.move(a, "ann", code, "correct horse"), ErrEmail},
+			"an address that is none":  {w.move(a, "ann", code, "correct horse"), emails.ErrInvalid},
 			"an address, no password":  {w.move(a, "new@example.org", code, ""), ErrPasswordWrong},
 			"an address, another code": {w.move(a, "new@example.org", otherThan(code), "correct horse"), ErrCode},
 			"a code for elsewhere":     {w.move(a, "newer@example.org", code, "correct horse"), ErrCode},
@@ -575,7 +576,7 @@ func TestACodeForNobodySetsNoPassword(t *testing.T) {
 		if err := json.Unmarshal([]byte(w.dump("SELECT payload FROM outbox")), &n); err != nil {
 			t.Fatal(err)
 		}
-		code := w.mint.code(proof{email: Email{Key: "ann@example.org"}, purpose: ForResetPassword}, n.Seed)
+		code := w.mint.code(proof{email: emails.Address{Key: "ann@example.org"}, purpose: ForResetPassword}, n.Seed)
 		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "192.0.2.1"}); !errors.Is(err, ErrCode) {
 			t.Errorf("got %v, want ErrCode", err)
 		}

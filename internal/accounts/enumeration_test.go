@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -100,15 +101,15 @@ func (s *asker) ask(t *testing.T, a asking, tries int) (took [2][]time.Duration)
 }
 
 // accounts opens accounts with one password behind the domain's back.
-func (w *world) accounts(emails []string, passwordHash string) {
+func (w *world) accounts(addresses []string, passwordHash string) {
 	w.t.Helper()
 	err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		for _, email := range emails {
+		for _, email := range addresses {
 			u, err := NewUser(email, "Ann", "UTC")
 			if err != nil {
 				return err
 			}
-			if err := insertUser(ctx, tx, u, emailKey(email), passwordHash); err != nil {
+			if err := insertUser(ctx, tx, u, emails.Key(email), passwordHash); err != nil {
 				return err
 			}
 		}

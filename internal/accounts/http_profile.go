@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -27,7 +28,7 @@ func (s *Service) profileRoutes(a *web.API) {
 		Errors:      []*errs.Error{ids.ErrMalformed}}, s.getUsers)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/search", ID: "users.search", Summary: "Find a user by id or by e-mail address", Tags: tags,
 		Description: "Exactly, and only who lets themselves be found that way. The refusal is the same whether there is no such user, or one who does not want to be found.",
-		Limit:       searchLimit, Errors: []*errs.Error{ErrSearch, ErrEmail, ErrUserNotFound}}, s.searchUsers)
+		Limit:       searchLimit, Errors: []*errs.Error{ErrSearch, emails.ErrInvalid, ErrUserNotFound}}, s.searchUsers)
 }
 
 func (s *Service) getUser(ctx context.Context, _ Caller, in *struct {

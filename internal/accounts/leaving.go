@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
@@ -272,7 +273,7 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 		}
 		var codes []codeRow
 		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
-			codes = append(codes, s.codeRow(proof{email: Email{Key: emailKey(u.Email)}, purpose: p}, ""))
+			codes = append(codes, s.codeRow(proof{email: emails.Address{Key: emails.Key(u.Email)}, purpose: p}, ""))
 		}
 		for _, p := range []Purpose{ForSetPassword, ForLeaveEmail} {
 			codes = append(codes, s.codeRow(u.proves(p), ""))

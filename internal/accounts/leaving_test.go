@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -236,7 +237,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		}
 		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
 			var codes int
-			hash := w.codeRow(proof{email: Email{Key: emailKey("ann@example.org")}, purpose: p}, "").emailHash
+			hash := w.codeRow(proof{email: emails.Address{Key: emails.Key("ann@example.org")}, purpose: p}, "").emailHash
 			if err := w.db.NewRaw("SELECT COUNT(*) FROM codes WHERE email_hash = ?", hash).Scan(t.Context(), &codes); err != nil || codes != 0 {
 				t.Errorf("%d codes for purpose %d, %v", codes, p, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -32,7 +33,7 @@ type codeNotice struct {
 // mail. An error that wraps mail.ErrRefused will not pass.
 func (s *Service) mailCode(ctx context.Context, n codeNotice) (err error) {
 	defer errs.Wrap(&err, "accounts.mailCode")
-	e, err := ParseEmail(n.To)
+	e, err := emails.Parse(n.To)
 	if err != nil {
 		return errors.Join(mail.ErrRefused, err)
 	}

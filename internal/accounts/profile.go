@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
@@ -95,12 +96,12 @@ func (s *Service) FindByID(ctx context.Context, id ID) (_ Profile, err error) {
 	return s.found(u, u.FindByID, err)
 }
 
-// FindByEmail is FindByID by the address. ErrEmail, ErrUserNotFound.
+// FindByEmail is FindByID by the address. emails.ErrInvalid, ErrUserNotFound.
 func (s *Service) FindByEmail(ctx context.Context, email string) (_ Profile, err error) {
 	defer errs.Wrap(&err, "accounts.FindByEmail")
-	e, err := ParseEmail(email)
+	e, err := emails.Parse(email)
 	if err != nil {
-		return Profile{}, ErrEmail.On("query.email", "is not an e-mail address")
+		return Profile{}, emails.ErrInvalid.On("query.email", "is not an e-mail address")
 	}
 	u, err := selectUserByEmail(ctx, s.db, e.Given)
 	return s.found(u, u.FindByEmail, err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -140,7 +141,7 @@ func TestNoSecretIsLoggedOrStored(t *testing.T) {
 		if err := json.Unmarshal(payload, &n); err != nil {
 			t.Fatal(err)
 		}
-		e, err := ParseEmail(n.To)
+		e, err := emails.Parse(n.To)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -232,7 +233,7 @@ type Registration struct {
 	IP       string
 }
 
-// Register opens an account and logs the device in. ErrEmail, ErrName,
+// Register opens an account and logs the device in. emails.ErrInvalid, ErrName,
 // ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, ErrCode, ErrEmailTaken,
 // ErrBusy, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
@@ -240,7 +241,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err := s.ownSignIn(); err != nil {
 		return Tokens{}, err
 	}
-	e, err := ParseEmail(r.Email)
+	e, err := emails.Parse(r.Email)
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -324,13 +325,13 @@ func (l Login) from() Session {
 
 // Login opens a session for one more device. What is wrong is not told:
 // ErrCredentials. ErrLocked after too many wrong ones, for known and unknown
-// addresses alike. ErrEmail, ErrDeviceName, ErrEither, ErrBusy.
+// addresses alike. emails.ErrInvalid, ErrDeviceName, ErrEither, ErrBusy.
 func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Login")
 	if err := s.ownSignIn(); err != nil {
 		return Tokens{}, err
 	}
-	e, err := ParseEmail(l.Email)
+	e, err := emails.Parse(l.Email)
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -374,7 +375,7 @@ func (s *Service) loginByPassword(ctx context.Context, l Login, c credential) (t
 	return s.openSessionAs(ctx, c.ID, l, c.admit)
 }
 
-func (s *Service) loginByCode(ctx context.Context, e Email, l Login, c credential) (t Tokens, err error) {
+func (s *Service) loginByCode(ctx context.Context, e emails.Address, l Login, c credential) (t Tokens, err error) {
 	proven := proof{email: e, purpose: ForLogin}
 	code, err := s.checkCode(ctx, proven, l.Code, household.Parse(l.IP))
 	if err != nil {
@@ -385,7 +386,7 @@ func (s *Service) loginByCode(ctx context.Context, e Email, l Login, c credentia
 			return User{}, err
 		}
 		u, err := lockUser(ctx, tx, c.ID)
-		if err == nil && emailKey(u.Email) != e.Key { // changed in this moment
+		if err == nil && emails.Key(u.Email) != e.Key { // changed in this moment
 			err = ErrCredentials
 		}
 		return u, err

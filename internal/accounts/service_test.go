@@ -17,6 +17,7 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -168,7 +169,7 @@ func TestAnAccountIsFoundByEitherSpellingOfItsDomain(t *testing.T) {
 			if _, err := w.Update(t.Context(), id, Change{FindByEmail: &on}); err != nil {
 				t.Fatal(err)
 			}
-			w.exec("UPDATE users SET email = ?, email_key = ? WHERE id = ?", email, lowerASCII(email), id)
+			w.exec("UPDATE users SET email = ?, email_key = ? WHERE id = ?", email, emails.Lower(email), id)
 			for _, spelling := range []string{stored, "Müller.example", "xn--mller-kva.example"} {
 				if name == "eve" && spelling != stored {
 					continue // capitals beyond a to z are found as they were written
@@ -306,7 +307,7 @@ func TestACodeOfAnAddressRegisteredMeanwhileIsAConflict(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A code that was mailed before the account was there.
-		e, err := ParseEmail("ann@example.org")
+		e, err := emails.Parse("ann@example.org")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1097,7 +1098,7 @@ func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
 	reset, login := w.code("ann@example.org", "reset_password"), w.code("ann@example.org", "login")
 	moves := func(to string) func(ctx context.Context, tx *sqldb.Tx, u User) error {
 		return func(ctx context.Context, tx *sqldb.Tx, u User) error {
-			return updateEmail(ctx, tx, u.ID, Email{to, to})
+			return updateEmail(ctx, tx, u.ID, emails.Address{Given: to, Key: to})
 		}
 	}
 	var err error

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/drops"
@@ -43,7 +44,7 @@ func (m *millis) Scan(src any) error {
 // selectCredential returns the zero credential when no account has that address. Of two, stored by either spelling of the
 // domain, it is that of the one which is given.
 func selectCredential(ctx context.Context, q sqldb.Querier, email string) (c credential, err error) {
-	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key IN (?) ORDER BY email_key = ? DESC LIMIT 1", bun.List(storedKeys(email)), lowerASCII(email)).
+	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key IN (?) ORDER BY email_key = ? DESC LIMIT 1", bun.List(emails.Keys(email)), emails.Lower(email)).
 		Scan(append(c.columns(), &c.passwordHash)...)
 	return c, sqldb.Missing(err, nil)
 }

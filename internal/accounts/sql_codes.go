@@ -6,13 +6,14 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // addressOf returns the address of the account that has it, as its owner
 // wrote it; "" when there is none, or when it is except's.
 func addressOf(ctx context.Context, q sqldb.Querier, email string, except ID) (owners string, err error) {
-	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(storedKeys(email)), except).Scan(&owners)
+	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(emails.Keys(email)), except).Scan(&owners)
 	return owners, sqldb.Missing(err, nil)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
@@ -31,7 +32,7 @@ func updatePassword(ctx context.Context, tx *sqldb.Tx, id ID, hash string) error
 }
 
 // updateEmail answers ErrEmailTaken for an address that has an account already.
-func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e Email) error {
+func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e emails.Address) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET email = ?, email_key = ? WHERE id = ?", e.Given, e.Key, id)
 	if sqldb.IsDuplicate(err) {
 		return ErrEmailTaken

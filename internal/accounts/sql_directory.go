@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -54,9 +55,9 @@ func (d Directory) Erased(ctx context.Context, ids []ID) (gone []ID, err error) 
 }
 
 // ByEmail returns the accounts with those addresses, by the address as it is given.
-func (d Directory) ByEmail(ctx context.Context, emails []string) (map[string]User, error) {
-	m := make(map[string]User, len(emails))
-	for chunk := range slices.Chunk(emails, inOne) {
+func (d Directory) ByEmail(ctx context.Context, addresses []string) (map[string]User, error) {
+	m := make(map[string]User, len(addresses))
+	for chunk := range slices.Chunk(addresses, inOne) {
 		if err := d.byEmail(ctx, chunk, m); err != nil {
 			return nil, asKind(err)
 		}
@@ -64,10 +65,10 @@ func (d Directory) ByEmail(ctx context.Context, emails []string) (map[string]Use
 	return m, nil
 }
 
-func (d Directory) byEmail(ctx context.Context, emails []string, into map[string]User) error {
+func (d Directory) byEmail(ctx context.Context, addresses []string, into map[string]User) error {
 	asked := map[string][]string{} // addresses by the keys that their accounts may have
-	for _, email := range emails {
-		for _, key := range storedKeys(email) {
+	for _, email := range addresses {
+		for _, key := range emails.Keys(email) {
 			asked[key] = append(asked[key], email)
 		}
 	}
@@ -125,7 +126,7 @@ func (d Directory) Search(ctx context.Context, text string, after ID, n int) (_ 
 // Find returns the account with that id or address. ErrNoUser.
 func (d Directory) Find(ctx context.Context, who string) (_ Account, err error) {
 	defer errs.Wrap(&err, "accounts.Find")
-	where, arg := "email_key IN (?)", any(bun.List(storedKeys(who)))
+	where, arg := "email_key IN (?)", any(bun.List(emails.Keys(who)))
 	if id, err := ids.Parse[User](who); err == nil {
 		where, arg = "id = ?", id
 	}

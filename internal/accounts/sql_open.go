@@ -5,15 +5,16 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // NewUser checks what an account is opened with, as Register does, and gives it
-// an id. ErrEmail, ErrName, civil.ErrZone.
+// an id. emails.ErrInvalid, ErrName, civil.ErrZone.
 func NewUser(email, name, zone string) (u User, err error) {
-	e, err := ParseEmail(email)
+	e, err := emails.Parse(email)
 	if err != nil {
 		return User{}, err
 	}
@@ -30,7 +31,7 @@ func InsertUsers(ctx context.Context, tx *sqldb.Tx, users []User) error {
 	for chunk := range slices.Chunk(users, inOne) {
 		args := make([]any, 0, 8*len(chunk))
 		for _, u := range chunk {
-			args = append(args, u.ID, u.Email, emailKey(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
+			args = append(args, u.ID, u.Email, emails.Key(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES "+sqldb.Tuples(8, len(chunk)), args...)
 		if sqldb.IsDuplicate(err) {

@@ -5,13 +5,14 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
 // selectUserByEmail answers ErrNoUser when there is no such account.
 func selectUserByEmail(ctx context.Context, q sqldb.Querier, email string) (User, error) {
-	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(storedKeys(email))))
+	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(emails.Keys(email))))
 }
 
 // keepLanguage notes the language that the caller, who is the user, reads: for mails that

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -63,7 +64,7 @@ func (s *Service) UndoEmail(ctx context.Context, token, household string) (err e
 		if err := consumeUndo(ctx, tx, back); err != nil {
 			return err
 		}
-		if err := updateEmail(ctx, tx, back.user, Email{Given: back.email, Key: emailKey(back.email)}); err != nil {
+		if err := updateEmail(ctx, tx, back.user, emails.Address{Given: back.email, Key: emails.Key(back.email)}); err != nil {
 			return err
 		}
 		if err := updatePassword(ctx, tx, back.user, ""); err != nil {

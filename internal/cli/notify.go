@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -169,7 +170,7 @@ func (cmd *notifySendCmd) named(ctx context.Context, db *sqldb.DB) (users []acco
 			users = append(users, id)
 			continue
 		}
-		e, err := accounts.ParseEmail(line)
+		e, err := emails.Parse(line)
 		if err != nil {
 			return nil, usage{fmt.Errorf("%q is neither an id nor an address", line)}
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -341,7 +342,7 @@ func (im *importer) owner(l line) (accounts.ID, civil.Clock, error) {
 	case known:
 		return id, im.clocks[id], nil
 	case l.Email != "":
-		if _, err := accounts.ParseEmail(l.Email); err != nil {
+		if _, err := emails.Parse(l.Email); err != nil {
 			return id, civil.Clock{}, Fault{Column: "email", Text: "is not an e-mail address"}
 		}
 		if !im.o.CreateAccounts {
