@@ -51,6 +51,7 @@ var layers = [][]string{
 	{"internal/foundation/drops", "internal/foundation/gateway"},
 	{"internal/webhooks"},
 	{"internal/accounts/password", "internal/accounts/trail", "internal/accounts/emails", "internal/accounts/attempts"},
+	{"internal/accounts/codes"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/transfer"},
@@ -72,7 +73,7 @@ var layers = [][]string{
 var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own file.
-var domains = []string{"accounts", "accounts/attempts", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
+var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/transfer"}
 
 // importers says which files of a domain may import what.
 var importers = map[string][]string{

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
 
@@ -80,21 +79,6 @@ func TestARefreshTokenOfOursIsToldFromAGuess(t *testing.T) {
 	guess, _ := parseToken(refreshPrefix, text)
 	if m.issued(foreign) || m.issued(guess) {
 		t.Error("a token of another device or server passes for issued")
-	}
-}
-
-func TestCodesAreSixDigits(t *testing.T) {
-	m, ann := mint("0123456789abcdef0123456789abcdef"), proof{email: emails.Address{Key: "ann@example.org"}, purpose: ForLogin}
-	seen := map[string]bool{}
-	for range 1000 {
-		c := m.code(ann, newNonce())
-		if len(c) != 6 || strings.Trim(c, "0123456789") != "" {
-			t.Fatalf("got the code %q", c)
-		}
-		seen[c] = true
-	}
-	if len(seen) < 990 {
-		t.Errorf("1,000 codes had %d different values", len(seen))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -105,7 +106,7 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 
 // isWrong reports whether a secret was looked at and found wrong.
 func isWrong(err error) bool {
-	return slices.ContainsFunc([]error{ErrCredentials, ErrPasswordWrong, ErrCode, ErrNoUser}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{ErrCredentials, ErrPasswordWrong, codes.ErrWrong, ErrNoUser}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // note counts what has no transaction of its own, and where there is an account keeps

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -263,6 +264,6 @@ func TestAUserKeepsEveryFieldInRedis(t *testing.T) {
 		if err != nil || got != u || other.users.kept.Stats().RedisHits != 1 {
 			t.Errorf("got %+v, %v, want %+v from Redis", got, err, u)
 		}
-		redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, codes.Keys, events.Keys)
 	})
 }

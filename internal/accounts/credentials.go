@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -110,7 +111,7 @@ type PasswordChange struct {
 // ChangePassword sets a user's password, logs out all devices but the one that
 // asks, and mails a notice. A user without a password proves the address by a code, so
 // that a stolen token is not enough. ErrPassword, ErrPasswordCommon, ErrPasswordWrong,
-// ErrCode, ErrLocked, ErrBusy, ErrTooManyWrong, ErrToken, ErrNoUser.
+// codes.ErrWrong, ErrLocked, ErrBusy, codes.ErrSuspended, ErrToken, ErrNoUser.
 func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, c PasswordChange) (err error) {
 	defer errs.Wrap(&err, "accounts.ChangePassword %s", user)
 	did, err := trail.Has(ctx, s.db, c.Event)
@@ -134,9 +135,9 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 	if err != nil {
 		return err
 	}
-	var code codeRow
+	var code codes.Code
 	if seen.passwordHash == "" {
-		if code, err = s.checkOwnCode(ctx, seen.User, ForSetPassword, c.Code, household.From(ctx), "body.code"); err != nil {
+		if code, err = s.checkOwnCode(ctx, seen.User, codes.ForSetPassword, c.Code, household.From(ctx), "body.code"); err != nil {
 			return err
 		}
 	}
@@ -149,7 +150,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 			return err
 		}
 		if seen.passwordHash == "" {
-			if err := consumeCode(ctx, tx, code); err != nil {
+			if err := code.Consume(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -176,7 +177,7 @@ type Reset struct {
 
 // ResetPassword sets the password of the account whose address the code proves, logs
 // all devices out, unlocks log-in, and mails a notice. emails.ErrInvalid, ErrPassword,
-// ErrPasswordCommon, ErrBusy, ErrCode, also where there is no such account.
+// ErrPasswordCommon, ErrBusy, codes.ErrWrong, also where there is no such account.
 func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	defer errs.Wrap(&err, "accounts.ResetPassword")
 	if err := s.ownSignIn(); err != nil {
@@ -189,10 +190,9 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if r.Password, err = newPassword(r.Password, e.Given); err != nil {
 		return err
 	}
-	proven := proof{email: e, purpose: ForResetPassword}
-	code, err := s.checkCode(ctx, proven, r.Code, r.Household)
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForResetPassword}, r.Code, r.Household)
 	if err != nil {
-		return err
+		return asKind(err)
 	}
 	hash, err := s.hash(ctx, r.Household, r.Password)
 	if err != nil {
@@ -203,10 +203,10 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		return asKind(err)
 	}
 	if c.ID.IsZero() { // a guessed code that was mailed to nobody
-		return errCode
+		return codes.Wrong("body.code")
 	}
 	err = s.endAll(ctx, c.ID, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := consumeCode(ctx, tx, code); err != nil {
+		if err := code.Consume(ctx, tx); err != nil {
 			return err
 		}
 		now, err := lockCredential(ctx, tx, c.ID)
@@ -214,7 +214,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 			return err
 		}
 		if emails.Key(now.Email) != e.Key { // the address was changed in this moment
-			return errCode
+			return codes.Wrong("body.code")
 		}
 		if err := setPassword(ctx, tx, now.User, hash); err != nil {
 			return err
@@ -265,7 +265,7 @@ type EmailChange struct {
 // ChangeEmail changes a user's address and mails a notice to the old one, with a link
 // that takes the change back, see [Service.UndoEmail]. All devices stay logged in. Only a caller who has proved the new address learns that
 // it has an account meanwhile: ErrEmailTaken. emails.ErrInvalid, ErrPasswordWrong, ErrLocked,
-// ErrCode, ErrToken, ErrNoUser.
+// codes.ErrWrong, ErrToken, ErrNoUser.
 func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c EmailChange) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.ChangeEmail %s", user)
 	e, err := emails.Parse(c.Email)
@@ -284,27 +284,26 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	case did:
 		c.Event = ids.ID[trail.Event]{}
 	}
-	proven := proof{e, ForChangeEmail, user}
 	household := household.From(ctx)
-	var old codeRow
+	var old codes.Code
 	if seen.passwordHash == "" {
-		if old, err = s.checkOwnCode(ctx, seen.User, ForLeaveEmail, c.OldCode, household, "body.old_code"); err != nil {
+		if old, err = s.checkOwnCode(ctx, seen.User, codes.ForLeaveEmail, c.OldCode, household, "body.old_code"); err != nil {
 			return User{}, err
 		}
 	}
-	code, err := s.checkCode(ctx, proven, c.Code, household)
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForChangeEmail, User: user.String()}, c.Code, household)
 	if err != nil {
-		return User{}, err
+		return User{}, asKind(err)
 	}
 	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		if err := consumeCode(ctx, tx, code); err != nil {
+		if err := code.Consume(ctx, tx); err != nil {
 			return err
 		}
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
 		}
 		if seen.passwordHash == "" {
-			if err := consumeCode(ctx, tx, old); err != nil {
+			if err := old.Consume(ctx, tx); err != nil {
 				return err
 			}
 		}

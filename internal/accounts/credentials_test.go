@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -101,8 +102,8 @@ func TestAPasswordIsResetByCodeAndEverybodyIsLoggedOut(t *testing.T) {
 		w.check("before", a.Access, nil)
 		w.lock("ann@example.org")
 		code := w.code("ann@example.org", "reset_password")
-		if err := w.ResetPassword(t.Context(), Reset{"Ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, ErrCode) {
-			t.Errorf("a wrong code: got %v, want ErrCode", err)
+		if err := w.ResetPassword(t.Context(), Reset{"Ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("a wrong code: got %v, want codes.ErrWrong", err)
 		}
 		w.check("after a wrong code", a.Access, nil)
 		if err := w.ResetPassword(t.Context(), Reset{"Ann@example.org", code, "battery staple", "192.0.2.1"}); err != nil {
@@ -121,8 +122,8 @@ func TestAPasswordIsResetByCodeAndEverybodyIsLoggedOut(t *testing.T) {
 		if m := w.mails("ann@example.org")[0]; m.Subject != "Your password was changed" || m.Code != "" {
 			t.Errorf("the last mail is %+v, want a notice", m)
 		}
-		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "correct horse", "192.0.2.1"}); !errors.Is(err, ErrCode) {
-			t.Errorf("the same code again: got %v, want ErrCode", err)
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "correct horse", "192.0.2.1"}); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the same code again: got %v, want codes.ErrWrong", err)
 		}
 	})
 }
@@ -136,7 +137,7 @@ func TestOfManyResetsWithOneCodeOneWins(t *testing.T) {
 		together(len(passwords), func(i int) {
 			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, passwords[i], "192.0.2.1"}); err == nil {
 				won.Add(1)
-			} else if !errors.Is(err, ErrCode) {
+			} else if !errors.Is(err, codes.ErrWrong) {
 				t.Error(err)
 			}
 		})
@@ -204,8 +205,8 @@ func TestAChangeOfPasswordOrAddressIsMadeOnce(t *testing.T) {
 				t.Fatalf("got %+v, %v", u, err)
 			}
 		}
-		if err := w.move(a, "bea@example.org", code, "correct horse"); !errors.Is(err, ErrCode) {
-			t.Errorf("the code by another request: got %v, want ErrCode", err)
+		if err := w.move(a, "bea@example.org", code, "correct horse"); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the code by another request: got %v, want codes.ErrWrong", err)
 		}
 		n := map[trail.Kind]int{}
 		for _, kind := range w.kinds(a.User.ID) {
@@ -266,12 +267,12 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 			"a wrong password":         {w.change(a, "wrong horse", "battery staple"), ErrPasswordWrong},
 			"a short reset":            {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "short", "192.0.2.1"}), ErrPassword},
 			"a reset of no address":    {w.ResetPassword(t.Context(), Reset{"ann", "000000", "battery staple", "192.0.2.1"}), emails.ErrInvalid},
-			"a reset without a code":   {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple", "192.0.2.1"}), ErrCode},
-			"a reset of a stranger":    {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple", "192.0.2.1"}), ErrCode},
+			"a reset without a code":   {w.ResetPassword(t.Context(), Reset{"ann@example.org", "000000", "battery staple", "192.0.2.1"}), codes.ErrWrong},
+			"a reset of a stranger":    {w.ResetPassword(t.Context(), Reset{"nobody@example.org", "000000", "battery staple", "192.0.2.1"}), codes.ErrWrong},
 			"an address that is none":  {w.move(a, "ann", code, "correct horse"), emails.ErrInvalid},
 			"an address, no password":  {w.move(a, "new@example.org", code, ""), ErrPasswordWrong},
-			"an address, another code": {w.move(a, "new@example.org", otherThan(code), "correct horse"), ErrCode},
-			"a code for elsewhere":     {w.move(a, "newer@example.org", code, "correct horse"), ErrCode},
+			"an address, another code": {w.move(a, "new@example.org", otherThan(code), "correct horse"), codes.ErrWrong},
+			"a code for elsewhere":     {w.move(a, "newer@example.org", code, "correct horse"), codes.ErrWrong},
 		} {
 			if !errors.Is(tt.got, tt.want) {
 				t.Errorf("%s: got %v, want %v", what, tt.got, tt.want)
@@ -366,8 +367,8 @@ func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
 		if m := w.mails("ann@example.org")[0]; m.Subject != "Your address was changed" || strings.Contains(m.Text, "bea@") {
 			t.Errorf("the old address got %+v, want a notice without the new one", m)
 		}
-		if err := w.move(a, "bea@example.org", code, "correct horse"); !errors.Is(err, ErrCode) {
-			t.Errorf("the code again: got %v, want ErrCode", err)
+		if err := w.move(a, "bea@example.org", code, "correct horse"); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the code again: got %v, want codes.ErrWrong", err)
 		}
 		w.join("ann@example.org", "") // free for somebody else
 	})
@@ -391,8 +392,8 @@ func TestOnlyWhoProvedATakenAddressIsToldThatItIs(t *testing.T) {
 		a := w.join("ann@example.org", "")
 		free := w.emailCode(a.User.ID, "bob@example.org")
 		w.join("bob@example.org", "") // between the code and the change
-		if err := w.move(a, "bob@example.org", otherThan(free), ""); !errors.Is(err, ErrCode) {
-			t.Errorf("a taken address without its code: got %v, want ErrCode", err)
+		if err := w.move(a, "bob@example.org", otherThan(free), ""); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("a taken address without its code: got %v, want codes.ErrWrong", err)
 		}
 		if err := w.move(a, "bob@example.org", free, ""); !errors.Is(err, ErrEmailTaken) {
 			t.Errorf("a taken address with its code: got %v, want ErrEmailTaken", err)
@@ -523,8 +524,8 @@ func TestWithoutRedisCredentialsChangeAndLocksHold(t *testing.T) {
 		}
 		code := w.code("ann@example.org", "reset_password")
 		for range 4 {
-			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, ErrCode) {
-				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", otherThan(code), "battery staple", "192.0.2.1"}); !errors.Is(err, codes.ErrWrong) {
+				t.Fatalf("a wrong code: got %v, want codes.ErrWrong", err)
 			}
 		}
 		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "192.0.2.1"}); err != nil {
@@ -539,12 +540,12 @@ func TestWithoutRedisCredentialsChangeAndLocksHold(t *testing.T) {
 		w.check("another device", b.Access, ErrToken)
 		code = w.emailCode(a.User.ID, "new@example.org")
 		for range 5 {
-			if err := w.move(a, "new@example.org", otherThan(code), "correct horse"); !errors.Is(err, ErrCode) {
-				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			if err := w.move(a, "new@example.org", otherThan(code), "correct horse"); !errors.Is(err, codes.ErrWrong) {
+				t.Fatalf("a wrong code: got %v, want codes.ErrWrong", err)
 			}
 		}
-		if err := w.move(a, "new@example.org", code, "correct horse"); !errors.Is(err, ErrCode) {
-			t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
+		if err := w.move(a, "new@example.org", code, "correct horse"); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the right code after five wrong ones: got %v, want codes.ErrWrong", err)
 		}
 		if err := w.move(a, "new@example.org", w.emailCode(a.User.ID, "new@example.org"), "correct horse"); err != nil {
 			t.Fatal(err)
@@ -572,13 +573,9 @@ func TestACodeForNobodySetsNoPassword(t *testing.T) {
 		if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
-		var n codeNotice
-		if err := json.Unmarshal([]byte(w.dump("SELECT payload FROM outbox")), &n); err != nil {
-			t.Fatal(err)
-		}
-		code := w.mint.code(proof{email: emails.Address{Key: "ann@example.org"}, purpose: ForResetPassword}, n.Seed)
-		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "192.0.2.1"}); !errors.Is(err, ErrCode) {
-			t.Errorf("got %v, want ErrCode", err)
+		code := w.codeOf([]byte(w.dump("SELECT payload FROM outbox")))
+		if err := w.ResetPassword(t.Context(), Reset{"ann@example.org", code, "battery staple", "192.0.2.1"}); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("got %v, want codes.ErrWrong", err)
 		}
 	})
 }

@@ -95,4 +95,11 @@
 //
 // Operators change SQL alone ([Directory]); a message ([TopicChanged]) has a server
 // drop the copies and publish the events.
+//
+// # What is below
+//
+// Ideas that need no account are packages: password hashes, emails knows which addresses are one,
+// attempts counts tries of secrets, codes proves by a mailed code who reads the mail of an address,
+// and trail keeps what happened. Users are texts there, if anything. What goes by the typed ids of
+// users and devices is here.
 package accounts

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -55,12 +56,12 @@ func (s *Service) Routes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells.",
-		Errors:      []*errs.Error{emails.ErrInvalid, ErrPurpose, ErrTooManyCode, ErrSignInOff, ErrStore}}, s.postCodes)
+		Errors:      []*errs.Error{emails.ErrInvalid, codes.ErrPurpose, codes.ErrTooMany, ErrSignInOff, ErrStore}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
-		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, ErrCode, ErrTooManyWrong, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrAway, ErrSignInOff, ErrStore}}, s.postRegister)
+		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrAway, ErrSignInOff, ErrStore}}, s.postRegister)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
-		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, ErrTooManyWrong, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
+		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, codes.ErrSuspended, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, who sees the name on boards, or who sees the caller on line", Tags: tags,
 		Description: "A new zone counts from the next midnight in the old one.",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -23,23 +24,23 @@ func (s *Service) credentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
 		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
-		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrSignInOff, emails.ErrInvalid, ErrPassword, ErrPasswordCommon, ErrBusy, ErrCode, ErrTooManyWrong, ErrStore}}, s.postPassword)
+		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrSignInOff, emails.ErrInvalid, ErrPassword, ErrPasswordCommon, ErrBusy, codes.ErrWrong, codes.ErrSuspended, ErrStore}}, s.postPassword)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
 		Description: "Logs all other devices out. The caller's address gets a mail. The first password needs a code to the caller's address with the purpose set_password.",
-		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, ErrCode, ErrTooManyWrong, ErrLocked, ErrBusy}}, s.putPassword)
+		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, codes.ErrWrong, codes.ErrSuspended, ErrLocked, ErrBusy}}, s.putPassword)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Ask for a code at the caller's own address", Tags: tags,
 		Description: "For an account without a password: to set the first one, or to change the address.",
-		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{ErrPurpose, ErrTooManyCode, ErrNoEmail}}, s.postOwnCodes)
+		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{codes.ErrPurpose, codes.ErrTooMany, ErrNoEmail}}, s.postOwnCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Take a change of address back", Tags: tags,
 		Description: "By the token of the link that the old address was mailed, for 72 hours. The account has that address again, all devices are logged out, and the password is removed: log in by code.",
 		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrUndo, ErrEmailTaken, ErrStore}}, s.postUndo)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Ask for a code at the caller's address to be", Tags: tags,
 		Description: "The answer is the same whether the address has an account or not; the mail tells. Only the caller can use the code.",
 		// Mails to whomever the caller names.
-		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{emails.ErrInvalid, ErrTooManyCode}}, s.postEmailCodes)
+		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{emails.ErrInvalid, codes.ErrTooMany}}, s.postEmailCodes)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/email", ID: "me.change_email", Summary: "Change the address", Tags: tags,
 		Description: "All devices stay logged in. Needs the password, or where there is none a code to the old address with the purpose leave_email. The old address gets a mail with a link that takes the change back for 72 hours.",
-		NoReplay:    true, Errors: []*errs.Error{emails.ErrInvalid, ErrPasswordWrong, ErrLocked, ErrBusy, ErrCode, ErrTooManyWrong, ErrEmailTaken}}, s.putEmail)
+		NoReplay:    true, Errors: []*errs.Error{emails.ErrInvalid, ErrPasswordWrong, ErrLocked, ErrBusy, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken}}, s.putEmail)
 }
 
 func (s *Service) postPassword(ctx context.Context, in *web.Body[api.PasswordReset]) (*web.Empty, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -32,7 +33,7 @@ func (s *Service) Jobs() []worker.Job {
 // Handlers are the topics of the queue that this domain handles.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
-		TopicCode:    mailing(s.mailCode),
+		codes.Topic:  mailing(s.mailCode),
 		TopicNotice:  mailing(s.mailNotice),
 		TopicChanged: queue.JSON(func(ctx context.Context, c change, _ queue.Delivery) error { return s.applyChange(ctx, c) }),
 	}

@@ -11,15 +11,6 @@ import (
 // Keys are the families of this domain.
 var Keys = keyspace.New("accounts")
 
-// AppendSegment implements keyspace.Segment.
-func (p Purpose) AppendSegment(b []byte) []byte { return append(b, '0'+byte(p)) }
-
-// SegmentForm implements keyspace.Formed: one of six words, so that a code's
-// key can never be one of a limit.
-func (Purpose) SegmentForm() keyspace.Form {
-	return keyspace.Form{Words: []string{"1", "2", "3", "4", "5", "6"}}
-}
-
 var (
 	// An hour bounds what a Redis that lost a change in an asynchronous failover,
 	// and its era with it, can still accept.
@@ -47,34 +38,6 @@ var (
 		api.EventAccountUpdated, api.EventAccountNotice, api.EventSessionOpened,
 		api.EventSessionEnded, api.EventNoticeNew, api.EventNoticeRead),
 		keyspace.Doc{Purpose: "what happens to an account, its sessions and notices", MaxBytes: 8 << 10})
-
-	codeTriesKeys = keyspace.Def2[keyspace.Hashed, Purpose](Keys, "user:verify_code:{email}:{type}", keyspace.CounterKind(),
-		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "tries of a verification code from one household; the code's hash is in SQL", InvalidatedBy: []string{"a new code", "the code was used"}, MaxBytes: 8})
-
-	codeMinuteKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
-		keyspace.UpTo(time.Minute),
-		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per minute; of a household that the account knows apart", MaxBytes: 8})
-
-	codeDayKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:24h:{email}", keyspace.CounterKind(),
-		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per day; of a household that the account knows apart", MaxBytes: 8})
-
-	codeHourKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
-		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "codes asked for from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
-
-	codesKey = keyspace.Def0(Keys, "user:verify_code:all", keyspace.CounterKind(),
-		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "codes mailed by the whole server, per hour", MaxBytes: 8})
-
-	wrongCodesKey = keyspace.Def0(Keys, "limit:wrong_code", keyspace.CounterKind(),
-		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "wrong verification codes, per hour", MaxBytes: 8})
-
-	wrongCodesFromKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:wrong_code:{network}", keyspace.CounterKind(),
-		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "wrong verification codes from one network (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
 
 	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),

@@ -271,14 +271,10 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 		if done, err := anonymize(ctx, tx, user); err != nil || !done {
 			return err
 		}
-		var codes []codeRow
-		for _, p := range []Purpose{ForRegister, ForLogin, ForResetPassword} {
-			codes = append(codes, s.codeRow(proof{email: emails.Address{Key: emails.Key(u.Email)}, purpose: p}, ""))
+		if err := s.codes.Forget(ctx, tx, emails.Address{Given: u.Email, Key: emails.Key(u.Email)}, user.String()); err != nil {
+			return err
 		}
-		for _, p := range []Purpose{ForSetPassword, ForLeaveEmail} {
-			codes = append(codes, s.codeRow(u.proves(p), ""))
-		}
-		if err := deleteRest(ctx, tx, user, codes); err != nil {
+		if err := deleteRest(ctx, tx, user); err != nil {
 			return err
 		}
 		return Erasure{User: user}.enqueue(ctx, tx, tx.Now())

@@ -9,7 +9,6 @@ import (
 // metrics are what an operator sees of attacks.
 type metrics struct {
 	events    *prometheus.CounterVec
-	codes     *prometheus.CounterVec
 	notesLost prometheus.Counter
 }
 
@@ -17,17 +16,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_security_events_total", Help: "What happened to the security of accounts, failures for unknown addresses included."}, []string{"kind"}),
-		codes:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_codes_total", Help: "Verification codes: asked for and mailed, refused by a limit, guessed wrong."}, []string{"result"}),
 		notesLost: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_accounts_security_events_lost_total", Help: "Failures that were counted but not kept, because too many waited to be written."}),
 	}
 	for _, kind := range trail.Kinds {
 		m.events.WithLabelValues(string(kind))
 	}
-	for _, result := range []string{"asked", "refused", "wrong"} {
-		m.codes.WithLabelValues(result)
-	}
 	if reg != nil {
-		reg.MustRegister(m.events, m.codes, m.notesLost)
+		reg.MustRegister(m.events, m.notesLost)
 	}
 	return m
 }

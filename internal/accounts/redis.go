@@ -7,10 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/accounts/attempts"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/lib/keyspace"
-	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
@@ -19,12 +16,11 @@ var touchLua string
 
 var touchScript = redis.NewScript(touchLua)
 
-// redisStore is what Redis holds for this domain beside its caches and the counters of package
-// attempts: facts of sessions, and limits on mails.
+// redisStore is what Redis holds for this domain beside its caches and its counters: facts of
+// sessions.
 type redisStore struct {
-	db      *redis.DB
-	limiter *ratelimit.Limiter
-	budget  time.Duration
+	db     *redis.DB
+	budget time.Duration
 }
 
 // readBudget is how long a caller waits for Redis before SQL stands in.
@@ -104,31 +100,6 @@ func (s *redisStore) forgetFacts(ctx context.Context, user ID, devices []DeviceI
 		cmds[i] = keyspace.Cmd{Name: "UNLINK", Key: userSessionKeys.At(user, d).Key}
 	}
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
-}
-
-// codeMeter counts the tries of a code from one household.
-func codeMeter(p proof, household string, life time.Duration) attempts.Meter {
-	return attempts.Meter{Key: codeTriesKeys.At(p.segment(household), p.purpose).Key, Cap: codeTries, Life: life}
-}
-
-// mayMail counts a code against the limits on sending: to one address for one purpose, and
-// for each household that the account knows apart from all others; asked for from one
-// household, and from its network; and mailed by the whole server.
-func (s *redisStore) mayMail(ctx context.Context, p proof, from string, known bool, l Limits) (ratelimit.Result, error) {
-	quota := p.email.Key + " " + strconv.Itoa(int(p.purpose))
-	if known {
-		quota += " " + from
-	}
-	asks := []ratelimit.Ask{
-		{Key: codeMinuteKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerMinute, Window: time.Minute}},
-		{Key: codeDayKeys.At(keyspace.Hashed{S: quota}), Limit: ratelimit.Limit{Max: l.CodesPerDay, Window: 24 * time.Hour}},
-		{Key: codeHourKeys.At(keyspace.Hashed{S: from}), Limit: ratelimit.Limit{Max: l.CodesPerIP, Window: time.Hour}},
-		{Key: codesKey.At(), Limit: ratelimit.Limit{Max: l.Codes, Window: time.Hour}},
-	}
-	if network := household.Network(from); network != "" {
-		asks = append(asks, ratelimit.Ask{Key: codeHourKeys.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.Codes), Window: time.Hour}})
-	}
-	return s.limiter.AllowAll(ctx, asks)
 }
 
 // away reports that an error means no more than that Redis is away.

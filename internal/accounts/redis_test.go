@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -67,7 +68,7 @@ func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
 		}
 		server.FlushAll()
 		w.check("flushed", a.Access, nil)
-		redistest.KeysDeclared(t, w.redis, Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, codes.Keys)
 	})
 }
 
@@ -95,12 +96,12 @@ func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
 			return err
 		}
 		for range 5 {
-			if err := register(otherThan(code)); !errors.Is(err, ErrCode) {
-				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+			if err := register(otherThan(code)); !errors.Is(err, codes.ErrWrong) {
+				t.Fatalf("a wrong code: got %v, want codes.ErrWrong", err)
 			}
 		}
-		if err := register(code); !errors.Is(err, ErrCode) {
-			t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
+		if err := register(code); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the right code after five wrong ones: got %v, want codes.ErrWrong", err)
 		}
 		if err := register(w.codeTo("bob@example.org", "register", "192.0.2.1")); err != nil {
 			t.Errorf("a new code: %v", err)

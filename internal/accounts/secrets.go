@@ -9,7 +9,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
@@ -99,23 +98,6 @@ func (m mint) vouches(label string, t token) bool {
 	secret, err := base64.RawURLEncoding.DecodeString(t.text[tokenLen-secretLen:])
 	who := t.user.String() + "." + t.device.String()
 	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac(label, who, string(secret[:16]))[:16])
-}
-
-// emailHash is the form in which an address stands in the table of codes.
-func (m mint) emailHash(p proof) string {
-	return base64.RawURLEncoding.EncodeToString(m.mac("email", p.parts()...))
-}
-
-// codeHash binds a code to what it proves. A plain hash of six digits could be
-// undone by trying a million; this one only with the server's secret.
-func (m mint) codeHash(p proof, code string) string {
-	return base64.RawURLEncoding.EncodeToString(m.mac("code", append(p.parts(), code)...))
-}
-
-// code makes six digits of a seed, each million equally likely.
-func (m mint) code(p proof, seed string) string {
-	n := binary.BigEndian.Uint64(m.mac("digits", append(p.parts(), seed)...))
-	return fmt.Sprintf("%06d", n%1_000_000) // 2⁶⁴ is so many millions that the last, broken one does not show
 }
 
 // undoToken is the token of a link that takes a change of address back.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/accounts/emails"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
@@ -134,18 +134,10 @@ func TestNoSecretIsLoggedOrStored(t *testing.T) {
 			say("POST", "/v1/auth/codes", "", http.StatusOK, map[string]string{"email": "bea@example.org", "purpose": purpose})
 		}
 		var payload []byte
-		if err := w.db.QueryRowContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ? ORDER BY id LIMIT 1 OFFSET 1", TopicCode).Scan(&payload); err != nil {
+		if err := w.db.QueryRowContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ? ORDER BY id LIMIT 1 OFFSET 1", codes.Topic).Scan(&payload); err != nil {
 			t.Fatal(err)
 		}
-		var n codeNotice
-		if err := json.Unmarshal(payload, &n); err != nil {
-			t.Fatal(err)
-		}
-		e, err := emails.Parse(n.To)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lost := secret(w.mint.code(proof{e, n.Purpose, n.User}, n.Seed))
+		lost := secret(w.codeOf(payload))
 		w.consume(3)
 		say("POST", "/v1/auth/login", "", http.StatusOK, map[string]string{"email": "bea@example.org", "code": lost}) // it was one
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
@@ -34,8 +35,6 @@ import (
 
 // Topics of the outbox.
 const (
-	// TopicCode mails a verification code. This package handles it itself.
-	TopicCode = "accounts.code"
 	// TopicNotice mails what was done to an account. This package handles it
 	// itself.
 	TopicNotice = "accounts.notice"
@@ -70,6 +69,10 @@ type Limits struct {
 	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one household (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
 	HouseholdFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one household, for whatever address, until it has paused for an hour"`
 	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`
+}
+
+func (l Limits) ofCodes() codes.Limits {
+	return codes.Limits{PerMinute: l.CodesPerMinute, PerDay: l.CodesPerDay, PerHousehold: l.CodesPerIP, All: l.Codes, Wrong: l.WrongCodes}
 }
 
 // Config has what the domain stands on.
@@ -132,7 +135,7 @@ func (c Settings) Validate() error {
 	return errors.Join(
 		config.Refuse(c.AccessLife < time.Minute, "access_life", "%s is less than a minute", c.AccessLife),
 		config.Refuse(c.RefreshLife < c.AccessLife, "refresh_life", "%s is shorter than access_life, %s", c.RefreshLife, c.AccessLife),
-		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codeTriesKeys.TTL.Base, "code_life", "%s is not between a minute and an hour", c.CodeLife),
+		config.Refuse(c.CodeLife < time.Minute || c.CodeLife > codes.MaxLife, "code_life", "%s is not between a minute and an hour", c.CodeLife),
 		config.Refuse(c.Devices < 1 || c.Devices > 1000, "devices", "%d is not between 1 and 1000", c.Devices),
 		config.Refuse(c.Grace < time.Second || c.Grace > MaxGrace, "grace", "%s is not between a second and 90 days", c.Grace),
 		config.Refuse(c.Hashers < 0, "hashers", "%d is less than zero", c.Hashers),
@@ -173,7 +176,7 @@ type Service struct {
 	metrics  *metrics
 	attempts *attempts.Counter
 	notes    trail.Notes
-	wrong    wrongCodes
+	codes    *codes.Service
 	strays   strays
 	hooks    *webhooks.Service
 
@@ -195,14 +198,14 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Studio == nil {
 		cfg.Studio = picture.New(0)
 	}
-	return &Service{
+	s := &Service{
 		db:     cfg.DB,
 		caches: cfg.Caches,
 		bus:    cfg.Bus,
 		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
 		checks: newChecks(cfg.DB, cfg.Caches, cfg.Cache),
 		cards:  newCards(cfg.DB, cfg.Caches, cfg.Cache),
-		redis:  redisStore{db: cfg.Redis, limiter: cfg.Limiter, budget: readBudget},
+		redis:  redisStore{db: cfg.Redis, budget: readBudget},
 		cfg:    cfg.Settings,
 		mint:   mint(slices.Clone(cfg.Secret)),
 		mail:   cfg.Mail,
@@ -218,7 +221,10 @@ func New(cfg Config) (*Service, error) {
 
 		notify:       cfg.Notify,
 		dropsPending: cfg.DropsPending,
-	}, nil
+	}
+	s.codes = codes.New(codes.Config{DB: cfg.DB, Limiter: cfg.Limiter, Attempts: s.attempts, Log: cfg.Log, Metrics: cfg.Metrics,
+		MAC: s.mint.mac, Life: cfg.CodeLife, Limits: cfg.Limits.ofCodes(), Knows: s.knows, Owner: addressOf})
+	return s, nil
 }
 
 // Registration is what opens an account.
@@ -234,7 +240,7 @@ type Registration struct {
 }
 
 // Register opens an account and logs the device in. emails.ErrInvalid, ErrName,
-// ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, ErrCode, ErrEmailTaken,
+// ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, codes.ErrWrong, ErrEmailTaken,
 // ErrBusy, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Register")
@@ -263,10 +269,10 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	proven, household := proof{email: e, purpose: ForRegister}, household.Parse(r.IP)
-	code, err := s.checkCode(ctx, proven, r.Code, household)
+	household := household.Parse(r.IP)
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForRegister}, r.Code, household)
 	if err != nil {
-		return Tokens{}, err
+		return Tokens{}, asKind(err)
 	}
 	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
 		return Tokens{}, err
@@ -278,7 +284,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 		}
 	}
 	return s.openSession(ctx, u.ID, Session{Name: r.Device, Agent: cleanAgent(r.Agent), IP: r.IP}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if err := consumeCode(ctx, tx, code); err != nil {
+		if err := code.Consume(ctx, tx); err != nil {
 			return User{}, err
 		}
 		u.Created = tx.Now()
@@ -357,7 +363,7 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 		}
 		return err
 	})
-	if errors.Is(err, ErrCode) || errors.Is(err, ErrNoUser) {
+	if errors.Is(err, codes.ErrWrong) || errors.Is(err, ErrNoUser) {
 		err = ErrCredentials
 	}
 	if err != nil {
@@ -376,13 +382,12 @@ func (s *Service) loginByPassword(ctx context.Context, l Login, c credential) (t
 }
 
 func (s *Service) loginByCode(ctx context.Context, e emails.Address, l Login, c credential) (t Tokens, err error) {
-	proven := proof{email: e, purpose: ForLogin}
-	code, err := s.checkCode(ctx, proven, l.Code, household.Parse(l.IP))
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForLogin}, l.Code, household.Parse(l.IP))
 	if err != nil {
-		return Tokens{}, err
+		return Tokens{}, asKind(err)
 	}
 	return s.openSessionAs(ctx, c.ID, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
-		if err := consumeCode(ctx, tx, code); err != nil {
+		if err := code.Consume(ctx, tx); err != nil {
 			return User{}, err
 		}
 		u, err := lockUser(ctx, tx, c.ID)

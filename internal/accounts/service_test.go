@@ -17,6 +17,7 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -106,7 +107,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 		run := func(t *testing.T, cfg redis.Config) {
 			w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return e.Open(t, f...) }, redistest.OpenConfig(t, cfg), settings)
 			test(t, w)
-			redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+			redistest.KeysDeclared(t, w.redis, Keys, codes.Keys, events.Keys)
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -287,7 +288,7 @@ func TestOfManyWhoRegisterOneAddressOneWins(t *testing.T) {
 			switch {
 			case err == nil:
 				won.Add(1)
-			case errors.Is(err, ErrCode) || errors.Is(err, ErrEmailTaken):
+			case errors.Is(err, codes.ErrWrong) || errors.Is(err, ErrEmailTaken):
 				refused.Add(1)
 			default:
 				t.Error(err)
@@ -301,23 +302,9 @@ func TestOfManyWhoRegisterOneAddressOneWins(t *testing.T) {
 
 func TestACodeOfAnAddressRegisteredMeanwhileIsAConflict(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		first := w.code("ann@example.org", "register")
-		_, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: first, Name: "Ann"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// A code that was mailed before the account was there.
-		e, err := emails.Parse("ann@example.org")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-			return upsertCode(ctx, tx, w.codeRow(proof{email: e, purpose: ForRegister}, "424242"), tx.Now().Add(time.Minute))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = w.Register(t.Context(), Registration{Email: "ANN@example.org", Code: "424242", Name: "Ann"})
+		code := w.code("ann@example.org", "register") // it is mailed before the account is there
+		w.accounts([]string{"ann@example.org"}, "")
+		_, err := w.Register(t.Context(), Registration{Email: "ANN@example.org", Code: code, Name: "Ann"})
 		if !errors.Is(err, ErrEmailTaken) || errs.KindOf(err) != errs.Conflict {
 			t.Errorf("got %v, want ErrEmailTaken", err)
 		}
@@ -352,13 +339,13 @@ func TestACodeIsWorthlessAfterFiveWrongGuesses(t *testing.T) {
 		}
 		var looked atomic.Int64
 		together(20, func(int) {
-			if err := try(otherThan(code)); !errors.Is(err, ErrCode) {
+			if err := try(otherThan(code)); !errors.Is(err, codes.ErrWrong) {
 				t.Error(err)
 			}
 			looked.Add(1)
 		})
-		if err := try(code); !errors.Is(err, ErrCode) {
-			t.Errorf("the right code after 20 wrong ones: got %v, want ErrCode", err)
+		if err := try(code); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the right code after 20 wrong ones: got %v, want codes.ErrWrong", err)
 		}
 		if err := try(w.codeTo("ann@example.org", "register", "192.0.2.1")); err != nil {
 			t.Errorf("a new code: got %v", err)
@@ -371,8 +358,8 @@ func TestACodeExpires(t *testing.T) {
 		code := w.code("ann@example.org", "register")
 		w.pass(5 * time.Minute)
 		_, err := w.Register(t.Context(), Registration{Email: "ann@example.org", Code: code, Name: "Ann"})
-		if !errors.Is(err, ErrCode) {
-			t.Errorf("after five minutes: got %v, want ErrCode", err)
+		if !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("after five minutes: got %v, want codes.ErrWrong", err)
 		}
 	})
 }
@@ -416,16 +403,16 @@ func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
 		}
 		err := ask("Ann@Example.org", "192.0.2.2")
 		refusal, ok := errors.AsType[*errs.Error](err)
-		if !ok || !errors.Is(err, ErrTooManyCode) || refusal.After <= 0 || refusal.After > time.Minute {
-			t.Errorf("twice in a minute: got %v, want ErrTooManyCode with at most a minute to wait", err)
+		if !ok || !errors.Is(err, codes.ErrTooMany) || refusal.After <= 0 || refusal.After > time.Minute {
+			t.Errorf("twice in a minute: got %v, want codes.ErrTooMany with at most a minute to wait", err)
 		}
 		for i := range 4 {
 			if err := ask(fmt.Sprintf("bob%d@example.org", i), "192.0.2.1"); err != nil {
 				t.Errorf("address %d from one IP: %v", i+2, err)
 			}
 		}
-		if err := ask("carol@example.org", "192.0.2.1"); !errors.Is(err, ErrTooManyCode) {
-			t.Errorf("the sixth from one IP: got %v, want ErrTooManyCode", err)
+		if err := ask("carol@example.org", "192.0.2.1"); !errors.Is(err, codes.ErrTooMany) {
+			t.Errorf("the sixth from one IP: got %v, want codes.ErrTooMany", err)
 		}
 		if got := len(w.mails("ann@example.org")) + len(w.mails("carol@example.org")); got != 1 {
 			t.Errorf("%d mails, want one: a refused request mails nothing", got)
@@ -440,8 +427,8 @@ func TestCodesAreLimitedByTheDayToo(t *testing.T) {
 			t.Helper()
 			_, err := w.RequestCode(t.Context(), email, "register", ip)
 			refusal, ok := errors.AsType[*errs.Error](err)
-			if !ok || !errors.Is(err, ErrTooManyCode) || refusal.After < least || refusal.After > most {
-				t.Errorf("%s: got %v, want ErrTooManyCode with %s to %s to wait", what, err, least, most)
+			if !ok || !errors.Is(err, codes.ErrTooMany) || refusal.After < least || refusal.After > most {
+				t.Errorf("%s: got %v, want codes.ErrTooMany with %s to %s to wait", what, err, least, most)
 			}
 		}
 		for range 3 {
@@ -1105,8 +1092,8 @@ func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
 	w.during(a.User.ID, moves("bea@example.org"), func() {
 		err = w.ResetPassword(t.Context(), Reset{"ann@example.org", reset, "battery staple", "192.0.2.1"})
 	})
-	if !errors.Is(err, ErrCode) {
-		t.Errorf("a reset: got %v, want ErrCode", err)
+	if !errors.Is(err, codes.ErrWrong) {
+		t.Errorf("a reset: got %v, want codes.ErrWrong", err)
 	}
 	w.enter("bea@example.org", "correct horse")
 	w.exec("UPDATE users SET email = 'ann@example.org', email_key = 'ann@example.org'")

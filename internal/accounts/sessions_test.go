@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -515,7 +516,7 @@ func TestFactsThatRedisLostAreWrittenAgain(t *testing.T) {
 		if m, _ := w.facts(ka); len(m) != 0 {
 			t.Errorf("a device that was logged out has facts: %v", m)
 		}
-		redistest.KeysDeclared(t, w.redis, Keys, events.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, codes.Keys, events.Keys)
 	})
 }
 

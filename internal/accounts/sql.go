@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -174,7 +175,7 @@ func eachUser(ctx context.Context, q sqldb.Querier, columns string, ids []ID, sc
 // sweepExpired removes what has expired, up to sweepChunk rows of each kind, and
 // reports whether there may be more.
 func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
-	codes, err := sweepCodes(ctx, db)
+	old, err := codes.Sweep(ctx, db, sweepChunk)
 	if err != nil {
 		return false, err
 	}
@@ -187,7 +188,7 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 		return false, err
 	}
 	events, err := trail.Sweep(ctx, db, sweepChunk)
-	return max(codes, sessions, undos, events) == sweepChunk, err
+	return max(old, sessions, undos, events) == sweepChunk, err
 }
 
 // sweepChunk keeps each deletion, and the locks it holds, short.

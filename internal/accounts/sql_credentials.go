@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/uptrace/bun"
+
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -44,4 +46,11 @@ func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e emails.Address) err
 func hasSessionRow(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (in bool, err error) {
 	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE user_id = ? AND device_id = ?)", user, device).Scan(&in)
 	return in, err
+}
+
+// addressOf returns the address of the account that has it, as its owner
+// wrote it; "" when there is none, or when it is except's.
+func addressOf(ctx context.Context, q sqldb.Querier, email, except string) (owners string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(emails.Keys(email)), except).Scan(&owners)
+	return owners, sqldb.Missing(err, nil)
 }

@@ -98,21 +98,15 @@ func forgetZone(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// deleteRest removes what other tables of this domain hold of an account and of
-// the codes to its address, and mails that wait or were given up.
-func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID, codes []codeRow) error {
-	hashes, keys := make([]string, len(codes)), make([]string, len(codes))
-	for i, c := range codes {
-		hashes[i], keys[i] = c.emailHash, c.mailKey()
-	}
+// deleteRest removes what other tables of this domain hold of an account, but for codes, and
+// mails that wait or were given up.
+func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	for _, q := range []struct {
 		text string
 		args []any
 	}{
 		{"DELETE FROM avatars WHERE user_id = ?", []any{id}},
 		{"DELETE FROM email_undos WHERE user_id = ?", []any{id}},
-		{"DELETE FROM codes WHERE email_hash IN (?)", []any{bun.List(hashes)}},
-		{"DELETE FROM outbox WHERE topic = ? AND msg_key IN (?)", []any{TopicCode, bun.List(keys)}},
 		{"DELETE FROM outbox WHERE topic = ? AND msg_key = ?", []any{TopicNotice, id}},
 	} {
 		if _, err := tx.ExecContext(ctx, q.text, q.args...); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -67,8 +68,8 @@ func TestAStolenTokenTakesNoAccountOver(t *testing.T) {
 			"an address, the new address's code":  leave(toEve),
 			"an address, a code of another kind":  leave(login),
 		} {
-			if !errors.Is(got, ErrCode) {
-				t.Errorf("%s: got %v, want ErrCode", what, got)
+			if !errors.Is(got, codes.ErrWrong) {
+				t.Errorf("%s: got %v, want codes.ErrWrong", what, got)
 			}
 		}
 		if after := w.dump("SELECT * FROM users ORDER BY id") + w.dump("SELECT user_id FROM sessions ORDER BY device_id"); after != before {
@@ -77,11 +78,11 @@ func TestAStolenTokenTakesNoAccountOver(t *testing.T) {
 		if err := leave(toLeave); err != nil {
 			t.Errorf("the owner: %v", err)
 		}
-		if err := leave(toLeave); !errors.Is(err, ErrCode) {
-			t.Errorf("the same code again: got %v, want ErrCode", err)
+		if err := leave(toLeave); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the same code again: got %v, want codes.ErrWrong", err)
 		}
-		if err := setPassword(toSet); !errors.Is(err, ErrCode) {
-			t.Errorf("the code to an address that was left: got %v, want ErrCode", err)
+		if err := setPassword(toSet); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the code to an address that was left: got %v, want codes.ErrWrong", err)
 		}
 		if err := setPassword(w.ownCode(a.User.ID, api.PurposeSetPassword)); err != nil {
 			t.Errorf("the owner: %v", err)
@@ -94,31 +95,31 @@ func TestACodeToOnesOwnAddressHasItsLimits(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		for _, purpose := range []string{api.PurposeRegister, api.PurposeChangeEmail, ""} {
-			if _, err := w.RequestOwnCode(t.Context(), a.User.ID, purpose, "10.9.9.9"); !errors.Is(err, ErrPurpose) {
-				t.Errorf("%q: got %v, want ErrPurpose", purpose, err)
+			if _, err := w.RequestOwnCode(t.Context(), a.User.ID, purpose, "10.9.9.9"); !errors.Is(err, codes.ErrPurpose) {
+				t.Errorf("%q: got %v, want codes.ErrPurpose", purpose, err)
 			}
 		}
 		code := w.ownCode(a.User.ID, api.PurposeSetPassword)
 		set := func(code string) error {
 			return w.ChangePassword(t.Context(), a.User.ID, a.Device, PasswordChange{Code: code, Password: "battery staple"})
 		}
-		for range codeTries {
-			if err := set(otherThan(code)); !errors.Is(err, ErrCode) {
-				t.Fatalf("a wrong code: got %v, want ErrCode", err)
+		for range 5 {
+			if err := set(otherThan(code)); !errors.Is(err, codes.ErrWrong) {
+				t.Fatalf("a wrong code: got %v, want codes.ErrWrong", err)
 			}
 		}
-		if err := set(code); !errors.Is(err, ErrCode) {
-			t.Errorf("the right code after five wrong ones: got %v, want ErrCode", err)
+		if err := set(code); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("the right code after five wrong ones: got %v, want codes.ErrWrong", err)
 		}
 		for range 9 {
 			code = w.ownCode(a.User.ID, api.PurposeSetPassword)
 		}
-		if _, err := w.RequestOwnCode(t.Context(), a.User.ID, api.PurposeSetPassword, "10.9.9.9"); !errors.Is(err, ErrTooManyCode) {
-			t.Errorf("the eleventh code of a day: got %v, want ErrTooManyCode", err)
+		if _, err := w.RequestOwnCode(t.Context(), a.User.ID, api.PurposeSetPassword, "10.9.9.9"); !errors.Is(err, codes.ErrTooMany) {
+			t.Errorf("the eleventh code of a day: got %v, want codes.ErrTooMany", err)
 		}
 		w.pass(w.cfg.CodeLife)
-		if err := set(code); !errors.Is(err, ErrCode) {
-			t.Errorf("an expired code: got %v, want ErrCode", err)
+		if err := set(code); !errors.Is(err, codes.ErrWrong) {
+			t.Errorf("an expired code: got %v, want codes.ErrWrong", err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/cluster"
@@ -254,7 +255,7 @@ func (a *App) newQueues() error {
 		return a.live.Obey(ctx, order)
 	})
 	handlers[drops.Topic] = a.drops.Handler(a.redis, a.caches)
-	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{accounts.TopicCode, accounts.TopicNotice}} // the mail server may hang
+	cfg := queue.Config{Log: a.log, Metrics: a.reg, Apart: []string{codes.Topic, accounts.TopicNotice}} // the mail server may hang
 	add := func(s queue.Store, handlers map[string]queue.Handler, batches ...queue.Batch) error {
 		c, err := queue.NewConsumer(s, handlers, batches, cfg)
 		a.queues = append(a.queues, c)

@@ -1,0 +1,87 @@
+package codes
+
+import (
+	"errors"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts/emails"
+	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/foundation/texts"
+)
+
+// Topic of the outbox has a code mailed; the payload is a [Notice].
+const Topic = "accounts.code"
+
+// Notice is the payload of [Topic]. It has the code's seed and not the
+// code, which the server's secret makes of it when the mail is written: a reader of
+// the outbox, or of a dead letter, can log in nowhere.
+type Notice struct {
+	To      string  `json:"to"`
+	Purpose Purpose `json:"purpose"`
+	User    string  `json:"user,omitempty"` // the user who asked, where one was logged in
+	Known   bool    `json:"known"`          // the address has an account, and not that of the user who asked
+	Seed    string  `json:"seed"`
+	Expires int64   `json:"expires"` // Unix milliseconds
+
+	Lang texts.Language `json:"lang,omitempty"` // of the one who asked
+}
+
+// Message returns the mail of a notice, and false where its code has expired meanwhile and is
+// not worth one. An error wraps [mail.ErrRefused]: it will not pass.
+func (s *Service) Message(n Notice) (_ mail.Message, good bool, err error) {
+	e, err := emails.Parse(n.To)
+	if err != nil {
+		return mail.Message{}, false, errors.Join(mail.ErrRefused, err)
+	}
+	if s.db.Now().UnixMilli() >= n.Expires {
+		return mail.Message{}, false, nil
+	}
+	m := codeMail(n.Lang, n.Purpose, n.Known, s.mac.code(Proof{e, n.Purpose, n.User}, n.Seed), s.life)
+	m.To = e.Given
+	return m, true, nil
+}
+
+// codeMail returns the mail for a request of a code. The answer to the request is the
+// same for known and unknown addresses; only the mail tells whether the address has an
+// account.
+func codeMail(l texts.Language, p Purpose, known bool, code string, life time.Duration) mail.Message {
+	var subject, what string
+	switch p {
+	case ForRegister:
+		if known {
+			return noCode(l, "You already have an account", "asked to register this address. It has an account already: log in instead.")
+		}
+		subject, what = "Your code to register", "to finish your registration"
+	case ForLogin:
+		if !known {
+			return noCode(l, noAccount, "asked to log in with this address. It has no account yet: register first.")
+		}
+		subject, what = "Your code to log in", "to log in"
+	case ForResetPassword:
+		if !known {
+			return noCode(l, noAccount, "asked for a new password for this address. It has no account yet: register first.")
+		}
+		subject, what = "Your code for a new password", "to set a new password. All devices will be logged out"
+	case ForChangeEmail:
+		if known {
+			return noCode(l, "This address has an account already", "asked to use this address for another account. It has an account of its own, and an address can have one only.")
+		}
+		subject, what = "Your code to change your address", "to use this address for your account"
+	case ForSetPassword:
+		subject, what = "Your code to set a password", "to set a password for your account. All other devices will be logged out"
+	case ForLeaveEmail:
+		subject, what = "Your code to leave this address", "to have another address for your account in place of this one"
+	}
+	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(codeText, code, l.Say(what), int(life.Minutes()))}
+}
+
+const (
+	codeText = "%s is your code %s. It can be used once, within %d minutes.\n\n" +
+		"Never tell it to anybody. If you did not ask for it, there is nothing to do.\n"
+	noAccount  = "There is no account with this address"
+	noCodeText = "Somebody, probably you, %s\n\nIf it was not you, there is nothing to do.\n"
+)
+
+func noCode(l texts.Language, subject, what string) mail.Message {
+	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(noCodeText, l.Say(what))}
+}
