@@ -98,8 +98,8 @@
 //
 // # What is below
 //
-// Ideas that need no account are packages: password hashes, emails knows which addresses are one,
-// attempts counts tries of secrets, codes proves by a mailed code who reads the mail of an address,
+// Ideas that need no account are packages: password makes and compares hashes, emails knows which
+// addresses are one, attempts counts tries of secrets, codes has what is mailed to prove an address,
 // and trail keeps what happened. Users are texts there, if anything. What goes by the typed ids of
 // users and devices is here.
 package accounts

@@ -71,6 +71,7 @@ type Limits struct {
 	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`
 }
 
+// ofCodes returns those that package codes keeps.
 func (l Limits) ofCodes() codes.Limits {
 	return codes.Limits{PerMinute: l.CodesPerMinute, PerDay: l.CodesPerDay, PerHousehold: l.CodesPerIP, All: l.Codes, Wrong: l.WrongCodes}
 }

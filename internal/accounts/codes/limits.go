@@ -75,7 +75,7 @@ type suspensions struct {
 	until map[string]time.Time
 }
 
-// add reports whether that is news.
+// add suspends a network for d, and reports whether that is news.
 func (s *suspensions) add(network string, now time.Time, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ type Config struct {
 	Knows func(ctx context.Context, e emails.Address, household string) (bool, error)
 
 	// Owner returns the address, as its owner wrote it, of the account that has it; empty
-	// when there is none, or when it is that of a user.
+	// when there is none, or when it is that of the user except.
 	Owner func(ctx context.Context, q sqldb.Querier, email, except string) (string, error)
 }
 
