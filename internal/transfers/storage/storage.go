@@ -47,8 +47,8 @@ type Writing interface {
 	Abort()
 }
 
-// Open returns the storage of a setting, which is in files where the setting is "folder" or
-// empty. It makes a folder that is not there, and does not ask a bucket's server. Close it.
+// Open returns the storage of a setting. Where the setting is "folder" or empty, that is the
+// folder files. It makes a folder that is not there, and does not ask a bucket's server. Close it.
 // The error is that of [Check], or one of the folder.
 func Open(setting, files string) (Storage, error) {
 	folder, bucket, err := parse(setting)
@@ -69,8 +69,8 @@ func Check(setting string) error {
 	return err
 }
 
-// parse takes a setting apart: a folder, "" for that in the data folder, or the URL of a
-// bucket.
+// parse takes a setting apart: a folder, "" for the one that the caller of [Open] names, or
+// the URL of a bucket.
 func parse(setting string) (folder string, bucket *url.URL, err error) {
 	kind, rest, _ := strings.Cut(setting, ":")
 	switch {
