@@ -10,6 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/cluster"
 	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -50,7 +51,7 @@ var allJobs = keyspace.Text{S: "all"} // that run on one node at a time
 
 // Keys has every family of the server, by owner.
 func Keys() []*keyspace.Schema {
-	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, codes.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, live.Keys, rooms.Keys, checkin.Keys, ranking.Keys}
+	return []*keyspace.Schema{keys, events.Keys, cluster.Keys, queue.Keys, web.Keys, cache.Keys, accounts.Keys, codes.Keys, social.Keys, groups.Keys, messaging.Keys, presence.Keys, activity.Keys, transfers.Keys, live.Keys, rooms.Keys, checkin.Keys, records.Keys, ranking.Keys}
 }
 
 // Cached knows which of [Keys] are cached.

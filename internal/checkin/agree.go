@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -38,9 +39,9 @@ func rowChange(k rowKey) change { return change{user: k.user, days: []civil.Day{
 // state is what Redis should hold of a user because of a change.
 type state struct {
 	change
-	lost      []rowKey  // days that SQL does not have: their records are dropped
-	records   []yearKey // to be there
-	held      []yearKey // to be merged where they are
+	lost      []records.Key // of days that SQL does not have: to be dropped
+	records   []records.Key // to be there
+	held      []records.Key // to be merged where they are
 	history   streak.History
 	placement ranking.Placement
 	ranked    bool
@@ -49,7 +50,7 @@ type state struct {
 // bring has the projection tell Redis of a change that was announced and is committed.
 func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	// Records, merges and boards take a round trip each.
-	if s.projection.Bring(ctx, 3*s.redis.budget, c) {
+	if s.projection.Bring(ctx, 3*s.redis.Budget, c) {
 		s.projection.Done(at)
 		return
 	}
@@ -128,7 +129,7 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 	for _, day := range c.days {
 		m, there := h.On(day)
 		if !there {
-			st.lost = append(st.lost, rowKey{c.user, day})
+			st.lost = append(st.lost, records.Key{User: c.user, Year: day.Year()})
 			continue
 		}
 		from = min(from, h.FirstWith(m))
@@ -140,11 +141,11 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 			first = h.Marks[0].Day.Year()
 		}
 		for year := first; year <= today.Year()+1; year++ { // those that a reconciliation looks at
-			st.held = append(st.held, yearKey{c.user, year})
+			st.held = append(st.held, records.Key{User: c.user, Year: year})
 		}
 	default:
 		for year := from.Year(); year <= today.Year(); year++ {
-			st.records = append(st.records, yearKey{c.user, year})
+			st.records = append(st.records, records.Key{User: c.user, Year: year})
 		}
 	}
 	if c.unranked {

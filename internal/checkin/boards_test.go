@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -118,7 +119,7 @@ func TestBoardsThatWereMovedCountedAndLoadedAgree(t *testing.T) {
 				switch n := r.IntN(20); {
 				case n < 16:
 					if n == 0 {
-						w.do(t, "UNLINK", recordKey(user, 2026).Key)
+						w.do(t, "UNLINK", records.BitmapOf(user, 2026).Key)
 					}
 					w.mustMark(t, user, c)
 				case n < 18:

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -41,6 +42,12 @@ func (r request) hook() api.HookCheckin {
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
+
+// record names the record that has the day.
+func (r request) record() records.Key { return records.Key{User: r.user, Year: r.day.Year()} }
+
+// recorded is what that record has of it.
+func (r request) recorded() records.Day { return records.Day{User: r.user, Day: r.day, Kind: r.kind} }
 
 // marked is what the boards want to know of a request.
 func (r request) marked() ranking.Marked {
@@ -126,8 +133,8 @@ type ahead struct {
 	repeats bool // this node has seen all of the batch's days signed
 
 	done chan struct{}
-	recs map[yearKey]*streak.Record // complete when done is closed; loaded ones only
-	away bool                       // Redis did not answer; known when done is closed
+	recs map[records.Key]*streak.Record // complete when done is closed; loaded ones only
+	away bool                           // Redis did not answer; known when done is closed
 }
 
 // lookAhead collects the users' records while SQL commits: as this node left them
@@ -135,11 +142,11 @@ type ahead struct {
 // missed the day before may have checked in on another node, so Redis is asked, but not
 // where the day itself is known.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
-	a := &ahead{done: make(chan struct{}), recs: make(map[yearKey]*streak.Record, len(rows)), repeats: true}
-	var unseen []yearKey
+	a := &ahead{done: make(chan struct{}), recs: make(map[records.Key]*streak.Record, len(rows)), repeats: true}
+	var unseen []records.Key
 	for _, r := range rows {
-		k := yearKey{r.user, r.day.Year()}
-		rec := s.recent.get(k)
+		k := r.record()
+		rec := s.recent.Get(k)
 		repeat := rec != nil && rec.Has(r.day, r.kind)
 		a.repeats = a.repeats && repeat
 		if repeat || rec != nil && rec.Reaches(r.day.OfYear()-1) {
@@ -154,7 +161,7 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 	}
 	go func() {
 		defer close(a.done)
-		recs, err := s.redis.readAll(ctx, unseen)
+		recs, err := s.redis.ReadAll(ctx, unseen)
 		if err != nil {
 			a.away = true // days and boards go one after the other then
 			return
@@ -183,7 +190,7 @@ func (a *ahead) around(r request) (before, after *streak.Record) {
 	if a == nil {
 		return nil, nil
 	}
-	if before = a.recs[yearKey{r.user, r.day.Year()}]; before == nil {
+	if before = a.recs[r.record()]; before == nil {
 		return nil, nil
 	}
 	rec := *before
@@ -225,7 +232,7 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	}
 	answered = answered || s.answerFromLog(ctx, reqs, out)
 	if !applied && answered { // a Redis that is not complete is told by the way of a repair
-		applied = s.projection.Bring(ctx, 3*s.redis.budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
+		applied = s.projection.Bring(ctx, 3*s.redis.Budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
 	}
 	for _, r := range reqs {
 		switch {
@@ -307,7 +314,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 		ms.Add(p)
 		expected[i], told[i] = after, &p
 	}
-	recs, had, err := s.redis.mark(ctx, reqs, s.Boards.AppendCmds(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms))
+	recs, had, err := s.redis.Mark(ctx, mapped(reqs, request.recorded), s.Boards.AppendCmds(make([]keyspace.Cmd, 0, 2*len(reqs)+8), ms))
 	if err != nil {
 		return err
 	}
@@ -316,7 +323,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	}
 	before := make([]streak.Score, len(reqs))
 	for i, r := range reqs {
-		s.recent.put(yearKey{r.user, r.day.Year()}, recs[i])
+		s.recent.Put(r.record(), recs[i])
 		if expected[i] == nil || *expected[i] != *recs[i] {
 			rec := *recs[i]
 			rec.Clear(r.day, r.kind)
@@ -390,14 +397,14 @@ func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[acc
 // loadAfter loads what marking has shown not to be loaded, and the present year
 // of users whose mark fell into an earlier one.
 func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.Record) error {
-	keys := mapped(reqs, func(r request) yearKey { return yearKey{r.user, r.day.Year()} })
+	keys := mapped(reqs, request.record)
 	if err := s.loadMissing(ctx, keys, recs); err != nil {
 		return err
 	}
-	var later []yearKey
+	var later []records.Key
 	for _, r := range reqs {
 		if now := r.clock.Today(s.now()).Year(); now != r.day.Year() {
-			later = append(later, yearKey{r.user, now})
+			later = append(later, records.Key{User: r.user, Year: now})
 		}
 	}
 	if len(later) == 0 {
@@ -408,8 +415,8 @@ func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.
 }
 
 // loadMissing loads those of the records that are not.
-func (s *Service) loadMissing(ctx context.Context, keys []yearKey, recs []*streak.Record) error {
-	var missing []yearKey
+func (s *Service) loadMissing(ctx context.Context, keys []records.Key, recs []*streak.Record) error {
+	var missing []records.Key
 	var at []int
 	for i, rec := range recs {
 		if !rec.Loaded() {
@@ -430,12 +437,12 @@ func (s *Service) loadMissing(ctx context.Context, keys []yearKey, recs []*strea
 }
 
 // loadRecords computes records from the log and merges them into Redis.
-func (s *Service) loadRecords(ctx context.Context, to *redisStore, keys []yearKey) ([]*streak.Record, error) {
+func (s *Service) loadRecords(ctx context.Context, to *redisStore, keys []records.Key) ([]*streak.Record, error) {
 	recs, err := s.recordsFromLog(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	return recs, to.load(ctx, keys, recs)
+	return recs, to.Load(ctx, keys, recs)
 }
 
 // sqlHistories returns what SQL has where the claims cannot be read.
@@ -451,12 +458,12 @@ func (s *Service) sqlHistories(ctx context.Context, users []accounts.ID) (map[ac
 var errClaims = errors.New("checkin: the claims cannot be read")
 
 // recordsFromLog computes records with one SELECT for all.
-func (s *Service) recordsFromLog(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
-	histories, err := s.checkins.histories(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+func (s *Service) recordsFromLog(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
+	histories, err := s.checkins.histories(ctx, mapped(keys, func(k records.Key) accounts.ID { return k.User }))
 	if err != nil && !errors.Is(err, errClaims) {
 		return nil, err
 	}
-	return mapped(keys, func(k yearKey) *streak.Record { return streak.RecordOf(k.year, histories[k.user]) }), err
+	return mapped(keys, func(k records.Key) *streak.Record { return streak.RecordOf(k.Year, histories[k.User]) }), err
 }
 
 // markedEvents has one event for each check-in that was new, but for late ones.

@@ -12,7 +12,7 @@
 // # What is derived
 //
 // In Redis: a 108-byte record for each user and year, from which everything a
-// user sees follows by counting bits, and four boards, which are package ranking.
+// user sees follows by counting bits (package records), and four boards (package ranking).
 // Losing a record costs one SELECT at the next read, losing a board one pass over the
 // log; neither ever costs a day.
 //
@@ -24,12 +24,12 @@
 //	service.go  Mark hands the request to the committer and waits
 //	commit.go   many requests, one commit to the log (log.go): in durable-first mode a
 //	            transaction of SQL; beside it their records are collected, as this
-//	            node left them (recordcache.go) or from Redis; then, beside the next
+//	            node left them (records/cache.go) or from Redis; then, beside the next
 //	            commit:
 //	freeze.go   the missed days before, if freezes cover them, become rows, too
 //	ranking     the record of before and the day say which boards the user moves
 //	            on, from where to where, and when the streak dies (placement.go)
-//	redis.go    the days are set, the records read back and the moves appended to
+//	records     the days are set, the records read back and the moves appended to
 //	            the boards, in one round trip; a user who stands elsewhere than
 //	            expected moves again; the callers wake
 //

@@ -56,7 +56,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			return err
 		}
 	}
-	if err := s.redis.patient().unload(ctx, user, now.Year()+1); err != nil { // it has begun somewhere
+	if err := s.redis.patient().DropYears(ctx, user, firstYear, now.Year()+1); err != nil { // it has begun somewhere
 		return err
 	}
 	return s.sql.untouch(ctx, user)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -521,7 +522,7 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 	}
 	server.Restart() // with what it had
 	eventually.True(t, "redis to be complete again", w.projection.Up)
-	rec, err := w.Service.redis.read(t.Context(), user, 2026)
+	rec, err := w.Service.redis.Read(t.Context(), records.Key{User: user, Year: 2026})
 	if err != nil || rec == nil || rec.FreezesGranted() != 1 || rec.FreezesUsed() != 1 || rec.Total() != 4 {
 		t.Errorf("the record has %v, %v", rec, err)
 	}
@@ -712,7 +713,7 @@ func TestARecordOfAnotherVersionIsReplaced(t *testing.T) {
 		user, c := newUsers(1)[0], civil.Clock{}
 		w.on(t, "2026-11-20")
 		w.mustMark(t, user, c)
-		key := recordKey(user, 2026)
+		key := records.BitmapOf(user, 2026)
 		for _, old := range []string{"\x01" + string(slices.Repeat([]byte{0xaa}, 99)), "\x03" + string(slices.Repeat([]byte{0xff}, 140))} {
 			if err := w.redis.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: key.Key}).Err; err != nil {
 				t.Fatal(err)
@@ -745,7 +746,7 @@ func TestTheFirstDayIsTheMostSignificantBit(t *testing.T) {
 			w.on(t, date)
 			w.mustMark(t, user, c)
 		}
-		raw, _, err := w.redis.Do(t.Context(), recordKey(user, 2027).GetCmd()).Text()
+		raw, _, err := w.redis.Do(t.Context(), records.BitmapOf(user, 2027).GetCmd()).Text()
 		if err != nil || len(raw) != len(streak.Record{}) || raw[16] != 0xc0 || raw[17] != 0x80 {
 			t.Errorf("got % x, %v, want c0 80 from byte 16 on", raw, err)
 		}

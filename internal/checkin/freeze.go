@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
@@ -75,21 +76,21 @@ func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, 
 	if err != nil || len(covered) == 0 {
 		return err
 	}
-	var keys []yearKey
+	var keys []records.Key
 	for _, r := range some {
 		if first, ok := covered[r.user]; ok {
 			last := max(r.day.Year(), r.clock.Today(s.now()).Year())
 			for year := first.Year(); year <= last; year++ {
-				keys = append(keys, yearKey{r.user, year})
+				keys = append(keys, records.Key{User: r.user, Year: year})
 			}
 		}
 	}
-	loaded := mapped(keys, func(k yearKey) *streak.Record { return streak.RecordOf(k.year, histories[k.user]) })
-	if err := s.redis.load(ctx, keys, loaded); err != nil {
+	loaded := mapped(keys, func(k records.Key) *streak.Record { return streak.RecordOf(k.Year, histories[k.User]) })
+	if err := s.redis.Load(ctx, keys, loaded); err != nil {
 		return err
 	}
 	for i, r := range reqs {
-		if at := slices.Index(keys, yearKey{r.user, r.day.Year()}); at >= 0 {
+		if at := slices.Index(keys, r.record()); at >= 0 {
 			recs[i] = loaded[at]
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -82,18 +83,18 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 	if b.Season() != "" {
 		first, last = b.Span()
 	}
-	var keys []yearKey
+	var keys []records.Key
 	for id, u := range people {
 		if u.Deleted() {
 			continue
 		}
 		if b.Season() == "" {
-			keys = append(keys, yearKey{id, u.Clock.Today(now).Year()})
+			keys = append(keys, records.Key{User: id, Year: u.Clock.Today(now).Year()})
 			continue
 		}
 		until := min(last, u.Clock.Today(now))                   // see ranking.Boards.ownEntry
 		for year := first.Year(); year <= until.Year(); year++ { // a week may lie in two
-			keys = append(keys, yearKey{id, year})
+			keys = append(keys, records.Key{User: id, Year: year})
 		}
 	}
 	recs, err := s.records(ctx, keys)
@@ -104,22 +105,22 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 	for i, k := range keys {
 		switch b {
 		case ranking.StreakBoard:
-			clock := people[k.user].Clock
-			values[k.user] = s.freezes.Status(recs[i], clock, clock.Today(now)).Streak
+			clock := people[k.User].Clock
+			values[k.User] = s.freezes.Status(recs[i], clock, clock.Today(now)).Streak
 		case ranking.TotalBoard:
-			values[k.user] = recs[i].Total()
+			values[k.User] = recs[i].Total()
 		default:
-			values[k.user] += recs[i].SignedIn(k.year, max(first, civil.DayOf(k.year, 1, 1)), last)
+			values[k.User] += recs[i].SignedIn(k.Year, max(first, civil.DayOf(k.Year, 1, 1)), last)
 		}
 	}
 	return values, nil
 }
 
 // records is record for many.
-func (s *Service) records(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
+func (s *Service) records(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
 	recs := make([]*streak.Record, len(keys))
 	if len(keys) > 0 && s.projection.Up() {
-		found, err := s.redis.patient().readAll(ctx, keys)
+		found, err := s.redis.patient().ReadAll(ctx, keys)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, err
@@ -142,7 +143,7 @@ func (s *Service) records(ctx context.Context, keys []yearKey) ([]*streak.Record
 	}
 	for chunk := range slices.Chunk(absent, maxLoad) {
 		s.metrics.reads.sql.Add(float64(len(chunk)))
-		loaded, err := s.loadBatch(ctx, mapped(chunk, func(i int) yearKey { return keys[i] }))
+		loaded, err := s.loadBatch(ctx, mapped(chunk, func(i int) records.Key { return keys[i] }))
 		if err != nil {
 			return nil, asKind(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -150,13 +151,13 @@ func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 		if _, err := w.sql.write(t.Context(), reqs); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Service.redis.forget(t.Context(), []rowKey{{user, day}}); err != nil {
+		if err := w.Service.redis.Drop(t.Context(), []records.Key{{User: user, Year: day.Year()}}); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := w.Status(t.Context(), user, c); err != nil || !s.Today {
 			t.Fatalf("the reader sees %+v, %v", s, err)
 		}
-		w.recent = newRecordCache()
+		w.recent = records.NewCache()
 		ahead := w.lookAhead(t.Context(), reqs)
 		if err := w.apply(t.Context(), reqs, []outcome{{Result: Result{New: true, At: reqs[0].at}, kind: streak.Tapped, ahead: ahead}}); err != nil {
 			t.Fatal(err)

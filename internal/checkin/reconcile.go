@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -143,8 +144,8 @@ type subject struct {
 	clock   civil.Clock
 	before  streak.History
 	after   streak.History
-	touched bool // got rows with times in the past, a moment ago
-	records []held
+	touched bool           // got rows with times in the past, a moment ago
+	held    []records.Held // of each year
 	views   map[ranking.Board]ranking.View
 }
 
@@ -244,19 +245,19 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 // reconcileRecords compares the next records whose users or years are not in the
 // log, and returns how many it has looked at.
 func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
-	keys, cursor, err := s.redis.patient().someRecords(ctx, r.Resume.Cursor)
+	keys, cursor, err := s.redis.patient().Scan(ctx, r.Resume.Cursor)
 	if err != nil {
 		return 0, err
 	}
-	first, err := s.sql.firstYears(ctx, mapped(keys, func(k yearKey) accounts.ID { return k.user }))
+	first, err := s.sql.firstYears(ctx, mapped(keys, func(k records.Key) accounts.ID { return k.User }))
 	if err != nil {
 		return 0, err
 	}
 	next := s.now().Year() + 1
 	var strays []*subject
 	for _, k := range keys {
-		if from, known := first[k.user]; !known || k.year < from || k.year > next {
-			strays = append(strays, &subject{user: k.user, years: []int{k.year}})
+		if from, known := first[k.User]; !known || k.Year < from || k.Year > next {
+			strays = append(strays, &subject{user: k.User, years: []int{k.Year}})
 		}
 	}
 	for some := range slices.Chunk(strays, chunkUsers) {
@@ -440,19 +441,19 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 		return err
 	}
 	patient := s.redis.patient()
-	var keys []yearKey
+	var keys []records.Key
 	for _, x := range all {
 		for _, year := range x.years {
-			keys = append(keys, yearKey{x.user, year})
+			keys = append(keys, records.Key{User: x.user, Year: year})
 		}
 	}
-	records, err := patient.held(ctx, keys)
+	held, err := patient.Held(ctx, keys)
 	if err != nil {
 		return err
 	}
 	for _, x := range all {
 		x.clock, x.before, x.touched = clocks[x.user], before[x.user], !touched[x.user].Before(since)
-		x.records, records = records[:len(x.years)], records[len(x.years):]
+		x.held, held = held[:len(x.years)], held[len(x.years):]
 		x.views = map[ranking.Board]ranking.View{}
 	}
 	for _, b := range ranking.Current(s.now()) {
@@ -487,14 +488,14 @@ func (s *Service) differences(x *subject) (out []difference) {
 		old = streak.History{}
 	}
 	for i, year := range x.years {
-		if !x.records[i].there {
+		if !x.held[i].There {
 			continue
 		}
 		least, most := streak.RecordOf(year, old), streak.RecordOf(year, x.after)
 		if year < x.clock.Today(now).Year() { // no read asks it for freezes, and no write tells it of them
 			least.PutFreezes(0, 0)
 		}
-		out = append(out, x.records[i].differences(year, least, most)...)
+		out = append(out, flawsOf(x.held[i], year, least, most)...)
 	}
 	same := func(a, b streak.History) bool { return len(a.Marks) == len(b.Marks) && len(a.Grants) == len(b.Grants) }
 	if x.touched || !same(x.before, x.after) {
@@ -511,11 +512,11 @@ func (s *Service) differences(x *subject) (out []difference) {
 	return out
 }
 
-// differences compares a record with the least and the most it may be.
-func (h held) differences(year int, least, most *streak.Record) []difference {
+// flawsOf compares a record with the least and the most it may be.
+func flawsOf(h records.Held, year int, least, most *streak.Record) []difference {
 	flaws := []streak.Flaw{{What: "not a string", Was: "a key of another type", Becomes: "not loaded"}}
-	if !h.foreign {
-		flaws = streak.Flaws(h.text, year, least, most)
+	if !h.Foreign {
+		flaws = streak.Flaws(h.Text, year, least, most)
 	}
 	return mapped(flaws, func(f streak.Flaw) difference {
 		return difference{what: fmt.Sprintf("record %d: %s", year, f.What), was: f.Was, becomes: f.Becomes, year: year, merge: f.Missing}
@@ -542,7 +543,7 @@ func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done
 		}
 	}
 	for year := range wrong {
-		ok, err := s.replaceRecord(ctx, patient, yearKey{x.user, year})
+		ok, err := s.replaceRecord(ctx, patient, records.Key{User: x.user, Year: year})
 		if err != nil {
 			return false, err
 		}
@@ -554,20 +555,20 @@ func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done
 	return done, s.projection.Renew(ctx, renew)
 }
 
-func (s *Service) replaceRecord(ctx context.Context, in *redisStore, k yearKey) (done bool, err error) {
+func (s *Service) replaceRecord(ctx context.Context, in *redisStore, k records.Key) (done bool, err error) {
 	for range repairTries {
-		was, err := in.held(ctx, []yearKey{k})
+		was, err := in.Held(ctx, []records.Key{k})
 		if err != nil {
 			return false, err
 		}
-		if !was[0].there {
+		if !was[0].There {
 			return true, nil // the next read loads it
 		}
-		recs, err := s.recordsFromLog(ctx, []yearKey{k})
+		recs, err := s.recordsFromLog(ctx, []records.Key{k})
 		if err != nil {
 			return false, err
 		}
-		if done, err = in.replace(ctx, k, was[0], recs[0]); done || err != nil {
+		if done, err = in.Replace(ctx, k, was[0], recs[0]); done || err != nil {
 			return done, err
 		}
 	}
@@ -612,7 +613,7 @@ func (s *Service) warm(ctx context.Context, users []accounts.ID) error {
 		return err
 	}
 	now := s.now()
-	keys := mapped(users, func(u accounts.ID) yearKey { return yearKey{u, clocks[u].Today(now).Year()} })
+	keys := mapped(users, func(u accounts.ID) records.Key { return records.Key{User: u, Year: clocks[u].Today(now).Year()} })
 	_, err = s.loadRecords(ctx, s.redis.patient(), keys)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -86,7 +87,7 @@ func (w *world) do(t *testing.T, name string, key keyspace.Key, args ...string) 
 // damage changes a record's bytes.
 func (w *world) damage(t *testing.T, user accounts.ID, year int, change func(r *streak.Record)) {
 	t.Helper()
-	key := recordKey(user, year)
+	key := records.BitmapOf(user, year)
 	text := w.do(t, "GET", key.Key).Str
 	if len(text) != len(streak.Record{}) {
 		t.Fatalf("the record of %d is not loaded", year)
@@ -145,8 +146,8 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	expect(member(3), "record 2026: what came before")
 	w.damage(t, users[4], 2025, func(r *streak.Record) { r.Set(civil.DayOf(2025, 1, 10), streak.Frozen) })
 	expect(member(4), "record 2025: surplus days")
-	w.do(t, "UNLINK", recordKey(users[5], 2025).Key)
-	w.do(t, "HSET", recordKey(users[5], 2025).Key, "a", "b")
+	w.do(t, "UNLINK", records.BitmapOf(users[5], 2025).Key)
+	w.do(t, "HSET", records.BitmapOf(users[5], 2025).Key, "a", "b")
 	expect(member(5), "record 2025: not a string")
 	w.damage(t, users[6], 2026, func(r *streak.Record) { r[0] = 77 })
 	expect(member(6), "record 2026: version")
@@ -189,9 +190,9 @@ func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	expect("nobody", "board total_days: a member without days")
 	stray := streak.RecordOf(2026, streak.History{})
 	stray.Set(civil.DayOf(2026, 1, 4), streak.Tapped)
-	for _, k := range []yearKey{{ghost, 2026}, {users[11], 1999}} {
-		w.do(t, "SET", recordKey(k.user, k.year).Key, string(stray[:]), "PX", "1000000")
-		expect(k.user.String(), fmt.Sprintf("record %d: surplus days", k.year))
+	for _, k := range []records.Key{{User: ghost, Year: 2026}, {User: users[11], Year: 1999}} {
+		w.do(t, "SET", records.BitmapOf(k.User, k.Year).Key, string(stray[:]), "PX", "1000000")
+		expect(k.User.String(), fmt.Sprintf("record %d: surplus days", k.Year))
 	}
 	slices.Sort(want)
 	return want
@@ -222,7 +223,7 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 			t.Errorf("after the repair: %+v, %v", r.Summary, w.found(t, r))
 		}
 		w.check(t, users, c)
-		redistest.KeysDeclared(t, w.redis, Keys, ranking.Keys, queue.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, records.Keys, ranking.Keys, queue.Keys)
 	})
 }
 
@@ -368,46 +369,6 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 	})
 }
 
-// replaced is replace.lua in Go.
-func replaced(is, seen held, rec *streak.Record) (held, bool) {
-	switch {
-	case is.foreign && seen.text == "":
-		return held{}, true
-	case is.foreign || !is.there || seen.text == "" || is.text != seen.text:
-		return is, false
-	}
-	return held{there: true, text: string(rec[:])}, true
-}
-
-func TestReplacingFollowsItsTwin(t *testing.T) {
-	t.Parallel()
-	everyWorld(t, func(t *testing.T, w *world) {
-		patient := w.Service.redis.patient()
-		texts := []string{"", "\x00\x01", string(randomRecord()[:]), string(randomRecord()[:])}
-		for _, seen := range texts {
-			for i := range 5 {
-				key, rec := yearKey{ids.New[accounts.User](), 2026}, randomRecord()
-				var is held
-				switch i {
-				case 0: // nothing
-				case 1:
-					is.there, is.foreign = true, true
-					w.do(t, "HSET", recordKey(key.user, key.year).Key, "a", "b")
-				default:
-					is.there, is.text = true, texts[i-1]
-					w.do(t, "SET", recordKey(key.user, key.year).Key, is.text, "PX", "100000")
-				}
-				want, wantDone := replaced(is, held{text: seen}, rec)
-				done, err := patient.replace(t.Context(), key, held{text: seen}, rec)
-				got, err2 := patient.held(t.Context(), []yearKey{key})
-				if err != nil || err2 != nil || done != wantDone || got[0] != want {
-					t.Errorf("%v seen as %q: got %v, %v, %v %v, want %v, %v", is, seen, got, done, err, err2, want, wantDone)
-				}
-			}
-		}
-	})
-}
-
 func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
@@ -464,7 +425,7 @@ func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
 	stray.Set(civil.DayOf(2026, 1, 4), streak.Tapped)
 	ghosts := newUsers(400)
 	for _, user := range ghosts {
-		w.do(t, "SET", recordKey(user, 2026).Key, string(stray[:]), "PX", "1000000")
+		w.do(t, "SET", records.BitmapOf(user, 2026).Key, string(stray[:]), "PX", "1000000")
 	}
 	r, err := NewAdmin(w.db).Request(t.Context(), ReconcileRun, RunOptions{})
 	if err != nil {
@@ -600,13 +561,13 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 			}
 		}
 		for _, user := range users {
-			w.do(t, "UNLINK", recordKey(user, 2026).Key)
+			w.do(t, "UNLINK", records.BitmapOf(user, 2026).Key)
 		}
 		if r := w.finish(t, RebuildRun, RunOptions{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 || r.Total != 14 || r.Done != 14 {
 			t.Errorf("records: %+v", r.Summary)
 		}
 		for _, user := range users {
-			if text := w.do(t, "GET", recordKey(user, 2026).Key).Str; len(text) != len(streak.Record{}) {
+			if text := w.do(t, "GET", records.BitmapOf(user, 2026).Key).Str; len(text) != len(streak.Record{}) {
 				t.Errorf("%s: the record is not there", user)
 			}
 		}
@@ -677,7 +638,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 		}
 		for _, user := range users {
 			for _, year := range []int{2025, 2026, time.Now().Year()} {
-				w.do(t, "UNLINK", recordKey(user, year).Key)
+				w.do(t, "UNLINK", records.BitmapOf(user, year).Key)
 			}
 		}
 		for _, b := range ranking.Current(w.clock.now()) {

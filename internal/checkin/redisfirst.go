@@ -400,7 +400,7 @@ func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
 
 // unapplied returns those of the rows whose records are not as they make them.
 func (l *streamLog) unapplied(ctx context.Context, rows []request) (out []request, err error) {
-	recs, err := l.redis.patient().readAll(ctx, mapped(rows, func(r request) yearKey { return yearKey{r.user, r.day.Year()} }))
+	recs, err := l.redis.patient().ReadAll(ctx, mapped(rows, request.record))
 	if err != nil {
 		return nil, err
 	}

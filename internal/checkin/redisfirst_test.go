@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -376,7 +377,7 @@ func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
 	rows := mapped(users, func(u accounts.ID) request {
 		return request{user: u, day: day, at: now, kind: streak.Tapped, req: rand.Int64()}
 	})
-	known := &ahead{done: done, recs: map[yearKey]*streak.Record{{users[0], day.Year()}: streak.RecordOf(day.Year(), streak.History{})}}
+	known := &ahead{done: done, recs: map[records.Key]*streak.Record{rows[0].record(): streak.RecordOf(day.Year(), streak.History{})}}
 	if first, rest := w.stream(t).divide(rows, known); len(first) != 1 || len(rest) != 1 {
 		t.Fatalf("the test is void: %d go to Redis first and %d to SQL", len(first), len(rest))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -72,9 +73,9 @@ type Service struct {
 	redis      *redisStore
 	projection *projection.Projection[change, state]
 	committer  *groupcommit.Committer[request, outcome]
-	loader     *groupcommit.Committer[yearKey, *streak.Record]
+	loader     *groupcommit.Committer[records.Key, *streak.Record]
 	checkins   checkinLog
-	recent     *recordCache // nil in redis-first mode, where no guess may decide who needs SQL
+	recent     *records.Cache // nil in redis-first mode, where no guess may decide who needs SQL
 	rules      Settings
 	freezes    streak.Freezes
 	metrics    *metrics
@@ -114,18 +115,18 @@ func New(cfg Config) *Service {
 	if cfg.Mode == RedisFirst {
 		s.checkins = newStreamLog(cfg, s)
 	} else {
-		s.checkins, s.recent = sqlLog{s.sql}, newRecordCache()
+		s.checkins, s.recent = sqlLog{s.sql}, records.NewCache()
 	}
 	s.Boards = ranking.New(ranking.Config{
 		DB: cfg.DB, Redis: cfg.Redis, Projection: s.projection, Kind: cfg.Boards, Freezes: s.freezes, Away: ErrStore, Log: cfg.Log, Now: s.now,
-		Wait:   10 * s.redis.budget, // a read may have to remove the streaks that died at a midnight
+		Wait:   10 * s.redis.Budget, // a read may have to remove the streaks that died at a midnight
 		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.sql.histories, Drain: s.checkins.drain,
 	})
 	s.runner = s.newRunWorker()
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
 	// their SELECTs are gathered, and two at a time is the bound.
-	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[yearKey, *streak.Record]{Committers: 2, MaxBatch: maxLoad})
+	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[records.Key, *streak.Record]{Committers: 2, MaxBatch: maxLoad})
 	return s
 }
 
@@ -294,8 +295,9 @@ func (s *Service) Stats(ctx context.Context, user accounts.ID, clock civil.Clock
 
 // record returns a user's year: from Redis, else from SQL and then kept.
 func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
+	k := records.Key{User: user, Year: year}
 	if s.projection.Up() {
-		rec, err := s.redis.read(ctx, user, year)
+		rec, err := s.redis.Read(ctx, k)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, err
@@ -307,12 +309,12 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*stre
 		}
 	}
 	s.metrics.reads.sql.Inc()
-	rec, err := s.loader.Do(ctx, yearKey{user, year})
+	rec, err := s.loader.Do(ctx, k)
 	return rec, asAnswer(ctx, err)
 }
 
 // loadBatch computes records from the log and, while Redis is there, keeps them.
-func (s *Service) loadBatch(ctx context.Context, keys []yearKey) ([]*streak.Record, error) {
+func (s *Service) loadBatch(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	if s.projection.Writable() {

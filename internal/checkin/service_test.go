@@ -1,7 +1,6 @@
 package checkin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
@@ -407,7 +407,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 		if err != nil || st.Words != int64(10*st.Total) || st.Minutes != int64(5*st.Total) {
 			t.Errorf("stats: got %+v, %v", st, err)
 		}
-		redistest.KeysDeclared(t, w.redis, Keys, ranking.Keys, queue.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, records.Keys, ranking.Keys, queue.Keys)
 	})
 }
 
@@ -608,7 +608,7 @@ func TestATapOnARedisThatIsNotCompleteIsAnsweredFromSQL(t *testing.T) {
 		if out[0].err != nil || !out[0].New || out[0].Status.Streak != 4 {
 			t.Errorf("got %+v, %v, want a streak of 4", out[0].Result, out[0].err)
 		}
-		rec, err := w.Service.redis.read(t.Context(), user, 2026)
+		rec, err := w.Service.redis.Read(t.Context(), records.Key{User: user, Year: 2026})
 		if err != nil || rec == nil || rec.Streak(day) != 4 {
 			t.Errorf("redis was not told: %v, %v", rec, err)
 		}
@@ -726,7 +726,7 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 		}
 		w.clock.set(time.Now())
 		lost := request{user: users[0], day: c.Today(w.clock.now()), at: w.clock.now(), kind: streak.Tapped}
-		if _, _, err := w.Service.redis.mark(t.Context(), []request{lost}, nil); err != nil {
+		if _, _, err := w.Service.redis.Mark(t.Context(), []records.Day{lost.recorded()}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := w.Status(t.Context(), lost.user, c); err != nil || !s.Today {
@@ -810,58 +810,6 @@ func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
 		return w.projection.Up()
 	})
 	w.check(t, users, c)
-}
-
-func TestLoadingMergesAndLosesNothing(t *testing.T) {
-	t.Parallel()
-	everyWorld(t, func(t *testing.T, w *world) {
-		patient := w.Service.redis.patient()
-		for range 40 {
-			a, b := randomRecord(), randomRecord()
-			key := yearKey{ids.New[accounts.User](), 2026}
-			for _, rec := range []*streak.Record{a, b, a} {
-				in := *rec
-				if err := patient.load(t.Context(), []yearKey{key}, []*streak.Record{&in}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := patient.read(t.Context(), key.user, key.year)
-			if want := merged(a, b); err != nil || *got != *want {
-				t.Fatalf("got  %v, %v\nwant %v", got, err, want)
-			}
-		}
-	})
-}
-
-// merged is load.lua in Go.
-func merged(sql, held *streak.Record) *streak.Record {
-	if held[0] != 0 && held[0] != sql[0] {
-		return sql
-	}
-	out := *sql
-	for i := range out {
-		if i < 2 || i >= 16 {
-			out[i] |= held[i]
-		}
-	}
-	first := 2
-	for _, end := range []int{8, 10, 12, 14, 16} {
-		if bytes.Compare(held[first:end], sql[first:end]) > 0 {
-			copy(out[first:end], held[first:end])
-		}
-		first = end
-	}
-	return &out
-}
-
-func randomRecord() *streak.Record {
-	r := &streak.Record{streak.RecordOf(2026, streak.History{})[0], byte(rand.IntN(4))}
-	for i := 2; i < len(streak.Record{}); i++ {
-		if rand.IntN(3) > 0 {
-			r[i] = byte(rand.Uint32())
-		}
-	}
-	return r
 }
 
 func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -125,7 +126,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
 			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
 		}
-		redistest.KeysDeclared(t, w.redis, Keys, ranking.Keys, queue.Keys)
+		redistest.KeysDeclared(t, w.redis, Keys, records.Keys, ranking.Keys, queue.Keys)
 	})
 }
 

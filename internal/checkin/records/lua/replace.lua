@@ -2,7 +2,7 @@
 -- has changed since. What is no string at all is removed, so that the next read
 -- loads it.
 --
--- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see checkin.Record
+-- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see streak.Record
 -- ARGV[1] the record that was looked at; empty for a key of another type
 -- ARGV[2] the record from SQL, 108 bytes
 -- ARGV[3] the key's life in milliseconds

@@ -1,4 +1,4 @@
-package checkin
+package records
 
 import (
 	"hash/maphash"
@@ -7,20 +7,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-// recordCache has records as this node's check-ins left them. The next check-in guesses
+// Cache has records as this node's check-ins left them. The next check-in guesses
 // from them what it will mean for the boards; Redis' answer then tells whether the guess
 // was right, so that a record may be old. (The cache is set-associative: each set has
 // the records left last, the newest first. With one record in a set, a quarter of users
 // who come one after the other would not be found again in a third of the room, and
 // nearly every batch would have to ask Redis.) A nil cache holds nothing.
-type recordCache struct {
+type Cache struct {
 	seed  maphash.Seed
 	locks [cacheLocks]sync.Mutex
 	sets  [][cacheWays]cachedRecord // touched as they are used; 9 MB when all are
 }
 
 type cachedRecord struct {
-	key yearKey
+	key Key
 	rec streak.Record
 }
 
@@ -30,16 +30,18 @@ const (
 	cacheLocks = 64
 )
 
-func newRecordCache() *recordCache {
-	return &recordCache{seed: maphash.MakeSeed(), sets: make([][cacheWays]cachedRecord, cacheSets)}
+// NewCache returns an empty cache.
+func NewCache() *Cache {
+	return &Cache{seed: maphash.MakeSeed(), sets: make([][cacheWays]cachedRecord, cacheSets)}
 }
 
-func (h *recordCache) set(k yearKey) (*[cacheWays]cachedRecord, *sync.Mutex) {
+func (h *Cache) set(k Key) (*[cacheWays]cachedRecord, *sync.Mutex) {
 	n := maphash.Comparable(h.seed, k) % cacheSets
 	return &h.sets[n], &h.locks[n%cacheLocks]
 }
 
-func (h *recordCache) put(k yearKey, rec *streak.Record) {
+// Put keeps a copy of a record as the one that was left last.
+func (h *Cache) Put(k Key, rec *streak.Record) {
 	if h == nil {
 		return
 	}
@@ -54,8 +56,8 @@ func (h *recordCache) put(k yearKey, rec *streak.Record) {
 	s[0] = cachedRecord{k, *rec}
 }
 
-// get returns a copy, or nil.
-func (h *recordCache) get(k yearKey) *streak.Record {
+// Get returns a copy of a record, or nil.
+func (h *Cache) Get(k Key) *streak.Record {
 	if h == nil {
 		return nil
 	}

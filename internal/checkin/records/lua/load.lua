@@ -2,7 +2,7 @@
 -- in one. Days are joined by OR and numbers by maximum, so that a load is safe
 -- beside check-ins and safe to repeat. A record of another version is replaced.
 --
--- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see checkin.Record
+-- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see streak.Record
 -- ARGV[1] the record from SQL, 108 bytes
 -- ARGV[2] the key's life in milliseconds
 --

@@ -1,4 +1,4 @@
-package checkin
+package records
 
 import (
 	"testing"
@@ -10,30 +10,30 @@ import (
 
 func TestHintsKnowNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {
 	t.Parallel()
-	h := newRecordCache()
-	keys := make([]yearKey, cacheSets*cacheWays*3/10)
+	h := NewCache()
+	keys := make([]Key, cacheSets*cacheWays*3/10)
 	rec := func(i, round int) *streak.Record { return &streak.Record{1: byte(i), 2: byte(round)} }
 	for i := range keys {
-		keys[i] = yearKey{ids.New[accounts.User](), 2026}
-		h.put(keys[i], rec(i, 0))
+		keys[i] = Key{ids.New[accounts.User](), 2026}
+		h.Put(keys[i], rec(i, 0))
 	}
 	lost := 0
 	for i, k := range keys { // each comes again, and takes the place of whom it has to
-		switch had := h.get(k); {
+		switch had := h.Get(k); {
 		case had == nil:
 			lost++
 		case *had != *rec(i, 0):
 			t.Fatalf("got %v, want %v", *had, *rec(i, 0))
 		}
-		h.put(k, rec(i, 1))
-		if had := h.get(k); had == nil || *had != *rec(i, 1) {
+		h.Put(k, rec(i, 1))
+		if had := h.Get(k); had == nil || *had != *rec(i, 1) {
 			t.Fatalf("got %v right after it was put, want %v", had, *rec(i, 1))
 		}
 	}
 	if lost > len(keys)/50 {
 		t.Errorf("%d of %d are lost, want at most a fiftieth", lost, len(keys))
 	}
-	if had := h.get(yearKey{keys[0].user, 2027}); had != nil {
+	if had := h.Get(Key{keys[0].User, 2027}); had != nil {
 		t.Errorf("another year has %v", had)
 	}
 }
