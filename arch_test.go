@@ -55,6 +55,7 @@ var layers = [][]string{
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
 	{"internal/checkin/ranking", "internal/checkin/records", "internal/checkin/transfer"},
+	{"internal/checkin/reconcile"},
 	{"internal/notices"},
 	{"internal/social", "internal/checkin", "internal/servicekeys", "internal/jwtlogin", "internal/transfers/storage"},
 	{"internal/groups", "internal/transfers", "internal/transfers/storage/storagetest"},
@@ -73,7 +74,7 @@ var layers = [][]string{
 var library = []string{"lib/keyspace", "lib/keyspace/acl", "lib/keyspace/catalogue", "lib/keyspace/lock", "lib/keyspace/audit", "lib/keyspace/move", "lib/keyspace/adopt", "lib/keyspace/cli", "lib/keyspace/cmd/keyspace", "lib/keyspace/keyvet", "lib/keyspace/keyvet/cmd/keyvet", "lib/redis", "lib/redis/embedded", "lib/redis/spawn", "lib/groupcommit", "lib/leaderboard", "lib/ratelimit", "lib/lease", "lib/bus", "lib/cache", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect", "api", "client"}
 
 // domains keep each technology in its own file.
-var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/records", "checkin/transfer"}
+var domains = []string{"accounts", "accounts/attempts", "accounts/codes", "cluster", "social", "groups", "messaging", "presence", "activity", "transfers", "rooms", "live", "notices", "push", "webhooks", "servicekeys", "serviceapi", "jwtlogin", "checkin", "checkin/ranking", "checkin/records", "checkin/reconcile", "checkin/transfer"}
 
 // importers says which files of a domain may import what.
 var importers = map[string][]string{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -19,7 +20,7 @@ import (
 // Redis up to date seconds later. Files are the affair of package transfer.
 type Admin struct {
 	// Runs are the runs that servers are asked for; see [Admin.Request].
-	Runs *runs.Store[RunOptions, Summary]
+	Runs *reconcile.Store
 
 	sql      *sqlStore
 	accounts accounts.Directory
@@ -28,7 +29,7 @@ type Admin struct {
 
 // NewAdmin returns the operator's verbs on db.
 func NewAdmin(db *sqldb.DB) *Admin {
-	return &Admin{Runs: newRunStore(db), sql: newSQLStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
+	return &Admin{Runs: reconcile.NewStore(db), sql: newSQLStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
 }
 
 // Grant gives a user n more freezes and keeps the reason. It returns when the grant is
@@ -89,9 +90,9 @@ func (a *Admin) Show(ctx context.Context, user accounts.ID, clock civil.Clock, r
 	return out, err
 }
 
-// Request asks the servers for a run. It may return ErrRunOptions.
-func (a *Admin) Request(ctx context.Context, kind runs.Kind, o RunOptions) (*Run, error) {
-	if err := o.check(); err != nil {
+// Request asks the servers for a run. It may return reconcile.ErrOptions.
+func (a *Admin) Request(ctx context.Context, kind runs.Kind, o reconcile.Options) (*reconcile.Run, error) {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	return a.Runs.Request(ctx, kind, o)

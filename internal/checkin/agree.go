@@ -58,6 +58,12 @@ func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	s.projection.Missed(at, c)
 }
 
+// renew has everything that Redis holds of a user agree with SQL; with boards the boards of
+// now are told of the user as well.
+func (s *Service) renew(ctx context.Context, user accounts.ID, boards bool) error {
+	return s.projection.Renew(ctx, change{user: user, imported: true, unranked: !boards})
+}
+
 // changed names what was written at that time or later: rows, grants, and imports,
 // whose rows have times of their own.
 func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
@@ -75,16 +81,9 @@ func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change
 	if err != nil {
 		return err
 	}
-	for at := (arrival{At: since.UnixMilli()}); ; {
-		some, err := s.sql.arrivals(ctx, true, at, chunkUsers)
-		if err != nil || len(some) == 0 {
-			return err
-		}
-		at = some[len(some)-1]
-		if err := fn(mapped(some, func(a arrival) change { return change{user: a.User, imported: true} })); err != nil {
-			return err
-		}
-	}
+	return s.sql.touchedSince(ctx, since, func(users []accounts.ID) error {
+		return fn(mapped(users, func(user accounts.ID) change { return change{user: user, imported: true} }))
+	})
 }
 
 // state computes what Redis should hold of users because of changes. It closes gaps

@@ -410,7 +410,7 @@ func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.
 	if len(later) == 0 {
 		return nil
 	}
-	_, err := s.loadRecords(ctx, s.redis, later)
+	_, err := s.loadRecords(ctx, later)
 	return err
 }
 
@@ -426,7 +426,7 @@ func (s *Service) loadMissing(ctx context.Context, keys []records.Key, recs []*s
 	if len(missing) == 0 {
 		return nil
 	}
-	loaded, err := s.loadRecords(ctx, s.redis, missing)
+	loaded, err := s.loadRecords(ctx, missing)
 	if err != nil {
 		return err
 	}
@@ -437,12 +437,12 @@ func (s *Service) loadMissing(ctx context.Context, keys []records.Key, recs []*s
 }
 
 // loadRecords computes records from the log and merges them into Redis.
-func (s *Service) loadRecords(ctx context.Context, to *redisStore, keys []records.Key) ([]*streak.Record, error) {
+func (s *Service) loadRecords(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
 	recs, err := s.recordsFromLog(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	return recs, to.Load(ctx, keys, recs)
+	return recs, s.redis.Load(ctx, keys, recs)
 }
 
 // sqlHistories returns what SQL has where the claims cannot be read.

@@ -16,7 +16,8 @@
 // Losing a record costs one SELECT at the next read, losing a board one pass over the
 // log; neither ever costs a day.
 //
-// In SQL, for reports alone: months as bitmaps, and totals, written each night.
+// In SQL, for reports alone: months as bitmaps, and totals, written each night (package
+// reconcile).
 //
 // # The way of a check-in
 //
@@ -58,7 +59,7 @@
 //     cannot know, its counts are in doubt and are counted again (package ranking).
 //
 //   - What differs all the same is found, repaired and written down once a week
-//     (reconcile.go), in slices that any node can go on with (runs.go).
+//     (package reconcile), in slices that any node can go on with.
 //
 //   - What was erased stays erased (erase.go): what comes late of a user who has
 //     no account any more goes with the next weekly comparison.

@@ -44,7 +44,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		return err
 	}
 	if gone || again { // lines of the repair log tell days
-		if err := s.runs.Erase(ctx, user.String()); err != nil {
+		if err := s.reconciler.Runs.Erase(ctx, user.String()); err != nil {
 			return err
 		}
 	}

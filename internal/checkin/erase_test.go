@@ -11,10 +11,10 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -107,12 +107,12 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 		if err := w.Grant(ctx, gone, 2, "A test"); err != nil {
 			t.Fatal(err)
 		}
-		w.finish(t, SnapshotRun, RunOptions{})
+		w.finish(t, reconcile.SnapshotRun, reconcile.Options{})
 		if _, err := w.Calendar(ctx, gone, c, 1999, 0); err != nil {
 			t.Fatal(err)
 		}
 		w.damage(t, gone, 2026, func(r *streak.Record) { r.Set(civil.DayOf(2026, 1, 1)+200, streak.Tapped) })
-		w.finish(t, ReconcileRun, RunOptions{User: gone})
+		w.finish(t, reconcile.ReconcileRun, reconcile.Options{User: gone})
 		if err := w.Boards.Keep(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 			t.Errorf("nobody: %v", err)
 		}
 		w.check(t, users[1:], c)
-		r := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+		r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true})
 		if found := w.found(t, r); len(found) > 0 || r.Summary.Abnormal > 0 || r.Summary.Compared != 4 {
 			t.Errorf("reconciliation: %+v, %v, want four users and nothing to tell", r.Summary, found)
 		}
@@ -174,7 +174,7 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 			t.Errorf("still held: %v", found)
 		}
 		w.check(t, users[1:], c)
-		if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{DryRun: true})); len(found) > 0 {
+		if found := w.found(t, w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true})); len(found) > 0 {
 			t.Errorf("reconciliation found %v", found)
 		}
 	})
@@ -236,54 +236,6 @@ func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
 	})
 }
 
-// What snapshots and repairs have seen need not be remembered.
-func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
-	t.Parallel()
-	bubble.Test(t, func(t *testing.T) {
-		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-		now := time.Now().UTC()
-		users := newUsers(2101)
-		old := w.sql.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
-		var args []any
-		for i, user := range users {
-			at := now.Add(-touchedKept - time.Hour).UnixMilli()
-			switch i {
-			case 0:
-				at = now.Add(-touchedKept + time.Hour).UnixMilli()
-			case 1:
-				at = transfer.Tombstone
-			}
-			args = append(args, user.String(), at)
-		}
-		if _, err := w.db.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
-			t.Fatal(err)
-		}
-		count := func() (n int) {
-			t.Helper()
-			if err := w.forgetTouched(t.Context(), now.Add(-touchedKept)); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-		if n := count(); n != len(users) {
-			t.Errorf("%d are left before a snapshot, want all", n)
-		}
-		w.clock.set(now.Add(-touchedKept - 2*time.Hour))
-		w.finish(t, SnapshotRun, RunOptions{})
-		if n := count(); n != len(users) {
-			t.Errorf("%d are left before a snapshot has seen them, want all", n)
-		}
-		w.clock.set(now)
-		w.finish(t, SnapshotRun, RunOptions{})
-		if n := count(); n != 2 {
-			t.Errorf("%d are left, want the one of a while ago and the tombstone", n)
-		}
-	})
-}
-
 func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
 	t.Parallel()
 	i := redistest.Server(t)
@@ -320,7 +272,7 @@ func TestWhatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 		if found := w.heldOf(t, gone); len(found) == 0 {
 			t.Fatal("the late check-in left nothing")
 		}
-		if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{})); len(found) > 0 {
+		if found := w.found(t, w.finish(t, reconcile.ReconcileRun, reconcile.Options{})); len(found) > 0 {
 			t.Errorf("reconciliation calls it a difference: %v", found)
 		}
 		if found := w.heldOf(t, gone); len(found) > 0 {

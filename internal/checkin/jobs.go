@@ -2,7 +2,6 @@ package checkin
 
 import (
 	"context"
-	"time"
 
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
@@ -11,23 +10,7 @@ import (
 
 // Jobs returns what has to happen without being asked.
 func (s *Service) Jobs() []worker.Job {
-	return append(s.Boards.Jobs(), worker.Job{
-		// Two nodes at once, while leases are away, find each other out.
-		Name:            "checkin.runs",
-		Singleton:       true,
-		RunWithoutLease: true,
-		Timeout:         time.Hour, // of a slice: two boards of many millions
-		Next: func(now time.Time) time.Time {
-			if s.moreRuns {
-				return now.Add(time.Millisecond)
-			}
-			return now.Add(time.Second)
-		},
-		Run: func(ctx context.Context) (err error) {
-			s.moreRuns, err = s.runner.Step(ctx)
-			return err
-		},
-	})
+	return append(s.Boards.Jobs(), s.reconciler.Jobs()...)
 }
 
 // Handlers are the topics that this domain handles.

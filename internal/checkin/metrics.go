@@ -13,11 +13,6 @@ type metrics struct {
 	commits prometheus.Histogram
 	redis   prometheus.Histogram
 	reads   struct{ redis, sql prometheus.Counter }
-
-	// Of the last reconciliation, on whatever node.
-	compared, differing, repaired, agreement, reconciledAt prometheus.Gauge
-
-	abnormal prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, up func() bool) *metrics {
@@ -36,18 +31,7 @@ func newMetrics(reg prometheus.Registerer, up func() bool) *metrics {
 		}
 		return 0
 	})
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_checkin_" + name, Help: help})
-	}
-	m.compared = gauge("reconcile_users_compared", "Users whom the last reconciliation compared; the same on all nodes.")
-	m.differing = gauge("reconcile_users_differing", "Users of those for whom Redis and SQL differed.")
-	m.repaired = gauge("reconcile_repairs", "Records and board entries that it repaired.")
-	m.reconciledAt = gauge("reconcile_last_timestamp_seconds", "Unix time at which it was done; 0 when none was.")
-	m.agreement = gauge("agreement_ratio", "Users for whom Redis and SQL agreed, of those compared; 1 when none were.")
-	m.agreement.Set(1)
-	m.abnormal = prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_checkin_abnormal_streaks_total", Help: "Users whose days in SQL became fewer, or whose streak rose by more than the days added."})
 	reg.MustRegister(m.rows, m.size, m.commits, m.redis, reads, complete)
-	reg.MustRegister(m.compared, m.differing, m.repaired, m.reconciledAt, m.agreement, m.abnormal)
 	return m
 }
 
@@ -60,13 +44,4 @@ func (m *metrics) batch(b groupcommit.Batch) {
 		result = "failed"
 	}
 	m.rows.WithLabelValues(result).Add(float64(b.Size))
-}
-
-func (m *metrics) reconciled(r *Run) {
-	compared, differing := float64(r.Summary.Compared), float64(r.Summary.Differing)
-	m.compared.Set(compared)
-	m.differing.Set(differing)
-	m.repaired.Set(float64(r.Summary.Repaired))
-	m.reconciledAt.Set(float64(r.Ended.UnixMilli()) / 1000)
-	m.agreement.Set(max(0, 1-differing/max(1, compared)))
 }

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -34,7 +33,7 @@ import (
 )
 
 // finish asks for a run and has this node do it.
-func (w *world) finish(t *testing.T, kind runs.Kind, o RunOptions) *Run {
+func (w *world) finish(t *testing.T, kind runs.Kind, o reconcile.Options) *reconcile.Run {
 	t.Helper()
 	x := NewAdmin(w.db)
 	r, err := x.Request(t.Context(), kind, o)
@@ -42,7 +41,7 @@ func (w *world) finish(t *testing.T, kind runs.Kind, o RunOptions) *Run {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(time.Minute); r.State != runs.Done; {
-		if _, err := w.runner.Step(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) { // else the pool calls it again
+		if _, err := w.reconciler.Step(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) { // else the pool calls it again
 			t.Fatal(err)
 		}
 		if r, err = x.Runs.Run(t.Context(), r.ID); err != nil {
@@ -56,7 +55,7 @@ func (w *world) finish(t *testing.T, kind runs.Kind, o RunOptions) *Run {
 }
 
 // found returns the run's lines of the log as "user: what".
-func (w *world) found(t *testing.T, r *Run) (out []string) {
+func (w *world) found(t *testing.T, r *reconcile.Run) (out []string) {
 	t.Helper()
 	lines, err := NewAdmin(w.db).Runs.Repairs(t.Context(), 0, r.ID, 1000)
 	if err != nil {
@@ -202,12 +201,12 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)
-		if r := w.finish(t, ReconcileRun, RunOptions{DryRun: true}); r.Summary != (Summary{Compared: 14}) {
+		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true}); r.Summary != (reconcile.Summary{Compared: 14}) {
 			t.Fatalf("before any damage: %+v, %v", r.Summary, w.found(t, r))
 		}
 		want := vandalise(t, w, users)
 		for range 2 { // the second time proves that a dry run changes nothing
-			r := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+			r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true})
 			if got := w.found(t, r); !slices.Equal(got, want) {
 				t.Fatalf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
@@ -215,11 +214,11 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 				t.Errorf("summary %+v", r.Summary)
 			}
 		}
-		r := w.finish(t, ReconcileRun, RunOptions{})
+		r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{})
 		if got := w.found(t, r); !slices.Equal(got, want) || r.Summary.Repaired != len(want) {
 			t.Errorf("repaired %+v\n%s\nwant\n%s", r.Summary, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 {
 			t.Errorf("after the repair: %+v, %v", r.Summary, w.found(t, r))
 		}
 		w.check(t, users, c)
@@ -255,7 +254,7 @@ func TestReconciliationIsContentWithTheFreezesOfAFormerYear(t *testing.T) {
 			t.Fatalf("got %+v, want a freeze to be used", r.Status)
 		}
 		w.clock.set(time.Date(2027, 1, 12, 13, 0, 0, 0, time.UTC))
-		if found := w.found(t, w.finish(t, ReconcileRun, RunOptions{})); len(found) > 0 {
+		if found := w.found(t, w.finish(t, reconcile.ReconcileRun, reconcile.Options{})); len(found) > 0 {
 			t.Errorf("found %v", found)
 		}
 	})
@@ -267,42 +266,24 @@ func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		users, _ := inhabited(t, w, 14)
 		vandalise(t, w, users)
-		one := w.finish(t, ReconcileRun, RunOptions{User: users[0]})
+		one := w.finish(t, reconcile.ReconcileRun, reconcile.Options{User: users[0]})
 		if got, want := w.found(t, one), []string{users[0].String() + ": record 2026: surplus days"}; !slices.Equal(got, want) {
 			t.Errorf("one user: got %v, want %v", got, want)
 		}
 		compared, differing := 0, 0
 		for part := range 3 {
-			r := w.finish(t, ReconcileRun, RunOptions{Part: part + 1, Parts: 3, DryRun: true})
+			r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{Part: part + 1, Parts: 3, DryRun: true})
 			compared, differing = compared+r.Summary.Compared, differing+r.Summary.Differing
 		}
 		if compared != 14 || differing != 13 { // users 1 to 10, two members, and who has a record too many; one member has one as well
 			t.Errorf("three parts compared %d users and found %d, want 14 and 13", compared, differing)
 		}
-		for _, bad := range []RunOptions{{Part: 3, Parts: 2}, {Part: 1}, {Parts: 2}, {Part: 1, Parts: 5000}, {Days: 400}} {
-			if _, err := NewAdmin(w.db).Request(t.Context(), ReconcileRun, bad); err == nil {
+		for _, bad := range []reconcile.Options{{Part: 3, Parts: 2}, {Part: 1}, {Parts: 2}, {Part: 1, Parts: 5000}, {Days: 400}} {
+			if _, err := NewAdmin(w.db).Request(t.Context(), reconcile.ReconcileRun, bad); err == nil {
 				t.Errorf("%+v was taken", bad)
 			}
 		}
 	})
-}
-
-func TestEveryIdIsInOnePart(t *testing.T) {
-	t.Parallel()
-	for _, parts := range []int{1, 2, 3, 7, 64, MaxParts} {
-		for range 200 {
-			id, in := ids.New[accounts.User]().String(), 0
-			for part := range parts {
-				after, before := partOf(part+1, parts)
-				if id > after && (before == "" || id < before) {
-					in++
-				}
-			}
-			if in != 1 {
-				t.Fatalf("%s is in %d of %d parts", id, in, parts)
-			}
-		}
-	}
 }
 
 func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
@@ -344,11 +325,11 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 		as := func(got []string) bool {
 			return slices.Equal(got, want) || !w.clock.virtual && !slices.ContainsFunc(got, func(s string) bool { return !slices.Contains(want, s) })
 		}
-		dry := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
+		dry := w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true})
 		if got := w.found(t, dry); !as(got) {
 			t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		r := w.finish(t, ReconcileRun, RunOptions{})
+		r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{})
 		if got := w.found(t, r); !as(got) {
 			t.Errorf("repaired\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
@@ -362,121 +343,11 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 		}
 		// What Redis was too slow to take is on its way to it.
 		eventually.True(t, "redis to be complete", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
-		w.clock.set(w.clock.now().Add(2 * settled))
-		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 || r.Summary.Compared < len(marked) {
+		w.clock.set(w.clock.now().Add(2 * reconcile.Settled))
+		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 || r.Summary.Compared < len(marked) {
 			t.Errorf("afterwards: %+v of at least %d, %v", r.Summary, len(marked), w.found(t, r))
 		}
 	})
-}
-
-func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
-	t.Parallel()
-	worlds(t, func(t *testing.T, w *world) {
-		users, _ := inhabited(t, w, 14)
-		want := vandalise(t, w, users)
-		x := NewAdmin(w.db)
-		r, err := x.Request(t.Context(), ReconcileRun, RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// A node that has taken the run, has done one half of the users, and is gone.
-		first := slices.SortedFunc(slices.Values(users), accounts.ID.Compare)[:7]
-		r.State, r.Node, r.Started = runs.Running, "gone", w.now()
-		r.Resume, r.Total = runs.Resume{Stage: "users", Cursor: ""}, 14
-		if err := w.reconcileUsers(t.Context(), r, first); err != nil {
-			t.Fatal(err)
-		}
-		r.Resume.Cursor = first[6].String()
-		if err := w.runs.Save(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		for r.State != runs.Done {
-			if _, err := w.runner.Step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if r, err = x.Runs.Run(t.Context(), r.ID); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := w.found(t, r); !slices.Equal(got, want) || r.Summary.Compared != 14 || r.Done != 14 || r.Node == "gone" {
-			t.Errorf("%+v\n%s\nwant\n%s", r, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	})
-}
-
-// stored returns a run as the next node reads it.
-func (w *world) stored(t *testing.T, r *Run) *Run {
-	t.Helper()
-	if err := w.runs.Save(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	next, err := w.runs.Run(t.Context(), r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return next
-}
-
-// Else a node that is restarted during a long stage begins it anew, for ever.
-func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t).URL))
-	stray := streak.RecordOf(2026, streak.History{})
-	stray.Set(civil.DayOf(2026, 1, 4), streak.Tapped)
-	ghosts := newUsers(400)
-	for _, user := range ghosts {
-		w.do(t, "SET", records.BitmapOf(user, 2026).Key, string(stray[:]), "PX", "1000000")
-	}
-	r, err := NewAdmin(w.db).Request(t.Context(), ReconcileRun, RunOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.State, r.Resume.Stage = runs.Running, strayRecords
-	steps, looked := 0, 0
-	for {
-		n, err := w.reconcileRecords(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if steps, looked = steps+1, looked+n; r.Resume.Cursor == "" {
-			break
-		}
-		r = w.stored(t, r)
-	}
-	if steps < 4 || looked > len(ghosts)+50 { // a page or so more while the table grows
-		t.Errorf("%d records in %d steps", looked, steps)
-	}
-	found := slices.Compact(w.found(t, w.stored(t, r)))
-	if len(found) != len(ghosts) {
-		t.Errorf("%d strays were found, want %d", len(found), len(ghosts))
-	}
-}
-
-func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t, aof...).URL), Settings{Mode: RedisFirst})
-	users, today := newUsers(400), civil.Clock{}.Today(w.clock.now())
-	for _, user := range users {
-		claim := request{user: user, day: today, at: w.clock.now(), kind: streak.Tapped, req: 7}
-		w.do(t, "SET", claimKeys.At(user, dayKey(today)).Key, claimText(claim), "PX", "1000000")
-	}
-	r, err := NewAdmin(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := 0
-	for r.State, r.Resume.Stage = runs.Running, fromTheClaims; r.Resume.Stage == fromTheClaims; steps++ {
-		if err := w.claimsOfSnapshot(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		r = w.stored(t, r)
-	}
-	if n, err := w.sql.countUsers(t.Context(), "", ""); err != nil || n != 400 || steps < 4 || r.Resume.Stage != everybodyAnew || r.Total != n || r.Done != 0 {
-		t.Errorf("%d of 400 users are in SQL after %d steps, %v; the run: %+v", n, steps, err, r)
-	}
-	if _, err := w.snapshotSlice(t.Context(), r, time.Now().Add(time.Hour)); err != nil || r.Done != 400 {
-		t.Errorf("the rest: %+v, %v", r, err)
-	}
 }
 
 func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
@@ -485,25 +356,25 @@ func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, i.URL))
 	inhabited(t, w, 3)
 	x := NewAdmin(w.db)
-	first, err := x.Request(t.Context(), ReconcileRun, RunOptions{})
+	first, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	i.Kill()
 	eventually.True(t, "redis to be found away", func() bool { return !w.projection.Up() })
-	snapshot := w.finish(t, SnapshotRun, RunOptions{})
+	snapshot := w.finish(t, reconcile.SnapshotRun, reconcile.Options{})
 	if snapshot.Summary.Persisted+len(w.persistedUsers(t)) < 3 {
 		t.Errorf("the snapshot: %+v", snapshot)
 	}
-	if _, err := w.runner.Step(t.Context()); err != nil {
+	if _, err := w.reconciler.Step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if first, err = x.Runs.Run(t.Context(), first.ID); err != nil || first.State != runs.Running || first.Error != errNotNow.Error() {
+	if first, err = x.Runs.Run(t.Context(), first.ID); err != nil || first.State != runs.Running || first.Error != "waiting for redis to be complete" {
 		t.Errorf("the reconciliation: %+v, %v, want that it says what it waits for", first, err)
 	}
 	i.Restart()
 	for end := time.Now().Add(5 * time.Minute); first.State != runs.Done; {
-		if _, err := w.runner.Step(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) || time.Now().After(end) {
+		if _, err := w.reconciler.Step(t.Context()); err != nil && !errors.Is(err, redis.ErrUnavailable) || time.Now().After(end) {
 			t.Fatalf("the reconciliation %+v does not end (%v)", first, err)
 		}
 		if first, err = x.Runs.Run(t.Context(), first.ID); err != nil {
@@ -522,40 +393,18 @@ func (w *world) persistedUsers(t *testing.T) []accounts.ID {
 	return users
 }
 
-func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
-	t.Parallel()
-	bubble.Test(t, func(t *testing.T) {
-		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-		r, err := NewAdmin(w.db).Request(t.Context(), SnapshotRun, RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mine, theirs := *r, *r
-		mine.Done, theirs.Done = 1, 2
-		if err := w.runs.Save(t.Context(), &mine, runs.Repair{User: "a", What: "b"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.runs.Save(t.Context(), &theirs, runs.Repair{User: "a", What: "c"}); err == nil {
-			t.Error("the second one stored its state as well")
-		}
-		if lines, err := w.runs.Repairs(t.Context(), 0, r.ID, 10); err != nil || len(lines) != 1 || lines[0].What != "b" {
-			t.Errorf("the log has %v, %v", lines, err)
-		}
-	})
-}
-
 func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)
 		vandalise(t, w, users)
-		r := w.finish(t, RebuildRun, RunOptions{Boards: true})
+		r := w.finish(t, reconcile.RebuildRun, reconcile.Options{Boards: true})
 		if r.Summary.Placed != 4*14 || // streak, total, week and month
 			r.Summary.Loaded != 0 {
 			t.Errorf("boards: %+v", r.Summary)
 		}
 		for _, b := range ranking.Current(w.clock.now()) {
-			members, next, err := w.Boards.Members(t.Context(), b, "0", chunkUsers)
+			members, next, err := w.Boards.Members(t.Context(), b, "0", 200)
 			if err != nil || next != "" || len(members) != 14 {
 				t.Errorf("board %s has %v, %v", b, members, err)
 			}
@@ -563,7 +412,7 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 		for _, user := range users {
 			w.do(t, "UNLINK", records.BitmapOf(user, 2026).Key)
 		}
-		if r := w.finish(t, RebuildRun, RunOptions{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 || r.Total != 14 || r.Done != 14 {
+		if r := w.finish(t, reconcile.RebuildRun, reconcile.Options{Days: 30}); r.Summary.Placed != 0 || r.Summary.Loaded != 14 || r.Total != 14 || r.Done != 14 {
 			t.Errorf("records: %+v", r.Summary)
 		}
 		for _, user := range users {
@@ -575,11 +424,32 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 	})
 }
 
+// totals are a user's figures, and month the days of one, as snapshots have written them.
+type totals struct {
+	User    accounts.ID `bun:"user_id"`
+	Streak  int         `bun:"streak"`
+	Longest int         `bun:"longest"`
+	Total   int         `bun:"total"`
+	LastDay int32       `bun:"last_day"`
+	AsOf    int64       `bun:"as_of"`
+}
+
+type month struct {
+	User    accounts.ID `bun:"user_id"`
+	Month   int         `bun:"month"`
+	Days    int         `bun:"days"`
+	Covered int         `bun:"covered"`
+}
+
 // persistedOf reads what snapshots have written.
-func (w *world) persistedOf(t *testing.T, users []accounts.ID) (map[accounts.ID]totals, map[string]month) {
+func (w *world) persistedOf(t *testing.T) (map[accounts.ID]totals, map[string]month) {
 	t.Helper()
-	sums, months, err := w.sql.persisted(t.Context(), users)
-	if err != nil {
+	var sums []totals
+	if err := w.db.NewRaw("SELECT user_id, streak, longest, total, last_day, as_of FROM checkin_totals").Scan(t.Context(), &sums); err != nil {
+		t.Fatal(err)
+	}
+	var months []month
+	if err := w.db.NewRaw("SELECT user_id, month, days, covered FROM checkin_months").Scan(t.Context(), &months); err != nil {
 		t.Fatal(err)
 	}
 	byUser, byMonth := map[accounts.ID]totals{}, map[string]month{}
@@ -597,14 +467,14 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)
 		w.clock.set(time.Now()) // runs are dated by the database's clock
-		w.finish(t, SnapshotRun, RunOptions{})
+		w.finish(t, reconcile.SnapshotRun, reconcile.Options{})
 		check := func(when string) {
 			t.Helper()
 			histories, err := w.sql.histories(t.Context(), users)
 			if err != nil {
 				t.Fatal(err)
 			}
-			sums, months := w.persistedOf(t, users)
+			sums, months := w.persistedOf(t)
 			for _, user := range users {
 				want := expected(histories[user], civil.Day(sums[user].LastDay))
 				if got := sums[user]; got.Streak != want.Streak || got.Longest != want.Longest || got.Total != want.Total {
@@ -626,12 +496,12 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 		for _, user := range users[:5] {
 			w.mustMark(t, user, c)
 		}
-		if r := w.finish(t, SnapshotRun, RunOptions{}); r.Summary != (Summary{Persisted: 5}) {
+		if r := w.finish(t, reconcile.SnapshotRun, reconcile.Options{}); r.Summary != (reconcile.Summary{Persisted: 5}) {
 			t.Errorf("five checked in: %+v", r.Summary)
 		}
 		check("second")
 
-		sums, months := w.persistedOf(t, users)
+		sums, months := w.persistedOf(t)
 		histories, err := w.sql.histories(t.Context(), users)
 		if err != nil {
 			t.Fatal(err)
@@ -646,12 +516,12 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 				t.Fatal(err)
 			}
 		}
-		for _, kind := range []runs.Kind{SnapshotRun, ReconcileRun, RebuildRun, SnapshotRun} {
-			if r := w.finish(t, kind, RunOptions{}); r.Summary.Abnormal != 0 || r.Summary.Persisted != 0 || r.Summary.Differences != 0 {
+		for _, kind := range []runs.Kind{reconcile.SnapshotRun, reconcile.ReconcileRun, reconcile.RebuildRun, reconcile.SnapshotRun} {
+			if r := w.finish(t, kind, reconcile.Options{}); r.Summary.Abnormal != 0 || r.Summary.Persisted != 0 || r.Summary.Differences != 0 {
 				t.Errorf("%s of an emptied Redis: %+v", kind, r.Summary)
 			}
 		}
-		sums2, months2 := w.persistedOf(t, users)
+		sums2, months2 := w.persistedOf(t)
 		histories2, err := w.sql.histories(t.Context(), users)
 		if err != nil || !maps.Equal(sums, sums2) || !maps.Equal(months, months2) || !reflect.DeepEqual(histories, histories2) {
 			t.Errorf("SQL changed: %v", err)
@@ -664,7 +534,7 @@ func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		users, c := inhabited(t, w, 6)
-		w.finish(t, SnapshotRun, RunOptions{}) // after the one of the night
+		w.finish(t, reconcile.SnapshotRun, reconcile.Options{}) // after the one of the night
 		exec := func(query string, args ...any) {
 			t.Helper()
 			if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
@@ -680,140 +550,13 @@ func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
 		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])                                                                     // a streak rises without days
 		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])                                                                     // the same …
 		exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3], w.clock.now().UnixMilli()) // … with a day made up
-		dry := w.finish(t, ReconcileRun, RunOptions{DryRun: true})
-		r := w.finish(t, ReconcileRun, RunOptions{})
+		dry := w.finish(t, reconcile.ReconcileRun, reconcile.Options{DryRun: true})
+		r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{})
 		if dry.Summary.Abnormal != 3 || r.Summary.Abnormal != 3 {
 			t.Errorf("%d and %d abnormal changes, want 3", dry.Summary.Abnormal, r.Summary.Abnormal)
 		}
-		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Abnormal != 0 {
+		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Abnormal != 0 {
 			t.Errorf("told again: %+v", r.Summary)
 		}
 	})
-}
-
-func TestRunsComeRoundByThemselves(t *testing.T) {
-	t.Parallel()
-	bubble.Test(t, func(t *testing.T) {
-		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
-		w.rules.ReconcileEvery = 168 * time.Hour
-		count := func() map[runs.Kind]int {
-			t.Helper()
-			for range 20 {
-				if _, err := w.runner.Step(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			all, err := w.runs.List(t.Context(), 0, 100)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := map[runs.Kind]int{}
-			for _, r := range all {
-				if r.State == runs.Done {
-					n[r.Kind]++
-				}
-			}
-			return n
-		}
-		for _, tt := range []struct {
-			at         time.Duration
-			snapshots  int
-			reconciled int
-		}{{0, 1, 1}, {time.Hour, 1, 1}, {24 * time.Hour, 2, 1}, {169 * time.Hour, 3, 2}} {
-			w.clock.set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
-			if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
-				t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
-			}
-		}
-	})
-}
-
-func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
-	t.Parallel()
-	worlds(t, func(t *testing.T, w *world) {
-		users, _ := inhabited(t, w, 14)
-		want := vandalise(t, w, users)
-		if len(want) == 0 {
-			t.Fatal("nothing is wrong")
-		}
-		gauge := func() float64 {
-			reg := prometheus.NewRegistry()
-			reg.MustRegister(w.metrics.differing)
-			families, err := reg.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return families[0].GetMetric()[0].GetGauge().GetValue()
-		}
-		// As if another node had done both: this one's metrics are left alone.
-		bad := w.finish(t, ReconcileRun, RunOptions{})
-		w.metrics.reconciled(&Run{})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); w.showReconciliations(ctx) }()
-		defer func() { stop(); <-done }()
-		eventually.True(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
-		w.finish(t, ReconcileRun, RunOptions{User: users[0]})
-		if r, err := w.runs.LastDone(ctx, ReconcileRun, ofMany); err != nil || r.ID != bad.ID {
-			t.Errorf("one user's run counts as everybody's: %+v, %v", r, err)
-		}
-		good := w.finish(t, ReconcileRun, RunOptions{})
-		if r, err := w.runs.LastDone(ctx, ReconcileRun, ofMany); err != nil || r.ID != good.ID || gauge() != 0 {
-			t.Errorf("got %+v, %v, and %v differing", r, err, gauge())
-		}
-	})
-}
-
-func TestRunsAreListedAndWithdrawn(t *testing.T) {
-	t.Parallel()
-	db := sqldbtest.SQLite(t)
-	x := NewAdmin(db)
-	var asked []int64
-	for _, o := range []RunOptions{{}, {Part: 2, Parts: 3, DryRun: true}, {Boards: true}, {Days: 7}} {
-		r, err := x.Request(t.Context(), ReconcileRun, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		asked = append(asked, r.ID)
-	}
-	list := func(before int64, n int) (out []string) {
-		all, err := x.Runs.List(t.Context(), before, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range all {
-			out = append(out, r.Options.String())
-		}
-		return out
-	}
-	if got, want := list(0, 3), []string{"records --days 7", "boards", "--dry-run --part 2/3"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if done, err := x.Runs.Withdraw(t.Context(), asked[1]); err != nil || !done {
-		t.Error(done, err)
-	}
-	if got, want := list(asked[2], 3), []string{""}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	r, err := x.Runs.Run(t.Context(), asked[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.State = runs.Running
-	if err := x.Runs.Save(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := x.Runs.Withdraw(t.Context(), r.ID); err != nil || done {
-		t.Error("a run that has begun was withdrawn", err)
-	}
-}
-
-func TestASummaryNamesWhatIsNotZero(t *testing.T) {
-	t.Parallel()
-	if got, want := (Summary{Compared: 7, Repaired: 2, Persisted: 1}).String(), "7 compared, 2 repaired, 1 persisted"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := (Summary{}).String(); got != "" {
-		t.Errorf("got %q of nothing", got)
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
@@ -42,8 +43,8 @@ const (
 	chunkRows     = 500
 
 	// lateAfter is how old a row may be when it reaches SQL before readers of
-	// the log by time have to be told. It is less than settled.
-	lateAfter = settled / 2
+	// the log by time have to be told.
+	lateAfter = reconcile.Settled / 2
 	// applyFor is how long a worker waits for the node that published a row to
 	// apply it.
 	applyFor = time.Second
@@ -541,4 +542,15 @@ func (l *streamLog) tellRisks(ctx context.Context) error {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))
 	}
 	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
@@ -440,7 +441,7 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 	if _, err := w.sql.write(t.Context(), []request{own}); err != nil {
 		t.Fatal(err)
 	}
-	w.finish(t, SnapshotRun, RunOptions{})
+	w.finish(t, reconcile.SnapshotRun, reconcile.Options{})
 	histories, err := w.sql.histories(t.Context(), users)
 	if err != nil {
 		t.Fatal(err)
@@ -450,9 +451,34 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 			t.Fatalf("user %d: got %v", i, m)
 		}
 	}
-	sums, _ := w.persistedOf(t, users)
+	sums, _ := w.persistedOf(t)
 	if len(sums) != len(users) {
 		t.Errorf("the snapshot has %d users", len(sums))
+	}
+}
+
+func TestClaimsAreBroughtToSQLPageByPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, redistest.Server(t, aof...).URL), Settings{Mode: RedisFirst})
+	users, today := newUsers(400), civil.Clock{}.Today(w.clock.now())
+	for _, user := range users {
+		claim := request{user: user, day: today, at: w.clock.now(), kind: streak.Tapped, req: 7}
+		w.do(t, "SET", claimKeys.At(user, dayKey(today)).Key, claimText(claim), "PX", "1000000")
+	}
+	pages, looked := 0, 0
+	for cursor := ""; ; pages++ {
+		n, next, err := w.checkins.flushSome(t.Context(), cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if looked += n; next == "" {
+			break
+		}
+		cursor = next
+	}
+	histories, err := w.sql.histories(t.Context(), users)
+	if err != nil || len(histories) != len(users) || pages < 4 || looked < len(users) {
+		t.Errorf("%d of %d users are in SQL after %d claims on %d pages, %v", len(histories), len(users), looked, pages, err)
 	}
 }
 
@@ -466,7 +492,7 @@ func TestAnEmptiedRedisTakesOnlyWhatSQLDidNotHave(t *testing.T) {
 	stop()
 	w.mustMark(t, gone, civil.Clock{})
 	server.FlushAll()
-	w.finish(t, SnapshotRun, RunOptions{})
+	w.finish(t, reconcile.SnapshotRun, reconcile.Options{})
 	if w.days(t, kept) != 1 || w.days(t, gone) != 0 {
 		t.Errorf("got %d and %d days", w.days(t, kept), w.days(t, gone))
 	}
@@ -547,8 +573,8 @@ func TestReconciliationFindsNothingWrongWithDaysThatSQLDoesNotHave(t *testing.T)
 	for _, user := range users {
 		w.mustMark(t, user, civil.Clock{})
 	}
-	w.clock.set(w.clock.now().Add(2 * settled))
-	if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 || r.Summary.Differing != 0 {
+	w.clock.set(w.clock.now().Add(2 * reconcile.Settled))
+	if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 || r.Summary.Differing != 0 {
 		t.Errorf("got %+v: %v", r.Summary, w.found(t, r))
 	}
 	w.consume(t)

@@ -13,13 +13,13 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/projection"
-	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
@@ -81,13 +81,8 @@ type Service struct {
 	metrics    *metrics
 	log        *slog.Logger
 	now        func() time.Time
-	node       string
-
-	runs     *runStore
-	runner   *runs.Worker[RunOptions, Summary]
-	moreRuns bool // belongs to the job that works on runs
-
-	secondLook, laterAgain time.Duration
+	laterAgain time.Duration
+	reconciler *reconcile.Reconciler
 }
 
 // New returns the service; nothing is written until [Service.Run].
@@ -97,14 +92,13 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		users: cfg.Users, friends: cfg.Friends, apart: cfg.Apart, bus: cfg.Bus, log: cfg.Log,
-		rules: cfg.Settings, node: cfg.Node, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
+		rules: cfg.Settings, freezes: streak.Freezes{Every: cfg.FreezeEvery, Max: cfg.FreezeMax},
 		now:   func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 		sql:   newSQLStore(cfg.DB),
 		hooks: cfg.Hooks,
-		runs:  newRunStore(cfg.DB),
-
-		secondLook: cmp.Or(cfg.Pace.SecondLook, secondLook), laterAgain: cmp.Or(cfg.Pace.LaterAgain, laterAgain),
 		redis: newRedisStore(cfg.Redis, cfg.Pace, cfg.Mode),
+
+		laterAgain: cmp.Or(cfg.Pace.LaterAgain, laterAgain),
 	}
 	s.sql.hooks = cfg.Hooks
 	s.metrics = newMetrics(cfg.Metrics, func() bool { return s.projection.Up() })
@@ -122,7 +116,12 @@ func New(cfg Config) *Service {
 		Wait:   10 * s.redis.Budget, // a read may have to remove the streaks that died at a midnight
 		Clocks: cfg.Users.Clocks, Record: s.record, Histories: s.sqlHistories, Logged: s.sql.histories, Drain: s.checkins.drain,
 	})
-	s.runner = s.newRunWorker()
+	s.reconciler = reconcile.New(reconcile.Config{
+		DB: cfg.DB, Records: s.redis.Patient(), Boards: s.Boards, Every: cfg.ReconcileEvery, Rate: cfg.ReconcileRate, SecondLook: cfg.Pace.SecondLook,
+		Node: cfg.Node, Metrics: cfg.Metrics, Log: cfg.Log, Now: s.now,
+		Up: s.projection.Up, Clocks: cfg.Users.Clocks, Histories: s.checkins.histories, Logged: s.sql.histories,
+		Flush: s.checkins.flush, FlushSome: s.checkins.flushSome, Renew: s.renew, EraseLate: s.eraseLate,
+	})
 	s.committer = s.newCommitter()
 	// Users who are read first thing after New Year's midnight all miss at once:
 	// their SELECTs are gathered, and two at a time is the bound.
@@ -145,7 +144,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	working.Go(func() { _ = s.committer.Run(ctx) })
 	working.Go(func() { _ = s.loader.Run(ctx) })
 	working.Go(func() { s.Boards.Run(ctx) })
-	working.Go(func() { s.showReconciliations(ctx) })
+	working.Go(func() { s.reconciler.Run(ctx) })
 	working.Go(func() { s.checkins.run(ctx) })
 	select {
 	case <-first:
@@ -318,7 +317,7 @@ func (s *Service) loadBatch(ctx context.Context, keys []records.Key) ([]*streak.
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	if s.projection.Writable() {
-		recs, err := s.loadRecords(ctx, s.redis, keys)
+		recs, err := s.loadRecords(ctx, keys)
 		if err == nil {
 			return recs, nil
 		}

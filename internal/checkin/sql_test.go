@@ -1,13 +1,11 @@
 package checkin
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -33,19 +31,7 @@ func TestEveryStatementReadsRows(t *testing.T) {
 			if _, _, _, err := s.makeUp(ctx, made, 2, freeze); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.persist(ctx, []totals{{User: user, Total: 2}}, []month{{User: user, Month: 202611}}); err != nil {
-				t.Fatal(err)
-			}
-			// An import names the user among the touched.
-			file := fmt.Sprintf("user,day\n%s,%s\n", user, day-9)
-			if _, err := db.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, zone, zone_next, zone_from, created) VALUES (?, 'a@example.org', 'a@example.org', 'Ann', 'UTC', '', 0, 0)", user); err != nil {
-				t.Fatal(err)
-			}
-			if sum, faults, err := imports(t, db, file, transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
-				t.Fatal(sum, faults, err)
-			}
 			long := now.AddDate(0, 0, -30)
-			counted := func(n int64, err error) (int, error) { return int(n), err }
 			sqldbtest.Reads(t, "sql.go", map[string]func() (int, error){
 				"newSQLStore": func() (int, error) {
 					again := row
@@ -86,36 +72,6 @@ func TestEveryStatementReadsRows(t *testing.T) {
 					return len(all), err
 				},
 				"makeupsIn": func() (int, error) { return s.makeupsIn(ctx, user, made.month) },
-				"usersAfter": func() (int, error) {
-					all, err := s.usersAfter(ctx, "", "", 5)
-					return len(all), err
-				},
-				"countUsers": func() (int, error) { return counted(s.countUsers(ctx, "", "")) },
-				"activeAfter": func() (int, error) {
-					all, err := s.activeAfter(ctx, "", day-30, 5)
-					return len(all), err
-				},
-				"countActive": func() (int, error) { return counted(s.countActive(ctx, day-30)) },
-				"firstYears": func() (int, error) {
-					years, err := s.firstYears(ctx, users)
-					return years[user], err
-				},
-				"arrivals": func() (int, error) {
-					log, err := s.arrivals(ctx, false, arrival{At: long.UnixMilli()}, 5)
-					if err != nil {
-						return 0, err
-					}
-					touched, err := s.arrivals(ctx, true, arrival{At: long.UnixMilli()}, 5)
-					return len(log) * len(touched), err
-				},
-				"touched": func() (int, error) {
-					all, err := s.touched(ctx, users)
-					return len(all), err
-				},
-				"persisted": func() (int, error) {
-					sums, months, err := s.persisted(ctx, users)
-					return len(sums) * len(months), err
-				},
 				"erase": func() (int, error) { // of a user of its own
 					other := row
 					other.user = ids.New[accounts.User]()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
@@ -122,8 +123,8 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 		if err != nil || again.New != 0 || again.Existing != again.Rows || w.follow(t) != 0 {
 			t.Errorf("the second time: %+v, %v", again, err)
 		}
-		w.clock.set(w.clock.now().Add(2 * settled))
-		if r := w.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+		w.clock.set(w.clock.now().Add(2 * reconcile.Settled))
+		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 {
 			t.Errorf("reconciliation: %+v, %v", r.Summary, w.found(t, r))
 		}
 		redistest.KeysDeclared(t, w.redis, Keys, records.Keys, ranking.Keys, queue.Keys)
@@ -272,8 +273,8 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 			if err != nil || err2 != nil || is.Left != 1 || was.Left != 1 || !slices.EqualFunc(is.History, was.History, func(a, b Makeup) bool { return a.Day == b.Day && a.At.Equal(b.At) }) {
 				t.Errorf("%s: got %+v, %v, want %+v, %v", format, is, err, was, err2)
 			}
-			to.clock.set(to.clock.now().Add(2 * settled))
-			if r := to.finish(t, ReconcileRun, RunOptions{}); r.Summary.Differences != 0 {
+			to.clock.set(to.clock.now().Add(2 * reconcile.Settled))
+			if r := to.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 {
 				t.Errorf("%s: reconciliation: %+v, %v", format, r.Summary, to.found(t, r))
 			}
 		}
@@ -318,7 +319,7 @@ func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 		if _, faults, err := imports(t, w.db, text, transfer.ImportOptions{Format: transfer.CSV}); err != nil || len(faults) != 1 {
 			t.Errorf("of an erased user: %v, %v, want a fault", faults, err)
 		}
-		w.finish(t, ReconcileRun, RunOptions{})
+		w.finish(t, reconcile.ReconcileRun, reconcile.Options{})
 		if found := w.heldOf(t, users[0]); len(found) > 0 {
 			t.Errorf("still held: %v", found)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -360,13 +361,13 @@ type rebuildCmd struct {
 
 // Run has a server rebuild.
 func (cmd *rebuildCmd) Run(ctx context.Context, c *console) error {
-	o := checkin.RunOptions{Boards: cmd.What != "records", Days: cmd.Days}
+	o := reconcile.Options{Boards: cmd.What != "records", Days: cmd.Days}
 	if cmd.What == "boards" {
 		o.Days = 0
 	} else if cmd.Days < 1 {
-		return usage{checkin.ErrRunOptions}
+		return usage{reconcile.ErrOptions}
 	}
-	return cmd.run(ctx, c, checkin.RebuildRun, o, func(w io.Writer, r *checkin.Run) {
+	return cmd.run(ctx, c, reconcile.RebuildRun, o, func(w io.Writer, r *reconcile.Run) {
 		fmt.Fprintf(w, "%d places on boards and %d records made anew from SQL in %s.\n", r.Summary.Placed, r.Summary.Loaded, took(r))
 	})
 }
@@ -381,7 +382,7 @@ type reconcileCmd struct {
 
 // Run has a server compare and repair.
 func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
-	o := checkin.RunOptions{DryRun: cmd.DryRun}
+	o := reconcile.Options{DryRun: cmd.DryRun}
 	if o.User, err = userFlag(cmd.User); err != nil {
 		return err
 	}
@@ -390,11 +391,11 @@ func (cmd *reconcileCmd) Run(ctx context.Context, c *console) (err error) {
 		var err2 error
 		o.Part, err = strconv.Atoi(k)
 		o.Parts, err2 = strconv.Atoi(n)
-		if err != nil || err2 != nil || o.Part < 1 || o.Parts < o.Part || o.Parts > checkin.MaxParts {
-			return usage{fmt.Errorf("--part: %q is not such as 1/10, with at most %d parts", cmd.Part, checkin.MaxParts)}
+		if err != nil || err2 != nil || o.Part < 1 || o.Parts < o.Part || o.Parts > reconcile.MaxParts {
+			return usage{fmt.Errorf("--part: %q is not such as 1/10, with at most %d parts", cmd.Part, reconcile.MaxParts)}
 		}
 	}
-	return cmd.run(ctx, c, checkin.ReconcileRun, o, func(w io.Writer, r *checkin.Run) {
+	return cmd.run(ctx, c, reconcile.ReconcileRun, o, func(w io.Writer, r *reconcile.Run) {
 		s := r.Summary
 		fmt.Fprintf(w, "%d users compared in %s, %d differ: %d differences, %d repaired.\n", s.Compared, took(r), s.Differing, s.Differences, s.Repaired)
 		if s.Abnormal > 0 {
@@ -410,12 +411,12 @@ type snapshotCmd struct{ settings }
 
 // Run has a server write a snapshot.
 func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
-	return cmd.run(ctx, c, checkin.SnapshotRun, checkin.RunOptions{}, func(w io.Writer, r *checkin.Run) {
+	return cmd.run(ctx, c, reconcile.SnapshotRun, reconcile.Options{}, func(w io.Writer, r *reconcile.Run) {
 		fmt.Fprintf(w, "%d users had changed; their months and totals were written in %s.\n", r.Summary.Persisted, took(r))
 	})
 }
 
-func took(r *checkin.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
+func took(r *reconcile.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
 
 const lookEvery = 200 * time.Millisecond
 
@@ -424,7 +425,7 @@ const lookEvery = 200 * time.Millisecond
 const takenWithin = 10 * time.Second
 
 // run asks for a run, follows it to its end and reports.
-func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checkin.RunOptions, human func(io.Writer, *checkin.Run)) error {
+func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o reconcile.Options, human func(io.Writer, *reconcile.Run)) error {
 	return s.admin(ctx, c, func(x *checkin.Admin) error {
 		r, err := x.Request(ctx, kind, o)
 		if err != nil {
@@ -453,7 +454,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o checki
 }
 
 // follow returns the run when it has ended.
-func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *keycli.Progress) (*checkin.Run, error) {
+func follow(ctx context.Context, x *checkin.Admin, r *reconcile.Run, bar *keycli.Progress) (*reconcile.Run, error) {
 	id, patience, seen := r.ID, time.Now().Add(takenWithin), ""
 	for {
 		select {
@@ -477,7 +478,7 @@ func follow(ctx context.Context, x *checkin.Admin, r *checkin.Run, bar *keycli.P
 			bar.Show(r.Done, r.Total, note)
 			continue
 		}
-		first, err := x.Runs.Next(ctx, checkin.RunKinds...)
+		first, err := x.Runs.Next(ctx, reconcile.Kinds...)
 		if err != nil {
 			return r, err
 		}
@@ -563,9 +564,9 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		page := struct {
-			Runs   []checkin.Run `json:"runs"`
-			Before int64         `json:"before,omitempty"` // for the next page
-		}{append([]checkin.Run{}, all...), 0}
+			Runs   []reconcile.Run `json:"runs"`
+			Before int64           `json:"before,omitempty"` // for the next page
+		}{append([]reconcile.Run{}, all...), 0}
 		if len(all) == cmd.Limit {
 			page.Before = all[len(all)-1].ID
 		}

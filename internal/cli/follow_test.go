@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -18,11 +19,11 @@ func TestWhoWaitsBehindARunThatLivesDoesNotGiveUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		x := checkin.NewAdmin(db)
-		first, err := x.Request(t.Context(), checkin.ReconcileRun, checkin.RunOptions{})
+		first, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := x.Request(t.Context(), checkin.RebuildRun, checkin.RunOptions{})
+		second, err := x.Request(t.Context(), reconcile.RebuildRun, reconcile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,10 +53,10 @@ func TestWhoWaitsBehindARunThatLivesDoesNotGiveUp(t *testing.T) {
 func TestWhoWaitsBehindARunThatIsDeadGivesUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		x := checkin.NewAdmin(sqldbtest.SQLite(t))
-		if _, err := x.Request(t.Context(), checkin.ReconcileRun, checkin.RunOptions{}); err != nil {
+		if _, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		second, err := x.Request(t.Context(), checkin.RebuildRun, checkin.RunOptions{})
+		second, err := x.Request(t.Context(), reconcile.RebuildRun, reconcile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

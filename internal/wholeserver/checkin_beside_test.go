@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -46,7 +47,7 @@ func TestAServerFollowsWhatIsWrittenBesideIt(t *testing.T) {
 			_, _, board := s.Call(t, c, "GET", "/v1/checkin/boards/streak", "")
 			return strings.Contains(status, `"streak":3`) && strings.Contains(board, `"value":3`)
 		})
-		r, err := x.Request(t.Context(), checkin.ReconcileRun, checkin.RunOptions{})
+		r, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -102,7 +103,7 @@ func datesThatWereLeftOut(t *testing.T, e sqldbtest.Engine) {
 	}
 	defer db.Close()
 	x := checkin.NewAdmin(db)
-	r, err := x.Request(t.Context(), checkin.ReconcileRun, checkin.RunOptions{})
+	r, err := x.Request(t.Context(), reconcile.ReconcileRun, reconcile.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

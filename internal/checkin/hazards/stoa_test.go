@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/checkin"
+	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/testkit"
@@ -193,7 +194,7 @@ func (s *stoa) Persist() {}
 func (s *stoa) Night() {
 	s.t.Helper()
 	x := checkin.NewAdmin(s.db)
-	r, err := x.Request(s.t.Context(), checkin.SnapshotRun, checkin.RunOptions{})
+	r, err := x.Request(s.t.Context(), reconcile.SnapshotRun, reconcile.Options{})
 	s.must(err)
 	eventually.True(s.t, "the snapshot", func() bool {
 		r, err = x.Runs.Run(s.t.Context(), r.ID)

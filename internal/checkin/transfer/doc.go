@@ -7,6 +7,7 @@
 // transaction notes their users in the table checkin_touched and enqueues a [Touched]
 // message, by which a server brings Redis up to date seconds later. Package checkin
 // handles that message. It writes its own late rows through [Write], for the same reason.
+// Whoever looks for rows of some time finds both kinds by [Arrivals].
 //
 // An import can be repeated, whatever ended it: the days, grants and numbers of made-up
 // days that SQL has stay as they are. An export is in the form that an import reads.

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -264,6 +266,58 @@ func CountHeld(ctx context.Context, db *sqldb.DB, days []Day) (n int64, err erro
 	err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM checkins WHERE (user_id, day) IN ("+
 		sqldb.Tuples(2, len(days))+")", args...).Scan(&n)
 	return n, asKind(err)
+}
+
+// An Arrival is a user whose rows changed, and when.
+type Arrival struct {
+	At   int64       `bun:"at"` // Unix ms
+	User accounts.ID `bun:"user_id"`
+}
+
+// Arrivals returns the next n arrivals later than after in order of time and
+// user, from the log or, for rows whose own time lies in the past, from the
+// touched users.
+func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n int) (some []Arrival, err error) {
+	defer errs.Wrap(&err, "checkin.arrivals")
+	table := "checkins"
+	if touched {
+		table = "checkin_touched"
+	}
+	// In two steps: with OR between them no engine goes on in the index, and an
+	// import may give a hundred thousand rows one time.
+	for _, q := range []struct {
+		where string
+		args  []any
+	}{{"at = ? AND user_id > ?", []any{after.At, after.User}}, {"at > ?", []any{after.At}}} {
+		var more []Arrival
+		err := db.NewRaw("SELECT DISTINCT at, user_id FROM "+table+" WHERE "+q.where+" ORDER BY at, user_id LIMIT ?", append(q.args, n-len(some))...).Scan(ctx, &more)
+		if err != nil {
+			return nil, asKind(err)
+		}
+		if some = append(some, more...); len(some) == n {
+			break
+		}
+	}
+	return some, nil
+}
+
+// TouchedAt returns when those of some users who have rows with times in the past last got
+// some; for a user who is being erased that is always still to come.
+func TouchedAt(ctx context.Context, db *sqldb.DB, users []accounts.ID) (_ map[accounts.ID]time.Time, err error) {
+	defer errs.Wrap(&err, "checkin.touched")
+	out := map[accounts.ID]time.Time{}
+	for some := range slices.Chunk(users, 500) {
+		var rows []Arrival
+		if err := db.NewRaw("SELECT user_id, at FROM checkin_touched WHERE user_id IN (?)", bun.List(some)).Scan(ctx, &rows); err != nil {
+			return nil, asKind(err)
+		}
+		for _, r := range rows {
+			if out[r.User] = time.UnixMilli(r.At); r.At == Tombstone {
+				out[r.User] = time.UnixMilli(math.MaxInt64)
+			}
+		}
+	}
+	return out, nil
 }
 
 // countNew returns what importRows would, and writes nothing.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
@@ -32,6 +33,18 @@ func TestEveryStatementReadsRows(t *testing.T) {
 				"CountHeld": func() (int, error) {
 					n, err := CountHeld(ctx, db, []Day{day})
 					return int(n), err
+				},
+				"Arrivals": func() (int, error) {
+					log, err := Arrivals(ctx, db, false, Arrival{}, 5)
+					if err != nil {
+						return 0, err
+					}
+					touched, err := Arrivals(ctx, db, true, Arrival{}, 5)
+					return len(log) * len(touched), err
+				},
+				"TouchedAt": func() (int, error) {
+					all, err := TouchedAt(ctx, db, []accounts.ID{user})
+					return len(all), err
 				},
 				"countNew": func() (int, error) { // of a grant that is there
 					var g grant

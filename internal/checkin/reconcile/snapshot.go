@@ -1,4 +1,4 @@
-package checkin
+package reconcile
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // snapshotSlice persists months and totals, from the log alone: what Redis has
 // or has lost makes no difference.
-func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
+func (rc *Reconciler) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
 	if r.Resume.Stage == "" {
 		r.Resume.Stage = fromTheClaims
 	}
@@ -30,12 +31,12 @@ func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (f
 		if !time.Now().Before(until) {
 			return false, nil
 		}
-		if err := s.claimsOfSnapshot(ctx, r); err != nil {
+		if err := rc.claimsOfSnapshot(ctx, r); err != nil {
 			return false, err
 		}
 	}
 	for time.Now().Before(until) {
-		users, stage, err := s.nextOfSnapshot(ctx, r)
+		users, stage, err := rc.nextOfSnapshot(ctx, r)
 		if err != nil {
 			return false, err
 		}
@@ -45,11 +46,11 @@ func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (f
 			}
 			continue
 		}
-		histories, err := s.sql.histories(ctx, users)
+		histories, err := rc.cfg.Logged(ctx, users)
 		if err != nil {
 			return false, err
 		}
-		abnormal, persisted, err := s.persist(ctx, users, histories, false)
+		abnormal, persisted, err := rc.persist(ctx, users, histories, false)
 		if err != nil {
 			return false, err
 		}
@@ -61,74 +62,74 @@ func (s *Service) snapshotSlice(ctx context.Context, r *Run, until time.Time) (f
 }
 
 // claimsOfSnapshot does a step of the first stage, or begins the next one.
-func (s *Service) claimsOfSnapshot(ctx context.Context, r *Run) (err error) {
-	n, next, err := s.checkins.flushSome(ctx, r.Resume.Cursor)
+func (rc *Reconciler) claimsOfSnapshot(ctx context.Context, r *Run) (err error) {
+	n, next, err := rc.cfg.FlushSome(ctx, r.Resume.Cursor)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
 		// A snapshot is of what SQL has; the claims are there tomorrow, too.
-		s.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
+		rc.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
 	case next != "":
 		r.Done += int64(n)
 		r.Resume.Cursor = next
 		return nil
 	}
 	r.Done, r.Resume.Cursor = 0, ""
-	if r.Resume.Stage, r.Resume.At, err = s.snapshotFrom(ctx, r); err != nil {
+	if r.Resume.Stage, r.Resume.At, err = rc.snapshotFrom(ctx, r); err != nil {
 		r.Resume.Stage = fromTheClaims
 		return err
 	}
 	if r.Resume.Stage == everybodyAnew {
-		r.Total, err = s.sql.countUsers(ctx, "", "")
+		r.Total, err = rc.sql.countUsers(ctx, "", "")
 	}
 	return err
 }
 
 // snapshotFrom says where a snapshot begins: where the last one that was done
 // had begun, less the time that a commit may take.
-func (s *Service) snapshotFrom(ctx context.Context, r *Run) (stage string, since int64, err error) {
-	done, err := s.runs.LastDone(ctx, SnapshotRun, func(done *Run) bool { return done.ID < r.ID })
+func (rc *Reconciler) snapshotFrom(ctx context.Context, r *Run) (stage string, since int64, err error) {
+	done, err := rc.Runs.LastDone(ctx, SnapshotRun, func(done *Run) bool { return done.ID < r.ID })
 	if err != nil {
 		return "", 0, err
 	}
 	if done == nil {
 		return everybodyAnew, 0, nil
 	}
-	return fromTheLog, done.Started.Add(-settled).UnixMilli(), nil
+	return fromTheLog, done.Started.Add(-Settled).UnixMilli(), nil
 }
 
 // nextOfSnapshot returns the next users and moves the run's cursor behind them.
 // No users and a stage means that this stage follows.
-func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.ID, stage string, err error) {
+func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.ID, stage string, err error) {
 	if r.Resume.Stage == everybodyAnew {
-		users, err = s.sql.usersAfter(ctx, r.Resume.Cursor, "", chunkUsers)
+		users, err = rc.sql.usersAfter(ctx, r.Resume.Cursor, "", chunkUsers)
 		if n := len(users); n > 0 {
 			r.Resume.Cursor = users[n-1].String()
 		}
 		return users, "", err
 	}
 	touched := r.Resume.Stage == fromTheTouched
-	at := arrival{At: r.Resume.At}
+	at := transfer.Arrival{At: r.Resume.At}
 	if r.Resume.Cursor != "" {
 		if err := at.User.UnmarshalText([]byte(r.Resume.Cursor)); err != nil {
 			return nil, "", err
 		}
 	}
-	some, err := s.sql.arrivals(ctx, touched, at, chunkUsers)
+	some, err := rc.sql.arrivals(ctx, touched, at, chunkUsers)
 	switch {
 	case err != nil:
 		return nil, "", err
 	case len(some) > 0:
 		last := some[len(some)-1]
 		r.Resume.At, r.Resume.Cursor = last.At, last.User.String()
-		users = mapped(some, func(a arrival) accounts.ID { return a.User })
+		users = mapped(some, func(a transfer.Arrival) accounts.ID { return a.User })
 		slices.SortFunc(users, accounts.ID.Compare)
 		return slices.Compact(users), "", nil
 	case touched:
 		return nil, "", nil
 	}
-	_, since, err := s.snapshotFrom(ctx, r)
+	_, since, err := rc.snapshotFrom(ctx, r)
 	r.Resume = runs.Resume{Stage: fromTheTouched, At: since}
 	return nil, fromTheTouched, err
 }
@@ -136,8 +137,8 @@ func (s *Service) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.
 // persist writes users' months and totals as far as they have changed, unless
 // it is only to look, and returns how many users changed and how many in a way
 // that no check-in makes.
-func (s *Service) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, look bool) (abnormal, changed int, err error) {
-	sums, months, err := s.sql.persisted(ctx, users)
+func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, look bool) (abnormal, changed int, err error) {
+	sums, months, err := rc.sql.persisted(ctx, users)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -153,7 +154,7 @@ func (s *Service) persist(ctx context.Context, users []accounts.ID, histories ma
 		heldMonths[m.User][m.Month] = m
 	}
 	sums, months = sums[:0], months[:0]
-	now := s.now()
+	now := rc.now()
 	for _, user := range users {
 		is, was := totalsOf(user, histories[user]), heldSums[user]
 		if changes := monthChanges(user, histories[user], heldMonths[user]); len(changes) > 0 {
@@ -164,13 +165,13 @@ func (s *Service) persist(ctx context.Context, users []accounts.ID, histories ma
 			continue
 		}
 		if is.AsOf = now.UnixMilli(); was.AsOf != 0 {
-			bad, err := s.abnormal(ctx, was, is, histories[user])
+			bad, err := rc.abnormal(ctx, was, is, histories[user])
 			if err != nil {
 				return 0, 0, err
 			}
 			if bad {
 				abnormal++
-				s.log.LogAttrs(ctx, slog.LevelError, "a user's days in sql changed in a way that no check-in makes", slog.String("user", user.String()),
+				rc.log.LogAttrs(ctx, slog.LevelError, "a user's days in sql changed in a way that no check-in makes", slog.String("user", user.String()),
 					slog.Any("was", was), slog.Any("is", is))
 			}
 		}
@@ -179,27 +180,27 @@ func (s *Service) persist(ctx context.Context, users []accounts.ID, histories ma
 	if look || len(sums)+len(months) == 0 {
 		return abnormal, 0, nil
 	}
-	s.metrics.abnormal.Add(float64(abnormal))
-	return abnormal, len(sums), s.sql.persist(ctx, sums, months)
+	rc.metrics.abnormal.Add(float64(abnormal))
+	return abnormal, len(sums), rc.sql.persist(ctx, sums, months)
 }
 
 // abnormal reports whether longest or total fell, or the streak rose by more
 // than the days that were added. A day added before others may join two
 // streaks: users who were late, made a day up or had days imported raise no alarm.
-func (s *Service) abnormal(ctx context.Context, was, is totals, h streak.History) (bool, error) {
+func (rc *Reconciler) abnormal(ctx context.Context, was, is totals, h streak.History) (bool, error) {
 	if is.Longest < was.Longest || is.Total < was.Total {
 		return true, nil
 	}
 	if is.Streak <= was.Streak+is.Total-was.Total {
 		return false, nil
 	}
-	since := time.UnixMilli(was.AsOf).Add(-settled)
+	since := time.UnixMilli(was.AsOf).Add(-Settled)
 	for _, m := range h.Marks {
 		if int32(m.Day) < was.LastDay && m.At.After(since) {
 			return false, nil
 		}
 	}
-	touched, err := s.sql.touched(ctx, []accounts.ID{is.User})
+	touched, err := rc.sql.touched(ctx, []accounts.ID{is.User})
 	return touched[is.User].Before(since), err
 }
 

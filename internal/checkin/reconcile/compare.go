@@ -1,4 +1,4 @@
-package checkin
+package reconcile
 
 import (
 	"context"
@@ -20,24 +20,19 @@ import (
 )
 
 const (
+	// Settled is how old a row must be to be missed in Redis: from its commit to
+	// its application some node may have died and another taken over.
+	Settled = time.Minute
+
 	// chunkUsers are compared, loaded or persisted at a time: 200 users of ten
 	// years are at most 730,000 rows, and usually some thousand.
 	chunkUsers = 200
-	// settled is how old a row must be to be missed in Redis: from its commit to
-	// its application some node may have died and another taken over.
-	settled = time.Minute
 	// repairTries is how often a record that changes meanwhile is looked at.
 	repairTries = 3
-	// defaultActive are the days in which a user counts as active: a record's
-	// life.
-	defaultActive = 45
-	// snapshotHour is when the night's snapshot is due, in UTC.
-	snapshotHour = 3
+	// secondLook is how long after the first look a user who differs is looked at again:
+	// only what differs both times is told. Check-ins are applied well within it.
+	secondLook = 2 * time.Second
 )
-
-// secondLook is how long after the first look a user who differs is looked at again:
-// only what differs both times is told. Check-ins are applied well within it.
-const secondLook = 2 * time.Second
 
 // The stages of a reconciliation after the users of the log.
 const (
@@ -47,21 +42,21 @@ const (
 
 // reconcileSlice compares the users of the log, then looks for what Redis holds
 // of others.
-func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
-	if err := r.Options.check(); err != nil {
+func (rc *Reconciler) reconcileSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
+	if err := r.Options.Validate(); err != nil {
 		return false, err
 	}
-	if !s.projection.Up() {
+	if !rc.cfg.Up() {
 		return false, errNotNow
 	}
 	after, before := partOf(r.Options.Part, r.Options.Parts)
 	if r.Resume.Stage == "" {
 		if user := r.Options.User; !user.IsZero() {
 			r.Total = 1
-			err := s.reconcileUsers(ctx, r, []accounts.ID{user})
+			err := rc.reconcileUsers(ctx, r, []accounts.ID{user})
 			return err == nil, err
 		}
-		if r.Total, err = s.sql.countUsers(ctx, after, before); err != nil {
+		if r.Total, err = rc.sql.countUsers(ctx, after, before); err != nil {
 			return false, err
 		}
 		r.Resume = runs.Resume{Stage: "users", Cursor: after}
@@ -70,7 +65,7 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 		began, n := time.Now(), 0
 		switch stage := r.Resume.Stage; stage {
 		case "users":
-			if more, err := s.reconcileNext(ctx, r, before, until); err != nil {
+			if more, err := rc.reconcileNext(ctx, r, before, until); err != nil {
 				return false, err
 			} else if more {
 				continue
@@ -78,40 +73,24 @@ func (s *Service) reconcileSlice(ctx context.Context, r *Run, until time.Time) (
 			if r.Options.Part > 1 {
 				return true, nil // strays are looked for with the first part
 			}
-			r.Resume = runs.Resume{Stage: strayMembers + ranking.Current(s.now())[0].Key(), Cursor: "0"}
+			r.Resume = runs.Resume{Stage: strayMembers + ranking.Current(rc.now())[0].Key(), Cursor: "0"}
 		case strayRecords:
-			if n, err = s.reconcileRecords(ctx, r); err != nil {
+			if n, err = rc.reconcileRecords(ctx, r); err != nil {
 				return false, err
 			}
 			if r.Resume.Cursor == "" {
 				return true, nil
 			}
 		default:
-			if n, err = s.reconcileMembers(ctx, r, strings.TrimPrefix(stage, strayMembers)); err != nil {
+			if n, err = rc.reconcileMembers(ctx, r, strings.TrimPrefix(stage, strayMembers)); err != nil {
 				return false, err
 			}
 		}
-		if err := s.pace(ctx, n, began); err != nil {
+		if err := rc.pace(ctx, n, began); err != nil {
 			return false, err
 		}
 	}
 	return false, nil
-}
-
-// pace waits until n users have taken as long as the setting wants.
-func (s *Service) pace(ctx context.Context, n int, began time.Time) error {
-	return runs.Pace(ctx, n, s.rules.ReconcileRate, began)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 // alphabet are the characters of an id in the order of their bytes.
@@ -161,30 +140,30 @@ type difference struct {
 // reconcileNext compares the users after the cursor, until then or until many
 // differ, and reports whether there were any. A user who differs waits for the second
 // look together with the others, since a damage is seldom one user's.
-func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, until time.Time) (more bool, err error) {
+func (rc *Reconciler) reconcileNext(ctx context.Context, r *Run, before string, until time.Time) (more bool, err error) {
 	var differ []*subject
 	cursor, n := r.Resume.Cursor, 0
 	for n == 0 || len(differ) < chunkUsers && time.Now().Before(until) {
 		began := time.Now()
-		users, err := s.sql.usersAfter(ctx, cursor, before, chunkUsers)
+		users, err := rc.sql.usersAfter(ctx, cursor, before, chunkUsers)
 		if err != nil {
 			return false, err
 		}
 		if len(users) == 0 {
 			break
 		}
-		some, err := s.lookAtUsers(ctx, r, users)
+		some, err := rc.lookAtUsers(ctx, r, users)
 		if err != nil {
 			return false, err
 		}
 		differ = append(differ, some...)
 		n += len(users)
 		cursor = users[len(users)-1].String()
-		if err := s.pace(ctx, len(users), began); err != nil {
+		if err := rc.pace(ctx, len(users), began); err != nil {
 			return false, err
 		}
 	}
-	if err := s.lookAgain(ctx, r, differ); err != nil {
+	if err := rc.lookAgain(ctx, r, differ); err != nil {
 		return false, err
 	}
 	r.Summary.Compared += n
@@ -194,12 +173,12 @@ func (s *Service) reconcileNext(ctx context.Context, r *Run, before string, unti
 }
 
 // reconcileUsers compares users, and repairs and stores what was found.
-func (s *Service) reconcileUsers(ctx context.Context, r *Run, users []accounts.ID) error {
-	differ, err := s.lookAtUsers(ctx, r, users)
+func (rc *Reconciler) reconcileUsers(ctx context.Context, r *Run, users []accounts.ID) error {
+	differ, err := rc.lookAtUsers(ctx, r, users)
 	if err != nil {
 		return err
 	}
-	if err := s.lookAgain(ctx, r, differ); err != nil {
+	if err := rc.lookAgain(ctx, r, differ); err != nil {
 		return err
 	}
 	r.Summary.Compared += len(users)
@@ -208,17 +187,17 @@ func (s *Service) reconcileUsers(ctx context.Context, r *Run, users []accounts.I
 }
 
 // lookAtUsers returns those of the users who seem to differ.
-func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
+func (rc *Reconciler) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
 	if !r.Options.DryRun {
-		if users, err = s.eraseLate(ctx, users); err != nil || len(users) == 0 {
+		if users, err = rc.cfg.EraseLate(ctx, users); err != nil || len(users) == 0 {
 			return nil, err
 		}
 	}
-	first, err := s.sql.firstYears(ctx, users)
+	first, err := rc.sql.firstYears(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	next := s.now().Year() + 1 // it has begun somewhere
+	next := rc.now().Year() + 1 // it has begun somewhere
 	subjects := make([]*subject, len(users))
 	for i, user := range users {
 		subjects[i] = &subject{user: user, boards: true}
@@ -230,30 +209,30 @@ func (s *Service) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) 
 			subjects[i].years = append(subjects[i].years, year)
 		}
 	}
-	if differ, err = s.lookOnce(ctx, subjects); err != nil {
+	if differ, err = rc.lookOnce(ctx, subjects); err != nil {
 		return nil, err
 	}
 	histories := make(map[accounts.ID]streak.History, len(users))
 	for _, x := range subjects {
 		histories[x.user] = x.before
 	}
-	abnormal, _, err := s.persist(ctx, users, histories, r.Options.DryRun)
+	abnormal, _, err := rc.persist(ctx, users, histories, r.Options.DryRun)
 	r.Summary.Abnormal += abnormal
 	return differ, err
 }
 
 // reconcileRecords compares the next records whose users or years are not in the
 // log, and returns how many it has looked at.
-func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
-	keys, cursor, err := s.redis.patient().Scan(ctx, r.Resume.Cursor)
+func (rc *Reconciler) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
+	keys, cursor, err := rc.records.Scan(ctx, r.Resume.Cursor)
 	if err != nil {
 		return 0, err
 	}
-	first, err := s.sql.firstYears(ctx, mapped(keys, func(k records.Key) accounts.ID { return k.User }))
+	first, err := rc.sql.firstYears(ctx, mapped(keys, func(k records.Key) accounts.ID { return k.User }))
 	if err != nil {
 		return 0, err
 	}
-	next := s.now().Year() + 1
+	next := rc.now().Year() + 1
 	var strays []*subject
 	for _, k := range keys {
 		if from, known := first[k.User]; !known || k.Year < from || k.Year > next {
@@ -261,7 +240,7 @@ func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err erro
 		}
 	}
 	for some := range slices.Chunk(strays, chunkUsers) {
-		if err := s.compare(ctx, r, some); err != nil {
+		if err := rc.compare(ctx, r, some); err != nil {
 			return 0, err
 		}
 	}
@@ -271,22 +250,22 @@ func (s *Service) reconcileRecords(ctx context.Context, r *Run) (n int, err erro
 
 // reconcileMembers looks for members of a board whom the log does not know and
 // returns how many it has looked at.
-func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n int, err error) {
-	boards := ranking.Current(s.now())
+func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string) (n int, err error) {
+	boards := ranking.Current(rc.now())
 	at := slices.IndexFunc(boards, func(b ranking.Board) bool { return b.Key() == board })
 	if at < 0 { // a season that is over by now
 		r.Resume = runs.Resume{Stage: strayRecords}
 		return 0, nil
 	}
 	b := boards[at]
-	members, next, err := s.Boards.Members(ctx, b, r.Resume.Cursor, chunkUsers)
+	members, next, err := rc.boards.Members(ctx, b, r.Resume.Cursor, chunkUsers)
 	if err != nil {
 		return 0, err
 	}
-	strays, err := s.strays(ctx, members)
+	strays, err := rc.strays(ctx, members)
 	if err == nil && len(strays) > 0 {
-		if err = sleep(ctx, s.secondLook); err == nil {
-			strays, err = s.strays(ctx, strays)
+		if err = sleep(ctx, rc.cfg.SecondLook); err == nil {
+			strays, err = rc.strays(ctx, strays)
 		}
 	}
 	if err != nil {
@@ -294,18 +273,18 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	}
 	found := make([]runs.Repair, 0, len(strays))
 	for _, member := range strays {
-		repair := runs.Repair{At: s.now(), User: member, What: "board " + b.Key() + ": a member without days", Was: "on it", Becomes: "not on it"}
+		repair := runs.Repair{At: rc.now(), User: member, What: "board " + b.Key() + ": a member without days", Was: "on it", Becomes: "not on it"}
 		if !r.Options.DryRun {
-			if err := s.Boards.Remove(ctx, b, member); err != nil {
+			if err := rc.boards.Remove(ctx, b, member); err != nil {
 				return 0, err
 			}
 			repair.Repaired = true
 		}
 		found = append(found, repair)
 	}
-	if next == "" && !r.Options.DryRun && s.Boards.Kind() == ranking.Compact {
+	if next == "" && !r.Options.DryRun && rc.boards.Kind() == ranking.Compact {
 		// Its counts cannot be held against the log beside traffic: count again.
-		if err := s.recountFor(ctx, r, b); err != nil {
+		if err := rc.recountFor(ctx, r, b); err != nil {
 			return 0, err
 		}
 	}
@@ -316,11 +295,11 @@ func (s *Service) reconcileMembers(ctx context.Context, r *Run, board string) (n
 	default:
 		r.Resume = runs.Resume{Stage: strayRecords}
 	}
-	return len(members), s.tell(ctx, r, found)
+	return len(members), rc.tell(ctx, r, found)
 }
 
 // strays returns those of a board's members who are no users with days.
-func (s *Service) strays(ctx context.Context, members []string) (out []string, err error) {
+func (rc *Reconciler) strays(ctx context.Context, members []string) (out []string, err error) {
 	var users []accounts.ID
 	for _, member := range members {
 		user, err := ids.Parse[accounts.User](member)
@@ -333,10 +312,10 @@ func (s *Service) strays(ctx context.Context, members []string) (out []string, e
 	if len(users) == 0 {
 		return out, nil
 	}
-	if err := s.checkins.flush(ctx, users); err != nil {
+	if err := rc.cfg.Flush(ctx, users); err != nil {
 		return nil, err
 	}
-	known, err := s.sql.firstYears(ctx, users)
+	known, err := rc.sql.firstYears(ctx, users)
 	for _, user := range users {
 		if _, ok := known[user]; !ok {
 			out = append(out, user.String())
@@ -347,60 +326,60 @@ func (s *Service) strays(ctx context.Context, members []string) (out []string, e
 
 // compare looks at users twice, repairs what differs both times, unless it is a
 // dry run, and stores it.
-func (s *Service) compare(ctx context.Context, r *Run, all []*subject) error {
-	differ, err := s.lookOnce(ctx, all)
+func (rc *Reconciler) compare(ctx context.Context, r *Run, all []*subject) error {
+	differ, err := rc.lookOnce(ctx, all)
 	if err != nil {
 		return err
 	}
-	return s.lookAgain(ctx, r, differ)
+	return rc.lookAgain(ctx, r, differ)
 }
 
 // lookOnce returns those who differ, perhaps because of a check-in that is under
 // way.
-func (s *Service) lookOnce(ctx context.Context, all []*subject) ([]*subject, error) {
+func (rc *Reconciler) lookOnce(ctx context.Context, all []*subject) ([]*subject, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	if err := s.look(ctx, all); err != nil {
+	if err := rc.look(ctx, all); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(s.differences(x)) == 0 }), nil
+	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(rc.differences(x)) == 0 }), nil
 }
 
 // lookAgain looks at those who differed a while later, and repairs and stores what
 // still does.
-func (s *Service) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
+func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
 	if len(differ) == 0 {
 		return nil
 	}
-	if err := sleep(ctx, s.secondLook); err != nil {
+	if err := sleep(ctx, rc.cfg.SecondLook); err != nil {
 		return err
 	}
-	if err := s.look(ctx, differ); err != nil {
+	if err := rc.look(ctx, differ); err != nil {
 		return err
 	}
 	var found []runs.Repair
 	for _, x := range differ {
-		ds := s.differences(x)
+		ds := rc.differences(x)
 		if len(ds) == 0 {
 			continue
 		}
 		repaired := false
 		if !r.Options.DryRun {
 			var err error
-			if repaired, err = s.repair(ctx, x, ds); err != nil {
-				return errors.Join(err, s.tell(ctx, r, found))
+			if repaired, err = rc.repair(ctx, x, ds); err != nil {
+				return errors.Join(err, rc.tell(ctx, r, found))
 			}
 		}
 		for _, d := range ds {
-			found = append(found, runs.Repair{At: s.now(), User: x.user.String(), What: d.what, Was: d.was, Becomes: d.becomes, Repaired: repaired})
+			found = append(found, runs.Repair{At: rc.now(), User: x.user.String(), What: d.what, Was: d.was, Becomes: d.becomes, Repaired: repaired})
 		}
 	}
-	return s.tell(ctx, r, found)
+	return rc.tell(ctx, r, found)
 }
 
 // tell stores and logs what was found. A user of whom the run has told before is counted already.
-func (s *Service) tell(ctx context.Context, r *Run, found []runs.Repair) error {
+func (rc *Reconciler) tell(ctx context.Context, r *Run, found []runs.Repair) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -408,7 +387,7 @@ func (s *Service) tell(ctx context.Context, r *Run, found []runs.Repair) error {
 	for _, f := range found {
 		users[f.User] = true
 	}
-	known, err := s.runs.Told(ctx, r.ID, slices.Collect(maps.Keys(users)))
+	known, err := rc.Runs.Told(ctx, r.ID, slices.Collect(maps.Keys(users)))
 	if err != nil {
 		return err
 	}
@@ -418,36 +397,35 @@ func (s *Service) tell(ctx context.Context, r *Run, found []runs.Repair) error {
 		if f.Repaired {
 			r.Summary.Repaired++
 		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "redis differed from sql", slog.Int64("run", r.ID), slog.String("user", f.User),
+		rc.log.LogAttrs(ctx, slog.LevelWarn, "redis differed from sql", slog.Int64("run", r.ID), slog.String("user", f.User),
 			slog.String("what", f.What), slog.String("was", f.Was), slog.String("becomes", f.Becomes), slog.Bool("repaired", f.Repaired))
 	}
-	return s.runs.Save(ctx, r, found...)
+	return rc.Runs.Save(ctx, r, found...)
 }
 
 // look reads everything about subjects.
-func (s *Service) look(ctx context.Context, all []*subject) (err error) {
+func (rc *Reconciler) look(ctx context.Context, all []*subject) (err error) {
 	users := mapped(all, func(x *subject) accounts.ID { return x.user })
-	before, err := s.checkins.histories(ctx, users)
+	before, err := rc.cfg.Histories(ctx, users)
 	if err != nil {
 		return err
 	}
-	since := s.now().Add(-settled)
-	touched, err := s.sql.touched(ctx, users)
+	since := rc.now().Add(-Settled)
+	touched, err := rc.sql.touched(ctx, users)
 	if err != nil {
 		return err
 	}
-	clocks, err := s.users.Clocks(ctx, users)
+	clocks, err := rc.cfg.Clocks(ctx, users)
 	if err != nil {
 		return err
 	}
-	patient := s.redis.patient()
 	var keys []records.Key
 	for _, x := range all {
 		for _, year := range x.years {
 			keys = append(keys, records.Key{User: x.user, Year: year})
 		}
 	}
-	held, err := patient.Held(ctx, keys)
+	held, err := rc.records.Held(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -456,8 +434,8 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 		x.held, held = held[:len(x.years)], held[len(x.years):]
 		x.views = map[ranking.Board]ranking.View{}
 	}
-	for _, b := range ranking.Current(s.now()) {
-		seen, loaded, err := s.Boards.View(ctx, b, users)
+	for _, b := range ranking.Current(rc.now()) {
+		seen, loaded, err := rc.boards.View(ctx, b, users)
 		if err != nil {
 			return err
 		}
@@ -470,7 +448,7 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 			}
 		}
 	}
-	after, err := s.checkins.histories(ctx, users)
+	after, err := rc.cfg.Histories(ctx, users)
 	for _, x := range all {
 		x.after = after[x.user]
 	}
@@ -481,9 +459,9 @@ func (s *Service) look(ctx context.Context, all []*subject) (err error) {
 // under way is no difference: days are only ever added, so whatever Redis holds
 // of a user must lie between what the log held a minute ago and what it holds
 // now.
-func (s *Service) differences(x *subject) (out []difference) {
-	now := s.now()
-	old, _ := x.before.Before(now.Add(-settled), nil)
+func (rc *Reconciler) differences(x *subject) (out []difference) {
+	now := rc.now()
+	old, _ := x.before.Before(now.Add(-Settled), nil)
 	if x.touched {
 		old = streak.History{}
 	}
@@ -502,9 +480,9 @@ func (s *Service) differences(x *subject) (out []difference) {
 		return out // their places are moving
 	}
 	for b, seen := range x.views {
-		was, becomes, wrong := s.Boards.Wrong(seen, x.user, x.clock, x.after, now)
+		was, becomes, wrong := rc.boards.Wrong(seen, x.user, x.clock, x.after, now)
 		if wrong {
-			if _, _, wrong = s.Boards.Wrong(seen, x.user, x.clock, old, now); wrong || same(old, x.after) {
+			if _, _, wrong = rc.boards.Wrong(seen, x.user, x.clock, old, now); wrong || same(old, x.after) {
 				out = append(out, difference{what: "board " + b.Key(), was: was, becomes: becomes, board: b})
 			}
 		}
@@ -525,95 +503,65 @@ func flawsOf(h records.Held, year int, least, most *streak.Record) []difference 
 
 // repair makes a user's records and entries what the log says, and reports
 // whether it could: a record that changes all the time is left to the next run.
-func (s *Service) repair(ctx context.Context, x *subject, ds []difference) (done bool, err error) {
-	patient, done := s.redis.patient(), true
+func (rc *Reconciler) repair(ctx context.Context, x *subject, ds []difference) (done bool, err error) {
 	wrong := map[int]bool{} // year: what is there must go
-	renew := change{user: x.user, imported: true, unranked: true}
+	missing, boards := false, false
 	for _, d := range ds {
 		switch {
 		case d.year == 0:
-			renew.unranked = false
+			boards = true
 			// First off, then read the log, then on: a check-in of this moment is
 			// either in what is read or comes later.
-			if err := s.Boards.Remove(ctx, d.board, x.user.String()); err != nil {
+			if err := rc.boards.Remove(ctx, d.board, x.user.String()); err != nil {
 				return false, err
 			}
-		case !d.merge:
+		case d.merge:
+			missing = true
+		default:
 			wrong[d.year] = true
 		}
 	}
+	done = true
 	for year := range wrong {
-		ok, err := s.replaceRecord(ctx, patient, records.Key{User: x.user, Year: year})
+		ok, err := rc.replaceRecord(ctx, records.Key{User: x.user, Year: year})
 		if err != nil {
 			return false, err
 		}
 		done = done && ok
 	}
-	if renew.unranked && !slices.ContainsFunc(ds, func(d difference) bool { return d.merge }) {
+	if !missing && !boards {
 		return done, nil
 	}
-	return done, s.projection.Renew(ctx, renew)
+	return done, rc.cfg.Renew(ctx, x.user, boards)
 }
 
-func (s *Service) replaceRecord(ctx context.Context, in *redisStore, k records.Key) (done bool, err error) {
+func (rc *Reconciler) replaceRecord(ctx context.Context, k records.Key) (done bool, err error) {
 	for range repairTries {
-		was, err := in.Held(ctx, []records.Key{k})
+		was, err := rc.records.Held(ctx, []records.Key{k})
 		if err != nil {
 			return false, err
 		}
 		if !was[0].There {
 			return true, nil // the next read loads it
 		}
-		recs, err := s.recordsFromLog(ctx, []records.Key{k})
+		histories, err := rc.cfg.Histories(ctx, []accounts.ID{k.User})
 		if err != nil {
 			return false, err
 		}
-		if done, err = in.Replace(ctx, k, was[0], recs[0]); done || err != nil {
+		if done, err = rc.records.Replace(ctx, k, was[0], streak.RecordOf(k.Year, histories[k.User])); done || err != nil {
 			return done, err
 		}
 	}
 	return false, nil
 }
 
-// rebuildBoardsAnew drops the boards of now and fills them from SQL.
-func (s *Service) rebuildBoardsAnew(ctx context.Context, r *Run) (placed int, err error) {
-	for _, b := range ranking.Current(s.now()) {
-		err := s.Boards.Renew(ctx, b, func() (err error) {
-			placed++
-			if r.Done++; r.Done%progressEvery == 0 {
-				err = s.runs.Save(ctx, r)
-			}
-			return err
-		})
-		if err != nil {
-			return placed, fmt.Errorf("board %s: %w", b.Key(), err)
-		}
-	}
-	return placed, nil
-}
-
 // recountFor counts a board anew and shows callers that wait for the run that it goes on.
-func (s *Service) recountFor(ctx context.Context, r *Run, b ranking.Board) error {
+func (rc *Reconciler) recountFor(ctx context.Context, r *Run, b ranking.Board) error {
 	n := 0
-	return s.Boards.Recount(ctx, b, func() error {
+	return rc.boards.Recount(ctx, b, func() error {
 		if n++; n%progressEvery != 0 {
 			return nil
 		}
-		return s.runs.Save(ctx, r)
+		return rc.Runs.Save(ctx, r)
 	})
-}
-
-// progressEvery is after how many users a long step says how far it is.
-const progressEvery = 5000
-
-// warm loads users' present year.
-func (s *Service) warm(ctx context.Context, users []accounts.ID) error {
-	clocks, err := s.users.Clocks(ctx, users)
-	if err != nil {
-		return err
-	}
-	now := s.now()
-	keys := mapped(users, func(u accounts.ID) records.Key { return records.Key{User: u, Year: clocks[u].Today(now).Year()} })
-	_, err = s.loadRecords(ctx, s.redis.patient(), keys)
-	return err
 }

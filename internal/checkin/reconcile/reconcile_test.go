@@ -1,0 +1,313 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
+)
+
+func TestEveryIdIsInOnePart(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []int{1, 2, 3, 7, 64, MaxParts} {
+		for range 200 {
+			id, in := ids.New[accounts.User]().String(), 0
+			for part := range parts {
+				after, before := partOf(part+1, parts)
+				if id > after && (before == "" || id < before) {
+					in++
+				}
+			}
+			if in != 1 {
+				t.Fatalf("%s is in %d of %d parts", id, in, parts)
+			}
+		}
+	}
+}
+
+func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, want := damaged(t, w, 14)
+		r := w.request(t, ReconcileRun, Options{})
+		// A node that has taken the run, has done one half of the users, and is gone.
+		r.State, r.Node, r.Started = runs.Running, "gone", w.now()
+		r.Resume, r.Total = runs.Resume{Stage: "users", Cursor: ""}, 14
+		if err := w.reconcileUsers(t.Context(), r, users[:7]); err != nil {
+			t.Fatal(err)
+		}
+		r.Resume.Cursor = users[6].String()
+		r = w.finish(t, w.stored(t, r))
+		if got := w.found(t, r); !slices.Equal(got, want) || r.Summary.Compared != 14 || r.Done != 14 || r.Node == "gone" {
+			t.Errorf("%+v\n%q\nwant\n%q", r, got, want)
+		}
+	})
+}
+
+// Else a node that is restarted during a long stage begins it anew, for ever.
+func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Open(t, redistest.Server(t).URL))
+	ghosts := newUsers(400)
+	for _, user := range ghosts {
+		w.stray(t, user)
+	}
+	r := w.request(t, ReconcileRun, Options{})
+	r.State, r.Resume.Stage = runs.Running, strayRecords
+	steps, looked := 0, 0
+	for {
+		n, err := w.reconcileRecords(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps, looked = steps+1, looked+n; r.Resume.Cursor == "" {
+			break
+		}
+		r = w.stored(t, r)
+	}
+	if steps < 4 || looked > len(ghosts)+50 { // a page or so more while the table grows
+		t.Errorf("%d records in %d steps", looked, steps)
+	}
+	if found := slices.Compact(w.found(t, w.stored(t, r))); len(found) != len(ghosts) {
+		t.Errorf("%d strays were found, want %d", len(found), len(ghosts))
+	}
+}
+
+func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, today := newUsers(400), civil.Clock{}.Today(w.clock.now())
+		w.flushSome = func(cursor string) (n int, next string) {
+			from, _ := strconv.Atoi(cursor)
+			to := from + 100
+			w.logged(t, users[from:to], today)
+			if to < len(users) {
+				next = strconv.Itoa(to)
+			}
+			return 100, next
+		}
+		r, steps := w.request(t, SnapshotRun, Options{}), 0
+		for r.State, r.Resume.Stage = runs.Running, fromTheClaims; r.Resume.Stage == fromTheClaims; steps++ {
+			if err := w.claimsOfSnapshot(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			r = w.stored(t, r)
+		}
+		if steps != 4 || r.Resume.Stage != everybodyAnew || r.Total != 400 || r.Done != 0 {
+			t.Errorf("after %d steps the run is %+v, want four and that everybody follows", steps, r)
+		}
+		if _, err := w.snapshotSlice(t.Context(), r, time.Now().Add(time.Hour)); err != nil || r.Done != 400 {
+			t.Errorf("the rest: %+v, %v", r, err)
+		}
+	})
+}
+
+func TestRunsComeRoundByThemselves(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		w.cfg.Every = 168 * time.Hour
+		count := func() map[runs.Kind]int {
+			t.Helper()
+			for range 20 {
+				if _, err := w.Step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, err := w.Runs.List(t.Context(), 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := map[runs.Kind]int{}
+			for _, r := range all {
+				if r.State == runs.Done {
+					n[r.Kind]++
+				}
+			}
+			return n
+		}
+		for _, tt := range []struct {
+			at         time.Duration
+			snapshots  int
+			reconciled int
+		}{{0, 1, 1}, {time.Hour, 1, 1}, {24 * time.Hour, 2, 1}, {169 * time.Hour, 3, 2}} {
+			w.clock.set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
+			if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
+				t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
+			}
+		}
+	})
+}
+
+func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, want := damaged(t, w, 3)
+		gauge := func() float64 {
+			reg := prometheus.NewRegistry()
+			reg.MustRegister(w.metrics.differing)
+			families, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return families[0].GetMetric()[0].GetGauge().GetValue()
+		}
+		// As if another node had done it: this one's metrics are left alone.
+		bad := w.finish(t, w.request(t, ReconcileRun, Options{}))
+		if bad.Summary.Differing != len(want) {
+			t.Fatalf("the run: %+v, want %d who differ", bad, len(want))
+		}
+		w.metrics.reconciled(&Run{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.Run(ctx) }()
+		defer func() { stop(); <-done }()
+		eventually.True(t, "the other node's figures", func() bool { return gauge() == float64(bad.Summary.Differing) })
+		w.finish(t, w.request(t, ReconcileRun, Options{User: users[0]}))
+		if r, err := w.Runs.LastDone(ctx, ReconcileRun, ofMany); err != nil || r.ID != bad.ID {
+			t.Errorf("one user's run counts as everybody's: %+v, %v", r, err)
+		}
+		good := w.finish(t, w.request(t, ReconcileRun, Options{}))
+		if r, err := w.Runs.LastDone(ctx, ReconcileRun, ofMany); err != nil || r.ID != good.ID || gauge() != 0 {
+			t.Errorf("got %+v, %v, and %v differing", r, err, gauge())
+		}
+	})
+}
+
+// What snapshots and repairs have seen need not be remembered.
+func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		now := time.Now().UTC()
+		users := newUsers(2101)
+		old := w.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
+		var args []any
+		for i, user := range users {
+			at := now.Add(-touchedKept - time.Hour).UnixMilli()
+			switch i {
+			case 0:
+				at = now.Add(-touchedKept + time.Hour).UnixMilli()
+			case 1:
+				at = transfer.Tombstone
+			}
+			args = append(args, user.String(), at)
+		}
+		if _, err := w.db.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
+			t.Fatal(err)
+		}
+		count := func() (n int) {
+			t.Helper()
+			if err := w.forgetTouched(t.Context(), now.Add(-touchedKept)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := count(); n != len(users) {
+			t.Errorf("%d are left before a snapshot, want all", n)
+		}
+		w.clock.set(now.Add(-touchedKept - 2*time.Hour))
+		w.finish(t, w.request(t, SnapshotRun, Options{}))
+		if n := count(); n != len(users) {
+			t.Errorf("%d are left before a snapshot has seen them, want all", n)
+		}
+		w.clock.set(now)
+		w.finish(t, w.request(t, SnapshotRun, Options{}))
+		if n := count(); n != 2 {
+			t.Errorf("%d are left, want the one of a while ago and the tombstone", n)
+		}
+	})
+}
+
+func TestARunThatTwoNodesWorkOnIsLeftToOne(t *testing.T) {
+	t.Parallel()
+	store := NewStore(sqldbtest.SQLite(t))
+	r, err := store.Request(t.Context(), SnapshotRun, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := *r, *r
+	mine.Done, theirs.Done = 1, 2
+	if err := store.Save(t.Context(), &mine, runs.Repair{User: "a", What: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(t.Context(), &theirs, runs.Repair{User: "a", What: "c"}); err == nil {
+		t.Error("the second one stored its state as well")
+	}
+	if lines, err := store.Repairs(t.Context(), 0, r.ID, 10); err != nil || len(lines) != 1 || lines[0].What != "b" {
+		t.Errorf("the log has %v, %v", lines, err)
+	}
+}
+
+func TestRunsAreListedAndWithdrawn(t *testing.T) {
+	t.Parallel()
+	store := NewStore(sqldbtest.SQLite(t))
+	var asked []int64
+	for _, o := range []Options{{}, {Part: 2, Parts: 3, DryRun: true}, {Boards: true}, {Days: 7}} {
+		r, err := store.Request(t.Context(), ReconcileRun, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, r.ID)
+	}
+	list := func(before int64, n int) (out []string) {
+		all, err := store.List(t.Context(), before, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			out = append(out, r.Options.String())
+		}
+		return out
+	}
+	if got, want := list(0, 3), []string{"records --days 7", "boards", "--dry-run --part 2/3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if done, err := store.Withdraw(t.Context(), asked[1]); err != nil || !done {
+		t.Error(done, err)
+	}
+	if got, want := list(asked[2], 3), []string{""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r, err := store.Run(t.Context(), asked[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.State = runs.Running
+	if err := store.Save(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := store.Withdraw(t.Context(), r.ID); err != nil || done {
+		t.Error("a run that has begun was withdrawn", err)
+	}
+}
+
+func TestASummaryNamesWhatIsNotZero(t *testing.T) {
+	t.Parallel()
+	if got, want := (Summary{Compared: 7, Repaired: 2, Persisted: 1}).String(), "7 compared, 2 repaired, 1 persisted"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := (Summary{}).String(); got != "" {
+		t.Errorf("got %q of nothing", got)
+	}
+}

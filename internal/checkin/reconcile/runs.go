@@ -1,0 +1,118 @@
+package reconcile
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/runs"
+)
+
+// Run is long work on what Redis holds of check-in; see package runs.
+type Run = runs.Run[Options, Summary]
+
+// The kinds of runs.
+const (
+	RebuildRun   runs.Kind = "rebuild"   // boards anew from SQL, records of active users loaded
+	ReconcileRun runs.Kind = "reconcile" // compare Redis with SQL, and repair
+	SnapshotRun  runs.Kind = "snapshot"  // month bitmaps and totals, from the log
+)
+
+// Kinds are all kinds, each of which some server knows.
+var Kinds = []runs.Kind{RebuildRun, ReconcileRun, SnapshotRun}
+
+// Store has the runs and the repair log.
+type Store = runs.Store[Options, Summary]
+
+// Options narrow a run. The zero value is all users and everything.
+type Options struct {
+	Boards bool        `json:"boards,omitempty"` // of a rebuild: the boards alone, unless Days is set too
+	Days   int         `json:"days,omitempty"`   // of a rebuild: records of those who were active in so many days, and no boards unless Boards is set
+	DryRun bool        `json:"dry_run,omitempty"`
+	User   accounts.ID `json:"user,omitzero"`
+	Part   int         `json:"part,omitempty"` // of Parts, from 1
+	Parts  int         `json:"parts,omitempty"`
+}
+
+// MaxParts is into how many parts the users can be cut.
+const MaxParts = 4096
+
+// ErrOptions reports options that no run can have.
+var ErrOptions = errs.New(errs.Invalid, "checkin.run_options", "A part is k/n with k from 1 to n and n at most 4096; days are 1 to 366.")
+
+// Validate returns ErrOptions for options that no run can have.
+func (o Options) Validate() error {
+	if o.Parts < 0 || o.Parts > MaxParts || o.Part < 0 || o.Part > o.Parts || (o.Part == 0) != (o.Parts == 0) || o.Days < 0 || o.Days > 366 {
+		return ErrOptions
+	}
+	return nil
+}
+
+// String names what is not the zero value, as flags of the command line do.
+func (o Options) String() string {
+	var said []string
+	switch {
+	case o.Boards && o.Days == 0:
+		said = append(said, "boards")
+	case o.Days != 0 && !o.Boards:
+		said = append(said, "records")
+	}
+	if o.Days != 0 {
+		said = append(said, fmt.Sprintf("--days %d", o.Days))
+	}
+	if o.DryRun {
+		said = append(said, "--dry-run")
+	}
+	if !o.User.IsZero() {
+		said = append(said, "--user "+o.User.String())
+	}
+	if o.Parts != 0 {
+		said = append(said, fmt.Sprintf("--part %d/%d", o.Part, o.Parts))
+	}
+	return strings.Join(said, " ")
+}
+
+// Summary is what a run has done.
+type Summary struct {
+	Compared    int `json:"compared,omitempty"`    // users
+	Differing   int `json:"differing,omitempty"`   // users
+	Differences int `json:"differences,omitempty"` // lines of the log
+	Repaired    int `json:"repaired,omitempty"`    // lines of the log
+	Abnormal    int `json:"abnormal,omitempty"`    // users whose days in SQL became fewer, or their streak too long
+	Placed      int `json:"placed,omitempty"`      // users put on boards
+	Loaded      int `json:"loaded,omitempty"`      // records
+	Persisted   int `json:"persisted,omitempty"`   // users whose months and totals were written
+}
+
+// figures are those that are not 0, by name.
+func (s Summary) figures(yield func(name string, n int) bool) {
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"compared", s.Compared}, {"differing", s.Differing}, {"differences", s.Differences}, {"repaired", s.Repaired},
+		{"abnormal", s.Abnormal}, {"placed", s.Placed}, {"loaded", s.Loaded}, {"persisted", s.Persisted}} {
+		if f.n != 0 && !yield(f.name, f.n) {
+			return
+		}
+	}
+}
+
+// String names what is not 0.
+func (s Summary) String() string {
+	var said []string
+	for name, n := range s.figures {
+		said = append(said, fmt.Sprintf("%d %s", n, name))
+	}
+	return strings.Join(said, ", ")
+}
+
+// LogValue has a log show a field for each figure.
+func (s Summary) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for name, n := range s.figures {
+		attrs = append(attrs, slog.Int(name, n))
+	}
+	return slog.GroupValue(attrs...)
+}
