@@ -388,7 +388,7 @@ func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
 			if len(some) == 0 || time.Since(began) > applyFor {
 				break
 			}
-			if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			if err := runs.Sleep(ctx, 10*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -499,7 +499,7 @@ func (l *streamLog) drain(ctx context.Context) error {
 		if time.Since(began) > drainFor {
 			return l.persistClaims(ctx) // the workers are away, or one died with a message
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := runs.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -523,7 +523,7 @@ const askAgainEvery = time.Second
 
 // run asks a Redis that did not answer check until it does.
 func (l *streamLog) run(ctx context.Context) {
-	for l.unasked && sleep(ctx, askAgainEvery) == nil {
+	for l.unasked && runs.Sleep(ctx, askAgainEvery) == nil {
 		err := l.tellRisks(ctx)
 		l.unasked = errors.Is(err, redis.ErrUnavailable)
 		switch {
@@ -542,15 +542,4 @@ func (l *streamLog) tellRisks(ctx context.Context) error {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "answered check-ins may be lost", slog.String("why", risk))
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

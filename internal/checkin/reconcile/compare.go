@@ -264,7 +264,7 @@ func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string
 	}
 	strays, err := rc.strays(ctx, members)
 	if err == nil && len(strays) > 0 {
-		if err = sleep(ctx, rc.cfg.SecondLook); err == nil {
+		if err = runs.Sleep(ctx, rc.cfg.SecondLook); err == nil {
 			strays, err = rc.strays(ctx, strays)
 		}
 	}
@@ -352,7 +352,7 @@ func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) 
 	if len(differ) == 0 {
 		return nil
 	}
-	if err := sleep(ctx, rc.cfg.SecondLook); err != nil {
+	if err := runs.Sleep(ctx, rc.cfg.SecondLook); err != nil {
 		return err
 	}
 	if err := rc.look(ctx, differ); err != nil {

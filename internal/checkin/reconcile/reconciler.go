@@ -104,7 +104,7 @@ func (rc *Reconciler) Run(ctx context.Context) {
 		if r, err := rc.Runs.LastDone(ctx, ReconcileRun, ofMany); err == nil && r != nil {
 			rc.metrics.reconciled(r)
 		} // else the figures are as old as their timestamp says
-		if sleep(ctx, showEvery) != nil {
+		if runs.Sleep(ctx, showEvery) != nil {
 			return
 		}
 	}
@@ -161,17 +161,6 @@ func (rc *Reconciler) forgetTouched(ctx context.Context, before time.Time) error
 // pace waits until n users have taken as long as the setting wants.
 func (rc *Reconciler) pace(ctx context.Context, n int, began time.Time) error {
 	return runs.Pace(ctx, n, rc.cfg.Rate, began)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 func mapped[A, B any](in []A, f func(A) B) []B {

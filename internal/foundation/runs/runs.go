@@ -103,7 +103,12 @@ func Pace(ctx context.Context, n, perSecond int, began time.Time) error {
 	if perSecond == 0 || n == 0 {
 		return nil
 	}
-	timer := time.NewTimer(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(perSecond))))
+	return Sleep(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(perSecond))))
+}
+
+// Sleep waits for d. Where ctx ends before that, it returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
