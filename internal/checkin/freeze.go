@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
@@ -116,7 +117,7 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 			doubtful = append(doubtful, g.user)
 		}
 	}
-	touched, err := s.sql.touched(ctx, doubtful)
+	touched, err := transfer.TouchedAt(ctx, s.sql.db, doubtful)
 	if err != nil {
 		return nil, err
 	}

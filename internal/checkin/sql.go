@@ -516,11 +516,6 @@ func (s *sqlStore) importRows(ctx context.Context, rows []request) (added int64,
 	return transfer.Write(ctx, s.db, mapped(rows, request.row))
 }
 
-// touched is [transfer.TouchedAt].
-func (s *sqlStore) touched(ctx context.Context, users []accounts.ID) (map[accounts.ID]time.Time, error) {
-	return transfer.TouchedAt(ctx, s.db, users)
-}
-
 // chunkUsers is of how many users days are read, or written, at a time.
 const chunkUsers = 200
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/runs"
@@ -411,7 +412,7 @@ func (rc *Reconciler) look(ctx context.Context, all []*subject) (err error) {
 		return err
 	}
 	since := rc.now().Add(-Settled)
-	touched, err := rc.sql.touched(ctx, users)
+	touched, err := transfer.TouchedAt(ctx, rc.cfg.DB, users)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accou
 			return nil, "", err
 		}
 	}
-	some, err := rc.sql.arrivals(ctx, touched, at, chunkUsers)
+	some, err := transfer.Arrivals(ctx, rc.cfg.DB, touched, at, chunkUsers)
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -200,7 +200,7 @@ func (rc *Reconciler) abnormal(ctx context.Context, was, is totals, h streak.His
 			return false, nil
 		}
 	}
-	touched, err := rc.sql.touched(ctx, []accounts.ID{is.User})
+	touched, err := transfer.TouchedAt(ctx, rc.cfg.DB, []accounts.ID{is.User})
 	return touched[is.User].Before(since), err
 }
 

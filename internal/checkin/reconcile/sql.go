@@ -90,16 +90,6 @@ func (s *sqlStore) firstYears(ctx context.Context, users []accounts.ID) (_ map[a
 	return out, nil
 }
 
-// arrivals is [transfer.Arrivals].
-func (s *sqlStore) arrivals(ctx context.Context, touched bool, after transfer.Arrival, n int) ([]transfer.Arrival, error) {
-	return transfer.Arrivals(ctx, s.db, touched, after, n)
-}
-
-// touched is [transfer.TouchedAt].
-func (s *sqlStore) touched(ctx context.Context, users []accounts.ID) (map[accounts.ID]time.Time, error) {
-	return transfer.TouchedAt(ctx, s.db, users)
-}
-
 // forgetTouched removes who was touched before then. Tombstones are kept.
 func (s *sqlStore) forgetTouched(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "checkin.forgetTouched")
