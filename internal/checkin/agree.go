@@ -58,8 +58,8 @@ func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	s.projection.Missed(at, c)
 }
 
-// renew has everything that Redis holds of a user agree with SQL; with boards the boards of
-// now are told of the user as well.
+// renew has what the log has of a user merged into all records that Redis has; with boards,
+// those of now are told of the user as well.
 func (s *Service) renew(ctx context.Context, user accounts.ID, boards bool) error {
 	return s.projection.Renew(ctx, change{user: user, imported: true, unranked: !boards})
 }
