@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
 
-func TestHintsKnowNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {
+func TestTheCacheKnowsNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {
 	t.Parallel()
 	h := NewCache()
 	keys := make([]Key, cacheSets*cacheWays*3/10)

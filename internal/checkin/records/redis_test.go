@@ -9,6 +9,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -17,7 +18,7 @@ import (
 
 // everyEngine runs a test on each kind of Redis.
 func everyEngine(t *testing.T, test func(t *testing.T, s *Store)) {
-	for _, e := range redistest.Engines(t) {
+	for _, e := range redistest.SharedEngines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			s := New(Config{Redis: e.Open(t), Budget: 20 * time.Second, ScanPage: 50})
@@ -47,6 +48,76 @@ func randomRecord() *streak.Record {
 		}
 	}
 	return r
+}
+
+func TestMarkingTellsWhichDaysWereThere(t *testing.T) {
+	t.Parallel()
+	everyEngine(t, func(t *testing.T, s *Store) {
+		loaded, lost, day := newKey(), newKey(), civil.DayOf(2026, 3, 1)
+		if err := s.Load(t.Context(), []Key{loaded}, []*streak.Record{streak.RecordOf(2026, streak.History{})}); err != nil {
+			t.Fatal(err)
+		}
+		boards := []keyspace.Cmd{newKey().bitmap().GetCmd()} // any command in their place
+		days := []Day{{loaded.User, day, streak.Tapped}, {lost.User, day, streak.Frozen}}
+		for _, there := range []bool{false, true} {
+			recs, had, err := s.Mark(t.Context(), days, boards)
+			if err != nil || !slices.Equal(had, []bool{there, there}) {
+				t.Fatalf("got %v, %v, want %v of both", had, err, there)
+			}
+			if !recs[0].Loaded() || !recs[0].Has(day, streak.Tapped) || recs[1].Loaded() || !recs[1].Has(day, streak.Frozen) {
+				t.Errorf("got %v\nand %v", recs[0], recs[1])
+			}
+		}
+		recs, err := s.ReadAll(t.Context(), []Key{loaded, lost, newKey()})
+		if err != nil || !recs[0].Has(day, streak.Tapped) || !recs[1].Has(day, streak.Frozen) || *recs[2] != (streak.Record{}) {
+			t.Errorf("read again: %v, %v", recs, err)
+		}
+		for key, want := range map[Key]bool{loaded: true, lost: false} {
+			if rec, err := s.Read(t.Context(), key); err != nil || rec != nil != want {
+				t.Errorf("got %v, %v, want a record: %v", rec, err, want)
+			}
+		}
+	})
+}
+
+func TestWhatIsDroppedIsNotThereAndTheRestIs(t *testing.T) {
+	t.Parallel()
+	everyEngine(t, func(t *testing.T, s *Store) {
+		user := ids.New[accounts.User]()
+		var keys []Key
+		var recs []*streak.Record
+		for year := 2023; year <= 2027; year++ {
+			keys, recs = append(keys, Key{user, year}), append(recs, streak.RecordOf(year, streak.History{}))
+		}
+		if err := s.Load(t.Context(), keys, recs); err != nil {
+			t.Fatal(err)
+		}
+		there := func() (years []int) {
+			t.Helper()
+			held, err := s.Held(t.Context(), keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, h := range held {
+				if h.There {
+					years = append(years, keys[i].Year)
+				}
+			}
+			return years
+		}
+		if err := s.DropYears(t.Context(), user, 2024, 2026); err != nil {
+			t.Fatal(err)
+		}
+		if got := there(); !slices.Equal(got, []int{2023, 2027}) {
+			t.Errorf("got the records of %v, want those of 2023 and 2027", got)
+		}
+		if err := s.Drop(t.Context(), []Key{{user, 2023}, {user, 2025}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := there(); !slices.Equal(got, []int{2027}) {
+			t.Errorf("got the records of %v, want that of 2027", got)
+		}
+	})
 }
 
 func TestLoadingMergesAndLosesNothing(t *testing.T) {
@@ -140,22 +211,25 @@ func TestAScanFindsEveryRecordPageByPage(t *testing.T) {
 		if err := s.Load(t.Context(), keys, recs); err != nil {
 			t.Fatal(err)
 		}
-		found, pages := map[Key]bool{}, 0
-		for cursor := ""; ; {
-			some, next, err := s.Scan(t.Context(), cursor)
-			if err != nil {
-				t.Fatal(err)
+		for _, cursor := range []string{"", "7/9 5"} { // the second one is of more servers than there are: it begins anew
+			from := cursor
+			found, pages := map[Key]bool{}, 0
+			for {
+				some, next, err := s.Scan(t.Context(), cursor)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, k := range some {
+					found[k] = true
+				}
+				if pages++; next == "" {
+					break
+				}
+				cursor = next
 			}
-			for _, k := range some {
-				found[k] = true
+			if pages < 2 && s.db.Mode() != "embedded" || len(found) != len(keys) || slices.ContainsFunc(keys, func(k Key) bool { return !found[k] }) {
+				t.Errorf("from %q: %d of %d records are found in %d pages", from, len(found), len(keys), pages)
 			}
-			if pages++; next == "" {
-				break
-			}
-			cursor = next
-		}
-		if pages < 2 && s.db.Mode() != "embedded" || len(found) != len(keys) || slices.ContainsFunc(keys, func(k Key) bool { return !found[k] }) {
-			t.Errorf("%d of %d records are found in %d pages", len(found), len(keys), pages)
 		}
 	})
 }
