@@ -2,6 +2,8 @@ package reconcile
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -10,6 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
+	"github.com/stoa-dev/stoa/internal/checkin/records"
+	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -37,6 +42,123 @@ func TestEveryIdIsInOnePart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is missing is left to package checkin, which merges it beside traffic.
+func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, today := newUsers(4), civil.Clock{}.Today(w.clock.now())
+		lacking, surplus, offBoard := users[0], users[1], users[2] // the fourth one is in order
+		w.logged(t, users, today-1, today)
+		for _, b := range ranking.Current(w.clock.now()) {
+			if err := w.boards.Rebuild(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		histories, err := w.histories(t.Context(), users)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := mapped(users, func(user accounts.ID) records.Key { return records.Key{User: user, Year: today.Year()} })
+		right := func(k records.Key) *streak.Record { return streak.RecordOf(k.Year, histories[k.User]) }
+		recs := mapped(keys, right)
+		recs[0].Clear(today, streak.Tapped)
+		recs[1].Set(today-20, streak.Tapped)
+		if err := w.records.Load(t.Context(), keys, recs); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.boards.Remove(t.Context(), ranking.TotalBoard, offBoard.String()); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.set(w.clock.now().Add(2 * Settled)) // else a day that is missing may be on its way
+		want := []string{lacking.String() + ": record 2026: missing days", surplus.String() + ": record 2026: surplus days", offBoard.String() + ": board total_days"}
+		slices.Sort(want)
+		held := func() []*streak.Record {
+			t.Helper()
+			is, err := w.records.ReadAll(t.Context(), keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return is
+		}
+		dry := w.finish(t, w.request(t, ReconcileRun, Options{DryRun: true}))
+		if got := w.found(t, dry); !slices.Equal(got, want) || dry.Summary != (Summary{Compared: 4, Differing: 3, Differences: 3}) || len(w.renewed) > 0 || *held()[1] != *recs[1] {
+			t.Errorf("looking alone: %+v, %q, renewed %v, want %q and nothing changed", dry.Summary, got, w.renewed, want)
+		}
+		r := w.finish(t, w.request(t, ReconcileRun, Options{}))
+		if got := w.found(t, r); !slices.Equal(got, want) || r.Summary.Repaired != 3 {
+			t.Errorf("got %+v, %q, want %q", r.Summary, got, want)
+		}
+		if !maps.Equal(w.renewed, map[accounts.ID]bool{lacking: false, offBoard: true}) {
+			t.Errorf("renewed are %v, want %s without boards and %s with them", w.renewed, lacking, offBoard)
+		}
+		if is := held(); *is[1] != *right(keys[1]) || *is[0] != *recs[0] {
+			t.Errorf("got %v and %v, want the surplus gone and the rest left alone", is[1], is[0])
+		}
+	})
+}
+
+func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, today := newUsers(3), civil.Clock{}.Today(w.clock.now())
+		w.logged(t, users[:2], today-1, today)
+		w.logged(t, users[2:], today-defaultActive-1) // away for long: on the board of all days alone
+		r := w.finish(t, w.request(t, RebuildRun, Options{}))
+		if r.Summary != (Summary{Placed: 4*2 + 1, Loaded: 2}) || r.Done != 2 || r.Total != 2 {
+			t.Errorf("got %+v, want two on four boards and one on one, and two records", r)
+		}
+		for i, user := range users {
+			rec, err := w.records.Read(t.Context(), records.Key{User: user, Year: today.Year()})
+			if err != nil || (rec != nil) != (i < 2) {
+				t.Errorf("user %d: got %v, %v", i, rec, err)
+			}
+		}
+		if all, _, err := w.boards.Members(t.Context(), ranking.TotalBoard, "0", 10); err != nil || len(all) != 3 {
+			t.Errorf("the board has %v, %v", all, err)
+		}
+	})
+}
+
+func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, today := newUsers(2), civil.Clock{}.Today(w.clock.now())
+		w.logged(t, users, today-1, today)
+		if r := w.finish(t, w.request(t, SnapshotRun, Options{})); r.Summary != (Summary{Persisted: 2}) {
+			t.Fatalf("the snapshot: %+v", r.Summary)
+		}
+		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ? AND day = ?", users[0].String(), int32(today)); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			o    Options
+			want int
+		}{{Options{DryRun: true}, 1}, {Options{}, 1}, {Options{}, 0}} { // told once, for good
+			if r := w.finish(t, w.request(t, ReconcileRun, tt.o)); r.Summary.Abnormal != tt.want {
+				t.Errorf("%+v: %d abnormal changes, want %d", tt.o, r.Summary.Abnormal, tt.want)
+			}
+		}
+	})
+}
+
+func TestNothingIsComparedOrRebuiltWhileRedisIsNotComplete(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, _ := damaged(t, w, 1)
+		w.cfg.Up = func() bool { return false }
+		for name, slice := range map[string]func(context.Context, *Run, time.Time) (bool, error){"reconcile": w.reconcileSlice, "rebuild": w.rebuildSlice} {
+			r := &Run{Options: Options{User: users[0]}}
+			if finished, err := slice(t.Context(), r, time.Now().Add(time.Hour)); finished || !errors.Is(err, errNotNow) || r.Done != 0 {
+				t.Errorf("%s: got %v, %v, %+v, want %v", name, finished, err, r, errNotNow)
+			}
+		}
+	})
 }
 
 func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {

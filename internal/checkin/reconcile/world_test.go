@@ -58,6 +58,7 @@ type world struct {
 	db    *sqldb.DB
 
 	flushSome func(cursor string) (n int, next string) // nil: SQL has everything
+	renewed   map[accounts.ID]bool                     // who was handed to Renew, and whether with boards
 }
 
 func newWorld(t *testing.T, rdb *redis.DB) *world {
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, rdb *redis.DB) *world {
 		}
 	})
 	const patience = 20 * time.Second // the machine may stand still
-	w := &world{clock: &clock{t: bubble.Began}, db: sqldbtest.SQLite(t)}
+	w := &world{clock: &clock{t: bubble.Began}, db: sqldbtest.SQLite(t), renewed: map[accounts.ID]bool{}}
 	clocks := func(context.Context, []accounts.ID) (map[accounts.ID]civil.Clock, error) { return nil, nil }
 	boards := ranking.New(ranking.Config{
 		DB: w.db, Redis: rdb, Projection: complete{}, Away: transfer.ErrStore, Log: told.Logger(), Now: w.clock.now, Wait: patience,
@@ -91,7 +92,10 @@ func newWorld(t *testing.T, rdb *redis.DB) *world {
 			}
 			return n, next, nil
 		},
-		Renew:     func(context.Context, accounts.ID, bool) error { return nil },
+		Renew: func(_ context.Context, user accounts.ID, boards bool) error {
+			w.renewed[user] = boards
+			return nil
+		},
 		EraseLate: func(_ context.Context, users []accounts.ID) ([]accounts.ID, error) { return users, nil },
 	})
 	return w
