@@ -42,7 +42,7 @@ func TestMadeUpTokensEndForAHousehold(t *testing.T) {
 		if err := from(school, madeUp()); !errors.Is(err, errStrays) {
 			t.Errorf("one more: got %v, want errStrays", err)
 		}
-		if err := from(school, ann.Access[:len(ann.Access)-1]+"A"); !errors.Is(err, errStrays) {
+		if err := from(school, ann.Access[:len(ann.Access)-secretLen]+strings.Repeat("A", secretLen)); !errors.Is(err, errStrays) {
 			t.Errorf("another secret for a session that there is: got %v, want errStrays", err)
 		}
 		for _, ip := range []string{near, elsewhere} {
