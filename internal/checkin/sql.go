@@ -96,7 +96,10 @@ func (s *sqlStore) write(ctx context.Context, reqs []request) (map[rowKey]row, e
 	}
 	// Another request was first, perhaps in an earlier try of this batch. Rows do
 	// not change, so it matters little when they are read.
-	if held, err = s.meet(ctx, reqs); err != nil || added > 0 {
+	switch held, err = s.meet(ctx, reqs); {
+	case err != nil && added > 0: // whatever keeps them from being read, some are committed
+		return nil, errors.Join(sqldb.ErrOutcomeUnknown, err)
+	case err != nil || added > 0:
 		return held, err // what was added is on disk, and so is what was there before
 	}
 	return held, s.hardenFresh(ctx, reqs, held)

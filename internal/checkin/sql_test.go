@@ -11,6 +11,39 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 )
 
+// TestABatchThatIsAddedAndNotReadIsUnanswered though no server is there any more when its rows are read: Redis has to
+// be told of them.
+func TestABatchThatIsAddedAndNotReadIsUnanswered(t *testing.T) {
+	t.Parallel()
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			s, ctx := newSQLStore(e.Open(t)), t.Context()
+			now := time.Now().UTC().Truncate(time.Millisecond)
+			one := func(req int64) request {
+				return request{user: ids.New[accounts.User](), day: civil.Clock{}.Today(now), at: now, kind: streak.Tapped, req: req}
+			}
+			here, comes := one(1), one(2)
+			if _, err := s.write(ctx, []request{here}); err != nil {
+				t.Fatal(err)
+			}
+			gone := e.Open(t)
+			if err := gone.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s.find = newSQLStore(gone).find
+			if _, err := s.write(ctx, sorted([]request{here, comes})); !unanswered(err) || !retryable(err) {
+				t.Errorf("a row was added, and the other one not read: %v, want an outcome that is unknown", err)
+			}
+			if _, err := s.write(ctx, []request{here}); err == nil || unanswered(err) {
+				t.Errorf("nothing was added: %v, want an error that leaves nothing open", err)
+			}
+			if all, err := s.histories(ctx, []accounts.ID{comes.user}); err != nil || len(all[comes.user].Marks) != 1 {
+				t.Errorf("SQL has %v of the row that was added (%v)", all, err)
+			}
+		})
+	}
+}
+
 func TestEveryStatementReadsRows(t *testing.T) {
 	t.Parallel()
 	for _, e := range sqldbtest.Engines(t) {
