@@ -476,10 +476,12 @@ export class Chats extends Emitter<ChatsEvents> {
     this.emit("outgoing", out);
     const { sent } = out;
     if (!sent) return;
-    const own = this.held.get(out.chat)?.own.get(sent.seq);
+    const held = this.held.get(out.chat);
+    const own = held?.own.get(sent.seq);
     if (own) return this.arrived({ ...own, client_id: out.body.client_id });
     // An event brings it, as it brings those of others. An event is a hint: who gets none asks.
     this.later(echoAfter, () => {
+      if (held && !this.held.has(out.chat)) return this.outbox.placed(out.body.client_id); // the user has left the group meanwhile
       const h = this.hold(out.chat);
       h.want = Math.max(h.want, sent.seq);
       void this.run(h);

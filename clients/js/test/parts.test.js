@@ -362,3 +362,32 @@ test("who has too many unfinished transfers is told so after a second try", asyn
   await sent;
   assert.equal(calls, 2);
 });
+
+test("the chat of a group that its user has left stays away, though they have just written there", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const chat = "g:rowing";
+  const at = "2026-11-27T12:00:00Z";
+  const listeners = {};
+  const client = {
+    user: "ada",
+    state: "online",
+    storage: Promise.resolve(new MemoryStorage()),
+    on: (name, fn) => ((listeners[name] = fn), () => {}),
+    call: async (operation) => {
+      if (operation === "chats.list") return { sync: "1", chats: [{ chat, group: "rowing", seq: 0, rev: 0, read: 0, unread: 0, at }] };
+      if (operation === "chats.send") return { id: "m", chat, seq: 1, at };
+      throw new Refused(404, "chat.unknown", "There is no such chat.");
+    },
+  };
+  const chats = new Chats(client, { user: "ada" });
+  t.after(() => chats.stop());
+  await chats.start();
+  let sent = false;
+  chats.on("outgoing", (out) => (sent ||= out.sent !== undefined));
+  await chats.send(chat, { kind: "text", text: "bye" });
+  while (!sent) await new Promise(setImmediate);
+  assert.equal(chats.get(chat)?.group, "rowing");
+  listeners["group.left"]({ group: "rowing" });
+  t.mock.timers.tick(1_000); // no event has brought the message
+  assert.deepEqual([chats.get(chat), chats.pending(chat)], [undefined, []]);
+});
