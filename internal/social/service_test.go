@@ -34,8 +34,9 @@ import (
 // patience ends a test that would otherwise hang.
 const patience = time.Minute
 
-// unhurried stands in for the budget of production where servers are real and none of
-// them goes away: a machine that stalls must not be taken for one that does.
+// unhurried stands in for the budget and the MaxStale of production where servers are
+// real and none of them goes away: a machine that stalls must not be taken for one that
+// does.
 const unhurried = 10 * time.Second
 
 // A world is one node's social domain, and the accounts beneath it, on its engines.
@@ -59,7 +60,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{DB: db, Caches: caches, Bus: bus, People: people, Log: log, Settings: settings})
+	s, err := New(Config{DB: db, Caches: caches, Cache: cache.Policy{MaxStale: budget}, Bus: bus, People: people, Log: log, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
