@@ -56,8 +56,8 @@ var cheap = argon2id.Params{Memory: 256, Iterations: 1, Parallelism: 1, SaltLeng
 // patience ends a test that would otherwise hang.
 const patience = time.Minute
 
-// unhurried stands in for the budgets of production on engines that are real, where a
-// machine that stalls must not be taken for a Redis that is away.
+// unhurried stands in for the budgets and the MaxStale of production on engines that are
+// real, where a machine that stalls must not be taken for a Redis that is away.
 const unhurried = 10 * time.Second
 
 // newWorld builds a world on a database made by open. It is noon in UTC, far
@@ -83,7 +83,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 		budget = unhurried
 	}
 	caches := cache.NewRuntime(rdb, w.bus.Nodes(), cache.Config{Budget: budget})
-	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: w.bus, Mail: w.box, Page: "https://stoa.example.org", Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
+	s, err := New(Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Cache: cache.Policy{MaxStale: budget}, Bus: w.bus, Mail: w.box, Page: "https://stoa.example.org", Log: log, Secret: []byte("a secret of exactly thirty-two b"), PasswordCost: cheap, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
