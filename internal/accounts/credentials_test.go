@@ -82,7 +82,10 @@ func (w *world) heard(sub *events.Subscription, types ...string) (notice api.Acc
 	timeout := time.After(patience)
 	for len(missing) > 0 {
 		select {
-		case e := <-sub.C:
+		case e, ok := <-sub.C:
+			if !ok {
+				w.t.Fatalf("the subscription was cut off while %v were waited for", types)
+			}
 			delete(missing, e.Type)
 			if e.Type == api.EventAccountNotice {
 				if err := json.Unmarshal(e.Data, &notice); err != nil {

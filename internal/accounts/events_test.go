@@ -17,9 +17,12 @@ import (
 // hear waits for an event of that type and decodes it.
 func hear(t *testing.T, sub *events.Subscription, typ string, data any) {
 	t.Helper()
-	for {
+	for timeout := time.After(patience); ; {
 		select {
-		case e := <-sub.C:
+		case e, ok := <-sub.C:
+			if !ok {
+				t.Fatalf("the subscription was cut off while %s was waited for", typ)
+			}
 			if e.Type != typ {
 				continue
 			}
@@ -27,7 +30,7 @@ func hear(t *testing.T, sub *events.Subscription, typ string, data any) {
 				t.Fatal(err)
 			}
 			return
-		case <-time.After(patience):
+		case <-timeout:
 			t.Fatalf("another node heard of no %s", typ)
 		}
 	}
