@@ -11,7 +11,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
-	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
@@ -119,13 +118,21 @@ func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
 	})
 }
 
+// A Redis that takes commands and never answers costs no more than the budgets.
 func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		w := onSQLite(t, Settings{})
+	redistest.Bubble(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		cfg := wire.Config()
+		cfg.Patience, cfg.Connections = time.Minute, 1 // it does not count as away, and the connection is there
+		w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.OpenConfig(t, cfg), Settings{})
 		w.join("ann@example.org", "correct horse")
-		w.Service.redis.budget, w.attempts.Within = time.Nanosecond, time.Nanosecond
+		wire.BlackHole()
 		for range 12 { // this process counts them, and forgets the good ones
+			began := time.Now()
 			w.enter("ann@example.org", "correct horse")
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("a log-in took %s, which is more than all budgets together", took)
+			}
 		}
 	})
 }
