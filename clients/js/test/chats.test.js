@@ -62,7 +62,7 @@ test("two friends talk", async () => {
   await a.chats.update(ab, { pinned: true, draft: "and" });
   assert.equal(a.chats.list()[0].draft, "and");
   await a.chats.clear(ab);
-  assert.deepEqual(a.chats.list(), []);
+  await until("the chat to be gone", () => a.chats.list().length === 0); // an event of before may come behind the answer
   assert.deepEqual(a.chats.messages(ab), []);
   await say(b, ba, "again");
   await until("a chat to be back", () => a.chats.list().length === 1);
