@@ -122,24 +122,24 @@ var planted = []struct {
 	at    string // family or shape
 	key   string
 }{
-	{[]string{"SET stoa:wishlist:42 x EX 60"}, audit.UnknownKey, "wishlist:{n}", "stoa:wishlist:42"},
-	{[]string{"SET stoa:cart:ann {} EX 60"}, audit.UnknownKey, "cart:ann", "stoa:cart:ann"}, // no hash tag
-	{[]string{"SET stoa:visits:ann:today 1 EX 60"}, audit.UnknownKey, "visits:ann:today", "stoa:visits:ann:today"},
-	{[]string{"SET stoa:channel:news x EX 60"}, audit.UnknownKey, "channel:news", "stoa:channel:news"}, // a channel is no key
-	{[]string{"RPUSH stoa:cart:{list} 1", "EXPIRE stoa:cart:{list} 60"}, audit.WrongType, "cart:{{uid}}", "stoa:cart:{list}"},
-	{[]string{"RPUSH stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 1", "EXPIRE stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 60"}, audit.WrongType, "blob:{hash}", "stoa:blob:aaaaaaaaaaaaaaaaaaaaaa"},
+	{[]string{"SET stoa:wishlist:42 x EX 3000"}, audit.UnknownKey, "wishlist:{n}", "stoa:wishlist:42"},
+	{[]string{"SET stoa:cart:ann {} EX 3000"}, audit.UnknownKey, "cart:ann", "stoa:cart:ann"}, // no hash tag
+	{[]string{"SET stoa:visits:ann:today 1 EX 3000"}, audit.UnknownKey, "visits:ann:today", "stoa:visits:ann:today"},
+	{[]string{"SET stoa:channel:news x EX 3000"}, audit.UnknownKey, "channel:news", "stoa:channel:news"}, // a channel is no key
+	{[]string{"RPUSH stoa:cart:{list} 1", "EXPIRE stoa:cart:{list} 3000"}, audit.WrongType, "cart:{{uid}}", "stoa:cart:{list}"},
+	{[]string{"RPUSH stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 1", "EXPIRE stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 3000"}, audit.WrongType, "blob:{hash}", "stoa:blob:aaaaaaaaaaaaaaaaaaaaaa"},
 	{[]string{"SET stoa:rank:{closed} 1"}, audit.WrongType, "rank:{{state}}", "stoa:rank:{closed}"},
 	{[]string{`SET stoa:cart:{ever} {"Items":1}`}, audit.NoLife, "cart:{{uid}}", "stoa:cart:{ever}"},
 	{[]string{"SADD stoa:members:ever a"}, audit.NoLife, "members:{group}", "stoa:members:ever"},
-	{[]string{`SET stoa:cart:{old} {"Items":1} EX 3700`}, audit.LifeTooLong, "cart:{{uid}}", "stoa:cart:{old}"},
-	{[]string{"SET stoa:visits:ann:1 1 EX 86500"}, audit.LifeTooLong, "visits:{uid}:{day}", "stoa:visits:ann:1"},
-	{[]string{"EXPIRE stoa:orders 60"}, audit.LifeUndeclared, "orders", "stoa:orders"},
-	{[]string{`SET stoa:cart:{big} {"Items":` + strings.Repeat("1", 100) + `} EX 60`}, audit.ValueTooBig, "cart:{{uid}}", "stoa:cart:{big}"},
-	{[]string{"SET stoa:blob:bbbbbbbbbbbbbbbbbbbbbb " + strings.Repeat("b", 1001) + " EX 60"}, audit.ValueTooBig, "blob:{hash}", "stoa:blob:bbbbbbbbbbbbbbbbbbbbbb"},
+	{[]string{`SET stoa:cart:{old} {"Items":1} EX 7200`}, audit.LifeTooLong, "cart:{{uid}}", "stoa:cart:{old}"},
+	{[]string{"SET stoa:visits:ann:1 1 EX 172800"}, audit.LifeTooLong, "visits:{uid}:{day}", "stoa:visits:ann:1"},
+	{[]string{"EXPIRE stoa:orders 3000"}, audit.LifeUndeclared, "orders", "stoa:orders"},
+	{[]string{`SET stoa:cart:{big} {"Items":` + strings.Repeat("1", 100) + `} EX 3000`}, audit.ValueTooBig, "cart:{{uid}}", "stoa:cart:{big}"},
+	{[]string{"SET stoa:blob:bbbbbbbbbbbbbbbbbbbbbb " + strings.Repeat("b", 1001) + " EX 3000"}, audit.ValueTooBig, "blob:{hash}", "stoa:blob:bbbbbbbbbbbbbbbbbbbbbb"},
 	{[]string{"ZADD stoa:rank:{open} 1 " + strings.Repeat("b", 5000)}, audit.ValueTooBig, "rank:{{state}}", "stoa:rank:{open}"},
-	{[]string{`SET stoa:cart:{torn} {"Items": EX 60`}, audit.Undecodable, "cart:{{uid}}", "stoa:cart:{torn}"},
-	{[]string{"SET stoa:visits:ann:2 many EX 60"}, audit.Undecodable, "visits:{uid}:{day}", "stoa:visits:ann:2"},
-	{[]string{"SET stoa:" + strings.Repeat("k", 508) + " 1 EX 60"}, audit.KeyTooLong, "{text}", ""},
+	{[]string{`SET stoa:cart:{torn} {"Items": EX 3000`}, audit.Undecodable, "cart:{{uid}}", "stoa:cart:{torn}"},
+	{[]string{"SET stoa:visits:ann:2 many EX 3000"}, audit.Undecodable, "visits:{uid}:{day}", "stoa:visits:ann:2"},
+	{[]string{"SET stoa:" + strings.Repeat("k", 508) + " 1 EX 3000"}, audit.KeyTooLong, "{text}", ""},
 }
 
 // plant writes them, and returns what is to be found, beside the keys whose names
