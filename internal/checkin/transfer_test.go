@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -421,6 +422,34 @@ func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 	for _, kind := range []string{ranking.Compact, ranking.Exact} {
 		t.Run(kind, func(t *testing.T) { test(t, kind) })
 	}
+}
+
+// What is committed after the load of a former season's board has read SQL is told to
+// the board, or nothing would bring it there.
+func TestAnImportReachesTheBoardOfAFormerSeasonThatIsBeingLoaded(t *testing.T) {
+	t.Parallel()
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 3)
+		w.clock.set(time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC))
+		late := newUsers(1)[0]
+		w.register(t, late, c.Zone)
+		season := ranking.MonthOf(civil.DayOf(2026, 1, 1))
+		brings := sync.OnceValue(func() error { // once SQL is read
+			sum, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,2026-01-15\n", late), transfer.ImportOptions{Format: transfer.CSV})
+			if err == nil && sum.New != 1 {
+				err = fmt.Errorf("imported: %+v", sum)
+			}
+			w.follow(t)
+			return err
+		})
+		if err := w.Boards.Renew(t.Context(), season, brings); err != nil {
+			t.Fatal(err)
+		}
+		all, err := w.Boards.FromRedis(t.Context(), season, users[0], c, 10, 0)
+		if err != nil || !slices.ContainsFunc(all.Top, func(r ranking.Row) bool { return r.User == late && r.Value == 1 }) {
+			t.Errorf("January: %+v, %v, want one day of %s among them", all.Top, err, late)
+		}
+	})
 }
 
 // A wait for Redis must not use up the tries of a message.

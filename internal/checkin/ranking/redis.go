@@ -126,17 +126,16 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 	var former []leaderboard.Board
 	for _, m := range ms.boards {
 		if !slices.Contains(moving, m.board) {
-			b := bs.Of(m.board)
 			if bs.kind == Exact { // it would keep what it is told
-				_, err := b.Top(ctx, now, 1)
-				if errors.Is(err, leaderboard.ErrNotLoaded) {
-					continue
-				}
+				begun, err := bs.begun(ctx, m.board)
 				if err != nil {
 					return err
 				}
+				if !begun {
+					continue
+				}
 			}
-			former = append(former, b)
+			former = append(former, bs.Of(m.board))
 		}
 		told.boards = append(told.boards, m)
 	}
@@ -151,6 +150,15 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 		}
 	}
 	return nil
+}
+
+// begun reports that an exact board is loaded, or being loaded. A load that begins later
+// reads all that is committed by now.
+func (bs *Boards) begun(ctx context.Context, b Board) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, there, err := ExactKeys(b).Loaded.Get(ctx, bs.redis)
+	return there, err
 }
 
 // Leave takes a user with that history off all boards that are kept. If the boards may
