@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
@@ -18,9 +19,11 @@ import (
 // and that the boards may have been told or not: they are counted anew. So they
 // are when the user was imported a moment ago, which they may not know yet.
 //
-// A check-in that was under way may come later than this. Erase again after a
-// minute; what a stream held up for longer, the weekly reconciliation removes,
-// by whom accounts call erased.
+// A check-in that was under way may come later than this, and so may the load of an
+// exact board. Erase again after a minute; what a stream held up for longer, the weekly
+// reconciliation removes, by whom accounts call erased. What a load of more than a minute
+// puts on a board of now, it removes as well; on one of a former season that stays until
+// the season is not kept any more.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "checkin.Erase %s", user)
 	if err := s.checkins.drain(ctx); err != nil {
@@ -51,6 +54,9 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if !s.projection.Up() {
 		return errBehind // what Redis missed is being applied, perhaps of this user
 	}
+	// The load of an exact board may have written the user since the last time, and to take
+	// nobody off it changes nothing.
+	again = again || s.Boards.Kind() == ranking.Exact
 	if gone || again {
 		if err := s.Boards.Leave(ctx, user, clocks[user], histories[user], now, again); err != nil {
 			return err

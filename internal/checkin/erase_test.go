@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -296,6 +297,27 @@ func TestAFormerSeasonForgetsAnErasedUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := w.eraseAsQueued(t.Context(), users[0]); err != nil {
+			t.Fatal(err)
+		}
+		left, err := w.Boards.FromRedis(t.Context(), season, users[1], c, 10, 0)
+		if err != nil || len(left.Top) != 2 || slices.ContainsFunc(left.Top, func(p ranking.Row) bool { return p.User == users[0] }) {
+			t.Errorf("January: %+v, %v, want the two others", left, err)
+		}
+	})
+}
+
+// A load that has read SQL before the erasure writes the user after it.
+func TestAFormerSeasonThatIsBeingLoadedForgetsAnErasedUser(t *testing.T) {
+	t.Parallel()
+	worlds(t, func(t *testing.T, w *world) {
+		users, c := inhabited(t, w, 3)
+		w.clock.set(time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC))
+		season := ranking.MonthOf(civil.DayOf(2026, 1, 1))
+		erase := func() error { return w.eraseAsQueued(t.Context(), users[0]) }
+		if err := w.Boards.Renew(t.Context(), season, sync.OnceValue(erase)); err != nil {
+			t.Fatal(err)
+		}
+		if err := erase(); err != nil { // a minute later
 			t.Fatal(err)
 		}
 		left, err := w.Boards.FromRedis(t.Context(), season, users[1], c, 10, 0)
