@@ -39,6 +39,7 @@ func rowChange(k rowKey) change { return change{user: k.user, days: []civil.Day{
 // state is what Redis should hold of a user because of a change.
 type state struct {
 	change
+	began     time.Time     // before SQL was read
 	lost      []records.Key // of days that SQL does not have: to be dropped
 	records   []records.Key // to be there
 	held      []records.Key // to be merged where they are
@@ -89,6 +90,7 @@ func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change
 // state computes what Redis should hold of users because of changes. It closes gaps
 // that a crash left open between two commits.
 func (s *Service) state(ctx context.Context, changes []change) ([]state, error) {
+	began := time.Now()
 	users := mapped(changes, func(c change) accounts.ID { return c.user })
 	clocks, err := s.users.Clocks(ctx, users)
 	if err != nil {
@@ -112,7 +114,9 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 	}
 	boards := ranking.Kept(now)
 	return mapped(changes, func(c change) state {
-		return s.stateOf(c, clocks[c.user], histories[c.user], covered[c.user], boards)
+		st := s.stateOf(c, clocks[c.user], histories[c.user], covered[c.user], boards)
+		st.began = began
+		return st
 	}), nil
 }
 
@@ -184,12 +188,14 @@ func (s *Service) writeStates(ctx context.Context, states []state) error {
 
 // overtaken returns the new states of users who got another row while theirs was on its
 // way. A board cannot tell two rows of one second apart, so that the older state may have
-// taken the newer one's place. Whoever writes last looks last: what SQL has wins in the end.
+// taken the newer one's place; and who follows an import passes over a record that is not
+// there yet. Whoever writes last looks last: what SQL has wins in the end.
 func (s *Service) overtaken(ctx context.Context, states []state) ([]state, error) {
 	now := s.now()
 	written := map[accounts.ID]state{}
 	for _, st := range states {
-		if last := st.history.LastWrite(); st.ranked && now.Sub(last) < overtakenWithin {
+		fresh := st.ranked && now.Sub(st.history.LastWrite()) < overtakenWithin
+		if fresh || time.Since(st.began) > transfer.LoadWithin {
 			written[st.user] = st
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
@@ -436,13 +437,16 @@ func (s *Service) loadMissing(ctx context.Context, keys []records.Key, recs []*s
 	return nil
 }
 
-// loadRecords computes records from the log and merges them into Redis.
+// loadRecords computes records from the log and merges them into Redis, within the time
+// of a load.
 func (s *Service) loadRecords(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
-	recs, err := s.recordsFromLog(ctx, keys)
+	within, cancel := context.WithTimeout(ctx, transfer.LoadWithin)
+	defer cancel()
+	recs, err := s.recordsFromLog(within, keys)
 	if err != nil {
-		return nil, err
+		return nil, asAnswer(ctx, err)
 	}
-	return recs, s.redis.Load(ctx, keys, recs)
+	return recs, s.redis.Load(within, keys, recs)
 }
 
 // sqlHistories returns what SQL has where the claims cannot be read.

@@ -69,13 +69,15 @@ func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, 
 	if len(some) == 0 {
 		return nil
 	}
-	histories, err := s.checkins.histories(ctx, mapped(some, func(r request) accounts.ID { return r.user }))
+	within, cancel := context.WithTimeout(ctx, transfer.LoadWithin)
+	defer cancel()
+	histories, err := s.checkins.histories(within, mapped(some, func(r request) accounts.ID { return r.user }))
 	if err != nil {
-		return err
+		return asAnswer(ctx, err)
 	}
-	covered, err := s.coverGaps(ctx, gapsOf(some, theirs), histories)
+	covered, err := s.coverGaps(within, gapsOf(some, theirs), histories)
 	if err != nil || len(covered) == 0 {
-		return err
+		return asAnswer(ctx, err)
 	}
 	var keys []records.Key
 	for _, r := range some {
@@ -87,7 +89,7 @@ func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, 
 		}
 	}
 	loaded := mapped(keys, func(k records.Key) *streak.Record { return streak.RecordOf(k.Year, histories[k.User]) })
-	if err := s.redis.Load(ctx, keys, loaded); err != nil {
+	if err := s.redis.Load(within, keys, loaded); err != nil {
 		return err
 	}
 	for i, r := range reqs {

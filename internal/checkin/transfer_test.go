@@ -2,12 +2,14 @@ package checkin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -450,6 +452,74 @@ func TestAnImportReachesTheBoardOfAFormerSeasonThatIsBeingLoaded(t *testing.T) {
 			t.Errorf("January: %+v, %v, want one day of %s among them", all.Top, err, late)
 		}
 	})
+}
+
+// slowLog has read users' days, and does not tell them before it may: the first time.
+type slowLog struct {
+	checkinLog
+	asked     atomic.Bool
+	read, may chan struct{}
+}
+
+func (l *slowLog) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
+	out, err := l.checkinLog.histories(ctx, users)
+	if l.asked.Swap(true) {
+		return out, err
+	}
+	close(l.read)
+	select {
+	case <-l.may:
+		return out, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// The record is not there when the import is followed, and what comes then was read before.
+func TestARecordThatWasReadBeforeAnImportDoesNotHideIt(t *testing.T) {
+	t.Parallel()
+	for name, load := range map[string]func(context.Context, *world, records.Key) error{
+		"a load": func(ctx context.Context, w *world, k records.Key) error {
+			_, err := w.loadRecords(ctx, []records.Key{k})
+			return err
+		},
+		"a change that is brought to Redis": func(ctx context.Context, w *world, k records.Key) error {
+			return w.projection.Renew(ctx, change{user: k.User})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
+				w.clock.set(time.Now())
+				user, c := newUsers(1)[0], civil.Clock{Zone: "UTC"}
+				w.register(t, user, c.Zone)
+				today := c.Today(w.clock.now())
+				bubble.Sleep(time.Second) // by then the world has begun, and looks at its log for none but the test
+				log := &slowLog{checkinLog: w.checkins, read: make(chan struct{}), may: make(chan struct{})}
+				w.checkins = log
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = load(t.Context(), w, records.Key{User: user, Year: today.Year()}) // it may give up
+				}()
+				<-log.read
+				if sum, _, err := imports(t, w.db, fmt.Sprintf("user,day\n%s,%s\n", user, today-1), transfer.ImportOptions{Format: transfer.CSV}); err != nil || sum.New != 1 {
+					t.Fatal(sum, err)
+				}
+				var due int64
+				if err := w.db.QueryRowContext(t.Context(), "SELECT due FROM outbox WHERE topic = ?", transfer.TopicTouched).Scan(&due); err != nil {
+					t.Fatal(err)
+				}
+				bubble.Sleep(time.Until(time.UnixMilli(due)))
+				w.follow(t)
+				close(log.may)
+				<-ended
+				if s, err := w.Status(t.Context(), user, c); err != nil || s.Total != 1 {
+					t.Errorf("got %+v, %v, want the day that was imported", s, err)
+				}
+			})
+		})
+	}
 }
 
 // A wait for Redis must not use up the tries of a message.

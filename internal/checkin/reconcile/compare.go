@@ -25,7 +25,7 @@ const (
 	// its application some node may have died and another taken over.
 	Settled = time.Minute
 
-	// chunkUsers are compared, loaded or persisted at a time: 200 users of ten
+	// chunkUsers are compared or persisted at a time: 200 users of ten
 	// years are at most 730,000 rows, and usually some thousand.
 	chunkUsers = 200
 	// repairTries is how often a record that changes meanwhile is looked at.

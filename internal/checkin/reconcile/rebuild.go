@@ -3,12 +3,14 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
+	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
@@ -16,6 +18,9 @@ const (
 	// defaultActive are the days in which a user counts as active: a record's
 	// life.
 	defaultActive = 45
+	// warmAtOnce are loaded at a time, far fewer than can be within [transfer.LoadWithin]:
+	// 50 users of ten years are at most 180,000 rows.
+	warmAtOnce = 50
 	// progressEvery is after how many users a long step says how far it is.
 	progressEvery = 5000
 )
@@ -99,11 +104,23 @@ func (rc *Reconciler) warm(ctx context.Context, users []accounts.ID) error {
 	if err != nil {
 		return err
 	}
-	histories, err := rc.cfg.Histories(ctx, users)
+	now := rc.now()
+	for some := range slices.Chunk(users, warmAtOnce) {
+		keys := mapped(some, func(u accounts.ID) records.Key { return records.Key{User: u, Year: clocks[u].Today(now).Year()} })
+		if err := rc.load(ctx, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load computes records from the log and merges them into Redis.
+func (rc *Reconciler) load(ctx context.Context, keys []records.Key) error {
+	ctx, cancel := context.WithTimeout(ctx, transfer.LoadWithin)
+	defer cancel()
+	histories, err := rc.cfg.Histories(ctx, mapped(keys, func(k records.Key) accounts.ID { return k.User }))
 	if err != nil {
 		return err
 	}
-	now := rc.now()
-	keys := mapped(users, func(u accounts.ID) records.Key { return records.Key{User: u, Year: clocks[u].Today(now).Year()} })
 	return rc.records.Load(ctx, keys, mapped(keys, func(k records.Key) *streak.Record { return streak.RecordOf(k.Year, histories[k.User]) }))
 }

@@ -123,6 +123,42 @@ func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
 	})
 }
 
+// What was read long ago may lack what was imported since.
+func TestARebuildGivesUpALoadThatTakesLong(t *testing.T) {
+	t.Parallel()
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, redistest.Open(t, "embedded"))
+		users, today := newUsers(warmAtOnce+1), civil.Clock{}.Today(w.clock.now())
+		w.logged(t, users, today)
+		loaded := func() (n int) {
+			t.Helper()
+			for _, user := range users {
+				rec, err := w.records.Read(t.Context(), records.Key{User: user, Year: today.Year()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if rec != nil {
+					n++
+				}
+			}
+			return n
+		}
+		histories := w.cfg.Histories
+		w.cfg.Histories = func(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
+			out, err := histories(ctx, users)
+			time.Sleep(transfer.LoadWithin + time.Second)
+			return out, errors.Join(err, ctx.Err())
+		}
+		if err := w.warm(t.Context(), users); !errors.Is(err, context.DeadlineExceeded) || loaded() != 0 {
+			t.Errorf("a slow load: %v, %d records, want it given up", err, loaded())
+		}
+		w.cfg.Histories = histories
+		if err := w.warm(t.Context(), users); err != nil || loaded() != len(users) {
+			t.Errorf("afterwards: %v, %d records, want %d", err, loaded(), len(users))
+		}
+	})
+}
+
 func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {

@@ -38,9 +38,13 @@ type Touched struct {
 	Last  civil.Day     `json:"last,omitempty"`
 }
 
+// LoadWithin is how long it may take to read users' days and to bring to Redis what follows
+// from them. What takes longer is given up, or, once Redis has it, held against SQL again.
+const LoadWithin = 5 * time.Second
+
 // catchUpAfter is how long after the commit a server is told. A load that has read the
 // log before the commit has reached Redis by then, so that it does not undo what follows.
-const catchUpAfter = 3 * time.Second
+const catchUpAfter = 2 * LoadWithin
 
 // Tombstone is the time in checkin_touched of a user who is being erased. Imports leave
 // it as it is.
