@@ -307,7 +307,8 @@ func (c *census) hold(moved map[string]fate, changes []change) {
 
 // table returns the board with everybody where the changes have led: those held,
 // and then those of the log. It is in doubt where one of these stands that has reached its value later
-// than the truth, or a replay of it, says: the next load has the truth alone.
+// than the truth, or a replay of it, says, and where one dies sooner than the truth says, which
+// does not tell what is newer: the next load has the truth alone.
 func (c *census) table(log []change) *table {
 	moved := maps.Clone(c.moved)
 	c.hold(moved, log)
@@ -331,7 +332,7 @@ func (c *census) table(log []change) *table {
 		p, known := was[m]
 		if known {
 			t.count(p.standing(), -1)
-			t.doubt = t.doubt || !f.gone && lagging(f.place, p)
+			t.doubt = t.doubt || !f.gone && (lagging(f.place, p) || f.score == p.score && f.dies < p.dies)
 			f.place = newer(p, f.place)
 		}
 		if f.gone {

@@ -446,6 +446,29 @@ func testCounts(t *testing.T, s suite) {
 	})
 }
 
+// The owner of a streak moves east, where it dies sooner, and the load has read the zone of before.
+func TestALoadBesideWhichADeathMovesBackLeavesDoubt(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		db := redistest.InMemory(t).Open(t)
+		b := leaderboard.Compact(db, freshCompact())
+		before := entry("ada", 5, noon)
+		moved := before
+		moved.Dies, moved.Replay, moved.Restart = before.Dies.Add(-8*time.Hour), true, true
+		must(t, b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
+			apply(t, db, b, moved)
+			all(before)(yield)
+		}))
+		if done, err := b.Complete(t.Context(), noon); done || err != nil {
+			t.Errorf("Complete = %v, %v after a load that knew a later death", done, err)
+		}
+		must(t, b.Load(t.Context(), noon, all(moved)))
+		if done, err := b.Complete(t.Context(), noon); !done || err != nil {
+			t.Errorf("Complete = %v, %v after the next load", done, err)
+		}
+		wantTop(t, b, moved.Dies, "")
+	})
+}
+
 // Two writers of one value, of whom one was not heard of in time, may tell a board two times at which it was
 // reached. Outside of a load the replay of one leaves the board in doubt; beside a load it must do so, too.
 func TestALoadBesideWhichATimeIsContradictedLeavesDoubt(t *testing.T) {

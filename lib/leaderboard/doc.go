@@ -51,7 +51,8 @@
 //     are not, because the truth was corrected, a replay with Restart has to
 //     end with the newer; a later Dies alone may also be sent as an update;
 //  2. Dies never moves back along the history, unless only the newest entry of
-//     the member is ever applied again;
+//     the member is ever applied again. A load that runs beside that may leave the
+//     later death in place;
 //  3. an entry without Restart is applied only while what is stored, if anything,
 //     belongs to the same run. A caller that cannot know this, as in a replay
 //     after a crash, sets Restart on every entry: that is always right.
@@ -95,8 +96,8 @@
 //   - a change that was foretold wrongly is taken back by the next (Told);
 //   - a change that may have been applied before (Replay) leaves the counts alone
 //     and the board not Complete;
-//   - a load beside which a value is told with a later time than the truth has, against rule 1, leaves
-//     the board not Complete: the next load has the truth alone;
+//   - a load beside which a value is told with a later time than the truth has, against rule 1, or with
+//     an earlier death, leaves the board not Complete: the next load has the truth alone;
 //   - a load counts everybody anew. Load a compact board now and then, hourly for
 //     instance, whatever happens.
 //
