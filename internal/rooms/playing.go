@@ -39,9 +39,13 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	} else if !away(err) {
 		return playback.State{}, err
 	}
-	c, err := s.copies.checkpoints.Get(ctx, id)
+	c, err := s.copies.checkpoints.GetFresh(ctx, id, checkpointAge)
 	return c.state(), asKind(ctx, err)
 }
+
+// checkpointAge is how old the copy of a checkpoint may be. A new one drops no copy: the register may be away and the
+// copies not, on another server of a cluster.
+const checkpointAge = time.Second
 
 // revive makes a register anew that Redis has lost, or of which it has an old one, and returns the one that is there then.
 func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playback.State, error) {

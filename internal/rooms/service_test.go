@@ -56,6 +56,12 @@ func (noFiles) RoomFile(context.Context, accounts.ID, string) (string, time.Time
 
 func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, live *sync.Map, settings Settings) *world {
 	t.Helper()
+	return newWorldOn(t, db, rdb, rdb, ahead, live, settings)
+}
+
+// newWorldOn is newWorld with a connection of its own to what is no copy: the registers, and who is on line.
+func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.Int64, live *sync.Map, settings Settings) *world {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	node := ids.New[world]().String()
 	bus := events.NewBus(rdb, node, log)
@@ -74,7 +80,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, li
 	}
 	cheap := password.OWASP
 	cheap.Memory, cheap.Iterations = 64, 1
-	s, err := New(context.WithoutCancel(t.Context()), Config{DB: db, Redis: rdb, Caches: caches, Bus: bus, Node: node, People: people, Blocks: friends, Files: noFiles{}, Passwords: password.NewHasher(1, cheap), Log: log, Settings: settings,
+	s, err := New(context.WithoutCancel(t.Context()), Config{DB: db, Redis: own, Caches: caches, Bus: bus, Node: node, People: people, Blocks: friends, Files: noFiles{}, Passwords: password.NewHasher(1, cheap), Log: log, Settings: settings,
 		Nodes: func(context.Context) (names []string, _ error) {
 			live.Range(func(name, _ any) bool { names = append(names, name.(string)); return true })
 			return names, nil

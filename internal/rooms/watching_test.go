@@ -357,6 +357,35 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 	})
 }
 
+// On a cluster the copies may be there while the register is away, and away again soon after.
+func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		server := redistest.InMemory(t)
+		wire := server.Wire()
+		w := newWorldOn(t, sqldbtest.SQLite(t), server.Open(t), redistest.OpenConfig(t, wire.Config()), new(atomic.Int64), new(sync.Map), Settings{})
+		ctx := t.Context()
+		owner := w.people(1)[0]
+		id, me := w.open(owner), ViewerID(owner)
+		for _, source := range []string{"https://example.org/a.mp4", "https://example.org/b.mp4"} {
+			it, err := w.Add(ctx, me, id, Item{Source: source})
+			w.must(err)
+			eventually.NoError(t, "the film to be put on", func() error {
+				s, err := w.Playback(ctx, me, id)
+				if err == nil {
+					_, err = w.Command(ctx, me, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Load, Item: it.ID.String()})
+				}
+				return err
+			})
+			wire.Refuse()
+			if s, err := w.Playback(ctx, me, id); err != nil || s.Item != it.ID.String() {
+				t.Errorf("while the register is away: %+v, %v, want item %s", s, err, it.ID)
+			}
+			wire.Heal()
+			bubble.Sleep(10 * time.Second)
+		}
+	})
+}
+
 // A checkpoint may be of a time at which the clock of Redis was ahead.
 func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
