@@ -54,6 +54,7 @@ var layers = [][]string{
 	{"internal/accounts/codes"},
 	{"internal/accounts", "internal/cluster"},
 	{"internal/checkin/streak"},
+	{"internal/checkin/checkintest"},
 	{"internal/checkin/ranking", "internal/checkin/records", "internal/checkin/transfer"},
 	{"internal/checkin/reconcile"},
 	{"internal/notices"},

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -550,30 +549,6 @@ func TestAddressesToListenOnBecomeAddressesToCall(t *testing.T) {
 	} {
 		if got := reachable(addr); got != want {
 			t.Errorf("reachable(%s): got %s, want %s", addr, got, want)
-		}
-	}
-}
-
-func TestTheReferenceNamesEveryCommandAndSetting(t *testing.T) {
-	dir := t.TempDir()
-	if code, _, said := run(t, "reference", dir); code != exitOK {
-		t.Fatalf("got code %d and %q", code, said)
-	}
-	for file, wants := range map[string][]string{
-		"cli.md":    {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis, or no database |"},
-		"config.md": {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
-	} {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range wants {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%s lacks %s", file, want)
-			}
-		}
-		if strings.Contains(string(text), "## stoa reference") {
-			t.Errorf("%s shows a hidden command", file)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-func TestTheReferenceHasRoutesKeysAndMetrics(t *testing.T) {
+func TestTheReferenceHasWhatTheProgramHas(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, said := run(t, "reference", dir); code != exitOK {
 		t.Fatalf("got code %d and %q", code, said)
@@ -59,6 +59,8 @@ func TestTheReferenceHasRoutesKeysAndMetrics(t *testing.T) {
 			"| 503 | `checkin.store_away` |", "409 `auth.email_taken`", "| 429 | `limit.exceeded` |"},
 		"keys.md":    {"## checkin\n", "| `user:sign:{{uid}}:{year}` |", "| `cluster:job:{{job}}:lease` |", "| `cluster:events` |"},
 		"metrics.md": {"| `stoa_checkin_requests_total` | counter | `result` |", "| `stoa_queue_depth` | gauge | `queue`, `topic` |"},
+		"cli.md":     {"## stoa serve\n", "## stoa config check\n", "| `--to ADDRESS` | Only mails to this address. |", "| 3 | no server answered, or took what it was asked for; or there is no Redis, or no database |"},
+		"config.md":  {"| `smtp.port` | `--smtp-port` | `STOA_SMTP_PORT` |", "`STOA_SECRET_FILE`"},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
@@ -71,6 +73,9 @@ func TestTheReferenceHasRoutesKeysAndMetrics(t *testing.T) {
 		}
 		if strings.Contains(string(text), "`go_goroutines`") {
 			t.Errorf("%s lists what the Go runtime adds, which differs from build to build", file)
+		}
+		if strings.Contains(string(text), "## stoa reference") {
+			t.Errorf("%s shows a hidden command", file)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/checkintest"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -248,8 +249,8 @@ func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
-	users := newUsers(600) // two pieces
-	w.logged(t, users, dayAt(w.clock.now()))
+	users := checkintest.NewUsers(600) // two pieces
+	w.Write(t, users, dayAt(w.Clock.Now()))
 	passes := 0
 	w.passes.joinWindow = 2 * time.Second // the machine may stand still
 	w.passes.read = func(ctx context.Context, fn func([]Placement) error) error {
@@ -263,7 +264,7 @@ func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
 		t.Errorf("%d passes, want one", passes)
 	}
 	for _, b := range []Board{StreakBoard, TotalBoard} {
-		top, err := w.Of(b).Top(t.Context(), w.clock.now(), 1000)
+		top, err := w.Of(b).Top(t.Context(), w.Clock.Now(), 1000)
 		if err != nil || len(top) != len(users) {
 			t.Errorf("board %s has %d of %d users, %v", b, len(top), len(users), err)
 		}

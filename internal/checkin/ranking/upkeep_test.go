@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/checkintest"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/lib/leaderboard"
@@ -17,10 +18,10 @@ import (
 func TestCountsAreMadeAnewEachHour(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
-	today := civil.Clock{}.Today(w.clock.now())
-	many, last := newUsers(1100), newUsers(1)[0]
-	w.logged(t, many, today-1, today)
-	w.logged(t, []accounts.ID{last}, today)
+	today := civil.Clock{}.Today(w.Clock.Now())
+	many, last := checkintest.NewUsers(1100), checkintest.NewUsers(1)[0]
+	w.Write(t, many, today-1, today)
+	w.Write(t, []accounts.ID{last}, today)
 	keep := func(want int) {
 		t.Helper()
 		if err := w.Keep(t.Context()); err != nil {
@@ -31,7 +32,7 @@ func TestCountsAreMadeAnewEachHour(t *testing.T) {
 		}
 	}
 	keep(1101)
-	w.tell(t, TotalBoard, leaderboard.Entry{Member: newUsers(1)[0].String(), Value: 2, At: w.clock.now()}) // whom SQL does not know
+	w.tell(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()}) // whom SQL does not know
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +46,9 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 	for kind, other := range map[string]string{Compact: Exact, Exact: Compact} {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(t, kind)
-			friday := civil.Clock{}.Today(w.clock.now()) - 1
-			users := newUsers(3)
-			w.logged(t, users, friday)
+			friday := civil.Clock{}.Today(w.Clock.Now()) - 1
+			users := checkintest.NewUsers(3)
+			w.Write(t, users, friday)
 			late, week := users[0], WeekOf(friday)
 			if err := w.Keep(t.Context()); err != nil {
 				t.Fatal(err)
@@ -68,11 +69,11 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 			if all == 0 {
 				t.Fatal("the board of this week is gone")
 			}
-			w.clock.set(w.clock.now().AddDate(0, 0, 20))
+			w.Clock.Set(w.Clock.Now().AddDate(0, 0, 20))
 
 			// A day is made up late.
-			w.logged(t, []accounts.ID{late}, friday-1)
-			w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.clock.now(), From: leaderboard.Standing{Value: 1}})
+			w.Write(t, []accounts.ID{late}, friday-1)
+			w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.Clock.Now(), From: leaderboard.Standing{Value: 1}})
 			if n := tidied(); n != all {
 				t.Errorf("it has %d keys, want %d: what came late is folded in", n, all)
 			}
@@ -81,7 +82,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 			}
 
 			if kind == Compact {
-				w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.clock.now(), Replay: true})
+				w.tell(t, week, leaderboard.Entry{Member: late.String(), Value: 2, At: w.Clock.Now(), Replay: true})
 				if n := tidied(); n != 0 {
 					t.Errorf("it has %d keys, although its counts are in doubt", n)
 				}
@@ -99,7 +100,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 			}
 
 			// The kind of boards was another one before.
-			err := w.open(week, other).Load(t.Context(), w.clock.now(), w.entries(t.Context(), week))
+			err := w.open(week, other).Load(t.Context(), w.Clock.Now(), w.entries(t.Context(), week))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +108,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 			if n := tidied(); n != all {
 				t.Errorf("it has %d keys, want the %d of its kind", n, all)
 			}
-			w.clock.set(w.clock.now().AddDate(0, 9, 0))
+			w.Clock.Set(w.Clock.Now().AddDate(0, 9, 0))
 			if n := tidied(); n != 0 {
 				t.Errorf("nine months later it has %d keys", n)
 			}
@@ -120,15 +121,15 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
-	ann := newUsers(1)[0]
+	ann := checkintest.NewUsers(1)[0]
 	left, err := civil.Clock{Zone: "Etc/GMT+11"}.Change("Pacific/Kiritimati", time.Date(2026, 11, 20, 20, 0, 0, 0, time.UTC))
 	if _, skips := left.Skipped(); err != nil || !skips {
 		t.Fatalf("%+v leaves nothing out, %v", left, err)
 	}
 	w.clocks[ann] = left
 	skipped, _ := left.Skipped()
-	w.clock.set(left.Start(skipped + 1).Add(time.Hour))
-	w.logged(t, []accounts.ID{ann}, skipped-2, skipped-1, skipped+1)
+	w.Clock.Set(left.Start(skipped + 1).Add(time.Hour))
+	w.Write(t, []accounts.ID{ann}, skipped-2, skipped-1, skipped+1)
 	if err := w.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +144,13 @@ func TestTheBoardOfStreaksIsMadeAnewByOtherRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
 	w.freezes = streak.Freezes{Every: 1, Max: 2}
-	users, today := newUsers(1), dayAt(w.clock.now())
-	w.logged(t, users, today-3, today-2)
+	users, today := checkintest.NewUsers(1), dayAt(w.Clock.Now())
+	w.Write(t, users, today-3, today-2)
 	for _, want := range []int{1, 0} {
 		if err := w.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		top, err := w.Of(StreakBoard).Top(t.Context(), w.clock.now(), 10)
+		top, err := w.Of(StreakBoard).Top(t.Context(), w.Clock.Now(), 10)
 		if err != nil || len(top) != want {
 			t.Errorf("by the rules %q the board has %+v, %v, want %d", w.freezes, top, err, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/checkin/checkintest"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/records"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
@@ -49,15 +50,15 @@ func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
-		users, today := newUsers(4), civil.Clock{}.Today(w.clock.now())
+		users, today := checkintest.NewUsers(4), civil.Clock{}.Today(w.Clock.Now())
 		lacking, surplus, offBoard := users[0], users[1], users[2] // the fourth one is in order
-		w.logged(t, users, today-1, today)
-		for _, b := range ranking.Current(w.clock.now()) {
+		w.Write(t, users, today-1, today)
+		for _, b := range ranking.Current(w.Clock.Now()) {
 			if err := w.boards.Rebuild(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 		}
-		histories, err := w.histories(t.Context(), users)
+		histories, err := w.Histories(t.Context(), users)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +73,7 @@ func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
 		if err := w.boards.Remove(t.Context(), ranking.TotalBoard, offBoard.String()); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.set(w.clock.now().Add(2 * Settled)) // else a day that is missing may be on its way
+		w.Clock.Set(w.Clock.Now().Add(2 * Settled)) // else a day that is missing may be on its way
 		want := []string{lacking.String() + ": record 2026: missing days", surplus.String() + ": record 2026: surplus days", offBoard.String() + ": board total_days"}
 		slices.Sort(want)
 		held := func() []*streak.Record {
@@ -104,9 +105,9 @@ func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
-		users, today := newUsers(3), civil.Clock{}.Today(w.clock.now())
-		w.logged(t, users[:2], today-1, today)
-		w.logged(t, users[2:], today-defaultActive-1) // away for long: on the board of all days alone
+		users, today := checkintest.NewUsers(3), civil.Clock{}.Today(w.Clock.Now())
+		w.Write(t, users[:2], today-1, today)
+		w.Write(t, users[2:], today-defaultActive-1) // away for long: on the board of all days alone
 		r := w.finish(t, w.request(t, RebuildRun, Options{}))
 		if r.Summary != (Summary{Placed: 4*2 + 1, Loaded: 2}) || r.Done != 2 || r.Total != 2 {
 			t.Errorf("got %+v, want two on four boards and one on one, and two records", r)
@@ -128,8 +129,8 @@ func TestARebuildGivesUpALoadThatTakesLong(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
-		users, today := newUsers(warmAtOnce+1), civil.Clock{}.Today(w.clock.now())
-		w.logged(t, users, today)
+		users, today := checkintest.NewUsers(warmAtOnce+1), civil.Clock{}.Today(w.Clock.Now())
+		w.Write(t, users, today)
 		loaded := func() (n int) {
 			t.Helper()
 			for _, user := range users {
@@ -163,12 +164,12 @@ func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
-		users, today := newUsers(2), civil.Clock{}.Today(w.clock.now())
-		w.logged(t, users, today-1, today)
+		users, today := checkintest.NewUsers(2), civil.Clock{}.Today(w.Clock.Now())
+		w.Write(t, users, today-1, today)
 		if r := w.finish(t, w.request(t, SnapshotRun, Options{})); r.Summary != (Summary{Persisted: 2}) {
 			t.Fatalf("the snapshot: %+v", r.Summary)
 		}
-		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ? AND day = ?", users[0].String(), int32(today)); err != nil {
+		if _, err := w.DB.ExecContext(t.Context(), "DELETE FROM checkins WHERE user_id = ? AND day = ?", users[0].String(), int32(today)); err != nil {
 			t.Fatal(err)
 		}
 		for _, tt := range []struct {
@@ -221,7 +222,7 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Open(t, redistest.Server(t).URL))
-	ghosts := newUsers(400)
+	ghosts := checkintest.NewUsers(400)
 	for _, user := range ghosts {
 		w.stray(t, user)
 	}
@@ -250,11 +251,11 @@ func TestASnapshotGoesOnAmongTheClaimsWhereItEnded(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
-		users, today := newUsers(400), civil.Clock{}.Today(w.clock.now())
+		users, today := checkintest.NewUsers(400), civil.Clock{}.Today(w.Clock.Now())
 		w.flushSome = func(cursor string) (n int, next string) {
 			from, _ := strconv.Atoi(cursor)
 			to := from + 100
-			w.logged(t, users[from:to], today)
+			w.Write(t, users[from:to], today)
 			if to < len(users) {
 				next = strconv.Itoa(to)
 			}
@@ -305,7 +306,7 @@ func TestRunsComeRoundByThemselves(t *testing.T) {
 			snapshots  int
 			reconciled int
 		}{{0, 1, 1}, {time.Hour, 1, 1}, {24 * time.Hour, 2, 1}, {169 * time.Hour, 3, 2}} {
-			w.clock.set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
+			w.Clock.Set(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(tt.at))
 			if n := count(); n[SnapshotRun] != tt.snapshots || n[ReconcileRun] != tt.reconciled {
 				t.Errorf("after %s: %v, want %d snapshots and %d reconciliations", tt.at, n, tt.snapshots, tt.reconciled)
 			}
@@ -355,8 +356,8 @@ func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
 		now := time.Now().UTC()
-		users := newUsers(2101)
-		old := w.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
+		users := checkintest.NewUsers(2101)
+		old := w.DB.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}})
 		var args []any
 		for i, user := range users {
 			at := now.Add(-touchedKept - time.Hour).UnixMilli()
@@ -368,7 +369,7 @@ func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 			}
 			args = append(args, user.String(), at)
 		}
-		if _, err := w.db.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
+		if _, err := w.DB.Writer().ExecContext(t.Context(), old.For(len(users)), args...); err != nil {
 			t.Fatal(err)
 		}
 		count := func() (n int) {
@@ -376,7 +377,7 @@ func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 			if err := w.forgetTouched(t.Context(), now.Add(-touchedKept)); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.db.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
+			if err := w.DB.NewRaw("SELECT COUNT(*) FROM checkin_touched").Scan(t.Context(), &n); err != nil {
 				t.Fatal(err)
 			}
 			return n
@@ -384,12 +385,12 @@ func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 		if n := count(); n != len(users) {
 			t.Errorf("%d are left before a snapshot, want all", n)
 		}
-		w.clock.set(now.Add(-touchedKept - 2*time.Hour))
+		w.Clock.Set(now.Add(-touchedKept - 2*time.Hour))
 		w.finish(t, w.request(t, SnapshotRun, Options{}))
 		if n := count(); n != len(users) {
 			t.Errorf("%d are left before a snapshot has seen them, want all", n)
 		}
-		w.clock.set(now)
+		w.Clock.Set(now)
 		w.finish(t, w.request(t, SnapshotRun, Options{}))
 		if n := count(); n != 2 {
 			t.Errorf("%d are left, want the one of a while ago and the tombstone", n)

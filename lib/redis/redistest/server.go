@@ -177,9 +177,18 @@ func (i *Instance) end(sig os.Signal) {
 // nobody answers. It returns when the process stands still; Resume lets it go on.
 func (i *Instance) Pause() {
 	i.t.Helper()
-	poll(i.t, "the server stands still", func() bool {
-		i.cmd.Process.Signal(syscall.SIGSTOP)
-		return stopped(i.cmd.Process.Pid)
+	StandStill(i.t, i.cmd.Process)
+}
+
+// StandStill stops a process that the test has started, of whatever server, and returns when
+// it stands still. SIGCONT lets it go on.
+func StandStill(t testing.TB, p *os.Process) {
+	t.Helper()
+	poll(t, "the server stands still", func() bool {
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		return stopped(p.Pid)
 	})
 }
 

@@ -25,7 +25,6 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
-	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
 // patience bounds every wait for a server: a hundred times what it takes.
@@ -148,10 +147,7 @@ func (i *Instance) Stop(t testing.TB) {
 func (i *Instance) Pause(t testing.TB) {
 	t.Helper()
 	i.mustOwn(t)
-	eventually.True(t, "the server to stand still", func() bool {
-		i.signal(t, syscall.SIGSTOP)
-		return stopped(i.server.cmd.Process.Pid)
-	})
+	redistest.StandStill(t, i.server.cmd.Process)
 }
 
 // Resume ends a Pause.
