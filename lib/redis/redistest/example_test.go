@@ -3,9 +3,12 @@ package redistest_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,5 +148,26 @@ func TestAnAnswerOfAnotherForm(t *testing.T) {
 	db = redistest.Answering(t, keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("LOADING Redis is loading the dataset in memory")})
 	if _, _, err := letterKey.At(ann).Get(t.Context(), db); !errors.Is(err, redis.ErrUnavailable) {
 		t.Errorf("a server that starts: %v, want %v", err, redis.ErrUnavailable)
+	}
+}
+
+// A server of another kind, here cat, is silent like a paused Redis, and says what it owes once it goes on.
+func TestAnyServerStandsStill(t *testing.T) {
+	t.Parallel()
+	cat := exec.CommandContext(t.Context(), "cat")
+	in, _ := cat.StdinPipe()
+	out, _ := cat.StdoutPipe()
+	if err := cat.Start(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.StandStill(t, cat.Process)
+	fmt.Fprintln(in, "anybody there?")
+	cat.Process.Signal(syscall.SIGCONT)
+	in.Close()
+	if said, err := io.ReadAll(out); string(said) != "anybody there?\n" || err != nil {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	if err := cat.Wait(); err != nil {
+		t.Error(err)
 	}
 }
