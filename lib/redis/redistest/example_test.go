@@ -162,10 +162,20 @@ func TestAnyServerStandsStill(t *testing.T) {
 	}
 	redistest.StandStill(t, cat.Process)
 	fmt.Fprintln(in, "anybody there?")
-	cat.Process.Signal(syscall.SIGCONT)
 	in.Close()
-	if said, err := io.ReadAll(out); string(said) != "anybody there?\n" || err != nil {
-		t.Errorf("it says %q, %v", said, err)
+	said := make(chan string)
+	go func() {
+		all, _ := io.ReadAll(out)
+		said <- string(all)
+	}()
+	select {
+	case what := <-said:
+		t.Fatalf("it says %q", what)
+	case <-time.After(50 * time.Millisecond): // that is enough for one that goes on
+	}
+	cat.Process.Signal(syscall.SIGCONT)
+	if what := <-said; what != "anybody there?\n" {
+		t.Errorf("it says %q", what)
 	}
 	if err := cat.Wait(); err != nil {
 		t.Error(err)
