@@ -26,8 +26,14 @@ const (
 	tusChecksums  = "sha1,sha256,md5"
 )
 
-// tusStatuses are those of refusals that clients of tus know by them.
-var tusStatuses = map[string]int{"transfer.tus_version": http.StatusPreconditionFailed, "transfer.piece_checksum": 460}
+// tusStatuses maps refusals to the statuses that tus 1.0 gives them. Clients stop at 410 and retry after 409.
+var tusStatuses = map[string]int{
+	"transfer.tus":            http.StatusBadRequest,
+	"transfer.tus_version":    http.StatusPreconditionFailed,
+	"transfer.size":           http.StatusRequestEntityTooLarge,
+	"transfer.gone":           http.StatusGone,
+	"transfer.piece_checksum": 460,
+}
 
 func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Error) {
 	const path = "/v1/transfers/{transfer}/upload"
@@ -42,18 +48,19 @@ func (s *Service) tusRoutes(a *web.API, tags []string, offer, between []*errs.Er
 	})
 	a.Raw("OPTIONS "+path, options)
 	a.Raw("OPTIONS /v1/uploads", options)
+	a.MethodOverride(path)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/uploads", ID: "uploads.create", Tags: tags, Status: http.StatusCreated, Statuses: tusStatuses, Replay: createdAgain,
 		Summary:     "Offer a file, or begin an upload for messages, as clients of tus do",
 		Description: "Upload-Metadata has `filename` and, as wanted, `to`, `filetype` and `sha256`, each in base64. The upload goes on at Location: without `to` at once, else once the other has accepted; until then it is refused with 409, which clients of tus try again.",
 		Errors:      append([]*errs.Error{ErrTusOf, errVersion}, offer...)}, s.postUpload)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: path, ID: "uploads.get", Tags: tags, Statuses: tusStatuses,
 		Summary:     "Where an upload stands",
-		Description: "Clients of tus ask with HEAD. Bytes before Upload-Offset are stored for good.",
-		Errors:      []*errs.Error{ErrUnknown, ErrStore}}, s.getUpload)
+		Description: "Clients of tus ask with HEAD. Bytes before Upload-Offset are stored for good. An upload that was cancelled, rejected or removed, or that failed, returns 410.",
+		Errors:      []*errs.Error{ErrUnknown, ErrGone, ErrStore}}, s.getUpload)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: path, ID: "uploads.append", Tags: tags, Status: http.StatusNoContent, Limit: pieceLimit, Statuses: tusStatuses,
 		Summary:     "Upload a piece of a file, or all of it",
-		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. A node takes two of them for a transfer at once: one more takes over from the oldest, which is cut. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460.",
-		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
+		Description: "Upload-Offset says where it begins, which has to be where the upload stands. What comes before a line is cut counts. A node takes two of them for a transfer at once: one more takes over from the oldest, which is cut. With Upload-Checksum (sha1, sha256 or md5, and the sum in base64) the piece counts as a whole, or not at all: 460. Clients that cannot send PATCH send POST with the header X-HTTP-Method-Override.",
+		Errors: append([]*errs.Error{ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset, ErrTooLong, ErrSmall, ErrCut, ErrTusOf, errVersion, ErrPiece, ErrSumFails,
 			ErrStorage, ErrFull}, between...)}, s.patchUpload)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: path, ID: "uploads.remove", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Cancel a transfer, as clients of tus do", Errors: []*errs.Error{ErrUnknown, ErrKept, ErrStore}}, s.deleteUpload)
@@ -92,13 +99,17 @@ func (s *Service) postUpload(ctx context.Context, caller accounts.Caller, in *st
 	Resumable string `header:"Tus-Resumable"`
 	Length    string `header:"Upload-Length"`
 	Metadata  string `header:"Upload-Metadata"`
+	Concat    string `header:"Upload-Concat" doc:"is refused: the extension concatenation is not supported"`
 }) (*createReply, error) {
 	if err := tusHeaders(ctx, in.Resumable); err != nil {
 		return nil, err
 	}
+	if in.Concat != "" {
+		return nil, ErrTusOf.On("header.Upload-Concat", "is not supported: upload the file in one piece after another")
+	}
 	size, err := strconv.ParseInt(in.Length, 10, 64)
-	if err != nil {
-		return nil, ErrTusOf.On("header.Upload-Length", "is not a number of bytes")
+	if err != nil || size <= 0 {
+		return nil, ErrTusOf.On("header.Upload-Length", "is not a number of bytes above 0")
 	}
 	meta, ok := metadata(in.Metadata)
 	if !ok {
@@ -169,8 +180,11 @@ func (s *Service) getUpload(ctx context.Context, caller accounts.Caller, in *ofT
 		return nil, err
 	}
 	t, received, err := s.Get(ctx, caller.User, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case t.gone():
+		return nil, ErrGone
 	}
 	return &uploadReply{tusOf(&t), t.wire(t.progress(received, s.chunk))}, nil
 }

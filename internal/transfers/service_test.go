@@ -530,7 +530,7 @@ func TestBothSidesCanEndATransfer(t *testing.T) {
 				}
 			}
 			w.sound()
-			if _, err := w.send(going.ID, piece(data, testChunk+1)); !errors.Is(err, ErrEnded) {
+			if _, err := w.send(going.ID, piece(data, testChunk+1)); !errors.Is(err, ErrGone) {
 				t.Errorf("uploaded after the end: %v", err)
 			}
 		}

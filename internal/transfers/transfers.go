@@ -101,6 +101,9 @@ func (t *Transfer) kept() bool { return t.Expires.Equal(never) }
 // has reports whether a user is one of the two.
 func (t *Transfer) has(user accounts.ID) bool { return user == t.From || user == t.To }
 
+// gone reports that the transfer has ended without a file, or that its file was removed.
+func (t *Transfer) gone() bool { return t.Status.final() && !t.Content }
+
 // uploaded reports that every byte is stored, and the scanner has not decided.
 func (t *Transfer) uploaded() bool { return t.Status == Transferring && t.Stored == t.Size }
 
@@ -134,7 +137,7 @@ var (
 	ErrNotDone  = errs.New(errs.Conflict, "transfer.not_done", "The file is not there yet.")
 	ErrKept     = errs.New(errs.Conflict, "transfer.kept", "A message has this file. Recall the message instead.")
 	ErrNoSmall  = errs.New(errs.NotFound, "transfer.no_thumbnail", "There is no thumbnail of this size.")
-	ErrGone     = errs.New(errs.NotFound, "transfer.gone", "The file is not there any more.")
+	ErrGone     = errs.New(errs.NotFound, "transfer.gone", "The file no longer exists.")
 	ErrLink     = errs.New(errs.NotFound, "transfer.link", "The link is wrong, or its time is over. Ask for another one.")
 	ErrCursor   = errs.New(errs.Invalid, "transfer.cursor", "This cursor was not given by this list.")
 	ErrStore    = errs.New(errs.Unavailable, "transfer.store_away", "Transfers cannot be reached right now. Please try again.").Retry(2 * time.Second)

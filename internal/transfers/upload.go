@@ -49,7 +49,7 @@ var buffers = sync.Pool{New: func() any { return new([4][128 << 10]byte) }}
 // Upload stores a piece of a file, in parts of [Chunk] bytes, each of which is durable before
 // the next but one begins. It returns the transfer as it is then, also with an error: what
 // came before a line was cut counts. A node takes two uploads of a transfer at once, and as many of a user as may have
-// transfers open. ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrOffset,
+// transfers open. ErrBusy, ErrUnknown, ErrNotYours, ErrWaiting, ErrEnded, ErrGone, ErrOffset,
 // ErrTooLong, ErrSmall, ErrCut, ErrPiece, ErrSumFails, ErrRefused, ErrYouBlock, ErrStorage, ErrFull.
 func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece) (_ Transfer, err error) {
 	defer errs.Wrap(&err, "transfers.Upload %s", id)
@@ -76,6 +76,8 @@ func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (
 		return t, ErrWaiting
 	case t.Status == Done && in.Offset == t.Size && in.Length <= 0: // the answer of its last piece was lost
 		return t, nil
+	case t.gone():
+		return t, ErrGone
 	case t.Status != Transferring:
 		return t, ErrEnded
 	case in.Offset != t.Stored:

@@ -108,8 +108,12 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			t.Errorf("got %d %v", r.StatusCode, r.Header)
 		}
 		wants("another version", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Tus-Resumable", "0.2.2"), 412, "transfer.tus_version")
-		wants("no length", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Metadata", meta("to", eve.id, "filename", "x")), 422, "transfer.tus")
-		wants("no user", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Metadata", meta("to", "x", "filename", "x")), 422, "transfer.tus")
+		wants("no length", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Metadata", meta("to", eve.id, "filename", "x")), 400, "transfer.tus")
+		wants("no user", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Metadata", meta("to", "x", "filename", "x")), 400, "transfer.tus")
+		for _, kind := range []string{"partial", "final;/v1/transfers/a/upload /v1/transfers/b/upload"} {
+			wants("Upload-Concat: "+kind, p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "3", "Upload-Concat", kind, "Upload-Metadata", meta("filename", "x")), 400, "transfer.tus")
+		}
+		wants("too large", p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", "2147483649", "Upload-Metadata", meta("filename", "x")), 413, "transfer.size")
 		created := p.tus(0, bob.c, "POST", "/v1/uploads", nil, "Upload-Length", strconv.Itoa(len(data)),
 			"Upload-Metadata", meta("to", eve.id, "filename", `../Ferien "Süd"; x.html`, "filetype", "text/html", "sha256", sum(data)))
 		wants("creation", created, 201, "")
@@ -131,13 +135,20 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 		if r := p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(data[:10]), "Content-Type", "application/json", "Upload-Offset", "0"); r.StatusCode != 415 {
 			t.Errorf("JSON is taken: %d", r.StatusCode)
 		}
-		wants("an offset that is none", patch(0, 0, 10, "Upload-Offset", "x"), 422, "transfer.tus")
+		wants("an offset that is none", patch(0, 0, 10, "Upload-Offset", "x"), 400, "transfer.tus")
 		wants("another offset", patch(0, 5, 10), 409, "transfer.offset")
 		wants("too much", p.tus(0, bob.c, "PATCH", upload, bytes.NewReader(make([]byte, len(data)+1)), "Content-Type", offsetOctets, "Upload-Offset", "0"), 422, "transfer.too_long")
 		wants("a bad checksum", patch(0, 0, 1000, "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(make([]byte, 32))), 460, "transfer.piece_checksum")
-		wants("a checksum of no kind", patch(0, 0, 1000, "Upload-Checksum", "crc32 AAAA"), 422, "transfer.tus")
-		good := sha256.Sum256(data[:1000])
-		wants("a good checksum", patch(0, 0, 1000, "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(good[:])), 204, "")
+		wants("a checksum of no kind", patch(0, 0, 1000, "Upload-Checksum", "crc32 AAAA"), 400, "transfer.tus")
+		good := sha256.Sum256(data[500:1000])
+		post := func(method string, headers ...string) *http.Response {
+			return p.tus(0, bob.c, "POST", upload, bytes.NewReader(data[:500]), append([]string{"X-HTTP-Method-Override", method, "Content-Type", offsetOctets}, headers...)...)
+		}
+		wants("a PATCH sent by POST", post("PATCH", "Upload-Offset", "0"), 204, "")
+		if r := post("PUT"); r.StatusCode != 405 || r.Header.Get("Allow") == "" {
+			t.Errorf("a PUT sent by POST: got %d %v", r.StatusCode, r.Header)
+		}
+		wants("a good checksum", patch(0, 500, 1000, "Upload-Checksum", "sha256 "+base64.StdEncoding.EncodeToString(good[:])), 204, "")
 		stands := func(node int) string {
 			return p.tus(node, bob.c, "HEAD", upload, nil).Header.Get("Upload-Offset")
 		}
@@ -195,8 +206,43 @@ func TestAFileIsSentByTusAndFetchedByALink(t *testing.T) {
 			})
 		}
 		wants("the end", p.tus(0, bob.c, "DELETE", upload, nil), 204, "")
+		wants("GET of a removed file", p.tus(1, bob.c, "GET", upload, nil), 410, "transfer.gone")
 		if _, err := eve.c.FileLink(t.Context(), id); client.CodeOf(err) != "transfer.gone" {
 			t.Errorf("a link to what was removed: %v", err)
+		}
+	})
+}
+
+func TestTus_EndedUploadsAnswer410(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		bob, eve := p.join(0, "Bob"), p.join(1, "Eve")
+		p.befriend(bob, eve)
+		offer := func(to string) string {
+			offered, err := bob.c.OfferFile(t.Context(), api.TransferOffer{To: to, Name: "x", Size: 10, SHA256: sum(nil)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return offered.ID
+		}
+		cancelled, rejected, failed := offer(""), offer(eve.id), offer("")
+		if _, err := bob.c.CancelTransfer(t.Context(), cancelled); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := eve.c.RejectTransfer(t.Context(), rejected); err != nil {
+			t.Fatal(err)
+		}
+		if err := bob.c.Upload(t.Context(), failed, strings.NewReader("0123456789"), 10); client.CodeOf(err) != "transfer.checksum" {
+			t.Fatalf("got %v", err)
+		}
+		for name, id := range map[string]string{"cancelled": cancelled, "rejected": rejected, "failed": failed} {
+			upload := "/v1/transfers/" + id + "/upload"
+			if r := p.tus(1, bob.c, "HEAD", upload, nil); r.StatusCode != 410 || r.Header.Get("Upload-Offset") != "" {
+				t.Errorf("HEAD of a %s upload: got %d %v", name, r.StatusCode, r.Header)
+			}
+			if r := p.tus(1, bob.c, "PATCH", upload, strings.NewReader("0123456789"), "Content-Type", offsetOctets, "Upload-Offset", "0"); r.StatusCode != 410 {
+				t.Errorf("PATCH of a %s upload: got %d", name, r.StatusCode)
+			}
 		}
 	})
 }

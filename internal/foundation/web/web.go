@@ -215,6 +215,25 @@ func (a *API) raw(pattern string, h http.Handler, stays bool) {
 	})
 }
 
+// MethodOverride accepts POST at a path with X-HTTP-Method-Override as the method that the header names: PATCH, DELETE or
+// HEAD. Servers of tus 1.0 must do so, because some HTTP clients cannot send PATCH. No operation of the path may be a POST.
+func (a *API) MethodOverride(path string) {
+	if a.unserved {
+		return
+	}
+	a.mux.HandleFunc("POST "+path, func(_ http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		switch method := r.Header.Get("X-HTTP-Method-Override"); method {
+		case http.MethodPatch, http.MethodDelete, http.MethodHead:
+			r.Method = method
+			a.mux.ServeHTTP(c, r)
+		default:
+			c.Header().Set("Allow", "DELETE, GET, HEAD, OPTIONS, PATCH")
+			c.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	})
+}
+
 // Unserved has what add adds be called by [API.Invoke] alone: no path leads there, and the description does not have it.
 func (a *API) Unserved(add func()) {
 	a.unserved = true
@@ -379,7 +398,7 @@ func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, Range, If-Range, Tus-Resumable, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Checksum")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-ID, X-HTTP-Method-Override, Range, If-Range, Tus-Resumable, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Checksum")
 	h.Set("Access-Control-Max-Age", "600")
 	return true
 }

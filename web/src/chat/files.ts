@@ -272,7 +272,7 @@ export class Files {
 }
 
 // Codes of an upload that cannot be gone on with.
-const OVER = ["transfer.failed", "transfer.ended", "transfer.unknown"];
+const OVER = ["transfer.failed", "transfer.ended", "transfer.gone", "transfer.unknown"];
 
 // Codes after which the server is asked where the upload stands.
 const AGAIN = ["transfer.offset", "transfer.cut", "transfer.not_accepted"];

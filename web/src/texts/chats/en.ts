@@ -142,7 +142,7 @@ export const en = {
     "transfer.unknown": "There is no such file any more.",
     "transfer.ended": "That is over already.",
     "transfer.not_done": "The file is not there yet.",
-    "transfer.gone": "The file is not there any more.",
+    "transfer.gone": "The file no longer exists.",
     "transfer.store_away": "Files cannot be reached right now. Please try again.",
     "rate.limited": "That was too often.",
   },
