@@ -66,9 +66,9 @@ func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, 
 		case !there || f.From != in.from:
 			refused[in.key()] = ErrFile
 		case in.said.Kind == api.MessageImage && f.Media.Width == 0:
-			refused[in.key()] = ErrContent.On("body.media.file", "is no picture that this server knows")
+			refused[in.key()] = ErrContent.On("body.media.file", "is not a PNG, JPEG, GIF or WebP picture; send it as a file")
 		case in.said.Kind == api.MessageVoice && !strings.HasPrefix(f.Media.Type, "audio/"):
-			refused[in.key()] = ErrContent.On("body.media.file", "is no recording that this server knows")
+			refused[in.key()] = ErrContent.On("body.media.file", "is not a WAV, Ogg Opus, MP4 or WebM recording; send it as a file")
 		}
 	}
 	return found, nil

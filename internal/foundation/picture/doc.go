@@ -3,7 +3,7 @@
 // into thumbnails of the same kind that keep its shape ([Studio.Look]).
 //
 // The bytes of an image tell what it is (nothing else is looked at): PNG,
-// JPEG, GIF, of which the first frame is taken, or WebP that does not move. Nothing
+// JPEG, GIF or WebP; of an animation the first frame is decoded. Nothing
 // but pixels survives: no metadata (a phone writes where it was), no colour
 // profile, nothing behind the image's end.
 //

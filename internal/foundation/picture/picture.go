@@ -15,7 +15,6 @@ import (
 
 	"github.com/bep/imagemeta"
 	"golang.org/x/image/draw"
-	"golang.org/x/image/webp"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -39,7 +38,7 @@ var Sizes = [...]int{512, 256, 64}
 // The refusals of this package.
 var (
 	ErrBytes      = errs.New(errs.Invalid, "picture.bytes", "The file is larger than 5 MiB.")
-	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "That is not a PNG, JPEG, GIF or WebP image, or it is broken or moves.")
+	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "That is not a PNG, JPEG, GIF or WebP image, or it is broken.")
 	ErrDimensions = errs.New(errs.Invalid, "picture.dimensions", "An image has at most 25 million pixels and 10,000 on each side.")
 )
 
@@ -166,7 +165,7 @@ type format struct {
 var formats = []format{
 	{"\xff\xd8\xff", "image/jpeg", jpeg.DecodeConfig, jpeg.Decode, imagemeta.JPEG},
 	{"\x89PNG\r\n\x1a\n", "image/png", png.DecodeConfig, png.Decode, imagemeta.PNG},
-	{"RIFF????WEBP", "image/webp", webp.DecodeConfig, webp.Decode, imagemeta.WebP},
+	{"RIFF????WEBP", "image/webp", webpConfig, webpDecode, imagemeta.WebP},
 	{"GIF8", "image/gif", gif.DecodeConfig, gif.Decode, 0},
 }
 

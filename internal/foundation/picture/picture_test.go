@@ -13,11 +13,13 @@ import (
 	"image/jpeg"
 	"image/png"
 	"os"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/bep/imagemeta"
+	"golang.org/x/image/webp"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -233,6 +235,38 @@ func webpWith(data, meta []byte) []byte {
 	return out
 }
 
+// animated returns an animation whose only frame is a still WebP image.
+func animated(t *testing.T, still []byte) []byte {
+	t.Helper()
+	cfg, err := webp.DecodeConfig(bytes.NewReader(still))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunks := still[bytes.Index(still, []byte("ICCP")):]
+	chunks = chunks[8+binary.LittleEndian.Uint32(chunks[4:]):] // a frame has no colour profile
+	out := append(webpHead(cfg.Width, cfg.Height, 1<<1|1<<4), "ICCP\x03\x00\x00\x00icc\x00ANIM\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00ANMF"...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(16+len(chunks)))
+	w, h := cfg.Width-1, cfg.Height-1
+	out = append(out, 0, 0, 0, 0, 0, 0, byte(w), byte(w>>8), byte(w>>16), byte(h), byte(h>>8), byte(h>>16), 100, 0, 0, 0)
+	out = append(out, chunks...)
+	binary.LittleEndian.PutUint32(out[4:], uint32(len(out)-8))
+	return out
+}
+
+func TestAnimatedWebP_FirstFrameIsDecoded(t *testing.T) {
+	for _, name := range []string{"lossy.webp", "alpha.webp", "lossless.webp"} {
+		still := file(t, name)
+		want, err := New(0).Look(t.Context(), still)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := New(0).Look(t.Context(), animated(t, still))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %d × %d, %v, want the thumbnails of the still image", name, got.Width, got.Height, err)
+		}
+	}
+}
+
 func TestEachWayToHoldACameraIsTurnedUpright(t *testing.T) {
 	upside := map[int][4]color.NRGBA{
 		1: {red, green, blue, white},
@@ -361,16 +395,17 @@ func TestWhatIsNoImageIsRefusedWhateverItIsCalled(t *testing.T) {
 	small(t)
 	whole := jpegOf(t, quarters(image.NewNRGBA(rect), white))
 	for name, data := range map[string][]byte{
-		"nothing":          {},
-		"text":             []byte("<html><script>alert(1)</script>"),
-		"svg":              []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
-		"bmp":              []byte("BM\x3a\x00\x00\x00\x00\x00"),
-		"a head only":      whole[:3],
-		"cut off":          whole[:len(whole)/2],
-		"script as gif":    []byte("GIF89a\x01\x00\x01\x00=1;alert(1)//"),
-		"webp that moves":  append(webpHead(10, 10, 1<<1), "ANIM\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00"...),
-		"riff of music":    []byte("RIFF\x16\x00\x00\x00WAVEfmt \x0a\x00\x00\x00"),
-		"png without data": pngHead(1, 1),
+		"nothing":                           {},
+		"text":                              []byte("<html><script>alert(1)</script>"),
+		"svg":                               []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`),
+		"bmp":                               []byte("BM\x3a\x00\x00\x00\x00\x00"),
+		"a head only":                       whole[:3],
+		"cut off":                           whole[:len(whole)/2],
+		"script as gif":                     []byte("GIF89a\x01\x00\x01\x00=1;alert(1)//"),
+		"webp that moves without a frame":   append(webpHead(10, 10, 1<<1), "ANIM\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00"...),
+		"webp whose first frame is cut off": animated(t, file(t, "lossy.webp"))[:100],
+		"riff of music":                     []byte("RIFF\x16\x00\x00\x00WAVEfmt \x0a\x00\x00\x00"),
+		"png without data":                  pngHead(1, 1),
 	} {
 		if all, err := New(0).Square(t.Context(), data); !errors.Is(err, ErrUnreadable) {
 			t.Errorf("%s: got %d pictures, %v", name, len(all), err)
