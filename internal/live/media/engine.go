@@ -16,6 +16,7 @@ import (
 
 	"github.com/pion/ice/v4"
 	"github.com/pion/interceptor"
+	"github.com/pion/sdp/v3"
 	"github.com/pion/webrtc/v4"
 )
 
@@ -193,14 +194,56 @@ func register(m *webrtc.MediaEngine) error {
 	return nil
 }
 
-// candidates are the lines of a description that name addresses.
-var candidates = regexp.MustCompile(`(?m)^a=candidate:[^\n]*\n?`)
+const (
+	// maxSections is the largest number of media sections of a description. Publishers and viewers need two.
+	maxSections = 8
+	// maxAttributes is the largest number of attributes of a description. A browser's offer has about 400.
+	maxAttributes = 2000
+)
 
-// offered takes an offer, without its candidates: whoever offers finds the server, and no offer has the server send packets to
-// addresses of somebody else's.
-func offered(pc *webrtc.PeerConnection, sdp string) error {
-	sdp = candidates.ReplaceAllString(sdp, "")
-	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: sdp}); err != nil {
+// parse parses a description with the parser of the WebRTC library. It returns ErrOffer if the description exceeds a bound, or has
+// a carriage return inside a line: the parser skips it there, and other programs do not.
+func parse(text string) (*sdp.SessionDescription, error) {
+	if strings.Contains(strings.ReplaceAll(text, "\r\n", "\n"), "\r") {
+		return nil, fmt.Errorf("%w: carriage return inside a line", ErrOffer)
+	}
+	d := &sdp.SessionDescription{}
+	if err := d.UnmarshalString(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOffer, err)
+	}
+	attributes := len(d.Attributes)
+	for _, m := range d.MediaDescriptions {
+		attributes += len(m.Attributes)
+	}
+	if len(d.MediaDescriptions) > maxSections || attributes > maxAttributes {
+		return nil, fmt.Errorf("%w: %d media sections, %d attributes", ErrOffer, len(d.MediaDescriptions), attributes)
+	}
+	return d, nil
+}
+
+// withoutCandidates removes all addresses from an offer. The server sends packets only to addresses from which the client's packets
+// arrive, not to addresses that an offer names. It returns ErrOffer.
+func withoutCandidates(offer string) (string, error) {
+	d, err := parse(offer)
+	if err != nil {
+		return "", err
+	}
+	names := func(a sdp.Attribute) bool { return a.IsICECandidate() || a.Key == "remote-candidates" }
+	d.Attributes = slices.DeleteFunc(d.Attributes, names)
+	for _, m := range d.MediaDescriptions {
+		m.Attributes = slices.DeleteFunc(m.Attributes, names)
+	}
+	text, err := d.Marshal()
+	return string(text), err
+}
+
+// applyOffer applies a client's offer without its candidates. It returns ErrOffer.
+func applyOffer(pc *webrtc.PeerConnection, offer string) error {
+	text, err := withoutCandidates(offer)
+	if err != nil {
+		return err
+	}
+	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: text}); err != nil {
 		return fmt.Errorf("%w: %w", ErrOffer, err)
 	}
 	return nil
@@ -210,12 +253,12 @@ func offered(pc *webrtc.PeerConnection, sdp string) error {
 func answer(ctx context.Context, pc *webrtc.PeerConnection) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	sdp, err := pc.CreateAnswer(nil)
+	local, err := pc.CreateAnswer(nil)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrOffer, err)
 	}
 	gathered := webrtc.GatheringCompletePromise(pc)
-	if err := pc.SetLocalDescription(sdp); err != nil {
+	if err := pc.SetLocalDescription(local); err != nil {
 		if errors.Is(err, webrtc.ErrUnsupportedCodec) {
 			return "", ErrCodec
 		}
@@ -234,8 +277,8 @@ var candidateLists = regexp.MustCompile(`(?m)(?:^a=candidate:[^\n]*\n)+`)
 
 // nearestLast sorts the candidates of a description by how many others reach them. A program may try the first one alone, as ffmpeg
 // does, and the library has them in no order.
-func nearestLast(sdp string) string {
-	return candidateLists.ReplaceAllStringFunc(sdp, func(list string) string {
+func nearestLast(description string) string {
+	return candidateLists.ReplaceAllStringFunc(description, func(list string) string {
 		lines := slices.Collect(strings.Lines(list))
 		slices.SortStableFunc(lines, func(a, b string) int { return cmp.Compare(nearness(a), nearness(b)) })
 		return strings.Join(lines, "")

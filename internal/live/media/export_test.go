@@ -60,3 +60,6 @@ func Waiting(r *Recorder) int { return len(r.taker.queue) }
 
 // NearestLast is nearestLast.
 var NearestLast = nearestLast
+
+// WithoutCandidates is withoutCandidates.
+var WithoutCandidates = withoutCandidates

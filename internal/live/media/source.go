@@ -100,7 +100,7 @@ func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_
 		}
 	}()
 	s.follow()
-	if err := offered(pc, offer); err != nil {
+	if err := applyOffer(pc, offer); err != nil {
 		return nil, "", err
 	}
 	if s.Formats, err = pick(pc); err != nil {
@@ -152,6 +152,9 @@ func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func
 	}
 	sdp, err := ask(ctx, pc.LocalDescription().SDP)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := parse(sdp); err != nil {
 		return nil, err
 	}
 	if err := pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: sdp}); err != nil {

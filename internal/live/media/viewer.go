@@ -121,7 +121,7 @@ func (e *Engine) Watch(ctx context.Context, src *Source, offer string) (_ *Viewe
 		}
 	}()
 	v.tracks = [2]*track{newTrack(src.Formats.Video, webrtc.RTPCodecTypeVideo), newTrack(src.Formats.Audio, webrtc.RTPCodecTypeAudio)}
-	if err := offered(pc, offer); err != nil {
+	if err := applyOffer(pc, offer); err != nil {
 		return nil, "", err
 	}
 	takes := map[webrtc.RTPCodecType]bool{}
