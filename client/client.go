@@ -79,7 +79,8 @@ func OnTokens(f func(api.Tokens)) Option { return func(c *Client) { c.changed = 
 // used.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithTimeout bounds each call, tries and waits included. Zero means 30 s.
+// WithTimeout bounds each call, tries and waits included: a call that gets no answer within d returns [ErrUnreachable]. Zero
+// means 30 s.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
 // New returns a client of the server at base, such as "http://127.0.0.1:8080",
@@ -174,7 +175,7 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 			err = fmt.Errorf("%s %s: %w", call.method, call.path, err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := within(ctx, c.timeout)
 	defer cancel()
 	body, isRaw := call.in.(raw)
 	if call.in != nil && !isRaw {
@@ -302,12 +303,31 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 	return req, nil
 }
 
-// unreachable tells a broken connection from a caller who has gone.
-func unreachable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return err
+// errNoAnswer is the cause with which a timeout of the client ends a context.
+var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnreachable)
+
+// within bounds ctx by a timeout of the client, which [ended] distinguishes from an end that the caller has set.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, errNoAnswer)
+}
+
+// ended returns errNoAnswer if a timeout of the client ended ctx, and otherwise ctx.Err().
+func ended(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errNoAnswer) {
+		return errNoAnswer
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return ctx.Err()
+}
+
+// unreachable returns err as ErrUnreachable, unless the caller has ended ctx.
+func unreachable(ctx context.Context, err error) error {
+	switch why := ended(ctx); {
+	case why == nil:
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case errors.Is(why, errNoAnswer):
+		return why
+	}
+	return err
 }
 
 // renew trades the refresh token for new tokens, unless somebody has done so
@@ -318,7 +338,7 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	case c.refreshing <- struct{}{}:
 		defer func() { <-c.refreshing }()
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return false, ended(ctx)
 	}
 	now, login := c.session()
 	if now.AccessToken != bearer {
@@ -329,7 +349,7 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 	}
 	// The refresh token is spent once the server has seen it; what it sends
 	// back must not be lost because one of the callers lost patience.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
+	ctx, cancel := within(context.WithoutCancel(ctx), refreshTimeout)
 	defer cancel()
 	var fresh api.Tokens
 	refresh := call{method: http.MethodPost, path: "/v1/auth/refresh", open: true, out: &fresh}
@@ -350,10 +370,10 @@ func (c *Client) renew(ctx context.Context, bearer string) (bool, error) {
 // same tokens for ten seconds, and takes it for stolen afterwards. The last try has all the time there is.
 func (c *Client) tryRenewal(ctx context.Context, refresh *call, body []byte) (err error) {
 	for range 2 {
-		within, cancel := context.WithTimeout(ctx, c.renewalTry)
-		err = c.try(within, refresh, body, crand.Text())
+		trying, cancel := within(ctx, c.renewalTry)
+		err = c.try(trying, refresh, body, crand.Text())
 		cancel()
-		if within.Err() == nil || err == nil {
+		if !errors.Is(context.Cause(trying), errNoAnswer) || err == nil {
 			return err
 		}
 	}

@@ -170,7 +170,7 @@ func (s *Socket) once(ctx context.Context) (stood bool, err error) {
 
 // open connects, and renews the token once if it has run out.
 func (s *Socket) open(ctx context.Context) (*link, *protocol.ConnectResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	ctx, cancel := within(ctx, helloTime)
 	defer cancel()
 	for renewed := false; ; renewed = true {
 		t, login := s.c.session()
@@ -245,10 +245,10 @@ func (l *link) sendFrame(ctx context.Context, frame []byte) error {
 	case l.write <- struct{}{}:
 		defer func() { <-l.write }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended(ctx)
 	}
 	// A context that ends in the middle of a frame would break the connection.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), helloTime)
+	ctx, cancel := within(context.WithoutCancel(ctx), helloTime)
 	defer cancel()
 	return l.conn.Write(ctx, websocket.MessageText, frame)
 }
@@ -317,7 +317,7 @@ func (s *Socket) read(ctx context.Context, l *link) error {
 	for {
 		reading, cancel := ctx, context.CancelFunc(func() {})
 		if s.silent > 0 {
-			reading, cancel = context.WithTimeout(ctx, s.silent)
+			reading, cancel = within(ctx, s.silent)
 		}
 		replies, err := l.receive(reading)
 		cancel()
@@ -365,7 +365,7 @@ func (l *link) ask(ctx context.Context, cmd *protocol.Command) (*protocol.Reply,
 	case <-l.gone:
 		return nil, fmt.Errorf("%w: the connection broke before the answer", ErrUnreachable)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, ended(ctx)
 	}
 }
 

@@ -82,7 +82,7 @@ func (s *Socket) watchOnce(ctx context.Context, channel string, w *watch) (stood
 	case <-link.gone:
 		err = fmt.Errorf("%w: the connection broke", ErrUnreachable)
 	case <-ctx.Done():
-		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), helloTime)
+		leave, cancel := within(context.WithoutCancel(ctx), helloTime)
 		defer cancel()
 		_, _ = link.ask(leave, &protocol.Command{Unsubscribe: &protocol.UnsubscribeRequest{Channel: channel}}) // or the connection is gone
 		err = ctx.Err()
