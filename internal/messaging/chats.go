@@ -263,13 +263,13 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime) // the user's other devices are told though this one is gone
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime) // the event is published even if the caller disconnects
 	defer cancel()
-	now, err := s.Chat(ctx, user, chat)
+	now, err := s.Chat(reading, user, chat)
 	if err == nil {
 		s.tell(user, api.EventChatUpdated, now)
 	}
-	return now, err
+	return now, asKind(ctx, err)
 }
 
 // Typing tells the other that the user is writing, or has stopped. Nothing is stored, and

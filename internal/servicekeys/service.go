@@ -83,11 +83,12 @@ func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error
 	case time.Since(s.looked) < minAge || !s.looked.Before(asked):
 		return k, there, s.fault
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
+	loading := context.WithoutCancel(ctx)
+	within, cancel := context.WithTimeout(loading, loadTime)
 	defer cancel()
 	s.looked = time.Now()
-	all, err := s.load(ctx)
-	if s.fault = asKind(err); err != nil {
+	all, err := s.load(within)
+	if s.fault = sqldb.AsKindWithin(loading, err, ErrStore); err != nil {
 		return Key{}, false, s.fault
 	}
 	s.keys, s.loaded = make(map[ID]Key, len(all)), s.looked

@@ -113,3 +113,17 @@ func TestManyCallersWaitForOneLookAtSlowSQL(t *testing.T) {
 		})
 	}
 }
+
+func TestAuthenticate_HangingSQLIsUnavailable(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := New(sqldbtest.SQLite(t), nil, slog.New(slog.DiscardHandler))
+		s.load = func(ctx context.Context) ([]Key, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		token, _ := newToken(ids.New[Key]())
+		if _, err := s.Authenticate(t.Context(), token); !errors.Is(err, ErrStore) {
+			t.Errorf("got %v, want %v", err, ErrStore)
+		}
+	})
+}
