@@ -8,11 +8,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/alexedwards/argon2id"
+
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 )
 
 // OWASP is the cost of a password by OWASP's second recommendation: 19 MB, two passes,
@@ -22,11 +23,11 @@ var OWASP = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, Sa
 // ErrBusy reports that more passwords wait than are hashed within a second or two.
 var ErrBusy = errors.New("password: too many wait to be hashed")
 
-// How many passwords may wait for each one that is hashed at a time, in all and of one
-// asker: 1.5 s and 0.4 s of hashing.
+// waiting and waitingPerAsker are the largest numbers of passwords that wait for each one that is hashed at a time: 1.5 s and
+// 0.4 s of hashing.
 const (
-	waitingFor   = 64
-	waitingOfOne = 16
+	waiting         = 64
+	waitingPerAsker = 16
 )
 
 // Hasher hashes passwords, a bounded number at a time: each one takes 19 MB and
@@ -34,14 +35,10 @@ const (
 type Hasher struct {
 	cost    argon2id.Params
 	decoy   string
-	slots   chan struct{}
+	queue   *fairqueue.Queue
 	release func()       // debug.FreeOSMemory
 	litter  atomic.Bool  // hashed since the last release
 	tidied  atomic.Int64 // Unix nanoseconds of the last release
-
-	mu      sync.Mutex
-	waiting int
-	of      map[string]int // by asker, without those who have none waiting
 }
 
 // NewHasher returns a hasher of n passwords at a time; 0 means half the cores.
@@ -49,7 +46,8 @@ func NewHasher(n int, cost argon2id.Params) *Hasher {
 	if n == 0 {
 		n = max(1, runtime.GOMAXPROCS(0)/2)
 	}
-	return &Hasher{cost: cost, decoy: decoy(cost), slots: make(chan struct{}, n), release: debug.FreeOSMemory, of: map[string]int{}}
+	queue := fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerAsker * n, Full: ErrBusy})
+	return &Hasher{cost: cost, decoy: decoy(cost), queue: queue, release: debug.FreeOSMemory}
 }
 
 // decoy returns what is compared with where there is no password, so that an
@@ -64,20 +62,22 @@ func decoy(cost argon2id.Params) string {
 // Hash returns the hash of a password in the form that [Normalize] gives. asker is on
 // whose behalf it waits: nobody's requests keep out those of others. ErrBusy.
 func (h *Hasher) Hash(ctx context.Context, asker, password string) (string, error) {
-	if err := h.take(ctx, asker); err != nil {
+	release, err := h.queue.Acquire(ctx, asker, 1)
+	if err != nil {
 		return "", err
 	}
-	defer h.put()
+	defer h.done(release)
 	return argon2id.CreateHash(password, &h.cost)
 }
 
 // Matches compares with stored, or with nothing at the same cost when stored is
 // empty. ErrBusy.
 func (h *Hasher) Matches(ctx context.Context, asker, password, stored string) (bool, error) {
-	if err := h.take(ctx, asker); err != nil {
+	release, err := h.queue.Acquire(ctx, asker, 1)
+	if err != nil {
 		return false, err
 	}
-	defer h.put()
+	defer h.done(release)
 	if stored == "" {
 		_, err := argon2id.ComparePasswordAndHash(password, h.decoy)
 		return false, err
@@ -85,50 +85,11 @@ func (h *Hasher) Matches(ctx context.Context, asker, password, stored string) (b
 	return argon2id.ComparePasswordAndHash(password, stored)
 }
 
-// take waits for a slot as long as ctx lasts.
-func (h *Hasher) take(ctx context.Context, asker string) error {
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	default:
-	}
-	if !h.queue(asker) {
-		return ErrBusy
-	}
-	defer h.unqueue(asker)
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (h *Hasher) queue(asker string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.waiting >= waitingFor*cap(h.slots) || h.of[asker] >= waitingOfOne*cap(h.slots) {
-		return false
-	}
-	h.waiting++
-	h.of[asker]++
-	return true
-}
-
-func (h *Hasher) unqueue(asker string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waiting--
-	if h.of[asker]--; h.of[asker] == 0 {
-		delete(h.of, asker)
-	}
-}
-
-// put gives the slot back. A single log-in frees its memory itself; for many at once
+// done releases the slot. A single log-in frees its memory itself; for many at once
 // [Hasher.Tidy] does so.
-func (h *Hasher) put() {
+func (h *Hasher) done(release func()) {
 	h.litter.Store(true)
-	<-h.slots
+	release()
 	if time.Since(time.Unix(0, h.tidied.Load())) > tidyEvery {
 		h.Tidy()
 	}
@@ -147,7 +108,7 @@ const tidyEvery = 2 * time.Second
 // minutes, half of all that a small server uses; a collection of a small heap costs a
 // millisecond or two.
 func (h *Hasher) Tidy() {
-	if len(h.slots) > 0 || !h.litter.Swap(false) {
+	if h.queue.InUse() > 0 || !h.litter.Swap(false) {
 		return
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

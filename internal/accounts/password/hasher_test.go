@@ -1,7 +1,6 @@
 package password
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -51,43 +50,22 @@ func TestAPasswordMatchesItsOwnHashOnly(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForAHasherObeysItsContext(t *testing.T) {
+func TestHasher_FloodOfOneAskerIsRefused(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		h := NewHasher(1, cheap)
-		if err := h.take(t.Context(), ""); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := h.Hash(ctx, "ann", "correct horse")
-			done <- err
-		}()
-		synctest.Wait() // it waits
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want context.Canceled", err)
-		}
-		h.put()
-	})
-}
-
-func TestAFloodOfLogInsKeepsNeitherOthersOutNorMemory(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		h := NewHasher(1, cheap)
-		if err := h.take(t.Context(), "flood"); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1000)
-		try := func(asker string) {
-			go func() {
-				_, err := h.Matches(t.Context(), asker, "correct horse", "")
-				done <- err
-			}()
+		release := h.hold(t)
+		done := make(chan error, 2*waiting)
+		try := func(asker string, times int) {
+			for range times {
+				go func() {
+					_, err := h.Matches(t.Context(), asker, "correct horse", "")
+					done <- err
+				}()
+			}
+			synctest.Wait()
 		}
 		refused := func(n int) {
 			t.Helper()
-			synctest.Wait()
 			if len(done) != n {
 				t.Errorf("%d refused, want %d", len(done), n)
 			}
@@ -97,26 +75,31 @@ func TestAFloodOfLogInsKeepsNeitherOthersOutNorMemory(t *testing.T) {
 				}
 			}
 		}
-		for range 100 {
-			try("flood")
-		}
-		refused(100 - waitingOfOne)
-		try("ann")
+		try("flood", waiting)
+		refused(waiting - waitingPerAsker)
+		try("ann", 1)
 		refused(0)
-		for i := range 100 {
-			try(fmt.Sprint("many ", i))
+		for i := range waiting {
+			try(fmt.Sprint("many ", i), 1)
 		}
-		refused(100 - (waitingFor - waitingOfOne - 1))
-		h.put()
-		for range waitingFor {
+		refused(waitingPerAsker + 1)
+		h.done(release)
+		for range waiting {
 			if err := <-done; err != nil {
-				t.Errorf("one that waited: %v", err)
+				t.Errorf("a waiting password: %v", err)
 			}
 		}
-		if h.waiting != 0 || len(h.of) != 0 {
-			t.Errorf("%d wait after the last, %v", h.waiting, h.of)
-		}
 	})
+}
+
+// hold occupies a slot.
+func (h *Hasher) hold(t *testing.T) (release func()) {
+	t.Helper()
+	release, err := h.queue.Acquire(t.Context(), "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
 }
 
 func TestMemoryIsGivenBackOnceAfterTheLastPassword(t *testing.T) {
@@ -127,15 +110,13 @@ func TestMemoryIsGivenBackOnceAfterTheLastPassword(t *testing.T) {
 	if released != 0 {
 		t.Error("released without a password")
 	}
-	if err := h.take(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
+	release := h.hold(t)
 	h.litter.Store(true)
 	h.Tidy()
 	if released != 0 {
 		t.Error("released while somebody is hashing")
 	}
-	h.put()
+	h.done(release)
 	h.Tidy()
 	h.Tidy()
 	if released != 1 {

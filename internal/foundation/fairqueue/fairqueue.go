@@ -1,0 +1,179 @@
+// Package fairqueue bounds work on a shared resource and divides it between users.
+//
+// A [Queue] has a capacity in units. A user with nothing in use always gets the next free units, however many requests of
+// other users wait: waiting users are served in rotation, one request each, and requests of one user in the order of their
+// arrival. One user holds at most a share of the capacity, and only a bounded number of requests waits.
+package fairqueue
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits bound a queue.
+type Limits struct {
+	Capacity int64         // units in use at a time
+	Share    int64         // units in use by one user; zero means half the capacity. A user with nothing in use may exceed it by one request
+	Waiting  int           // requests that wait
+	PerUser  int           // requests that wait of one user
+	Wait     time.Duration // how long a request waits; zero means until its context ends
+
+	// Full is the error of a request that may not wait, or has waited too long.
+	Full error
+}
+
+// Queue is safe for concurrent use.
+type Queue struct {
+	limits Limits
+
+	mu      sync.Mutex
+	inUse   int64
+	waiting int
+	users   map[string]*user // users with units in use or requests that wait
+	turns   []*user          // users with requests that wait, the next one first
+}
+
+type user struct {
+	inUse   int64
+	waiting []*request
+}
+
+type request struct {
+	units   int64
+	granted chan struct{} // closed under the queue's lock
+}
+
+// New returns an empty queue.
+func New(l Limits) *Queue {
+	if l.Share == 0 {
+		l.Share = max(1, l.Capacity/2)
+	}
+	return &Queue{limits: l, users: map[string]*user{}}
+}
+
+// Acquire waits for units of the capacity on behalf of a user. The caller calls release once, when the work is done. A request
+// for more than the capacity waits until nothing else is in use. It returns [Limits.Full], or the error of ctx if that ends first.
+func (q *Queue) Acquire(ctx context.Context, name string, units int64) (release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := &request{units: min(units, q.limits.Capacity), granted: make(chan struct{})}
+	u, full := q.enqueue(name, r)
+	if full {
+		return nil, q.limits.Full
+	}
+	release = func() { q.release(name, u, r.units) }
+	var late <-chan time.Time
+	if q.limits.Wait > 0 {
+		timer := time.NewTimer(q.limits.Wait)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-r.granted:
+		return release, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-late:
+		err = q.limits.Full
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.isGranted() {
+		return release, nil
+	}
+	q.remove(name, u, r)
+	q.grant()
+	return nil, err
+}
+
+// InUse returns the units in use.
+func (q *Queue) InUse() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inUse
+}
+
+func (q *Queue) enqueue(name string, r *request) (u *user, full bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	u = q.users[name]
+	if u == nil {
+		u = &user{}
+		q.users[name] = u
+	}
+	if len(u.waiting) == 0 {
+		q.turns = append(q.turns, u)
+	}
+	u.waiting = append(u.waiting, r)
+	q.waiting++
+	q.grant()
+	full = !r.isGranted() && (q.waiting > q.limits.Waiting || len(u.waiting) > q.limits.PerUser)
+	if full {
+		q.remove(name, u, r)
+	}
+	return u, full
+}
+
+func (q *Queue) release(name string, u *user, units int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inUse -= units
+	u.inUse -= units
+	q.forget(name, u)
+	q.grant()
+}
+
+// grant serves requests as long as the next one fits. It does not pass a request that waits for more capacity, so that large
+// ones are not starved, and passes users who hold their share.
+func (q *Queue) grant() {
+	for i := 0; i < len(q.turns); {
+		u := q.turns[i]
+		r := u.waiting[0]
+		switch {
+		case u.inUse > 0 && u.inUse+r.units > q.limits.Share:
+			i++
+			continue
+		case q.inUse+r.units > q.limits.Capacity:
+			return
+		}
+		q.inUse += r.units
+		u.inUse += r.units
+		q.waiting--
+		u.waiting = u.waiting[1:]
+		q.turns = slices.Delete(q.turns, i, i+1)
+		if len(u.waiting) > 0 {
+			q.turns = append(q.turns, u)
+		}
+		close(r.granted)
+		i = 0
+	}
+}
+
+// remove takes back a request that waits.
+func (q *Queue) remove(name string, u *user, r *request) {
+	q.waiting--
+	u.waiting = slices.DeleteFunc(u.waiting, func(w *request) bool { return w == r })
+	if len(u.waiting) == 0 {
+		q.turns = slices.DeleteFunc(q.turns, func(w *user) bool { return w == u })
+	}
+	q.forget(name, u)
+}
+
+// forget deletes a user who holds nothing and waits for nothing.
+func (q *Queue) forget(name string, u *user) {
+	if u.inUse == 0 && len(u.waiting) == 0 {
+		delete(q.users, name)
+	}
+}
+
+func (r *request) isGranted() bool {
+	select {
+	case <-r.granted:
+		return true
+	default:
+		return false
+	}
+}
