@@ -16,16 +16,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// overlap is how far back a sync looks beyond its cursor: a commit may become visible
-// after one that has a later time.
-const overlap = 10 * time.Second
+// clockSkew bounds how far the clock of a node that starts may be behind: until its first mark no other node knows of its commits.
+const clockSkew = 10 * time.Second
 
 // Chats returns a page of the user's chats, pinned ones first, then by their newest message.
 // With since, the sync cursor of an earlier answer, it returns all that have changed, the last
 // one first, among them such as are cleared by now. ErrCursor, ErrStore.
 func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor string, limit int) (_ api.Chats, err error) {
 	defer errs.Wrap(&err, "messaging.Chats %s", user)
-	now := s.sql.db.Now()
+	agreed := time.UnixMilli(s.projection.Agreed()) // before the list is read, which then has all that is older
 	from, err := parseNumber(since)
 	if err != nil {
 		return api.Chats{}, err
@@ -38,7 +37,7 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 	if err != nil {
 		return api.Chats{}, asKind(ctx, err)
 	}
-	out := api.Chats{Sync: strconv.FormatInt(max(1, now.Add(-overlap).UnixMilli()), 10), Unread: unread}
+	out := api.Chats{Sync: strconv.FormatInt(max(1, agreed.Add(-clockSkew).UnixMilli()), 10), Unread: unread}
 	if len(list) > limit {
 		list, out.Next = list[:limit], strconv.FormatInt(skip+int64(limit), 10)
 	}
@@ -209,10 +208,11 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	if read <= st.me.read && delivered <= st.me.delivered {
 		return nil
 	}
-	now := s.sql.db.Now()
-	s.projection.Begin(now)
-	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: now.UnixMilli()}, st.kind, now, st.me.delivered})
-	s.notTaken(now, err)
+	at := s.sql.db.Now()
+	s.projection.Begin(at)
+	changed := s.sql.db.Now().UnixMilli() // not before Begin: the sync of another user's list may be between the two
+	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: changed}, st.kind, at, st.me.delivered})
+	s.notTaken(at, err)
 	return asKind(ctx, cmp.Or(err, refused))
 }
 

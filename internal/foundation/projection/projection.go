@@ -125,6 +125,7 @@ type Projection[Change, State any] struct {
 	wake     chan struct{}
 	replays  replays
 	applied  atomic.Int64  // Unix ms, of the mark last stored; of New before that
+	agreed   atomic.Int64  // see [Projection.Agreed]
 	ended    atomic.Uint64 // connections to Redis, before it was last known complete
 
 	mu      sync.Mutex
@@ -141,10 +142,12 @@ type Projection[Change, State any] struct {
 	// awaited: they may miss rows until their marks have moved and are not behind.
 	others          map[string]string
 	awaited         map[string]standing
-	seen, seenNotes watch     // the marks in Redis, and in SQL
-	reached, noted  time.Time // when Redis was last reached, and a mark written to SQL
-	note            string    // the mark in SQL; empty: there is none
-	looked          time.Time // when the marks in SQL were last read
+	seen, seenNotes watch             // the marks in Redis, and in SQL
+	reached, noted  time.Time         // when Redis was last reached, and a mark written to SQL
+	note            string            // the mark in SQL; empty: there is none
+	looked          time.Time         // when the marks in SQL were last read
+	notes           map[string]string // the marks of other nodes that were then in SQL
+	oldest          int64             // Unix ms, of all marks at the start of the last round
 }
 
 // standing is a mark that does not move.
@@ -221,6 +224,11 @@ func (p *Projection[Change, State]) Degraded() string {
 // Behind reports whether Redis misses a change that this node has acknowledged. Other nodes
 // may answer without that change until Redis has it.
 func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
+
+// Agreed returns a time in Unix milliseconds. Each commit that a node began before that time, by the clock of that node, is
+// settled: SQL shows it, and Redis has it. It is zero until this node has read the marks of all nodes. It stands still while
+// a commit of any node has no answer, and while this node or another node cannot reach Redis.
+func (p *Projection[Change, State]) Agreed() int64 { return p.agreed.Load() }
 
 // Writable reports whether Redis answers, though it may lack rows yet.
 func (p *Projection[Change, State]) Writable() bool { return p.writable.Load() }
@@ -387,8 +395,12 @@ func (p *Projection[Change, State]) settled(ok bool) bool {
 	if applied {
 		p.behind.Store(false)
 	}
-	p.up.Store(applied && len(p.awaited) == 0)
-	return p.up.Load()
+	up := applied && len(p.awaited) == 0
+	if up && !p.looked.IsZero() { // else a node may live whose mark is not known
+		p.agreed.Store(p.oldest)
+	}
+	p.up.Store(up)
+	return up
 }
 
 // complete returns the time up to which all of this node's rows are in Redis,
@@ -506,6 +518,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 		own = markTime(p.mark)
 	}
 	noted := p.deadNotes(ctx)
+	p.oldest = min(complete, oldest(marks), oldest(p.notes))
 	since := min(oldest(stale), oldest(noted))
 	if harmed { // everybody's rows may lack
 		since = min(since, oldest(marks))
@@ -587,10 +600,9 @@ func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]st
 		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
 		return nil
 	}
-	p.looked = now
-	gone := p.seenNotes.stale(notes)
-	delete(gone, p.cfg.Node)
-	return gone
+	delete(notes, p.cfg.Node)
+	p.looked, p.notes = now, notes
+	return p.seenNotes.stale(notes)
 }
 
 // await tells which nodes have not said since Redis was away that it has what they had

@@ -685,7 +685,15 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 			n2.commit(row, at) // they have one log
 			n1.Missed(at, row)
 		}
+		wantAgreed := func(what string, from, to time.Time) {
+			t.Helper()
+			if at := time.UnixMilli(n2.Agreed()); at.Before(from) || at.After(to) {
+				t.Errorf("%s: what is before %s is agreed on, want between %s and %s", what, at, from, to)
+			}
+		}
 		bubble.Sleep(30 * time.Second)
+		wantAgreed("both nodes reach Redis", time.Now().Add(-3*time.Second), time.Now())
+		cut := time.Now()
 		wire.BlackHole()
 		for row := range 30 {
 			commit(row)
@@ -698,11 +706,14 @@ func TestANodeThatDiesLongAfterItWasCutOffIsReplayedFor(t *testing.T) {
 			t.Errorf("n2 has replayed %d times for a node that lives", replays())
 		}
 
+		wantAgreed("n1 is cut off", cut.Add(-3*time.Second), cut)
+
 		// It comes back: nobody need replay for it.
 		wire.Heal()
 		eventually.True(t, "n1 to be complete", n1.Up)
 		bubble.Sleep(30 * time.Second)
 		n2.has(t, 0, 5, 17, 29)
+		wantAgreed("n1 is back", time.Now().Add(-3*time.Second), time.Now())
 		if left := notes(); len(left) != 0 || replays() != 1 {
 			t.Errorf("n1 is back: %d replays, marks in SQL: %v", replays(), left)
 		}
