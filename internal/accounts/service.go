@@ -275,7 +275,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
+	if _, err := s.hooks.Before(ctx, api.BeforeRegistration, household, api.HookUser{Name: u.Name, Email: u.Email}, nil); err != nil {
 		return Tokens{}, err
 	}
 	var passwordHash string

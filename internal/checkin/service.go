@@ -188,7 +188,7 @@ func (s *Service) ask(ctx context.Context, r request) error {
 	if !s.hooks.Asks(api.BeforeCheckin) {
 		return nil
 	}
-	_, err := s.hooks.Before(ctx, api.BeforeCheckin, r.hook(), nil)
+	_, err := s.hooks.Before(ctx, api.BeforeCheckin, r.user.String(), r.hook(), nil)
 	return err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
@@ -181,7 +182,7 @@ func (s *Service) Exchange(ctx context.Context, token string, l accounts.Login) 
 	}
 	u, err := s.cfg.People.ExternalUser(ctx, external.ID)
 	if errors.Is(err, accounts.ErrNoUser) {
-		u, err = s.open(ctx, external)
+		u, err = s.open(ctx, external, l.IP)
 	}
 	if err != nil {
 		return t, err
@@ -193,11 +194,11 @@ func (s *Service) Exchange(ctx context.Context, token string, l accounts.Login) 
 	return t, err
 }
 
-func (s *Service) open(ctx context.Context, external accounts.External) (accounts.User, error) {
+func (s *Service) open(ctx context.Context, external accounts.External, ip string) (accounts.User, error) {
 	if !s.cfg.Create {
 		return accounts.User{}, ErrUnknown
 	}
-	_, refused := s.cfg.Hooks.Before(ctx, api.BeforeRegistration, api.HookUser{ExternalID: external.ID, Name: external.Name}, nil)
+	_, refused := s.cfg.Hooks.Before(ctx, api.BeforeRegistration, household.Parse(ip), api.HookUser{ExternalID: external.ID, Name: external.Name}, nil)
 	if refused != nil {
 		return accounts.User{}, refused
 	}

@@ -165,7 +165,7 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil || next.Text == m.said.Text {
 		return text, err
 	}
-	v, err := s.hooks.Before(ctx, api.BeforeMessageEdit, api.HookEdit{From: user.String(), Chat: chat.String(), ID: m.id.String(), Seq: seq, Content: next.Content}, func(v api.HookVerdict) error {
+	v, err := s.hooks.Before(ctx, api.BeforeMessageEdit, user.String(), api.HookEdit{From: user.String(), Chat: chat.String(), ID: m.id.String(), Seq: seq, Content: next.Content}, func(v api.HookVerdict) error {
 		if v.Content == nil {
 			return nil
 		}
@@ -229,7 +229,7 @@ func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef,
 	if err := s.mayRecall(ctx, s.sql.db, user, chat, &m, s.sql.db.Now()); err != nil {
 		return err
 	}
-	_, err = s.hooks.Before(ctx, api.BeforeMessageRecall, recallOf(user, chat, m), nil)
+	_, err = s.hooks.Before(ctx, api.BeforeMessageRecall, user.String(), recallOf(user, chat, m), nil)
 	return err
 }
 

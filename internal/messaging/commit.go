@@ -248,16 +248,16 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) 
 	return s.hooks.Enqueue(ctx, tx, api.HookMessageSent, hookSubject, told...)
 }
 
-// refusals are those of messages to groups. The conversations are locked, and a group in which members'
+// refusals are those of messages to groups. In a transaction the conversations are locked, and a group in which members'
 // rights change locks its own: somebody who was muted or removed writes nothing afterwards.
-func refusals(ctx context.Context, tx *sqldb.Tx, batch []sending) (map[sendingKey]error, error) {
+func refusals(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]error, error) {
 	var seats []groups.Seat
 	for _, in := range batch {
 		if !in.to.direct() {
 			seats = append(seats, in.seat())
 		}
 	}
-	found, err := groups.Standings(ctx, tx, seats)
+	found, err := groups.Standings(ctx, q, seats)
 	if err != nil {
 		return nil, err
 	}

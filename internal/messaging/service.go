@@ -273,9 +273,17 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	return got.answer(to), got.again, nil
 }
 
-// ask asks the app's own backend about a message, which may change what it says. webhooks.ErrRefused, webhooks.ErrAway.
+// ask asks the app's own backend about a message that the rules allow. The verdict may change what it says.
+// ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused, webhooks.ErrAway.
 func (s *Service) ask(ctx context.Context, req *sending) error {
-	v, err := s.hooks.Before(ctx, api.BeforeMessage, api.HookMessage{From: req.from.String(), Chat: req.to.String(), Content: req.said.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
+	if !s.hooks.Asks(api.BeforeMessage) {
+		return nil
+	}
+	refused, err := refusals(ctx, s.sql.db, []sending{*req})
+	if err = cmp.Or(err, refused[req.key()]); err != nil {
+		return err
+	}
+	v, err := s.hooks.Before(ctx, api.BeforeMessage, req.from.String(), api.HookMessage{From: req.from.String(), Chat: req.to.String(), Content: req.said.Content, ReplyTo: req.reply}, func(v api.HookVerdict) error {
 		if v.Content == nil {
 			return nil
 		}

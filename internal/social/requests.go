@@ -62,8 +62,14 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	if to == from {
 		return Request{}, false, ErrSelf
 	}
-	if _, err := s.hooks.Before(ctx, api.BeforeFriendRequest, Request{From: from, To: to, Message: a.Message}.hook(), nil); err != nil {
-		return Request{}, false, err
+	if s.hooks.Asks(api.BeforeFriendRequest) {
+		_, what, err := s.outcome(ctx, s.db, from, to, a, "")
+		if err == nil && what != same {
+			_, err = s.hooks.Before(ctx, api.BeforeFriendRequest, from.String(), Request{From: from, To: to, Message: a.Message}.hook(), nil)
+		}
+		if err != nil {
+			return Request{}, false, asKind(ctx, err)
+		}
 	}
 	var d changeSet
 	targets := slices.Concat(s.rel.targets(from, inFriends|inRequests, &d), s.rel.targets(to, inFriends|inRequests, &d))
@@ -74,22 +80,27 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	return r, isNew, err
 }
 
+// outcome returns the outcome of a request; lock is the clause that locks the one that is pending.
+func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking, lock string) (b pairState, _ answer, err error) {
+	if b, err = readPairState(ctx, q, from, to, lock); err != nil {
+		return b, 0, err
+	}
+	if a.Card == "" { // a user who shows a card may be asked again
+		if b.rest, err = restsUntil(ctx, q, from, to, s.cfg); err != nil {
+			return b, 0, err
+		}
+	}
+	what, err := b.ask(from, q.Now(), s.cfg)
+	return b, what, err
+}
+
 // ask is the transaction of Ask.
 func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to accounts.ID, a Asking) (_ Request, isNew bool, err error) {
 	lists, err := lockLists(ctx, tx, from, to)
 	if err != nil {
 		return Request{}, false, err
 	}
-	b, err := readPairState(ctx, tx, from, to)
-	if err != nil {
-		return Request{}, false, err
-	}
-	if a.Card == "" { // whoever shows a card wants to be asked
-		if b.rest, err = restsUntil(ctx, tx, from, to, s.cfg); err != nil {
-			return Request{}, false, err
-		}
-	}
-	what, err := b.ask(from, d.at, s.cfg)
+	b, what, err := s.outcome(ctx, tx, from, to, a, tx.Dialect().ForUpdate())
 	if err != nil || what == same {
 		return b.pending, false, err
 	}

@@ -281,7 +281,12 @@ func lockRequest(ctx context.Context, tx *sqldb.Tx, id RequestID) (Request, erro
 // lockPending returns the request that waits between two users, though its time may
 // be over; ErrNoRequest when there is none.
 func lockPending(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) (Request, error) {
-	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?"+tx.Dialect().ForUpdate(), pairOf(a, b))))
+	return readPending(ctx, tx, a, b, tx.Dialect().ForUpdate())
+}
+
+// readPending is lockPending with the given clause for the lock.
+func readPending(ctx context.Context, q sqldb.Querier, a, b accounts.ID, lock string) (Request, error) {
+	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?"+lock, pairOf(a, b))))
 }
 
 func oneRequest(found []Request, err error) (Request, error) {
@@ -313,9 +318,9 @@ func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...Reques
 
 // restsUntil returns until when from has to wait after a request to the same user was
 // refused or withdrawn.
-func restsUntil(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID, cfg Settings) (time.Time, error) {
+func restsUntil(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg Settings) (time.Time, error) {
 	var refused, withdrawn int64
-	err := tx.QueryRowContext(ctx, `SELECT
+	err := q.QueryRowContext(ctx, `SELECT
 		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?),
 		(SELECT COALESCE(MAX(closed), 0) FROM friend_requests WHERE from_id = ? AND to_id = ? AND state = ?)`,
 		from, to, int(Refused), from, to, int(Withdrawn)).Scan(&refused, &withdrawn)
@@ -323,19 +328,20 @@ func restsUntil(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID, cfg Set
 	return sqldb.Time(until), err
 }
 
-// readPairState returns what SQL says of from and to, whose lists are locked.
-func readPairState(ctx context.Context, tx *sqldb.Tx, from, to accounts.ID) (b pairState, err error) {
-	people, err := accounts.Standings(ctx, tx, to)
+// readPairState returns what SQL says of from and to. In a transaction their lists are locked, and lock is the clause that locks
+// their pending request.
+func readPairState(ctx context.Context, q sqldb.Querier, from, to accounts.ID, lock string) (b pairState, err error) {
+	people, err := accounts.Standings(ctx, q, to)
 	if err != nil {
 		return b, err
 	}
 	who, known := people[to]
 	b.exists, b.accepts = known && !who.Deleted, who.Requests
-	if b.pending, err = lockPending(ctx, tx, from, to); err != nil && !errors.Is(err, ErrNoRequest) {
+	if b.pending, err = readPending(ctx, q, from, to, lock); err != nil && !errors.Is(err, ErrNoRequest) {
 		return b, err
 	}
-	now := tx.Now().UnixMilli()
-	err = tx.QueryRowContext(ctx, `SELECT
+	now := q.Now().UnixMilli()
+	err = q.QueryRowContext(ctx, `SELECT
 		EXISTS (SELECT 1 FROM friends WHERE user_id = ? AND friend_id = ? AND gone = 0),
 		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),
 		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),

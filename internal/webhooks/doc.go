@@ -18,10 +18,12 @@
 //
 // # Before the fact
 //
-// [Service.Before] posts what a user wants to do and waits for the verdict, within a time limit. At
-// most so many questions are under way on a node; one more is not asked at all. After five failures in a
-// row nobody is asked for five seconds (a circuit breaker), then one question tries. What is not asked about, and what gets no
-// sensible answer, is let through or refused by the operator's policy. So nobody waits longer than the limit.
+// [Service.Before] posts what a user wants to do and waits for the verdict, within a time limit. A node asks a bounded number
+// of questions at a time, at most half of them on behalf of one user. Further questions wait as long again, users in rotation;
+// a question that finds no place is refused with 503, whatever the policy: a full queue lets nothing through unasked.
+//
+// After five failures in a row the backend is not asked for five seconds (a circuit breaker), then one question tries. The
+// operator's policy allows or refuses what the backend is not asked about because it is away, and what gets no sensible answer.
 //
 // Without an address nothing is asked, and no row is written. A nil *Service has none.
 //

@@ -12,11 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -37,7 +37,7 @@ type Service struct {
 	cfg     Settings
 	post    *poster
 	breaker *gobreaker.CircuitBreaker[api.HookVerdict]
-	slots   *semaphore.Weighted
+	queue   *fairqueue.Queue // of questions
 	log     *slog.Logger
 	metrics *metrics
 }
@@ -47,18 +47,25 @@ const (
 	breakFor   = 5 * time.Second // then one question tries
 )
 
+// waiting and waitingPerUser are the largest numbers of questions that wait for each one that may be under way.
+const (
+	waiting        = 8
+	waitingPerUser = 2
+)
+
 // New returns a service with those settings. The error has all their faults.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
-	s := &Service{cfg: cfg.Settings, slots: semaphore.NewWeighted(int64(cfg.Before.Concurrency)), log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	s := &Service{cfg: cfg.Settings, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	n := cfg.Before.Concurrency
+	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n, Wait: cfg.Before.Timeout, Full: ErrAway})
 	s.breaker = gobreaker.NewCircuitBreaker[api.HookVerdict](gobreaker.Settings{
 		Timeout:     breakFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },
-		// Who goes away, or finds no slot, says nothing of the backend.
-		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errCrowded) },
+		IsExcluded:  func(err error) bool { return errors.Is(err, errCallerLeft) },
 	})
 	if cfg.After.URL != "" || cfg.Before.URL != "" {
 		sign, err := signer(cfg.Secret)
@@ -70,8 +77,8 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// errCrowded says that as many questions are under way as may be.
-var errCrowded = errors.New("webhooks: too many questions at a time")
+// errCallerLeft is the failure of a question whose caller did not wait for the verdict: it is no fault of the backend.
+var errCallerLeft = errors.New("webhooks: the caller left")
 
 // envelope is the payload of a row of the outbox: one delivery.
 type envelope struct {
@@ -136,8 +143,10 @@ func (s *Service) Asks(event string) bool {
 }
 
 // Before asks the app's own backend whether what data says may happen, and returns the verdict unless
-// it is a refusal. check, if there is one, refuses a verdict that makes no sense. ErrRefused, ErrAway.
-func (s *Service) Before(ctx context.Context, event string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
+// it is a refusal. The question has its place in the share of asker, a user or a household; the caller asks only about what
+// the server's own rules allow. check, if there is one, refuses a verdict that makes no sense. It returns ErrRefused, or ErrAway
+// if the backend is away and the policy refuses, or if the question found no place in time.
+func (s *Service) Before(ctx context.Context, event, asker string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
 	if !s.Asks(event) {
 		return api.HookVerdict{}, nil
 	}
@@ -146,21 +155,28 @@ func (s *Service) Before(ctx context.Context, event string, data any, check func
 	if err != nil {
 		return api.HookVerdict{}, err
 	}
-	v, err := s.breaker.Execute(func() (api.HookVerdict, error) {
-		if !s.slots.TryAcquire(1) {
-			return api.HookVerdict{}, errCrowded
+	release, err := s.queue.Acquire(ctx, asker, 1)
+	if err != nil {
+		if errors.Is(err, ErrAway) {
+			s.metrics.asked.WithLabelValues(event, "crowded").Inc()
 		}
-		defer s.slots.Release(1)
+		return api.HookVerdict{}, err
+	}
+	defer release()
+	v, err := s.breaker.Execute(func() (api.HookVerdict, error) {
 		within, cancel := context.WithTimeout(ctx, s.cfg.Before.Timeout)
 		defer cancel()
 		v, err := s.post.ask(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
 		if err == nil && check != nil && v.Refuse == nil {
 			err = check(v)
 		}
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", errCallerLeft, ctx.Err())
+		}
 		return v, err
 	})
 	switch {
-	case ctx.Err() != nil && err != nil:
+	case errors.Is(err, errCallerLeft):
 		return api.HookVerdict{}, err
 	case err != nil:
 		s.metrics.asked.WithLabelValues(event, "away").Inc()

@@ -46,7 +46,7 @@ type Before struct {
 	Events      []string      `koanf:"events" help:"what is asked about: message, message_edit, message_recall, registration, friend_request, checkin; empty: all of them"`
 	Timeout     time.Duration `koanf:"timeout" default:"2s" help:"how long an answer may take, at most 10s"`
 	Policy      string        `koanf:"policy" default:"allow" enum:"allow,refuse" help:"what holds while nobody answers"`
-	Concurrency int           `koanf:"concurrency" default:"64" help:"questions that a node asks at a time; beyond them the policy holds"`
+	Concurrency int           `koanf:"concurrency" default:"64" help:"questions that a node asks at a time, half of them about one user; further ones wait"`
 }
 
 const (

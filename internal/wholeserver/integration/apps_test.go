@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -18,6 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/queue"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
@@ -81,6 +85,7 @@ func newBackend(t *testing.T) *backend {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		answer(w, r)
 	})}
 	ended := make(chan struct{})
@@ -988,6 +993,113 @@ func TestWithoutAWebhookNoRowIsWritten(t *testing.T) {
 		n.must(err)
 		if waiting, dead := n.outbox(); waiting+dead != 0 {
 			t.Errorf("%d rows", waiting+dead)
+		}
+	})
+}
+
+// askedOf are the items that the backend is asked about in before-hooks of one type.
+func askedOf[T any](b *backend, typ string) (out []T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.got {
+		if h.Type == typ {
+			var item T
+			if err := json.Unmarshal(h.Data, &item); err != nil {
+				b.t.Error(err)
+			}
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+func TestBeforeHook_FloodOfOneUserDeliversNothingUnasked(t *testing.T) {
+	const many = 128
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, func(c *app.Config) {
+			c.DialWebhooks = b.dial
+			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message"}, Timeout: 10 * time.Second}}
+			c.Chats.MessagesFrom = "everybody"
+		})
+		ctx := t.Context()
+		ann, bob, eve := n.SignUp(t, "UTC"), n.SignUp(t, "UTC"), n.SignUp(t, "UTC")
+		answered := make(chan struct{})
+		b.set(func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); bytes.Contains(body, []byte("forbidden")) {
+				<-answered
+				_, _ = io.WriteString(w, `{"refuse":{}}`)
+			}
+		}, false)
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for i := range many {
+			all.Go(func() {
+				_, err := ann.Send(ctx, client.ChatWith(id(bob)), saying(fmt.Sprint("forbidden", i)))
+				if client.CodeOf(err) != "hook.refused" {
+					t.Errorf("a forbidden message: %v", err)
+				}
+				refused.Add(1)
+			})
+		}
+		asked := func() int { return len(askedOf[api.HookMessage](b, api.BeforeMessage)) }
+		eventually.Equal(t, "questions about ann's messages", 32, asked)
+		synctest.Wait()
+		_, err := eve.Send(ctx, client.ChatWith(id(bob)), saying("hello"))
+		n.must(err)
+		if got := asked(); got != 33 || refused.Load() != 0 {
+			t.Errorf("%d questions and %d refusals before eve's message, want 33 and 0", got, refused.Load())
+		}
+		close(answered)
+		all.Wait()
+		page, err := bob.Messages(ctx, client.ChatWith(id(ann)), client.MessageRange{})
+		if err == nil || len(page.Messages) > 0 {
+			t.Errorf("bob got %d forbidden messages, %v", len(page.Messages), err)
+		}
+	})
+}
+
+func TestBeforeHook_IsAskedOnlyWhatTheRulesAllow(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, func(c *app.Config) {
+			c.DialWebhooks = b.dial
+			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message", "message_edit", "message_recall", "friend_request"}, Policy: "refuse"}}
+			c.Chats.MessagesFrom = "everybody"
+		})
+		ctx := t.Context()
+		ann, bob, eve := n.SignUp(t, "UTC"), n.SignUp(t, "UTC"), n.SignUp(t, "UTC")
+		g, err := ann.CreateGroup(ctx, api.GroupNew{Name: "G"})
+		n.must(err)
+		n.must(ann.Block(ctx, id(eve)))
+		_, err = ann.Send(ctx, client.ChatWith(id(bob)), saying("hello"))
+		n.must(err)
+		b.forget()
+		for what, try := range map[string]func() error{
+			"an unknown group": func() error {
+				_, err := eve.Send(ctx, client.ChatIn(ids.New[string]().String()), saying("x"))
+				return err
+			},
+			"a stranger to a group": func() error { _, err := eve.Send(ctx, client.ChatIn(g.Group.ID), saying("x")); return err },
+			"a blocked user":        func() error { _, err := eve.Send(ctx, client.ChatWith(id(ann)), saying("x")); return err },
+			"nobody": func() error {
+				_, err := eve.Send(ctx, client.ChatWith(ids.New[string]().String()), saying("x"))
+				return err
+			},
+			"an edit":                func() error { _, err := eve.EditMessage(ctx, client.ChatWith(id(bob)), 1, "x"); return err },
+			"a recall":               func() error { return eve.RecallMessage(ctx, client.ChatWith(id(bob)), 1) },
+			"a request to a blocker": func() error { _, err := eve.AskFriend(ctx, api.FriendRequestNew{User: id(ann)}); return err },
+			"a request to nobody": func() error {
+				_, err := eve.AskFriend(ctx, api.FriendRequestNew{User: ids.New[string]().String()})
+				return err
+			},
+		} {
+			if err := try(); err == nil || strings.HasPrefix(client.CodeOf(err), "hook.") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if got := b.heard(); len(got) > 0 {
+			t.Errorf("the backend was asked %v", got)
 		}
 	})
 }
