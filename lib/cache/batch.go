@@ -94,7 +94,7 @@ func (c *core) manyFromRedis(ctx context.Context, reads []*reading) (misses []*r
 		keys[i] = r.key
 	}
 	tagErr := resolveTags(c.rt, asked...)
-	for i, reply := range c.rt.mget(keys) {
+	for i, reply := range c.rt.reads.mget(keys) {
 		r := asked[i]
 		slot, _, err := reply.Text()
 		if err != nil || tagErr != nil {
@@ -128,7 +128,7 @@ func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*rea
 	if len(cmds) == 0 {
 		return misses, leases, nil
 	}
-	for i, reply := range c.rt.do(cmds...) {
+	for i, reply := range c.rt.reads.do(cmds...) {
 		r := asked[i]
 		slot, held, err := reply.Text()
 		switch {
@@ -239,7 +239,7 @@ func (c *core) fillMany(ctx context.Context, reads []*reading, leases []string) 
 		})
 	}
 	if len(cmds) > 0 {
-		for i, reply := range c.rt.do(cmds...) {
+		for i, reply := range c.rt.reads.do(cmds...) {
 			n, err := reply.Int()
 			filled[i](n == 1, err)
 		}

@@ -9,7 +9,7 @@ import (
 // One caller's command has failed and another one's is answered: what the two note may come in any order.
 func TestABreakerThatOpensBesideAnAnswerClosesAtTheNextAnswer(t *testing.T) {
 	rt := &Runtime{bus: &bus.Bus{}}
-	b := &rt.breakers[0]
+	b := &rt.reads.breakers[0]
 	b.failures.Add(breakAfter)
 	b.worked()
 	b.until.Store(int64(bus.Now())) // the second step of the failure; its time is over

@@ -43,7 +43,8 @@ const messageKeys = 500
 // It returns what change returns, also where Redis does not take the drop: the change
 // is made then, and an error would have callers make it twice. The drop is retried until
 // it is done, this node reads its targets from their source until then, and
-// [Hooks.Queued] is told. [ErrUnfenced] says that change was not called.
+// [Hooks.Queued] is told. [ErrUnfenced] says that change was not called: Redis did not take
+// the fences within [Config.ChangeBudget], or ctx ended before.
 // An error that is [ErrUndecided] or the end of a context, or a panic, leaves open
 // whether anything was committed, now or in a moment: the fences then stand until they
 // expire. Any other error says that nothing was. After either the targets are dropped
@@ -69,9 +70,14 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	}
 	targets, keys := distinct(targets)
 	f := &fencing{token: token(), era: rt.bus.Era(), began: bus.Now(), left: make([]int64, len(targets))}
-	fault := rt.fence(keys, f, timeout)
-	if fault != nil && unfenced == Refuse {
-		rt.finish(ctx, targets, true, f, false, "", 0)
+	fault := rt.fence(ctx, keys, f, timeout)
+	if fault != nil && (unfenced == Refuse || ctx.Err() != nil) {
+		unfence := func() { rt.finish(context.WithoutCancel(ctx), targets, true, f, false, "", 0) }
+		if ctx.Err() != nil {
+			rt.begin(unfence)
+		} else {
+			unfence()
+		}
 		return false, fmt.Errorf("%w: %w", ErrUnfenced, fault)
 	}
 	inner, cancel := context.WithTimeout(ctx, timeout)
@@ -150,10 +156,10 @@ type fencing struct {
 	left  []int64 // ms that each collection had to live, if it was kept
 }
 
-// fence fences keys in Redis and then drops all copies. A fence lives for as long as
-// the change may take, and the round trips before and after it.
-func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration) error {
-	life := timeout + 3*rt.cfg.Budget + time.Second
+// fence fences keys in Redis and then drops all copies, within ChangeBudget. A fence lives for
+// as long as the change may take, and the round trips before and after it.
+func (rt *Runtime) fence(ctx context.Context, keys []keyspace.Key, f *fencing, timeout time.Duration) error {
+	life := timeout + 2*rt.cfg.ChangeBudget + time.Second
 	now, until := int64(0), int64(9999999999999)
 	if rt.bus.Era() != 0 { // else the servers' clock is not known yet
 		now = rt.clock()
@@ -167,13 +173,13 @@ func (rt *Runtime) fence(keys []keyspace.Key, f *fencing, timeout time.Duration)
 			cmds[i] = fenceScript.Cmd([]keyspace.Key{k}, f.token, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", until), millis(life))
 		}
 	}
-	for i, r := range rt.do(cmds...) {
+	for i, r := range rt.changes.doWithin(ctx, rt.cfg.ChangeBudget, cmds...) {
 		var err error
 		if f.left[i], err = r.Int(); err != nil {
 			return err
 		}
 	}
-	return rt.tell(keys)
+	return keyspace.FirstErr(rt.changes.doWithin(ctx, rt.cfg.ChangeBudget-time.Duration(bus.Now()-f.began), rt.dropCopies(keys)...))
 }
 
 // forget drops the copies of keys in this process.
@@ -185,6 +191,12 @@ func (rt *Runtime) forget(keys []keyspace.Key) {
 
 // tell drops the copies of keys in every process.
 func (rt *Runtime) tell(keys []keyspace.Key) error {
+	return keyspace.FirstErr(rt.changes.do(rt.dropCopies(keys)...))
+}
+
+// dropCopies drops the copies of keys in this process, and returns the commands that drop them in
+// every other one.
+func (rt *Runtime) dropCopies(keys []keyspace.Key) []keyspace.Cmd {
 	rt.forget(keys)
 	var cmds []keyspace.Cmd
 	for part := range slices.Chunk(keys, messageKeys) {
@@ -196,7 +208,7 @@ func (rt *Runtime) tell(keys []keyspace.Key) error {
 		cmds = append(cmds, rt.bus.PublishCmd(topic, dropped, b.String()))
 	}
 	rt.countDropped(len(keys))
-	return keyspace.FirstErr(rt.do(cmds...))
+	return cmds
 }
 
 func (rt *Runtime) countDropped(keys int) {
@@ -218,7 +230,7 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *f
 		}
 	}
 	var lost, unanswered []keyspace.Key
-	for i, r := range rt.do(cmds...) {
+	for i, r := range rt.changes.do(cmds...) {
 		t := targets[i]
 		if n, err := r.Int(); err != nil {
 			unanswered = append(unanswered, t.key)
@@ -303,9 +315,9 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 		if err != nil {
 			return err
 		}
-		text, life, until = textOr(&env, l), l, c.rt.clock()+c.rt.cfg.Budget.Milliseconds()
+		text, life, until = textOr(&env, l), l, c.rt.clock()+c.rt.cfg.ChangeBudget.Milliseconds()
 	}
-	err := c.rt.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life), strconv.FormatInt(until, 10))).Err
+	err := c.rt.changes.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life), strconv.FormatInt(until, 10))).Err
 	if err == nil {
 		err = c.rt.tell([]keyspace.Key{r.key})
 	}

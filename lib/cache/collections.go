@@ -126,7 +126,7 @@ func (c *Collection) Read(ctx context.Context, k any, q shapes.Query) (shapes.He
 		}
 		replace := false
 		if era != 0 {
-			switch c.took(ctx, k, key, era, q, c.rt.one(q.Cmd(key, c.mark(era)))) {
+			switch c.took(ctx, k, key, era, q, c.rt.reads.one(q.Cmd(key, c.mark(era)))) {
 			case shapes.Answered:
 				return nil, nil
 			case shapes.Unreadable:
@@ -174,7 +174,7 @@ func (c *Collection) ReadSeveral(ctx context.Context, questions []shapes.Questio
 	if len(cmds) == 0 {
 		return left, nil
 	}
-	for j, r := range c.rt.do(cmds...) {
+	for j, r := range c.rt.reads.do(cmds...) {
 		if q := questions[asked[j]]; q.Of.took(ctx, q.At, cmds[j].Key, eras[j], q.Query, r) != shapes.Answered {
 			left = append(left, asked[j])
 		}
@@ -359,7 +359,7 @@ func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 	patience := bus.Now() + bus.Moment(c.leaseWait())
 	for pause := firstPoll; ; pause = min(2*pause, longestPoll) {
 		l = grant{token: c.rt.leases.token(), since: bus.Now()}
-		n, err := c.rt.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), replace)).Int()
+		n, err := c.rt.reads.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), replace)).Int()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)
@@ -429,7 +429,7 @@ func (c *Collection) breakOverdue(key keyspace.Key) bool {
 		c.overdue[name] = overdue{since: now, broken: true}
 	}
 	c.mu.Unlock()
-	return due && c.rt.one(c.shape.Drop(key)).Err == nil
+	return due && c.rt.reads.one(c.shape.Drop(key)).Err == nil
 }
 
 func (c *Collection) releaseCmd(key keyspace.Key, l grant, era uint64) keyspace.Cmd {
@@ -439,7 +439,7 @@ func (c *Collection) releaseCmd(key keyspace.Key, l grant, era uint64) keyspace.
 // release gives a lease up, with what was stored under it.
 func (c *Collection) release(key keyspace.Key, l grant, era uint64) {
 	cmd := c.releaseCmd(key, l, era)
-	if err := c.rt.one(cmd).Err; err != nil {
+	if err := c.rt.reads.one(cmd).Err; err != nil {
 		c.rt.leases.disown(l.token, cmd, c.leaseLife(), nil)
 	}
 }
@@ -468,7 +468,7 @@ func (c *Collection) store(key keyspace.Key, era uint64, l grant, h shapes.Held,
 	var cmds []keyspace.Cmd
 	send := func() bool {
 		defer func() { cmds = cmds[:0] }()
-		for _, r := range c.rt.do(cmds...) {
+		for _, r := range c.rt.reads.do(cmds...) {
 			if n, err := r.Int(); err != nil || n != 1 {
 				return false
 			}
@@ -508,19 +508,19 @@ func (c *Collection) refresh(ctx context.Context, k any, key keyspace.Key, era u
 			delete(c.refreshing, name)
 			c.mu.Unlock()
 		}()
-		left, err := c.rt.one(keyspace.Cmd{Name: "PTTL", Key: key}).Int()
+		left, err := c.rt.reads.one(keyspace.Cmd{Name: "PTTL", Key: key}).Int()
 		if err != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 {
 			return
 		}
 		// This is a script, and thus not part of every check.
-		members, err := c.rt.one(c.shape.Size(key, era, "")).Int()
+		members, err := c.rt.reads.one(c.shape.Size(key, era, "")).Int()
 		if err != nil || members == 0 { // an empty one is a negative entry and short-lived
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 		defer cancel()
 		l := grant{token: c.rt.leases.token(), since: bus.Now()}
-		if l.left, err = c.rt.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
+		if l.left, err = c.rt.reads.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), true)).Int(); err != nil || l.left < 0 {
 			if err != nil {
 				l.left = 0
 				c.rt.leases.disown(l.token, c.releaseCmd(key, l, era), c.leaseLife(), err)

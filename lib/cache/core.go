@@ -472,7 +472,7 @@ func (r *reading) fromRedis(ctx context.Context) step {
 		c.stats.failed.add(1)
 		return toLoad
 	}
-	slot, _, err := c.rt.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
+	slot, _, err := c.rt.reads.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
 	if err != nil {
 		r.era = 0
 		c.stats.failed.add(1)
@@ -594,7 +594,7 @@ func (c *core) endRefresh(name string) {
 func (c *core) renew(key keyspace.Key, id string, env slots.Envelope) {
 	env.Soft = min(c.rt.clock()+c.fam.TTL.Draw().Milliseconds(), env.Hard)
 	c.stats.renewed.add(1)
-	c.rt.begin(func() { c.rt.one(renewScript.Cmd([]keyspace.Key{key}, id, env.Text())) })
+	c.rt.begin(func() { c.rt.reads.one(renewScript.Cmd([]keyspace.Key{key}, id, env.Text())) })
 }
 
 // cleanUp removes local copies that are expired or outdated.

@@ -143,7 +143,8 @@ is told what leaves, and why.
 
 Redis refuses or does not answer: reads ask the source, at most [Config].Loads at a
 time, after [Config].Budget at first and at once when a circuit breaker has opened.
-Changes return [ErrUnfenced] and change nothing, or go ahead and retry the drop:
+Changes wait for [Config].ChangeBudget, which is longer, and have a circuit breaker of
+their own. Then they return [ErrUnfenced] and change nothing, or go ahead and retry the drop:
 [Unfenced] chooses for each cache.
 
 The source fails: see Lives. Redis and the source fail: reads return the copies of

@@ -111,8 +111,8 @@ func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		db := redistest.Open(t, "embedded")
-		rt, c := numberNode(t, db, cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 20 * time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
-		rt2, brief := numberNode(t, db, cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 20 * time.Second}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt2, brief := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
 		must(t, rt.Change(t.Context(), func(ctx context.Context) error {
 			must(t, rt2.Change(ctx, func(context.Context) error { return nil }, brief.Target(one)))
 			time.Sleep(1600 * time.Millisecond) // longer than a fence of the short one
@@ -127,7 +127,7 @@ func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
 func TestAChangeThatNeverEndedDoesNotFenceAKeyForGood(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
-		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{Budget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
 		func() {
 			defer func() { _ = recover() }()
 			_ = rt.Change(t.Context(), func(context.Context) error { panic("crash") }, c.Target(one))
@@ -191,6 +191,66 @@ func TestAChangeThatTheSourceCarriesOutBehindItsFenceIsSeen(t *testing.T) {
 	}
 }
 
+func TestMutate_SucceedsOverASlowNetwork(t *testing.T) {
+	for _, hop := range []time.Duration{25 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
+		t.Run(hop.String(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				s := &row{}
+				wire := redistest.InMemory(t).Wire()
+				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{}, cache.Source[keyspace.Int, int64]{Load: s.load})
+				wire.Delay(hop)
+				for i := range int64(15) {
+					v, err := c.Mutate(t.Context(), one, func(context.Context) error { s.value.Store(i); return nil })
+					if v != i || err != nil {
+						t.Errorf("change %d: got %d, %v", i, v, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestMutate_IsSentAfterReadsTimedOut(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		wire := redistest.InMemory(t).Wire()
+		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		wire.BlackHole()
+		for rt.Health().Open == 0 {
+			_, err := c.Get(t.Context(), one)
+			must(t, err)
+		}
+		wire.Heal()
+		v, err := c.Mutate(t.Context(), one, func(context.Context) error { s.value.Store(1); return nil })
+		if v != 1 || err != nil || rt.Health().Open != 1 {
+			t.Errorf("got %d, %v with %d open breakers; want 1 while reads have one open", v, err, rt.Health().Open)
+		}
+	})
+}
+
+func TestMutate_EndsWithItsContext(t *testing.T) {
+	for _, unfenced := range []cache.Unfenced{cache.Refuse, cache.Proceed} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := &row{}
+			wire := redistest.InMemory(t).Wire()
+			rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Unfenced: unfenced}, cache.Source[keyspace.Int, int64]{Load: s.load})
+			wire.BlackHole()
+			for range 10 {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				began := time.Now()
+				_, err := c.Mutate(ctx, one, func(context.Context) error { t.Error("the change was called"); return nil })
+				if took := time.Since(began); !errors.Is(err, cache.ErrUnfenced) || !errors.Is(err, context.DeadlineExceeded) || took != 50*time.Millisecond {
+					t.Errorf("got %v after %s, want ErrUnfenced after 50ms", err, took)
+				}
+				cancel()
+			}
+			if open := rt.Health().Open; open != 0 {
+				t.Errorf("%d breakers are open after callers left, want 0", open)
+			}
+		})
+	}
+}
+
 // What a network holds back arrives behind a later change.
 func TestAValueThatWasSetAndGivenUpIsNotStoredLater(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
@@ -198,7 +258,7 @@ func TestAValueThatWasSetAndGivenUpIsNotStoredLater(t *testing.T) {
 		wire := server.Wire()
 		s := &row{}
 		source := cache.Source[keyspace.Int, int64]{Load: s.load}
-		_, slow := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{}, source)
+		_, slow := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{}, source)
 		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Entries: -1}, source)
 		must(t, slow.Set(t.Context(), one, 0)) // the server knows the script from now on
 		wire.Delay(time.Second)

@@ -20,7 +20,7 @@ const forgotten = "forget"
 // from Redis by other means than [Runtime.Drop].
 func (rt *Runtime) Forget() error {
 	rt.forgetAll()
-	return rt.do(rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
+	return rt.changes.do(rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
 }
 
 // forgetAll invalidates all copies of this process.
@@ -33,15 +33,15 @@ func (rt *Runtime) forgetAll() {
 // Health is the state of the runtime's connection with Redis.
 type Health struct {
 	Behind time.Duration // how long this node may have missed changes for; normally one beat of the bus
-	Open   int           // open circuit breakers; there is one in all, or 16 for a cluster
+	Open   int           // parts of Redis whose circuit breaker is open, for reads or for changes; there is one part, or 16 of a cluster
 	Queued int           // keys and whole families whose drop Redis has not taken yet: this node reads them from their source
 }
 
 // Health returns the present state of the runtime's connection with Redis.
 func (rt *Runtime) Health() Health {
 	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen()), Queued: int(rt.undropped.n.Load())}
-	for i := range rt.breakers {
-		if rt.breakers[i].until.Load() != 0 {
+	for i := range rt.reads.breakers {
+		if rt.reads.breakers[i].until.Load() != 0 || rt.changes.breakers[i].until.Load() != 0 {
 			h.Open++
 		}
 	}

@@ -85,7 +85,7 @@ func (l *leases) giveBack(rt *Runtime) {
 	if len(cmds) == 0 {
 		return
 	}
-	replies := rt.do(cmds...)
+	replies := rt.reads.do(cmds...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, r := range replies {
@@ -156,6 +156,6 @@ func (r *reading) breakAbandoned(slot string) bool {
 	if !ok || !c.rt.leases.abandoned(token, until-c.leaseLife().Milliseconds(), c.rt.clock(), c.overdueAfter()) {
 		return false
 	}
-	n, err := c.rt.one(releaseCmd(r.key, token)).Int()
+	n, err := c.rt.reads.one(releaseCmd(r.key, token)).Int()
 	return err == nil && n == 1
 }

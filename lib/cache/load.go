@@ -89,7 +89,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 		r.release(lease)
 		return entry, err
 	}
-	stored, err := c.rt.one(fillCmd(r.key, lease, &env, life)).Int()
+	stored, err := c.rt.reads.one(fillCmd(r.key, lease, &env, life)).Int()
 	if err != nil {
 		c.rt.leases.disown(lease, releaseCmd(r.key, lease), c.leaseLife(), nil)
 	}
@@ -117,7 +117,7 @@ func (r *reading) reload(ctx context.Context, early func(Entry[*localCopy], erro
 		err := resolveTags(c.rt, r)
 		var slot string
 		if err == nil {
-			slot, _, err = c.rt.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
+			slot, _, err = c.rt.reads.one(keyspace.Cmd{Name: "GET", Key: r.key}).Text()
 		}
 		if err != nil {
 			r.era = 0
@@ -145,7 +145,7 @@ func (r *reading) reload(ctx context.Context, early func(Entry[*localCopy], erro
 // release gives a lease up.
 func (r *reading) release(lease string) {
 	cmd := releaseCmd(r.key, lease)
-	if err := r.c.rt.one(cmd).Err; err != nil {
+	if err := r.c.rt.reads.one(cmd).Err; err != nil {
 		r.c.rt.leases.disown(lease, cmd, r.c.leaseLife(), nil)
 	}
 }
@@ -159,7 +159,7 @@ func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 	patience := bus.Now() + bus.Moment(c.leaseWait())
 	for poll := firstPoll; ; poll = min(2*poll, longestPoll) {
 		mine := c.rt.leases.token()
-		slot, held, err := c.rt.one(r.acquireCmd(mine)).Text()
+		slot, held, err := c.rt.reads.one(r.acquireCmd(mine)).Text()
 		switch {
 		case err != nil:
 			c.stats.failed.add(1)

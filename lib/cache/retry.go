@@ -48,7 +48,7 @@ func (rt *Runtime) Redo(keys []keyspace.Key) error {
 // redo is Redo, and returns the keys that are not dropped.
 func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
 	before := rt.undropped.before()
-	replies := rt.do(dropCmds(keys)...)
+	replies := rt.changes.do(dropCmds(keys)...)
 	if err = rt.tell(keys); err != nil {
 		return keys, errors.Join(keyspace.FirstErr(replies), err)
 	}

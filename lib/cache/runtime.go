@@ -25,6 +25,10 @@ type Config struct {
 	// 0 means 75 ms, and five seconds for the embedded server, which is slow at
 	// scripts, and unreachable only while this process stands still.
 	Budget time.Duration
+	// ChangeBudget bounds how long a change waits for Redis before its commit, and again after
+	// it. A change is refused or not fenced without an answer, so that it waits longer than a
+	// read. 0 means one second, or Budget if that is longer.
+	ChangeBudget time.Duration
 	// Loads bounds how many loads run at once, so that a cold cache or an outage of
 	// Redis cannot overload the source; 0 means 64. Further loads wait.
 	Loads int
@@ -49,8 +53,8 @@ type Runtime struct {
 	seed          maphash.Seed
 	invalidations [invalidationCounters]atomic.Uint32
 	loads         chan struct{}
-	deadlines     redis.Deadlines
-	breakers      [16]breaker
+	reads         line // commands whose caller can ask the source in their place
+	changes       line // commands that fence, store or drop for a change
 	memory        memoryQueue
 	late          lateDrops
 	began         bus.Moment
@@ -122,12 +126,15 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 		cfg.Budget = standstill
 	}
 	cfg.Budget, cfg.Loads = cmp.Or(cfg.Budget, 75*time.Millisecond), cmp.Or(cfg.Loads, 64)
+	cfg.ChangeBudget = cmp.Or(cfg.ChangeBudget, max(time.Second, cfg.Budget))
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	rt := &Runtime{db: db, bus: b, cfg: cfg, began: bus.Now(), seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
 		tags:   newTable[*tagVersion](tagsKnown),
 		caches: map[string]registered{}, events: map[string]*declared{}}
+	rt.reads = line{rt: rt, budget: cfg.Budget, opened: "cache: Redis does not answer reads: they ask their sources"}
+	rt.changes = line{rt: rt, budget: cfg.ChangeBudget, opened: "cache: Redis does not answer changes: they are refused or not fenced"}
 	rt.leases.start()
 	b.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) {
@@ -259,31 +266,59 @@ func (rt *Runtime) generationOf(key string) generation {
 // differ by more than a value's life.
 func (rt *Runtime) clock() int64 { return rt.bus.Time().UnixMilli() }
 
-// one sends a command within the budget, unless the circuit breaker of its part of
-// Redis is open, and reports the outcome to the breaker. The budget does not end
-// with a caller's context: other callers wait for the same answer.
-func (rt *Runtime) one(cmd keyspace.Cmd) keyspace.Reply {
-	b := rt.breaker(cmd.Key)
+// A line sends commands to Redis within a budget, unless the circuit breaker of their part of
+// Redis is open. Reads and changes have a line each: a read gives up early because its
+// source answers as well, and its time-outs do not refuse a change.
+type line struct {
+	rt        *Runtime
+	budget    time.Duration
+	deadlines redis.Deadlines
+	breakers  [16]breaker
+	opened    string // the log's message when a breaker opens
+}
+
+// one sends a command. The budget does not end with a caller's context: other callers
+// wait for the same answer.
+func (l *line) one(cmd keyspace.Cmd) keyspace.Reply {
+	b := l.breaker(cmd.Key)
 	if !b.allows() {
 		return keyspace.Fail(errOpen)
 	}
-	reply := rt.db.Do(rt.deadlines.Within(rt.cfg.Budget), cmd)
-	rt.note(b, reply.Err)
+	reply := l.rt.db.Do(l.deadlines.Within(l.budget), cmd)
+	l.note(b, reply.Err)
 	return reply
 }
 
 // do sends several commands like one, in one round trip.
-func (rt *Runtime) do(cmds ...keyspace.Cmd) []keyspace.Reply {
+func (l *line) do(cmds ...keyspace.Cmd) []keyspace.Reply {
 	if len(cmds) == 1 {
-		return []keyspace.Reply{rt.one(cmds[0])}
+		return []keyspace.Reply{l.one(cmds[0])}
 	}
-	inner := rt.deadlines.Within(rt.cfg.Budget)
-	replies := make([]keyspace.Reply, len(cmds))
-	asked := make([]*breaker, 0, 1) // those that allow it; more than one only in a cluster
+	replies, asked := l.send(l.deadlines.Within(l.budget), cmds)
+	l.noteAll(asked, cmds, replies)
+	return replies
+}
+
+// doWithin is do with a budget of its own. It returns when ctx ends, which says nothing about
+// Redis.
+func (l *line) doWithin(ctx context.Context, budget time.Duration, cmds ...keyspace.Cmd) []keyspace.Reply {
+	inner, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	replies, asked := l.send(inner, cmds)
+	if ctx.Err() == nil {
+		l.noteAll(asked, cmds, replies)
+	}
+	return replies
+}
+
+// send sends the commands whose breakers allow it, and returns these breakers: more than one
+// only in a cluster.
+func (l *line) send(ctx context.Context, cmds []keyspace.Cmd) (replies []keyspace.Reply, asked []*breaker) {
+	replies, asked = make([]keyspace.Reply, len(cmds)), make([]*breaker, 0, 1)
 	var sent []keyspace.Cmd
 	var at []int
 	for i, cmd := range cmds {
-		b := rt.breaker(cmd.Key)
+		b := l.breaker(cmd.Key)
 		if !slices.Contains(asked, b) {
 			if !b.allows() {
 				replies[i] = keyspace.Fail(errOpen)
@@ -293,50 +328,54 @@ func (rt *Runtime) do(cmds ...keyspace.Cmd) []keyspace.Reply {
 		}
 		sent, at = append(sent, cmd), append(at, i)
 	}
-	for j, r := range rt.db.DoMulti(inner, sent) {
+	for j, r := range l.rt.db.DoMulti(ctx, sent) {
 		replies[at[j]] = r
 	}
+	return replies, asked
+}
+
+// noteAll reports the first error of each breaker's replies to it.
+func (l *line) noteAll(asked []*breaker, cmds []keyspace.Cmd, replies []keyspace.Reply) {
 	for _, b := range asked {
 		var err error
 		for i, cmd := range cmds {
-			if err == nil && rt.breaker(cmd.Key) == b {
+			if err == nil && l.breaker(cmd.Key) == b {
 				err = replies[i].Err
 			}
 		}
-		rt.note(b, err)
+		l.note(b, err)
 	}
-	return replies
 }
 
 // mget reads keys within the budget.
-func (rt *Runtime) mget(keys []keyspace.Key) []keyspace.Reply {
-	if rt.db.Mode() == "cluster" {
+func (l *line) mget(keys []keyspace.Key) []keyspace.Reply {
+	if l.rt.db.Mode() == "cluster" {
 		cmds := make([]keyspace.Cmd, len(keys))
 		for i, k := range keys {
 			cmds[i] = keyspace.Cmd{Name: "GET", Key: k}
 		}
-		return rt.do(cmds...)
+		return l.do(cmds...)
 	}
-	b := &rt.breakers[0]
+	b := &l.breakers[0]
 	if !b.allows() {
 		return slices.Repeat([]keyspace.Reply{keyspace.Fail(errOpen)}, len(keys))
 	}
-	replies := rt.db.MGet(rt.deadlines.Within(rt.cfg.Budget), keys)
-	rt.note(b, keyspace.FirstErr(replies))
+	replies := l.rt.db.MGet(l.deadlines.Within(l.budget), keys)
+	l.note(b, keyspace.FirstErr(replies))
 	return replies
 }
 
 // note reports an outcome to a breaker.
-func (rt *Runtime) note(b *breaker, err error) {
+func (l *line) note(b *breaker, err error) {
 	if err == nil {
 		b.worked()
 		return
 	}
 	if errors.Is(err, redis.ErrUnavailable) && b.failed() {
-		rt.cfg.Log.Warn("Redis is away: caches ask their sources", "err", err)
+		l.rt.cfg.Log.Warn(l.opened, "err", err)
 	}
-	if rt.cfg.Hooks.Redis != nil {
-		rt.cfg.Hooks.Redis(err)
+	if l.rt.cfg.Hooks.Redis != nil {
+		l.rt.cfg.Hooks.Redis(err)
 	}
 }
 
@@ -356,11 +395,11 @@ var errOpen = fmt.Errorf("cache: %w: it failed %d times in a row, the circuit br
 
 // breaker returns the one of a key: in a cluster a single master can be away, and
 // each owns ranges of slots.
-func (rt *Runtime) breaker(k keyspace.Key) *breaker {
-	if rt.db.Mode() != "cluster" {
-		return &rt.breakers[0]
+func (l *line) breaker(k keyspace.Key) *breaker {
+	if l.rt.db.Mode() != "cluster" {
+		return &l.breakers[0]
 	}
-	return &rt.breakers[int(keyspace.Slot(rt.db.Physical(k)))*len(rt.breakers)/keyspace.Slots]
+	return &l.breakers[int(keyspace.Slot(l.rt.db.Physical(k)))*len(l.breakers)/keyspace.Slots]
 }
 
 func (b *breaker) allows() bool {

@@ -80,7 +80,7 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	replies := rt.do(cmds...)
+	replies := rt.reads.do(cmds...)
 	for i, got := range replied {
 		text, _, err := replies[2*i+1].Text()
 		if err != nil {

@@ -177,7 +177,7 @@ func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) (refuse
 	parser, prefix := keyspace.ParserOf(f), rt.db.Physical(keyspace.Key{})
 	var page []keyspace.Key
 	drop := func() error {
-		for i, r := range rt.do(dropCmds(page)...) {
+		for i, r := range rt.changes.do(dropCmds(page)...) {
 			switch {
 			case errors.Is(r.Err, redis.ErrUnavailable):
 				return r.Err

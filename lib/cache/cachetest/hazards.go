@@ -216,7 +216,7 @@ func crashBefore(t *trial) {
 	})
 	dying.Wait()
 	t.proxy[0].Refuse()
-	time.Sleep(3 * time.Second)
+	time.Sleep(4 * time.Second)
 	t.get(1, key)
 	t.get(1, key)
 	before := len(t.source.Loads())
@@ -224,7 +224,7 @@ func crashBefore(t *trial) {
 		t.get(1, key)
 	}
 	if loads := len(t.source.Loads()) - before; loads > 1 {
-		t.Errorf("%d of 20 reads ask the source, 3 s later", loads)
+		t.Errorf("%d of 20 reads ask the source, 4 s later", loads)
 	}
 }
 
