@@ -119,6 +119,9 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 	if err != nil {
 		return err
 	}
+	if err := withoutLimit(conn); err != nil {
+		return errors.Join(err, conn.Close())
+	}
 	var drv database.Driver
 	if db.dialect == SQLite {
 		drv = &sqliteMigrations{ctx: ctx, conn: conn}

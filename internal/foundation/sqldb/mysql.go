@@ -27,10 +27,6 @@ const (
 	// route in less, and a host that takes long for a statement has acknowledged it.
 	silence = 15 * time.Second
 
-	// endTime is how long a COMMIT or a ROLLBACK may take. It is more than the ten seconds for which a server that
-	// replicates semi-synchronously waits for its replicas.
-	endTime = 20 * time.Second
-
 	// connLife lets a pool behind a name or proxy move to a new server.
 	connLife = time.Hour
 
@@ -197,7 +193,7 @@ func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := takesWrites(ctx, conn.(driver.QueryerContext)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return session{conn.(driverConn)}, nil
+	return &session{driverConn: conn.(driverConn)}, nil
 }
 
 // takesWrites asks what a transaction does not tell: where tables are read-only, as at a reader of Aurora, one begins all the same.
@@ -213,56 +209,6 @@ func takesWrites(ctx context.Context, conn driver.QueryerContext) error {
 		err = nil
 	}
 	return errors.Join(err, rows.Close())
-}
-
-// driverConn is what a connection of the driver does for database/sql.
-type driverConn interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.NamedValueChecker
-	driver.Pinger
-	driver.QueryerContext
-	driver.SessionResetter
-	driver.Validator
-}
-
-// session is a connection that waits for the end of a transaction no longer than endTime; the driver's own waits
-// without end.
-type session struct{ driverConn }
-
-// BeginTx implements [driver.ConnBeginTx]. All transactions write, so that a server that takes no writes refuses the first
-// statement, and database/sql begins on another connection.
-func (s session) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
-	_, err := s.ExecContext(ctx, "START TRANSACTION READ WRITE", nil)
-	if errors.Is(err, driver.ErrBadConn) {
-		return nil, fmt.Errorf("the connection has ended, or the server takes no writes: %w", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return transaction{s.driverConn, context.WithoutCancel(ctx)}, nil
-}
-
-// transaction is a [driver.Tx], whose methods are given no context: it keeps that of its beginning.
-type transaction struct {
-	conn driver.ExecerContext
-	ctx  context.Context
-}
-
-func (tx transaction) Commit() error   { return tx.end("COMMIT") }
-func (tx transaction) Rollback() error { return tx.end("ROLLBACK") }
-
-// end returns driver.ErrBadConn when the server does not answer in time. The driver has closed the connection then.
-func (tx transaction) end(statement string) error {
-	ctx, cancel := context.WithTimeout(tx.ctx, endTime)
-	defer cancel()
-	_, err := tx.conn.ExecContext(ctx, statement, nil)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%s was not answered in %s: %w", statement, endTime, driver.ErrBadConn)
-	}
-	return err
 }
 
 // driverLog hands the driver's remarks (a broken connection it replaces) to

@@ -1,0 +1,236 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	// statementTime bounds a statement whose context has neither a deadline nor a limit.
+	statementTime = 30 * time.Second
+
+	// endTime bounds a COMMIT or a ROLLBACK. It exceeds the ten seconds for which a server that replicates
+	// semi-synchronously waits for its replicas.
+	endTime = 20 * time.Second
+
+	// shortestEnd is how long a COMMIT or a ROLLBACK may take at least, even if its request has no time left.
+	shortestEnd = 500 * time.Millisecond
+)
+
+// LimitKey is the key of a context's limit, a [time.Duration].
+type LimitKey struct{}
+
+// WithLimit returns a context that bounds each statement on MySQL and MariaDB, and the wait for a COMMIT. The limit outlives
+// [context.WithoutCancel]. A context without a limit bounds a statement by its own deadline or, if it has none, by 30 s.
+// SQLite needs no network and has no limit.
+func WithLimit(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, LimitKey{}, limit)
+}
+
+// limited returns the context of one statement. bounded reports whether the statement has less time than ctx.
+func limited(ctx context.Context) (_ context.Context, cancel context.CancelFunc, bounded bool) {
+	limit, set := ctx.Value(LimitKey{}).(time.Duration)
+	switch end, ends := ctx.Deadline(); {
+	case ends && (!set || time.Until(end) <= limit):
+		return ctx, func() {}, false
+	case !set:
+		limit = statementTime
+	}
+	ctx, cancel = context.WithTimeout(ctx, limit)
+	return ctx, cancel, true
+}
+
+// timeToEnd returns how long the end of a transaction may take that began with ctx.
+func timeToEnd(ctx context.Context) time.Duration {
+	limit, set := ctx.Value(LimitKey{}).(time.Duration)
+	if !set {
+		return endTime // a batch or a job, whose deadline is for its statements
+	}
+	if end, ends := ctx.Deadline(); ends {
+		limit = min(limit, time.Until(end))
+	}
+	return min(endTime, max(limit, shortestEnd))
+}
+
+// unanswered returns the error of a statement that ran until its own limit. [IsUnavailable] reports it, and database/sql does not
+// send the statement again.
+func unanswered(ctx context.Context, bounded bool, err error) error {
+	if err != nil && !errors.Is(err, io.EOF) && bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("the statement was not answered in time: %w", mysql.ErrInvalidConn)
+	}
+	return err
+}
+
+// driverConn is what a connection of the driver does for database/sql.
+type driverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// session is a connection that bounds each statement and each end of a transaction; the driver's own waits without end.
+type session struct {
+	driverConn
+	unlimited bool // see withoutLimit
+}
+
+// withoutLimit lifts the limits of a connection until its Close: a migration may take an hour.
+func withoutLimit(conn *sql.Conn) error {
+	return conn.Raw(func(c any) error {
+		if s, ok := c.(*session); ok {
+			s.unlimited = true
+		}
+		return nil
+	})
+}
+
+func (s *session) limited(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	if s.unlimited {
+		return ctx, func() {}, false
+	}
+	return limited(ctx)
+}
+
+// ResetSession implements [driver.SessionResetter].
+func (s *session) ResetSession(ctx context.Context) error {
+	s.unlimited = false
+	return s.driverConn.ResetSession(ctx)
+}
+
+// ExecContext implements [driver.ExecerContext].
+func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	own, cancel, bounded := s.limited(ctx)
+	defer cancel()
+	res, err := s.driverConn.ExecContext(own, query, args)
+	return res, unanswered(own, bounded, err)
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	own, cancel, bounded := s.limited(ctx)
+	rows, err := s.driverConn.QueryContext(own, query, args)
+	return boundRows(own, cancel, bounded, rows, err)
+}
+
+// PrepareContext implements [driver.ConnPrepareContext].
+func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	own, cancel, bounded := s.limited(ctx)
+	defer cancel()
+	stmt, err := s.driverConn.PrepareContext(own, query)
+	if err != nil {
+		return nil, unanswered(own, bounded, err)
+	}
+	return statement{stmt.(driverStmt), s}, nil
+}
+
+// driverStmt is what a prepared statement of the driver does for database/sql.
+type driverStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+	driver.NamedValueChecker
+}
+
+// statement is a prepared statement of a [session].
+type statement struct {
+	driverStmt
+	on *session
+}
+
+// ExecContext implements [driver.StmtExecContext].
+func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	own, cancel, bounded := s.on.limited(ctx)
+	defer cancel()
+	res, err := s.driverStmt.ExecContext(own, args)
+	return res, unanswered(own, bounded, err)
+}
+
+// QueryContext implements [driver.StmtQueryContext].
+func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	own, cancel, bounded := s.on.limited(ctx)
+	rows, err := s.driverStmt.QueryContext(own, args)
+	return boundRows(own, cancel, bounded, rows, err)
+}
+
+// driverRows is what the rows of the driver do for database/sql.
+type driverRows interface {
+	driver.RowsNextResultSet
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypePrecisionScale
+	driver.RowsColumnTypeScanType
+}
+
+// rows are the rows of a bounded statement, which ends with them.
+type rows struct {
+	driverRows
+	ctx    context.Context //nolint:containedctx // of the statement
+	cancel context.CancelFunc
+}
+
+// boundRows returns the rows of a statement, which release the statement's context on Close.
+func boundRows(ctx context.Context, cancel context.CancelFunc, bounded bool, got driver.Rows, err error) (driver.Rows, error) {
+	if err != nil || !bounded {
+		defer cancel()
+		return got, unanswered(ctx, bounded, err)
+	}
+	return rows{got.(driverRows), ctx, cancel}, nil
+}
+
+// Next implements [driver.Rows].
+func (r rows) Next(dest []driver.Value) error {
+	return unanswered(r.ctx, true, r.driverRows.Next(dest))
+}
+
+// Close implements [driver.Rows].
+func (r rows) Close() error {
+	defer r.cancel()
+	return r.driverRows.Close()
+}
+
+// BeginTx implements [driver.ConnBeginTx]. All transactions write, so that a server that takes no writes refuses the first
+// statement, and database/sql begins on another connection.
+func (s *session) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	_, err := s.ExecContext(ctx, "START TRANSACTION READ WRITE", nil)
+	if errors.Is(err, driver.ErrBadConn) {
+		return nil, fmt.Errorf("the connection has ended, or the server takes no writes: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return transaction{s.driverConn, ctx}, nil
+}
+
+// transaction is a [driver.Tx]. Its methods have no context, so it contains that of its beginning.
+type transaction struct {
+	conn driver.ExecerContext
+	ctx  context.Context //nolint:containedctx // see above
+}
+
+func (tx transaction) Commit() error   { return tx.end("COMMIT") }
+func (tx transaction) Rollback() error { return tx.end("ROLLBACK") }
+
+// end returns driver.ErrBadConn when the server does not answer in time. The driver has closed the connection then.
+func (tx transaction) end(statement string) error {
+	limit := timeToEnd(tx.ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tx.ctx), limit)
+	defer cancel()
+	_, err := tx.conn.ExecContext(ctx, statement, nil)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s was not answered in %s: %w", statement, limit, driver.ErrBadConn)
+	}
+	return err
+}
