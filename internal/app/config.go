@@ -8,7 +8,6 @@ import (
 	"net/http"
 	netmail "net/mail"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/gateway"
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/jwtlogin"
@@ -40,24 +40,24 @@ import (
 
 // Config is everything an operator can set.
 type Config struct {
-	Addr       string         `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
-	PublicURL  string         `koanf:"public_url" help:"where people reach the page, https://stoa.example.org, for links in mails and as the contact of pushes; empty: addr where that is loopback, else mails have the end of the link only"`
-	AdminAddr  string         `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
-	Docs       string         `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
-	Data       string         `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
-	Redis      string         `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
-	SQL        string         `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
-	SQLConns   int            `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB, at least 8"`
-	Queue      string         `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
-	Roles      []string       `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps), worker (jobs and queue)"`
-	KeyPrefix  string         `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
-	Secret     string         `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
-	Dev        string         `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
-	Log        obs.Log        `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
-	AccessLog  bool           `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
-	Limits     bool           `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
-	Origins    []string       `koanf:"origins" help:"web origins whose scripts may call the API"`
-	TrustProxy []netip.Prefix `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
+	Addr       string          `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
+	PublicURL  origin.Origin   `koanf:"public_url" help:"where people reach the page, https://stoa.example.org: every link begins with it, scripts of this origin may open sockets, and pushes name it as contact; empty: mails have links if addr is loopback, and other links begin with the Host header of the request"`
+	AdminAddr  string          `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
+	Docs       string          `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
+	Data       string          `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
+	Redis      string          `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
+	SQL        string          `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
+	SQLConns   int             `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB, at least 8"`
+	Queue      string          `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
+	Roles      []string        `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps), worker (jobs and queue)"`
+	KeyPrefix  string          `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
+	Secret     string          `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
+	Dev        string          `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
+	Log        obs.Log         `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
+	AccessLog  bool            `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
+	Limits     bool            `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
+	Origins    origin.Patterns `koanf:"origins" help:"web origins whose scripts may call the API and open sockets: https://app.example.org, https://*.example.org, capacitor://localhost"`
+	TrustProxy []netip.Prefix  `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
 
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
@@ -110,8 +110,6 @@ func (c Config) Validate() error {
 		config.Refuse(c.Redis == "", "redis", "nothing is named: embedded is the one inside"),
 		config.Refuse(badRedis != nil, "redis", "%v", badRedis),
 		config.Refuse(!isFile && c.SQLConns != 0 && c.SQLConns < leastConns, "sql_conns", "%d is less than %d: what reads a whole table holds a connection while it asks for more with another one, and several do so at once", c.SQLConns, leastConns),
-		config.Refuse(c.PublicURL != "" && !isOrigin(c.PublicURL), "public_url", "scheme and host in lower case, and nothing behind: https://stoa.example.org"),
-		c.checkOrigins(),
 		c.checkQueue(), c.checkRoles(), c.checkMode(),
 		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count", "the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
 		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in", "%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
@@ -133,10 +131,10 @@ func (c Config) liveSettings() live.Settings {
 
 // page is where people reach the page; empty: nobody has said.
 func (c Config) page() string {
-	if _, port, err := net.SplitHostPort(c.Addr); c.PublicURL == "" && c.local() && err == nil && port != "0" {
+	if _, port, err := net.SplitHostPort(c.Addr); c.PublicURL == (origin.Origin{}) && c.local() && err == nil && port != "0" {
 		return "http://" + c.Addr
 	}
-	return c.PublicURL
+	return c.PublicURL.String()
 }
 
 // sender is the address from which mails come; empty: none is named.
@@ -156,25 +154,6 @@ func isAddress(s string) bool {
 	}
 	_, err = net.LookupPort("tcp", port)
 	return err == nil
-}
-
-// usualPort is what browsers leave out of an origin.
-var usualPort = map[string]string{"https": ":443", "http": ":80"}
-
-// checkOrigins refuses what no browser sends as an origin: it would never match.
-func (c Config) checkOrigins() error {
-	var faults []error
-	for _, origin := range c.Origins {
-		faults = append(faults, config.Refuse(!isOrigin(origin), "origins", "an origin is scheme and host in lower case, with a port unless it is the usual one, and nothing behind: https://app.example.org"))
-	}
-	return errors.Join(faults...)
-}
-
-// isOrigin reports whether a text is an origin as browsers write it.
-func isOrigin(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && s == u.Scheme+"://"+strings.ToLower(u.Host) &&
-		!strings.HasSuffix(s, usualPort[u.Scheme])
 }
 
 // ValidateServer returns what keeps a server, and no other command, from starting.

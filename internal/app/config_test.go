@@ -91,11 +91,6 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 		"a port too high":   func(c *Config) { c.Addr = "127.0.0.1:99999" },
 		"no port":           func(c *Config) { c.Addr = "127.0.0.1" },
 		"admin's port":      func(c *Config) { c.AdminAddr = ":99999" },
-		"a path":            func(c *Config) { c.Origins = []string{"https://app.example.org/"} },
-		"no scheme":         func(c *Config) { c.Origins = []string{"app.example.org"} },
-		"capitals":          func(c *Config) { c.Origins = []string{"https://App.example.org"} },
-		"the usual port":    func(c *Config) { c.Origins = []string{"https://app.example.org:443"} },
-		"all origins":       func(c *Config) { c.Origins = []string{"*"} },
 	} {
 		c := good
 		change(&c)
@@ -104,9 +99,31 @@ func TestSettingsThatNothingCouldWorkWithAreRefused(t *testing.T) {
 		}
 	}
 	good.SQLConns = 4 // which SQLite has no use for
-	good.Origins = []string{"https://app.example.org", "http://localhost:5173", "https://app.example.org:8443"}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestOrigins_AreParsedAsTheyAreLoaded(t *testing.T) {
+	for given, want := range map[string]bool{
+		"https://app.example.org,http://localhost:5173,https://app.example.org:8443,https://app.example.org:443": true,
+		"capacitor://localhost,ionic://localhost,tauri://localhost,app://-,https://*.example.org":                true,
+		"https://app.example.org/": false, "app.example.org": false, "https://App.example.org": false, "*": false, "https://*.org": false,
+	} {
+		var cfg Config
+		_, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_ORIGINS=" + given}})
+		if (err == nil) != want {
+			t.Errorf("%s: %v", given, err)
+		}
+	}
+	var cfg Config
+	if _, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_PUBLIC_URL=https://münchen.example:443"}}); err != nil || cfg.page() != "https://xn--mnchen-3ya.example" {
+		t.Errorf("public_url: got %q, %v", cfg.page(), err)
+	}
+	for _, given := range []string{"capacitor://localhost", "https://*.example.org", "https://stoa.example.org/"} {
+		if _, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_PUBLIC_URL=" + given}}); err == nil {
+			t.Errorf("public_url %s: taken", given)
+		}
 	}
 }
 

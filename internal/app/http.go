@@ -40,7 +40,7 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 func (a *App) newAPI(limiter *ratelimit.Limiter, key []byte) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, Node: a.node, Live: a.liveNodes,
-		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins,
+		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL,
 		NoDocs: !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog,
 	}
 	if a.cfg.Limits {
@@ -112,7 +112,7 @@ func (a *App) newGateway(ctx context.Context) (err error) {
 	}
 	a.gateway, err = gateway.New(ctx, gateway.Config{
 		Settings: a.cfg.Gateway, API: a.api, Sessions: a.callers(), Bus: a.bus, Watch: a.sockets(), Channels: a.channels(), Node: a.node, Version: obs.Build().Version,
-		Origins: a.cfg.Origins, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg, Library: a.reg.Registry,
+		Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, MaxStale: a.cfg.Cache.MaxStale, Log: a.log, Metrics: a.reg, Library: a.reg.Registry,
 	})
 	if err == nil {
 		a.gateway.Routes(a.api)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
@@ -236,7 +237,7 @@ func (w *world) assets() (paths []string) {
 }
 
 func TestOnlyTheOriginsOfTheSettingsReadAnswers(t *testing.T) {
-	w := newWorld(t, func(cfg *app.Config) { cfg.Origins = []string{"https://app.example.org"} })
+	w := newWorld(t, func(cfg *app.Config) { cfg.Origins = origin.MustPatterns("https://app.example.org") })
 	for _, o := range w.ops {
 		for origin, allowed := range map[string]bool{"https://app.example.org": true, "https://evil.example": false, "http://app.example.org": false, "https://app.example.org.evil.example": false,
 			"https://evilapp.example.org": false, "https://app.example.org:8443": false, "null": false, "https://APP.example.org": false} {

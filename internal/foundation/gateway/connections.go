@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
@@ -266,16 +266,27 @@ func (h *households) leave(from string) {
 	}
 }
 
-// ours reports whether a WebSocket comes from a page of this server or of a listed origin,
+// mayConnect reports whether a WebSocket comes from a page of this server or of a listed origin,
 // or from a program that is no browser.
-func (g *Gateway) ours(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(g.cfg.Origins, origin) {
+func (g *Gateway) mayConnect(r *http.Request) bool {
+	sent := r.Header.Get("Origin")
+	if sent == "" {
 		return true
 	}
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, r.Host)
+	from, err := origin.Parse(strings.ToLower(sent))
+	if err == nil && (from == g.cfg.PublicURL || from.At(r.Host) || g.cfg.Origins.Match(from)) {
+		return true
+	}
+	g.metrics.refused.WithLabelValues(refusedOrigin).Inc()
+	g.refusedOrigin.Do(func() {
+		g.log.Warn("gateway: a socket's origin is refused; list it in origins, or correct public_url or the proxy's Host header",
+			"origin", sent[:min(len(sent), maxLoggedOrigin)], "host", r.Host[:min(len(r.Host), maxLoggedOrigin)])
+	})
+	return false
 }
+
+// maxLoggedOrigin is the largest number of bytes of an origin or a host in the log.
+const maxLoggedOrigin = 300
 
 // hello is what a client is told as it connects.
 type hello struct {

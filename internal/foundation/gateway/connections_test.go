@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,11 +14,14 @@ import (
 
 	"github.com/centrifugal/centrifuge"
 	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
 
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
 // Whoever finds that a subscription did not come about may be late: the connection may have the next one by then.
@@ -220,4 +225,42 @@ func TestSessionsAreLookedAtTogetherBeforeEventsAreHandedOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The second case is a proxy on a port of its own that passes the Host header without the port.
+func TestMayConnect_TakesOwnPublicAndListedOrigins(t *testing.T) {
+	var log logtest.Buffer
+	g := &Gateway{
+		cfg:           Config{PublicURL: origin.MustParse("https://stoa.example.org:8443"), Origins: origin.MustPatterns("capacitor://localhost", "https://*.example.com")},
+		log:           slog.New(slog.NewTextHandler(&log, nil)),
+		metrics:       newMetrics(nil, func() float64 { return 0 }),
+		refusedOrigin: rate.Sometimes{First: 1},
+	}
+	for _, tc := range []struct {
+		origin, host string
+		want         bool
+	}{
+		{"", "stoa.example.org", true},
+		{"https://stoa.example.org:8443", "stoa.example.org", true},
+		{"https://stoa.example.org", "stoa.example.org:443", true},
+		{"http://Stoa.example.org:80", "stoa.example.org", true},
+		{"http://localhost:8080", "localhost:8080", true},
+		{"capacitor://localhost", "stoa.example.org", true},
+		{"https://a.example.com", "stoa.example.org", true},
+		{"https://stoa.example.org:9443", "stoa.example.org", false},
+		{"https://evil.example", "stoa.example.org", false},
+		{"null", "stoa.example.org", false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/v1/socket", nil)
+		r.Host = tc.host
+		if tc.origin != "" {
+			r.Header.Set("Origin", tc.origin)
+		}
+		if got := g.mayConnect(r); got != tc.want {
+			t.Errorf("%s at %s: got %t", tc.origin, tc.host, got)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "stoa.example.org:9443") {
+		t.Errorf("the log has %d lines: %s", n, log.String())
+	}
 }

@@ -13,10 +13,12 @@ import (
 
 	"github.com/centrifugal/centrifuge"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 )
 
@@ -99,9 +101,12 @@ type Config struct {
 
 	Channels Channels // nil: nobody may subscribe to any but their own
 
-	Node    string   // this process, among all that share Redis
-	Version string   // of the server, told to clients
-	Origins []string // whose scripts may connect, besides the server's own
+	Node    string // this process, among all that share Redis
+	Version string // of the server, told to clients
+	// Origins match the web origins whose scripts may connect. Those of PublicURL and of the server that a request
+	// names may in any case.
+	Origins   origin.Patterns
+	PublicURL origin.Origin
 
 	// MaxStale is how long a session that has ended may be taken for one that goes on.
 	// Zero means half a second.
@@ -150,6 +155,8 @@ type Gateway struct {
 
 	metrics *metrics
 
+	refusedOrigin rate.Sometimes // bounds the log lines
+
 	open     atomic.Int64  // connections, and requests for one
 	refusing atomic.Bool   // new ones
 	draining atomic.Bool   // for good
@@ -165,7 +172,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log}
+	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, refusedOrigin: rate.Sometimes{First: 5, Interval: time.Minute}}
 	var library centrifuge.MetricsConfig
 	library.RegistererGatherer = prometheus.NewRegistry()
 	if cfg.Library != nil {
@@ -217,7 +224,7 @@ func (g *Gateway) logged(e centrifuge.LogEntry) {
 func (g *Gateway) Routes(a *web.API) {
 	ping := centrifuge.PingPongConfig{PingInterval: g.cfg.Ping, PongTimeout: g.cfg.Ping / 3}
 	socket := centrifuge.NewWebsocketHandler(g.node, centrifuge.WebsocketConfig{
-		CheckOrigin: g.ours, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true, ReadBufferSize: readBuffer,
+		CheckOrigin: g.mayConnect, MessageSizeLimit: maxFrame, WriteTimeout: 5 * time.Second, UseWriteBufferPool: true, ReadBufferSize: readBuffer,
 		ProcessCommandsOffReadLoop: true, PingPongConfig: ping,
 	})
 	a.RawConnection("GET /v1/socket", g.admit(socket))

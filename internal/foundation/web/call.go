@@ -202,19 +202,27 @@ func Header(ctx context.Context) http.Header { return callOf(ctx).Header() }
 // UserAgent returns what the caller's program calls itself, as it came in.
 func UserAgent(ctx context.Context) string { return callOf(ctx).r.UserAgent() }
 
-// Origin returns where the caller found this server, "https://stoa.example.org":
-// the request's Host, and https when the connection or a proxy of
-// Config.TrustProxy (X-Forwarded-Proto) says so. It is empty when the Host is no
-// host.
+// Origin returns the address at which the caller reaches this server, "https://stoa.example.org":
+// Config.PublicURL or, without it, the request's Host. The scheme is https then if the connection is encrypted or a
+// proxy of Config.TrustProxy says so. Origin is empty if the Host is no host.
 func Origin(ctx context.Context) string {
 	c := callOf(ctx)
-	if !plausible(c.r.Host) {
+	switch public := c.api.cfg.PublicURL.String(); {
+	case public != "":
+		return public
+	case !plausible(c.r.Host):
 		return ""
-	}
-	if c.r.TLS != nil || c.api.trusts(c.peer()) && c.r.Header.Get("X-Forwarded-Proto") == "https" {
+	case c.r.TLS != nil || c.api.trusts(c.peer()) && forwardedProto(c.r) == "https":
 		return "https://" + c.r.Host
 	}
 	return "http://" + c.r.Host
+}
+
+// forwardedProto returns the scheme of the client's own request, in lower case. A proxy behind another one may append its
+// own scheme to the first.
+func forwardedProto(r *http.Request) string {
+	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	return strings.ToLower(strings.TrimSpace(first))
 }
 
 // plausible reports whether a Host can be one: net/http lets pass what only looks

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -152,6 +153,9 @@ func TestTheOriginIsWhereTheCallerFoundTheServer(t *testing.T) {
 		{"stoa.example.org:8443", "10.1.2.3:4", "", true, "https://stoa.example.org:8443"},
 		{"[::1]:8080", "192.0.2.1:4", "", false, "http://[::1]:8080"},
 		{"stoa.example.org", "10.1.2.3:4", "https", false, "https://stoa.example.org"},
+		{"stoa.example.org", "10.1.2.3:4", "https, http", false, "https://stoa.example.org"},
+		{"stoa.example.org", "10.1.2.3:4", "HTTPS", false, "https://stoa.example.org"},
+		{"stoa.example.org", "10.1.2.3:4", "http, https", false, "http://stoa.example.org"},
 		{"stoa.example.org", "192.0.2.1:4", "https", false, "http://stoa.example.org"}, // anybody can say so
 		{"", "192.0.2.1:4", "", false, ""},
 		{"a@b", "192.0.2.1:4", "", false, ""},
@@ -170,6 +174,24 @@ func TestTheOriginIsWhereTheCallerFoundTheServer(t *testing.T) {
 		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
 		if got != tc.want {
 			t.Errorf("%+v: got %q", tc, got)
+		}
+	}
+}
+
+func TestOrigin_IsThePublicURLForEveryHost(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.PublicURL = origin.MustParse("https://stoa.example.org:8443") })
+	var got string
+	HandlePublic(s.API, Op{Method: "GET", Path: "/v1/origin", ID: "origin"}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		got = Origin(ctx)
+		return nil, nil
+	})
+	for _, host := range []string{"stoa.example.org", "stoa.example.org:8443", "evil.example", "a@b"} {
+		r := httptest.NewRequest(http.MethodGet, "/v1/origin", nil)
+		r.Host = host
+		got = ""
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		if got != "https://stoa.example.org:8443" {
+			t.Errorf("%s: got %q", host, got)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/static"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -96,9 +96,12 @@ type Config struct {
 	// NoDocs leaves out the description of the API; see [API.DocsOn].
 	NoDocs bool
 
-	// Origins lists the web origins ("https://app.example.org") whose scripts
-	// may call the API. Empty: none but the server's own.
-	Origins []string
+	// Origins match the web origins whose scripts may call the API. Empty: none but the
+	// server's own.
+	Origins origin.Patterns
+
+	// PublicURL is what [Origin] returns. Zero: what each request's headers say.
+	PublicURL origin.Origin
 }
 
 // Tag is a group of operations.
@@ -387,11 +390,11 @@ func (a *API) logAccess(c *call) {
 // preflight, which they answer.
 func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 	h.Add("Vary", "Origin")
-	origin := r.Header.Get("Origin")
-	if !slices.Contains(a.cfg.Origins, origin) {
+	sent := r.Header.Get("Origin")
+	if from, err := origin.Parse(sent); err != nil || !a.cfg.Origins.Match(from) {
 		return false
 	}
-	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Allow-Origin", sent)
 	h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Idempotency-Replayed, "+
 		"Location, ETag, Content-Disposition, Content-Range, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Expires")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {

@@ -26,6 +26,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/leaktest"
+	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
@@ -482,12 +483,15 @@ func TestTheClientsAddressIsTheLastUntrustedOne(t *testing.T) {
 }
 
 func TestOnlyListedOriginsMayCall(t *testing.T) {
-	s := newSite(t, func(c *Config) { c.Origins = []string{"https://app.example.org"} })
+	s := newSite(t, func(c *Config) { c.Origins = origin.MustPatterns("https://app.example.org", "capacitor://localhost", "https://*.tenants.example.org") })
 	for _, tc := range []struct {
 		origin, allowed string
 		preflight       int
 	}{
 		{"https://app.example.org", "https://app.example.org", 204},
+		{"capacitor://localhost", "capacitor://localhost", 204},
+		{"https://a.tenants.example.org", "https://a.tenants.example.org", 204},
+		{"https://tenants.example.org", "", 405},
 		{"https://evil.example.org", "", 405},
 		{"null", "", 405},
 		{"", "", 405},
