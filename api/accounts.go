@@ -12,6 +12,12 @@ const (
 	PurposeLeaveEmail    = "leave_email"
 )
 
+// Server is what a client needs to know before the log-in: GET /v1/server.
+type Server struct {
+	SignIn      string `json:"sign_in" enum:"own,jwt,both" doc:"own: users register and log in by e-mail address; jwt: only with tokens of the app; both"`
+	Development bool   `json:"development" doc:"the server sends no mail and shows all mails at /dev/mail"`
+}
+
 // CodeRequest asks for a verification code by mail: POST /v1/auth/codes.
 type CodeRequest struct {
 	Email   string `json:"email" format:"email" maxLength:"254" doc:"where the code is sent"`

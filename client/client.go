@@ -303,6 +303,12 @@ func (c *Client) request(ctx context.Context, call *call, body []byte) (*http.Re
 	return req, nil
 }
 
+// Server returns the settings of the server that a client needs before the log-in.
+func (c *Client) Server(ctx context.Context) (out api.Server, err error) {
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/server", out: &out, open: true})
+	return out, err
+}
+
 // errNoAnswer is the cause with which a timeout of the client ends a context.
 var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnreachable)
 

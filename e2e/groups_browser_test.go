@@ -81,6 +81,7 @@ func TestThreePeopleHaveAGroupInTheBrowser(t *testing.T) {
 
 	// Eve comes by a link, which she opened before she had an account.
 	ada.button("About this group")
+	ada.until("the composer beside the panel", `(({ x, y, width, height }) => document.elementFromPoint(x + width / 2, y + height / 2))(document.querySelector(".composer .send").getBoundingClientRect())?.closest(".send") != null`)
 	ada.button("Links into the group")
 	ada.button("Make a link")
 	ada.until("the link", `document.querySelector(".group-links .link-text")?.value.includes("/#/join/")`)

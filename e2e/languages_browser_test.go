@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -83,6 +84,15 @@ func TestThePageSpeaksChinese(t *testing.T) {
 }
 
 // Whoever opens the page while the server is away is told so, and can ask again.
+func TestPage_FollowsSignInByTheApp(t *testing.T) {
+	t.Parallel()
+	url := serve(t, "--accounts-sign-in", "jwt", "--jwt-secret", strings.Repeat("s", 32), "--jwt-issuer", "https://app.example.org", "--jwt-audience", "stoa", "--jwt-algorithms", "HS256")
+	p := browse(t, url+"/")
+	p.says(".auth", "Sign in with the app that uses this server.")
+	p.lacks("[name=email]")
+	p.stranger(url + "/welcome").says("h1", "There is nothing at this path.")
+}
+
 func TestAServerThatIsAwayIsSeenAndAskedAgain(t *testing.T) {
 	t.Parallel()
 	url := serve(t)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -85,10 +86,17 @@ func (a *App) operations() {
 	a.checkin.Routes(a.api)
 	a.jwt.Routes(a.api)
 	serviceapi.Service{Accounts: a.accounts, Groups: a.groups, Messages: a.messages}.Routes(a.api)
+	web.HandlePublic(a.api, web.Op{Method: http.MethodGet, Path: "/v1/server", ID: "server.get", Tags: []string{"accounts"}, Summary: "Get the server's settings for clients"}, a.getServer)
 	web.HandleStream(a.api, web.Op{Path: "/v1/events", ID: "events.stream", Tags: []string{"events"}, Events: api.EventData,
 		Summary:     "The caller's own events as they happen, from every node",
 		Description: "Server-sent events; each carries an Event. Delivery is at most once: on (re)connection read the present state first.",
 		Errors:      []*errs.Error{gateway.ErrDraining}}, a.streamEvents)
+}
+
+type serverReply struct{ Body api.Server }
+
+func (a *App) getServer(context.Context, *web.Empty) (*serverReply, error) {
+	return &serverReply{api.Server{SignIn: cmp.Or(a.cfg.Accounts.SignIn, accounts.SignInOwn), Development: a.cfg.Development()}}, nil
 }
 
 // pages adds the page, and what developers see.

@@ -341,6 +341,12 @@ export interface SessionEnded {
   device: string;
 }
 
+/** What a client needs to know before the log-in, GET /v1/server. */
+export interface Server {
+  sign_in: "own" | "jwt" | "both";
+  development: boolean;
+}
+
 /** A mail in the development outbox, GET /dev/mail.json. */
 export interface Mail {
   to: string;
@@ -444,7 +450,13 @@ function key(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** The newest mails to an address, or null where there is no development outbox. */
+/** The settings of the server. If it does not answer, those of most servers. */
+export const server: Promise<Server> = send("/v1/server").then(
+  async (res) => (await res.json()) as Server,
+  () => ({ sign_in: "own", development: false }),
+);
+
+/** The newest mails to an address, or null if the development outbox does not answer. */
 export async function outbox(to: string): Promise<Mail[] | null> {
   try {
     const res = await send(`/dev/mail.json?to=${encodeURIComponent(to)}`);

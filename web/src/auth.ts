@@ -1,6 +1,6 @@
 // Signing up and logging in.
 
-import { send, type CodeRequest, type LoginRequest, type PasswordReset, type RegisterRequest, type Tokens } from "./api";
+import { send, server, type CodeRequest, type LoginRequest, type PasswordReset, type RegisterRequest, type Tokens } from "./api";
 import { agentWords } from "./agent";
 import { askCodeFor, codeField, codeLead, type Sent } from "./codes";
 import { h, put, s, type Child } from "./dom";
@@ -11,8 +11,8 @@ import { deviceZone, zoneField } from "./zones";
 
 type Purpose = CodeRequest["purpose"];
 
-/** The page of somebody who is not logged in; done runs when they are, with what they should know. */
-export function welcome(done: (news: string) => void, why = ""): HTMLElement {
+/** The page of a visitor. done runs after the log-in, with the news for the user. Without pitch only why and the form are shown. */
+export function welcome(done: (news: string) => void, why = "", pitch = true): HTMLElement {
   const panel = h("div", { class: "auth-panel" });
   const choice = (value: Purpose, text: string) =>
     h(
@@ -139,25 +139,23 @@ export function welcome(done: (news: string) => void, why = ""): HTMLElement {
     );
   };
 
-  const page = h(
-    "div",
-    { class: "welcome" },
-    h(
-      "section",
-      { class: "pitch" },
-      colonnade(),
-      h("h1", {}, t.welcome.title[0]!, h("br"), t.welcome.title[1]!),
-      why && h("p", { class: "note" }, why),
-      h(
-        "p",
-        {},
-        t.welcome.pitch,
-        h("a", { href: "/docs" }, t.welcome.readAPI),
-      ),
-    ),
-    card,
-  );
-  start("register", false);
+  const reason = why && h("p", { class: "note" }, why);
+  const page = pitch
+    ? h(
+        "div",
+        { class: "welcome" },
+        h(
+          "section",
+          { class: "pitch" },
+          colonnade(),
+          h("h1", {}, t.welcome.title[0]!, h("br"), t.welcome.title[1]!),
+          reason,
+          h("p", {}, t.welcome.pitch, h("a", { href: "/docs" }, t.welcome.readAPI)),
+        ),
+        card,
+      )
+    : h("div", { class: "narrow stack" }, reason, card);
+  void server.then(({ sign_in }) => (sign_in === "jwt" ? put(card, h("p", { class: "lead" }, t.welcome.byApp)) : start("register", false)));
   return page;
 }
 

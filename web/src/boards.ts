@@ -144,7 +144,7 @@ function row(r: BoardRow, mine: boolean, top: number): HTMLLIElement {
     bar,
     h("span", { class: `rank ${medal}` }, String(r.rank)),
     r.user ? face({ id: r.user, name: r.name ?? "", ...(r.avatar && { avatar: r.avatar }) }) : h("span", { class: "face gone", "aria-hidden": "true" }, "–"),
-    h("span", { class: "who" }, r.name ?? h("span", { class: "muted" }, t.boards.somebody), mine && h("span", { class: "you" }, t.words.you)),
+    h("span", { class: "who" }, r.name ?? h("span", { class: "muted" }, t.boards.somebody), " ", mine && h("span", { class: "you" }, t.words.you)),
     h("span", { class: "value" }, t.words.days(r.value)),
   );
 }

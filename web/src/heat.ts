@@ -8,6 +8,7 @@ export interface Days {
   signed: ReadonlySet<string>;
   covered: ReadonlySet<string>;
   open: ReadonlySet<string>; // missed, and can be made up
+  joined: string; // the day on which the user signed up
 }
 
 // The longer a run, the deeper its colour: a day is a yes or a no, and what is
@@ -110,7 +111,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
         continue;
       }
       let level = "";
-      let state = day > today ? t.heat.toCome : day === today ? t.heat.notYet : t.heat.missed;
+      let state = day > today ? t.heat.toCome : day === today ? t.heat.notYet : day < days.joined ? t.heat.before : t.heat.missed;
       if (days.signed.has(day)) {
         run++;
         total++;

@@ -14,6 +14,7 @@ import type { View } from "./view";
 import { place } from "./zones";
 
 export function home(me: User, fail: (text: string) => void): View {
+  const joined = dayIn(me.zone, Date.parse(me.created));
   let status: CheckinStatus | null = null;
   let shownYear = 0;
   const signed = new Set<string>();
@@ -120,12 +121,12 @@ export function home(me: User, fail: (text: string) => void): View {
   function drawDays(): void {
     if (!status) return;
     const { day } = status;
-    heat.show(shownYear || yearOf(day), day, { signed, covered, open: makeup.open });
+    heat.show(shownYear || yearOf(day), day, { signed, covered, open: makeup.open, joined });
     put(
       week,
       ...Array.from({ length: 7 }, (_, i) => {
         const d = plus(day, i - 6);
-        const state = signed.has(d) ? "done" : covered.has(d) ? "covered" : d === day ? "open" : "missed";
+        const state = signed.has(d) ? "done" : covered.has(d) ? "covered" : d === day ? "open" : d < joined ? "before" : "missed";
         const name = i === 6 ? t.home.today : i === 5 ? t.home.yesterday : (t.home.letters[weekday(d)] ?? "");
         return h(
           "li",

@@ -24,8 +24,8 @@ const banner = h(
 );
 const offline = h("p", { class: "offline", role: "status", hidden: true }, t.frame.offline);
 const dot = h("span", { class: "live", role: "status", hidden: true });
-const told = h("span", { id: "told", class: "badge", "data-unread-notices": "", hidden: true });
-const bell = h("a", { class: "round bell", href: "#/notices", "aria-label": t.frame.titles.notices, "aria-describedby": "told", hidden: true }, icon("bell"), told);
+const told = h("span", { class: "badge", "data-unread-notices": "", hidden: true });
+const bell = h("a", { class: "round bell", href: "#/notices", hidden: true }, icon("bell"), h("span", { class: "sr" }, t.frame.titles.notices, " "), told);
 const nav = h("nav", { "aria-label": t.frame.main });
 const main = h("main", { id: "main", tabindex: -1 });
 const mails = h("a", { href: "/dev/mail", hidden: true }, t.frame.mails);
@@ -214,7 +214,7 @@ function show(): void {
     };
     if (page === "rooms") {
       put(main, h("p", { class: "muted" }, t.words.moment));
-      import("./rooms/view").then((m) => place(m.visitView((text) => welcome(entered, text), announce))).catch(lost);
+      import("./rooms/view").then((m) => place(m.visitView((text) => welcome(entered, text, false), announce))).catch(lost);
       return showUnread();
     }
     put(main, welcome(entered, page === "card" ? t.frame.shownCard : page === "group" ? t.frame.shownGroup : undefined));
@@ -261,9 +261,16 @@ function show(): void {
   coming.then(place, lost);
 }
 
+// arrive shows what the address names from its top, and gives it the focus: a screen reader reads on from there.
+function arrive(): void {
+  show();
+  scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+}
+
 function navigate(hash: string): void {
   if (location.hash !== hash) history.replaceState(null, "", hash);
-  show();
+  arrive();
 }
 
 async function logOut(): Promise<void> {
@@ -297,8 +304,7 @@ whenEnded((reason) => {
 });
 addEventListener("hashchange", () => {
   if (login?.device === device() && view?.follow?.()) return; // it has the focus where it belongs
-  show();
-  main.focus({ preventScroll: true });
+  arrive();
 });
 const online = () => (offline.hidden = navigator.onLine);
 addEventListener("online", online);

@@ -34,7 +34,12 @@ export function pushCard(on: { signal: AbortSignal; failed: (err: unknown) => vo
         text,
         "secondary",
         async () => {
-          await run();
+          said.textContent = p.waits;
+          try {
+            await run();
+          } finally {
+            said.textContent = "";
+          }
           await load();
         },
         on.failed,

@@ -111,7 +111,11 @@ func (c *call) WriteHeader(status int) {
 		refused := !c.api.allowAway(c.r.Context(), c, unmatched)
 		switch status {
 		case http.StatusNotFound:
-			c.refuse(newProblem(status, errNoRoute))
+			if isBrowsing(c.r) {
+				c.refuseByPage(newProblem(status, errNoRoute))
+			} else {
+				c.refuse(newProblem(status, errNoRoute))
+			}
 			refused = true
 		case http.StatusMethodNotAllowed: // Allow is set
 			c.refuse(newProblem(status, errMethod))

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -124,12 +125,32 @@ func (c *call) refuse(p *problem) {
 		return
 	}
 	p.setHeaders(c, c.Header())
-	c.wrote, c.status = true, p.Status
+	c.finishRefusal(p.Status, p.encode())
+}
+
+func (c *call) finishRefusal(status int, body []byte) {
+	c.wrote, c.status = true, status
 	c.extend()
-	c.ResponseWriter.WriteHeader(p.Status)
-	// A failed write has nobody left to tell.
-	n, _ := c.ResponseWriter.Write(p.encode())
+	c.ResponseWriter.WriteHeader(status)
+	n, _ := c.ResponseWriter.Write(body) // an error means that the client has disconnected
 	c.bytes += int64(n)
+}
+
+// isBrowsing reports whether a person has opened an address of a page in a browser.
+func isBrowsing(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/v1/")
+}
+
+// refuseByPage writes p as a page, for people, unless an answer has begun.
+func (c *call) refuseByPage(p *problem) {
+	if c.wrote {
+		return
+	}
+	p.setHeaders(c, c.Header())
+	c.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.Header().Add("Vary", "Accept")
+	const page = `<!doctype html><html lang="%s"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>%s</title><h1>%[2]s</h1><p><a href="/">Stoa</a></p></html>`
+	c.finishRefusal(p.Status, fmt.Appendf(nil, page, c.language(), p.Detail))
 }
 
 // write is refuse for an answer that may be held back.

@@ -99,7 +99,7 @@ export function drawHappening(m: Message, talk: Talk): HTMLLIElement {
 
 // A name above the first of several bubbles; for a screen reader above each.
 function author({ name, role }: Author, follows: boolean): HTMLElement {
-  return h("p", { class: follows ? "sr" : "author" }, name, role !== "member" && !follows && h("span", { class: "role" }, g.roles[role]));
+  return h("p", { class: follows ? "sr" : "author" }, name, " ", role !== "member" && !follows && h("span", { class: "role" }, g.roles[role]));
 }
 
 function quote(seq: number, quoted: Quoted | "gone" | undefined, talk: Talk, group: string, chat: string, on: Doings): Child {
@@ -107,8 +107,8 @@ function quote(seq: number, quoted: Quoted | "gone" | undefined, talk: Talk, gro
   const from = quoted && (quoted.from === talk.me.id ? t.words.you : nameIn(talk, quoted.from, group));
   return h(
     "button",
-    { type: "button", class: "quoted", "aria-label": quoted && c.quoteLabel(from ?? "", preview(quoted, talk, chat)), onclick: () => on.goTo(seq) },
-    h("span", { class: "quoted-from" }, from ?? "…"),
+    { type: "button", class: "quoted", onclick: () => on.goTo(seq) },
+    h("span", { class: "quoted-from" }, h("span", { class: "sr" }, c.inReplyTo, " "), from ?? "…"),
     h("span", { class: "quoted-text" }, quoted ? preview(quoted, talk, chat) : ""),
   );
 }

@@ -53,7 +53,7 @@ export class Composer {
     if (!chats.pending(chat).some((out) => out.body.text === this.#kept.trim())) this.field.value = this.#kept; // else it is on its way
     const group = groupOf(chat);
     if (group) this.#mentions = new Mentions(this.field, group, talk);
-    const input = h("input", { type: "file", class: "sr", multiple: true, tabindex: -1, "aria-label": c.files.send, onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")) });
+    const input = h("input", { type: "file", hidden: true, multiple: true, onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")) });
     this.#writing = h(
       "div",
       { class: "writing" },

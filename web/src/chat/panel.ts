@@ -224,7 +224,7 @@ export class Panel {
       h(
         "div",
         { class: "person-text" },
-        h("p", { class: "person-name" }, r.name, own && h("span", { class: "you" }, t.words.you), member.role !== "member" && h("span", { class: "role" }, g.roles[member.role])),
+        h("p", { class: "person-name" }, r.name, " ", own && h("span", { class: "you" }, t.words.you), " ", member.role !== "member" && h("span", { class: "role" }, g.roles[member.role])),
         (r.note || r.muted) && h("p", { class: "muted" }, [r.note, r.muted && `${g.isMuted} ${r.muted}`].filter(Boolean).join(" · ")),
       ),
       own || member.user.deleted ? null : opener,

@@ -37,7 +37,7 @@ export class Room {
   readonly #stream: Stream;
   readonly #composer: Composer;
   readonly #strips: Strips | undefined;
-  readonly #offer = h("input", { type: "file", class: "sr", name: "offer", tabindex: -1, "aria-label": c.files.offer, onchange: () => void this.#offerFile() });
+  readonly #offer = h("input", { type: "file", hidden: true, name: "offer", onchange: () => void this.#offerFile() });
   readonly #asking = h("span", { id: "asking", class: "badge", "data-requests": "", hidden: true });
   #panel: Panel | undefined;
   #ready = false;

@@ -2,7 +2,9 @@
 
 import { fileLink, isTemporary, type Media } from "@stoa-dev/client";
 import { act } from "../buttons";
+import { dialog } from "../dialog";
 import { h, s, type Child } from "../dom";
+import { t } from "../texts";
 import { c } from "../texts/chats";
 import { attachment, sizes } from "./content";
 import { sign } from "./icons";
@@ -37,14 +39,23 @@ export function storedFile(media: Media, at: Place, talk: Talk): Child {
   return h("div", { class: "stored" }, card, act(c.files.download, "link", () => save(media, at, talk), (err) => void (wrong.textContent = explain(err))), wrong);
 }
 
-/** A picture, of which a thumbnail is shown; a tap saves the whole. */
+/** A picture. The bubble shows a thumbnail; a tap opens the largest thumbnail in a dialog, which saves the original. */
 export function storedPicture(media: Media, at: Place, talk: Talk): Child {
   const side = [...(media.thumbnails ?? [])].sort((a, b) => a - b).find((n) => n >= WIDEST) ?? media.thumbnails?.at(-1);
   const { width = 0, height = 0 } = media;
   if (!at.seq || !side || !width || !height) return storedFile(media, at, talk);
+  const name = media.alt || media.name || c.kinds.image;
   const shown = Math.min(WIDEST, width);
-  const img = h("img", { class: "shot", alt: media.alt || media.name || c.kinds.image, width: shown, height: Math.round((shown * height) / width), onerror: () => el.replaceWith(storedFile(media, at, talk) as Node) });
-  const el = act("", "link", () => save(media, at, talk), talk.failed, c.files.savePicture(media.alt || media.name || ""));
+  const img = h("img", { class: "shot", alt: name, width: shown, height: Math.round((shown * height) / width), onerror: () => el.replaceWith(storedFile(media, at, talk) as Node) });
+  const view = async () => {
+    const src = await linkOf(at, talk, Math.max(...media.thumbnails!));
+    const el = dialog(name, (close) => [
+      h("img", { class: "viewed", alt: name, src }),
+      h("div", { class: "row" }, act(c.files.savePicture, "secondary", () => save(media, at, talk), talk.failed), h("button", { type: "button", class: "secondary", onclick: close }, t.words.close)),
+    ]);
+    el.classList.add("viewer");
+  };
+  const el = act("", "link", view, talk.failed, c.files.viewPicture(name));
   el.classList.add("shot-link");
   el.append(img);
   const load = async (): Promise<void> => {

@@ -118,7 +118,7 @@ export class RoomPeople {
       h(
         "div",
         { class: "person-text" },
-        h("p", { class: "person-name" }, user.name, row.own && h("span", { class: "you" }, r.you), role !== "member" && h("span", { class: "role" }, r.roles[role])),
+        h("p", { class: "person-name" }, user.name, " ", row.own && h("span", { class: "you" }, r.you), " ", role !== "member" && h("span", { class: "role" }, r.roles[role])),
         row.muted && h("p", { class: "muted" }, `${r.isMuted} ${row.muted}`),
       ),
       items.length > 0 && opener,

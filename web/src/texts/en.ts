@@ -15,6 +15,7 @@ export const en = {
   words: {
     moment: "One moment …",
     cancel: "Cancel",
+    close: "Close",
     change: "Change",
     save: "Save",
     saved: "Saved.",
@@ -71,8 +72,9 @@ export const en = {
   welcome: {
     title: ["A social backend", "you run yourself."],
     pitch:
-      "Stoa has accounts, devices, friends, blocks, daily check-ins, boards and live events behind one HTTP interface, in one Go binary. " +
-      "This page is a small client of that interface: sign up, and try it. ",
+      "Accounts, friends, chats, groups, presence, files, notices, daily check-ins, leaderboards, watch-together rooms and live streams, in one Go binary. " +
+      "This page is a small client of its API: sign up and try it. ",
+    byApp: "Sign in with the app that uses this server. It takes no e-mail addresses.",
     readAPI: "Read the API reference",
     signUpOrLogIn: "Sign up or log in",
     what: "What would you like to do?",
@@ -137,7 +139,7 @@ export const en = {
     today: "Today",
     yesterday: "Yesterday",
     letters: ["M", "T", "W", "T", "F", "S", "S"],
-    states: { done: "checked in", covered: "covered", open: "not yet", missed: "missed" },
+    states: { done: "checked in", covered: "covered", open: "not yet", missed: "missed", before: "before you signed up" },
     newDay: "A new day.",
     toMidnight: (time: Child, place: string): Child[] => [time, ` to midnight in ${place}`],
     firstDay: "Your first day is counted.",
@@ -160,6 +162,7 @@ export const en = {
     toCome: "to come",
     notYet: "not yet",
     missed: "missed",
+    before: "before you signed up",
     checkedIn: "checked in",
     checkedInRun: (n: number) => `checked in, day ${n} of a run`,
     covered: "covered, the streak goes on",

@@ -11,6 +11,7 @@ export const zh: Texts = {
   words: {
     moment: "请稍候……",
     cancel: "取消",
+    close: "关闭",
     change: "更改",
     save: "保存",
     saved: "已保存。",
@@ -65,7 +66,8 @@ export const zh: Texts = {
 
   welcome: {
     title: ["自己部署的", "社交后端。"],
-    pitch: "Stoa 是一个 Go 程序，通过同一套 HTTP 接口提供账号、设备、好友、黑名单、每日签到、排行榜和实时事件。这个页面是该接口的一个小型客户端：注册即可试用。",
+    pitch: "账号、好友、聊天、群组、在线状态、文件、通知、每日签到、排行榜、一起看房间和直播，都在一个 Go 程序里。这个页面是其 API 的一个小型客户端：注册即可试用。",
+    byApp: "请通过使用本服务器的应用登录，此处不支持邮箱登录。",
     readAPI: "阅读 API 参考",
     signUpOrLogIn: "注册或登录",
     what: "你想做什么？",
@@ -129,7 +131,7 @@ export const zh: Texts = {
     today: "今天",
     yesterday: "昨天",
     letters: ["一", "二", "三", "四", "五", "六", "日"],
-    states: { done: "已签到", covered: "已覆盖", open: "尚未签到", missed: "漏签" },
+    states: { done: "已签到", covered: "已覆盖", open: "尚未签到", missed: "漏签", before: "注册之前" },
     newDay: "新的一天。",
     toMidnight: (time, place) => [`距${place}的零点还有 `, time],
     firstDay: "第一天已计入。",
@@ -151,6 +153,7 @@ export const zh: Texts = {
     toCome: "尚未到来",
     notYet: "尚未签到",
     missed: "漏签",
+    before: "注册之前",
     checkedIn: "已签到",
     checkedInRun: (n) => `已签到，连续第 ${n} 天`,
     covered: "已覆盖，连续天数不中断",

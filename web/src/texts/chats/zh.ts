@@ -37,7 +37,7 @@ export const zh: ChatTexts = {
   recalled: "此消息已撤回。",
   forwarded: "转发的消息",
   quoteGone: "该消息已不存在。",
-  quoteLabel: (name, text) => `回复 ${name}：${text}`,
+  inReplyTo: "回复",
   replyTo: (name) => `回复 ${name}`,
   editing: "编辑消息",
   ticks: { sending: "发送中", failed: "未发送", sent: "已发送", delivered: "已送达", read: "已读" },
@@ -81,7 +81,8 @@ export const zh: ChatTexts = {
   files: {
     send: "发送文件",
     offer: "发送文件（需对方接受）",
-    savePicture: (name) => `保存图片 ${name}`,
+    viewPicture: (name) => `查看图片 ${name}`,
+    savePicture: "保存图片",
     play: (lasts) => `播放，${lasts}`,
     pause: "暂停",
     noPlay: "无法在此播放这段录音。",
