@@ -133,7 +133,7 @@ const Off = "off"
 
 // Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
-	UDP         string        `koanf:"udp" default:":8189" help:"UDP address of the media of live streams, one port for all; without a host all addresses of the machine; off carries none"`
+	UDP         string        `koanf:"udp" default:":8189" help:"UDP address of the media of live streams, one port for all clients and other nodes; without a host all addresses of the machine; off carries none"`
 	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
 	Owned       int           `koanf:"owned" default:"20" help:"streams that a user may have, at most 1000"`
 	Sessions    int           `koanf:"sessions" default:"1000" help:"publishers and viewers that this node carries at a time, at most 100000; a tenth is kept for publishers and other nodes"`

@@ -17,6 +17,8 @@ import (
 	"github.com/pion/ice/v4"
 	"github.com/pion/interceptor"
 	"github.com/pion/sdp/v3"
+	"github.com/pion/transport/v5"
+	"github.com/pion/transport/v5/stdnet"
 	"github.com/pion/webrtc/v4"
 )
 
@@ -52,10 +54,13 @@ type Config struct {
 
 // Engine makes sessions. It is safe for concurrent use.
 type Engine struct {
-	api *webrtc.API
-	mux ice.UDPMux
-	all *allAddresses // nil: it listens on one
-	log *slog.Logger
+	codecs  *webrtc.MediaEngine
+	between *interceptor.Registry
+	api     *webrtc.API
+	relays  webrtc.SettingEngine // of sessions with sockets of their own
+	mux     ice.UDPMux
+	all     *allAddresses // nil: it listens on one
+	log     *slog.Logger
 }
 
 // New opens the UDP port; without a host that is done where at least one address lets it, and [Engine.Look] tries the others again.
@@ -69,7 +74,20 @@ func New(cfg Config) (_ *Engine, err error) {
 		return nil, fmt.Errorf("media: port %q: %w", port, err)
 	}
 	se := webrtc.SettingEngine{LoggerFactory: logs{cfg.Log}}
-	e := &Engine{log: cfg.Log}
+	se.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
+	se.SetICETimeouts(silentTime, silentTime, keepAlive)
+	// By default the library reads a packet before it tells of a track, to know the codec. If that packet is a retransmission, it
+	// does not know the codec and gives up the track. Here the description tells the codec, see [pick].
+	se.SetFireOnTrackBeforeFirstRTP(true)
+	se.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
+	e := &Engine{codecs: &webrtc.MediaEngine{}, between: &interceptor.Registry{}, log: cfg.Log}
+	if err := register(e.codecs); err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	if err := webrtc.RegisterDefaultInterceptorsWithOptions(e.codecs, e.between, webrtc.WithInterceptorLoggerFactory(se.LoggerFactory)); err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	var only net.IP // the address on which the engine listens; nil: all
 	if host == "" || net.ParseIP(host).IsUnspecified() {
 		e.all = &allAddresses{port: number, log: cfg.Log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{
 			ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
@@ -91,34 +109,23 @@ func New(cfg Config) (_ *Engine, err error) {
 		_, _ = conn.SetReadBuffer(socketBuffer), conn.SetWriteBuffer(socketBuffer)
 		e.mux = ice.NewUDPMuxDefault(ice.UDPMuxParams{UDPConn: conn, Logger: se.LoggerFactory.NewLogger("ice")})
 		se.SetIncludeLoopbackCandidate(addr.IP.IsLoopback())
+		only = addr.IP
 		cfg.Log.Info("live media: the UDP port is open", "addresses", conn.LocalAddr().String())
 	}
-	se.SetICEUDPMux(e.mux)
 	defer func() {
 		if err != nil {
 			_ = e.mux.Close()
 		}
 	}()
+	e.relays = se
+	e.relays.SetIPFilter(func(ip net.IP) bool { return only == nil || ip.Equal(only) })
+	se.SetICEUDPMux(e.mux)
 	if len(cfg.PublicIPs) > 0 {
 		if err := se.SetICEAddressRewriteRules(webrtc.ICEAddressRewriteRule{External: cfg.PublicIPs, AsCandidateType: webrtc.ICECandidateTypeHost, Mode: webrtc.ICEAddressRewriteReplace}); err != nil {
 			return nil, fmt.Errorf("media: %w", err)
 		}
 	}
-	se.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
-	se.SetICETimeouts(silentTime, silentTime, keepAlive)
-	// By default the library reads a packet before it tells of a track, to know the codec. If that packet is a retransmission, it
-	// does not know the codec and gives up the track. Here the description tells the codec, see [pick].
-	se.SetFireOnTrackBeforeFirstRTP(true)
-	se.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
-	codecs := &webrtc.MediaEngine{}
-	if err := register(codecs); err != nil {
-		return nil, fmt.Errorf("media: %w", err)
-	}
-	between := &interceptor.Registry{}
-	if err := webrtc.RegisterDefaultInterceptorsWithOptions(codecs, between, webrtc.WithInterceptorLoggerFactory(se.LoggerFactory)); err != nil {
-		return nil, fmt.Errorf("media: %w", err)
-	}
-	e.api = webrtc.NewAPI(webrtc.WithSettingEngine(se), webrtc.WithMediaEngine(codecs), webrtc.WithInterceptorRegistry(between))
+	e.api = e.apiWith(se)
 	return e, nil
 }
 
@@ -132,10 +139,42 @@ func (e *Engine) Look() {
 // Close closes the port. Sessions have to be closed before.
 func (e *Engine) Close() error { return e.mux.Close() }
 
+func (e *Engine) apiWith(se webrtc.SettingEngine) *webrtc.API {
+	return webrtc.NewAPI(webrtc.WithSettingEngine(se), webrtc.WithMediaEngine(e.codecs), webrtc.WithInterceptorRegistry(e.between))
+}
+
 // connection makes a session. Each has a certificate of its own, which the library makes: one is good for a month, and an engine
 // may run for longer.
 func (e *Engine) connection() (*webrtc.PeerConnection, error) {
-	return e.api.NewPeerConnection(webrtc.Configuration{BundlePolicy: webrtc.BundlePolicyMaxBundle})
+	return connect(e.api)
+}
+
+// ownConnection makes a session with UDP sockets of its own, which close with it. The other node has one socket for all sessions, and
+// assigns packets to sessions by source address. Two sessions between the same two sockets would get each other's packets.
+func (e *Engine) ownConnection() (*webrtc.PeerConnection, error) {
+	sockets, err := stdnet.NewNet()
+	if err != nil {
+		return nil, fmt.Errorf("media: %w", err)
+	}
+	se := e.relays
+	se.SetNet(bufferedNet{sockets})
+	return connect(e.apiWith(se))
+}
+
+func connect(api *webrtc.API) (*webrtc.PeerConnection, error) {
+	return api.NewPeerConnection(webrtc.Configuration{BundlePolicy: webrtc.BundlePolicyMaxBundle})
+}
+
+// bufferedNet opens UDP sockets with large buffers.
+type bufferedNet struct{ transport.Net }
+
+// ListenUDP implements [transport.Net].
+func (n bufferedNet) ListenUDP(network string, at *net.UDPAddr) (transport.UDPConn, error) {
+	conn, err := n.Net.ListenUDP(network, at)
+	if err == nil {
+		_, _ = conn.SetReadBuffer(socketBuffer), conn.SetWriteBuffer(socketBuffer)
+	}
+	return conn, err
 }
 
 // Format is a codec with its parameters.

@@ -177,24 +177,68 @@ func TestAViewerWhoComesWithoutAKeptGroupGetsAKeyFrameThatIsAskedFor(t *testing.
 	}
 }
 
-func TestARelayHandsOn(t *testing.T) {
-	near, far := engine(t), engine(t)
-	p, src := publish(t, near, livetest.Camera{})
+// relay pulls a source of one engine to another, and returns the addresses that the pulling engine offers.
+func relay(t *testing.T, from *media.Engine, src *media.Source, to *media.Engine) (again *media.Source, offered []string) {
+	t.Helper()
 	var inner *media.Viewer
-	again, err := far.Pull(t.Context(), src.Formats, yes, func(ctx context.Context, offer string) (answer string, err error) {
-		inner, answer, err = near.Watch(ctx, src, offer)
+	again, err := to.Pull(t.Context(), src.Formats, yes, func(ctx context.Context, offer string) (answer string, err error) {
+		for line := range strings.Lines(offer) {
+			if f := strings.Fields(line); strings.HasPrefix(line, "a=candidate:") {
+				offered = append(offered, net.JoinHostPort(f[4], f[5]))
+			}
+		}
+		inner, answer, err = from.Watch(ctx, src, offer)
 		return answer, err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close(nil)
-	defer inner.Close()
+	t.Cleanup(func() { again.Close(nil); inner.Close() })
+	return again, offered
+}
+
+func TestARelayHandsOn(t *testing.T) {
+	near, far := engine(t), engine(t)
+	p, src := publish(t, near, livetest.Camera{})
+	again, _ := relay(t, near, src, far)
 	v, _ := watch(t, far, again)
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 20 && v.Sounds() > 10 })
 	whole(t, v.Frames())
 	p.Close()
 	eventually.True(t, "the viewer to be told", func() bool { return v.Ended() })
+}
+
+func TestRelays_AllStreamsOfTwoNodesArrive(t *testing.T) {
+	for name, udp := range map[string]string{"one address": "127.0.0.1:0", "all addresses": ":0"} {
+		t.Run(name, func(t *testing.T) {
+			near, far := engineAt(t, udp), engineAt(t, udp)
+			for _, way := range []struct{ from, to *media.Engine }{{near, far}, {near, far}, {far, near}} {
+				_, src := publish(t, way.from, livetest.Camera{})
+				again, _ := relay(t, way.from, src, way.to)
+				v, _ := watch(t, way.to, again)
+				eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
+				whole(t, v.Frames())
+			}
+		})
+	}
+}
+
+func TestRelay_ClosesItsSockets(t *testing.T) {
+	near, far := engine(t), engine(t)
+	_, src := publish(t, near, livetest.Camera{})
+	again, offered := relay(t, near, src, far)
+	if len(offered) == 0 {
+		t.Fatal("the relay has no address")
+	}
+	again.Close(nil)
+	for _, addr := range offered {
+		conn, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		_ = conn.Close()
+	}
 }
 
 func TestWhatComesWhileTheSourceIsNotOpenIsRefused(t *testing.T) {

@@ -110,10 +110,10 @@ func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_
 	return s, sdp, err
 }
 
-// Pull becomes a viewer elsewhere, of a source with these formats; ask brings the offer there and returns the answer.
-// ErrOffer, and errors of ask.
+// Pull becomes a viewer elsewhere, of a source with these formats; ask brings the offer there and returns the answer. The session has
+// UDP sockets of its own. ErrOffer, and errors of ask.
 func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
-	pc, err := e.connection()
+	pc, err := e.ownConnection()
 	if err != nil {
 		return nil, err
 	}
