@@ -203,7 +203,7 @@ type PlaybackCommand struct {
 }
 
 // PlaybackBuffering tells that the caller's player waits for data, or does not any more:
-// POST /v1/rooms/{room}/playback/buffering. It is said again every five seconds, and forgotten after ten.
+// POST /v1/rooms/{room}/playback/buffering. A report counts for ten seconds, while its sender has the room's channel; clients repeat it every five.
 type PlaybackBuffering struct {
 	Buffering bool `json:"buffering"`
 }

@@ -168,7 +168,7 @@ func (c *Client) Command(ctx context.Context, room string, in api.PlaybackComman
 	return out, err
 }
 
-// Buffering tells a room that the caller's player waits for data, or does not any more.
+// Buffering reports whether the caller's player waits for data. It counts while the caller has the room's channel.
 func (c *Client) Buffering(ctx context.Context, room string, waits bool) error {
 	return c.do(ctx, call{method: http.MethodPost, path: inRoom(room, "playback", "buffering"), in: api.PlaybackBuffering{Buffering: waits}})
 }

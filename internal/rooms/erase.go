@@ -32,8 +32,8 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(ctx, transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
 }
 
-// errOther says that meanwhile another one is to get a room.
-var errOther = errors.New("rooms: another successor")
+// errOther reports that a change concerns a viewer whose cached place it would not drop. The caller starts again.
+var errOther = errors.New("rooms: another viewer is concerned")
 
 func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 	for {

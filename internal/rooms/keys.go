@@ -16,15 +16,19 @@ const (
 	onlineLife = 3 * time.Minute
 	// viewersLife is how long a counted number of viewers is kept.
 	viewersLife = time.Minute
-	// bufferingLife is how long a player waits for data, unless it says so again.
+	// bufferingLife is how long a report counts that a player waits for data.
 	bufferingLife = 10 * time.Second
+	// maxHold bounds how long a room waits for one viewer's player.
+	maxHold = time.Minute
 )
 
 var (
 	stateKeys = keyspace.Def1[ID](Keys, "room:{{room}}:state", keyspace.HashOf("g, v: generation and version; i: item; p: ms; t: Unix ms of the servers; r: thousandths; s: paused; h: held"),
 		keyspace.Expire(stateLife), keyspace.Doc{Purpose: "a room's register of playback; SQL has a checkpoint", Together: "room", MaxBytes: 1 << 10})
-	bufferingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their players wait for data"),
-		keyspace.Expire(bufferingLife), keyspace.Doc{Purpose: "whose players wait for data, where all wait for them", Together: "room", MaxBytes: 1 << 20})
+	bufferingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their last report counts"),
+		keyspace.Expire(maxHold+bufferingLife), keyspace.Doc{Purpose: "viewers whose players wait for data", Together: "room", MaxBytes: 1 << 20})
+	holdingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:holding", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when the room waits for them"),
+		keyspace.Expire(maxHold+bufferingLife), keyspace.Doc{Purpose: "viewers for whom a room waits, of those whose players wait for data", Together: "room", MaxBytes: 1 << 20})
 	onlineKeys = keyspace.Def1[ID](Keys, "room:{{room}}:online", keyspace.ZSetOf("viewer.node by the Unix ms of the last activity"),
 		keyspace.Expire(onlineLife), keyspace.Doc{Purpose: "who watches in a room, and on which node; an entry counts while the node lives", Together: "room", MaxBytes: 4 << 20})
 	viewersKeys = keyspace.Def1[ID](Keys, "room:{{room}}:viewers", keyspace.BytesOf("how many, and the node that counted them"),

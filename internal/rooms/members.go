@@ -71,7 +71,7 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn f
 		if d.me, err = fn(ctx, tx, d); err != nil {
 			return err
 		}
-		if err := deleteMember(ctx, tx, id, user); err != nil { // a guest's place whose time is over is none of theirs
+		if err := deleteMembers(ctx, tx, id, []ViewerID{user}); err != nil { // a guest's place whose time is over is none of theirs
 			return err
 		}
 		if d.room.members++; d.room.members <= small {
@@ -238,8 +238,6 @@ func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 // take takes somebody out of a room that is locked. Links that they have made let nobody in any more; a user's restrictions are kept
 // for when they come again.
 func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) error {
-	d.room.members--
-	d.gone(m.User, why)
 	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
 		return err
 	}
@@ -248,7 +246,7 @@ func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string
 			return err
 		}
 	}
-	return deleteMember(ctx, tx, d.room.ID, m.User)
+	return d.putOut(ctx, tx, why, m.User)
 }
 
 // over runs fn for what is done to somebody else, whose role has to be a lower one. ErrMember, ErrRank.

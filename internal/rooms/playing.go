@@ -213,15 +213,58 @@ func itemOf(s playback.State) (id ItemID) {
 	return id
 }
 
-// Buffering notes that a viewer's player waits for data, or does not any more. By the room's setting all wait
-// until nobody's does. ErrRoom, ErrStateAway.
+// Buffering records whether a viewer's player waits for data. By the room's setting the room is held meanwhile, for up to maxHold.
+// Reports of viewers who do not have the room's channel are ignored. ErrRoom, ErrStateAway.
 func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits bool) (err error) {
 	defer errs.Wrap(&err, "rooms.Buffering %s", id)
 	r, _, err := s.inside(ctx, id, user)
 	if err != nil || !r.Hold && waits {
 		return err
 	}
+	if waits {
+		switch watches, err := s.watches(ctx, id, user); {
+		case away(err):
+			return ErrStateAway
+		case err != nil || !watches:
+			return err
+		}
+	}
 	return s.hold(ctx, id, user, waits)
+}
+
+// watches reports whether a viewer has a room's channel, by any node.
+func (s *Service) watches(ctx context.Context, id ID, user ViewerID) (bool, error) {
+	if s.watched.has(id, user) {
+		return true, nil
+	}
+	live, err := s.cfg.Nodes(ctx)
+	if err != nil || len(live) == 0 {
+		return false, err
+	}
+	return s.redis.watches(ctx, id, user, live)
+}
+
+// endHolds ends what a change leaves of holds: those of viewers who have left, or all where the room no longer waits for players.
+// If it fails they expire by themselves.
+func (s *Service) endHolds(ctx context.Context, d changeSet) {
+	if !d.was.Hold || d.room.Hold && len(d.left) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
+	defer cancel()
+	id := d.room.ID
+	var err error
+	if d.room.Hold {
+		err = s.redis.dropWaiting(ctx, id, d.left)
+	} else {
+		err = s.redis.clearWaiting(ctx, id)
+	}
+	if err == nil {
+		err = s.hold(ctx, id, ViewerID{}, false)
+	}
+	if err != nil {
+		s.log.Debug("rooms: hold not ended", "room", id, "err", err)
+	}
 }
 
 // hold notes whose player waits, and holds or releases the room.

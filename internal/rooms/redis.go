@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,7 +98,7 @@ func (s *redisStore) states(ctx context.Context, list []ID) (map[ID]playback.Sta
 // command runs a command at a moment of the servers' clock, and returns the register then. False: its sender saw
 // another one. errNoState.
 func (s *redisStore) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
-	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
+	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key, holdingKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
 		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MostAhead)).Items()
 	switch {
 	case err != nil:
@@ -121,19 +122,48 @@ func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State)
 	return parseState(list)
 }
 
-// buffer notes that a viewer's player waits for data until a moment, or does not; the zero viewer only looks. It
-// returns how many wait.
+// buffer records whether a viewer's player waits for data; for the zero viewer it records nothing. It returns for how many
+// viewers the room waits.
 func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
 	until := int64(0)
 	if waits {
 		until = now.Add(bufferingLife).UnixMilli()
 	}
-	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKeys.At(id).Key}, text(now.UnixMilli()), user.String(), text(until), text(bufferingLife.Milliseconds())).Int()
+	return bufferScript.Run(ctx, s.db, []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key}, text(now.UnixMilli()), user.String(), text(until),
+		text(now.Add(maxHold).UnixMilli()), text((maxHold + bufferingLife).Milliseconds())).Int()
+}
+
+// dropWaiting removes viewers from those whose players wait for data.
+func (s *redisStore) dropWaiting(ctx context.Context, id ID, users []ViewerID) error {
+	return keyspace.FirstErr(s.db.DoMulti(ctx, dropWaitingCmds(id, users)))
+}
+
+func dropWaitingCmds(id ID, users []ViewerID) []keyspace.Cmd {
+	names := make([]string, len(users))
+	for i, u := range users {
+		names[i] = u.String()
+	}
+	return []keyspace.Cmd{{Name: "ZREM", Key: bufferingKeys.At(id).Key, Args: names}, {Name: "ZREM", Key: holdingKeys.At(id).Key, Args: names}}
+}
+
+// clearWaiting removes all viewers from those whose players wait for data.
+func (s *redisStore) clearWaiting(ctx context.Context, id ID) error {
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: bufferingKeys.At(id).Key, More: []keyspace.Key{holdingKeys.At(id).Key}}).Err
+}
+
+// watches reports whether a viewer watches a room by one of some nodes.
+func (s *redisStore) watches(ctx context.Context, id ID, user ViewerID, nodes []string) (bool, error) {
+	entries := make([]string, len(nodes))
+	for i, node := range nodes {
+		entries[i] = entry(user, node)
+	}
+	list, err := s.db.Do(ctx, keyspace.Cmd{Name: "ZMSCORE", Key: onlineKeys.At(id).Key, Args: entries}).Items()
+	return slices.ContainsFunc(list, func(r keyspace.Reply) bool { return !r.Nil() }), err
 }
 
 // forget removes what Redis has of a room that was closed.
 func (s *redisStore) forget(ctx context.Context, id ID) error {
-	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key, More: []keyspace.Key{bufferingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key, More: []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
 }
 
 // Presence is a viewer on a node.
@@ -151,6 +181,7 @@ type mark struct {
 	room ID
 	here map[ViewerID]time.Time // watch, and were active then
 	gone []ViewerID
+	held bool // the room may wait for players, also for those of viewers who are gone
 }
 
 // writeOnline brings what a node knows to Redis.
@@ -171,6 +202,9 @@ func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark)
 				remove.Args = append(remove.Args, entry(user, node))
 			}
 			cmds = append(cmds, remove)
+			if m.held {
+				cmds = append(cmds, dropWaitingCmds(m.room, m.gone)...)
+			}
 		}
 	}
 	if len(cmds) == 0 {

@@ -120,7 +120,8 @@ type changeSet struct {
 	at   time.Time
 	was  Room
 	room Room
-	me   Member // who does it; without a role's rights for somebody who is not in it
+	me   Member     // who does it; without a role's rights for somebody who is not in it
+	left []ViewerID // viewers who no longer are in the room
 	news []news
 }
 
@@ -137,13 +138,20 @@ func (d *changeSet) tell(typ string, data any) { d.news = append(d.news, news{ty
 // each of them times each of them.
 const small = 200
 
-// gone tells who is gone, and the room; a large one only of those who were taken out.
-func (d *changeSet) gone(user ViewerID, why string) {
-	data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: why}
-	d.news = append(d.news, news{user, api.EventRoomGone, data})
-	if d.was.members <= small || why == api.RoomKicked || why == api.RoomBanned {
-		d.tell(api.EventRoomGone, data)
+// putOut removes viewers from a room that is locked. Each viewer who loses a room that goes on loses it here; what they derived from
+// being in it ends after the commit, by changeSet.left. The viewers learn of it, and the room; a large room only of single ones who were taken out.
+func (d *changeSet) putOut(ctx context.Context, tx *sqldb.Tx, why string, users ...ViewerID) error {
+	d.room.members -= len(users)
+	d.left = append(d.left, users...)
+	broadcast := d.was.members <= small || len(users) == 1 && (why == api.RoomKicked || why == api.RoomBanned)
+	for _, user := range users {
+		data := api.RoomGone{Room: d.room.ID.String(), User: user.String(), Why: why}
+		d.news = append(d.news, news{user, api.EventRoomGone, data})
+		if broadcast {
+			d.tell(api.EventRoomGone, data)
+		}
 	}
+	return deleteMembers(ctx, tx, d.room.ID, users)
 }
 
 // change runs fn in a transaction, under the lock of a room, as somebody in it who may do a verb; then it
@@ -188,6 +196,7 @@ func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn f
 		return changeSet{}, asKind(ctx, err)
 	}
 	s.publish(ctx, d)
+	s.endHolds(ctx, d)
 	return d, nil
 }
 
@@ -480,17 +489,50 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 	if err != nil {
 		return Room{}, Member{}, err
 	}
-	d, err := s.change(ctx, id, user, configure, SettingsChanged.Of(s.caches, id), func(_ context.Context, _ *sqldb.Tx, d *changeSet) error {
-		d.room = u.on(d.room, hash)
-		if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // nobody gives what they have not
-			return ErrMay
+	for {
+		var guests []ViewerID // their cached places are dropped, so they have to be known before
+		if u.shutsOut() {
+			if guests, err = guestsOf(ctx, s.db, id); err != nil {
+				return Room{}, Member{}, asKind(ctx, err)
+			}
 		}
-		if !same(d.was, d.room) {
-			d.tell(api.EventRoomChanged, d.room)
+		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches, id), s.seats(id, guests...)...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+			d.room = u.on(d.room, hash)
+			if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // nobody gives what they have not
+				return ErrMay
+			}
+			if !same(d.was, d.room) {
+				d.tell(api.EventRoomChanged, d.room)
+			}
+			if d.was.Guests && !d.room.Guests || d.was.Access == Open && d.room.Access == Invited {
+				return d.putOutGuests(ctx, tx, guests)
+			}
+			return nil
+		})
+		if !errors.Is(err, errOther) {
+			return d.room, d.me, err
 		}
-		return nil
-	})
-	return d.room, d.me, err
+	}
+}
+
+// shutsOut reports whether the update may end the stay of guests.
+func (u Update) shutsOut() bool {
+	return u.Guests != nil && !*u.Guests || u.Access != nil && *u.Access == Invited
+}
+
+// putOutGuests puts all guests out of a room that is locked. errOther: one of them is not among those expected.
+func (d *changeSet) putOutGuests(ctx context.Context, tx *sqldb.Tx, expected []ViewerID) error {
+	guests, err := guestsOf(ctx, tx, d.room.ID)
+	if err != nil || len(guests) == 0 {
+		return err
+	}
+	slices.SortFunc(expected, ViewerID.Compare)
+	for _, g := range guests {
+		if _, found := slices.BinarySearchFunc(expected, g, ViewerID.Compare); !found {
+			return errOther
+		}
+	}
+	return d.putOut(ctx, tx, api.RoomKicked, guests...)
 }
 
 // may refuses what somebody may not do, by SQL, before work that a change needs. ErrRoom, ErrMay.

@@ -221,9 +221,18 @@ func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
 	return err
 }
 
-func deleteMember(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ? AND user_id = ?", id, user)
-	return err
+func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) error {
+	for chunk := range slices.Chunk(users, 500) {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ? AND user_id IN (?)", id, bun.List(chunk)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guestsOf returns the guests of a room.
+func guestsOf(ctx context.Context, q sqldb.Querier, id ID) ([]ViewerID, error) {
+	return sqldb.Column[ViewerID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role = ? ORDER BY user_id", id, Guest))
 }
 
 // selectRestrictions returns until when a user who was in a room is muted there, and what was taken from them.

@@ -19,7 +19,7 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) 
 		if !r.dirty && (now.Sub(r.renewed) < renewEvery || len(r.viewers) == 0) {
 			continue
 		}
-		m := mark{room: id, here: map[ViewerID]time.Time{}}
+		m := mark{room: id, here: map[ViewerID]time.Time{}, held: r.held}
 		for _, user := range r.gone {
 			if r.viewers[user] == nil { // else they have come again
 				m.gone = append(m.gone, user)

@@ -584,6 +584,7 @@ func TestAllWaitForWhoWaitsForData(t *testing.T) {
 		_, _, err := w.Change(ctx, owner, id, Update{Hold: to(true)})
 		w.must(err)
 		w.Subscribed(who[0].String(), "1", api.RoomChannel(id.String()))
+		w.Subscribed(who[1].String(), "2", api.RoomChannel(id.String()))
 		s, err := w.Playback(ctx, owner, id)
 		w.must(err)
 		_, err = w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Play})
@@ -656,7 +657,9 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 				w.must(err)
 				_, err = w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: playback.Play})
 				w.must(err)
-				miss(w, other, id, func() { w.must(w.Buffering(ctx, owner, id, true)) })
+				miss(w, other, id, func() {
+					w.must(w.hold(ctx, id, owner, true)) // a player without a connection
+				})
 				bubble.Sleep(bufferingLife + 3*beatEvery)
 				if s, err := w.Playback(ctx, owner, id); err != nil || s.Held || s.Paused {
 					t.Errorf("nobody waits for data, and the room stands at %+v, %v", s, err)

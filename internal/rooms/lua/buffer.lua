@@ -1,19 +1,27 @@
--- buffer: note whose player waits for data, or does not any more.
+-- buffer: note whether a viewer's player waits for data, and count the viewers for whom the room waits.
 --
--- KEYS[1] buffering  sorted set  viewers by the Unix ms until when
+-- KEYS[1] buffering  sorted set  viewers by the Unix ms until when their last report counts
+-- KEYS[2] holding    sorted set  viewers for whom the room waits, by the Unix ms until when it does
 -- ARGV[1] the servers' time, Unix ms
--- ARGV[2] the viewer; empty: nobody, only look
--- ARGV[3] the Unix ms until when they wait; 0: they do not
--- ARGV[4] the key's life in milliseconds
+-- ARGV[2] the viewer; empty: only count
+-- ARGV[3] the Unix ms until when the report counts; 0: the player has data
+-- ARGV[4] the Unix ms until when the room waits for a viewer whose first report this is
+-- ARGV[5] the keys' life in milliseconds
 --
--- Returns how many wait.
+-- Returns for how many viewers the room waits. A viewer who is in KEYS[1] alone has waited for too long, or the room goes on without them.
+for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1])) do
+  redis.call('ZREM', KEYS[2], silent)
+end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[1])
 if ARGV[2] ~= '' then
   if ARGV[3] == '0' then
     redis.call('ZREM', KEYS[1], ARGV[2])
+    redis.call('ZREM', KEYS[2], ARGV[2])
   else
-    redis.call('ZADD', KEYS[1], ARGV[3], ARGV[2])
-    redis.call('PEXPIRE', KEYS[1], ARGV[4])
+    if redis.call('ZADD', KEYS[1], ARGV[3], ARGV[2]) == 1 then redis.call('ZADD', KEYS[2], ARGV[4], ARGV[2]) end
+    redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    redis.call('PEXPIRE', KEYS[2], ARGV[5])
   end
 end
-return redis.call('ZCARD', KEYS[1])
+return redis.call('ZCARD', KEYS[2])

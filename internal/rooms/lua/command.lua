@@ -1,6 +1,7 @@
 -- command: change a room's register, by the rules of package playback.
 --
--- KEYS[1] state  hash  see keys.go
+-- KEYS[1] state    hash        see keys.go
+-- KEYS[2] holding  sorted set  see buffer.lua; play during a hold empties it: the room goes on without those viewers
 -- ARGV[1] generation and
 -- ARGV[2] version that the sender saw
 -- ARGV[3] play, pause, seek, rate, load, hold or release
@@ -20,6 +21,7 @@ if not s[1] then return { -1 } end
 local verb, now, made = ARGV[3], tonumber(ARGV[4]), tonumber(s[5])
 if made > now + tonumber(ARGV[10]) then made = now end
 now = math.max(now, made)
+local alone = verb == 'play' and s[8] == '1'
 local own = verb == 'hold' or verb == 'release'
 if not own and (ARGV[1] ~= s[1] or ARGV[2] ~= s[2]) then return { 0, unpack(s) } end
 if verb == 'hold' and s[7] == '1' or verb == 'release' and s[8] == '0' then return { 1, unpack(s) } end
@@ -38,4 +40,5 @@ local set = {}
 for i, name in ipairs(fields) do set[#set + 1] = name; set[#set + 1] = s[i] end
 redis.call('HSET', KEYS[1], unpack(set))
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
+if alone then redis.call('DEL', KEYS[2]) end
 return { 1, unpack(s) }

@@ -315,7 +315,7 @@ export class Player {
   }
 
   #toggle(): void {
-    if (this.#state?.item && this.#may) void this.command({ do: this.#state.paused && !this.#state.held ? "play" : "pause" });
+    if (this.#state?.item && this.#may) void this.command({ do: this.#state.paused ? "play" : "pause" });
   }
 
   #seekTo(position: number): void {
@@ -363,7 +363,7 @@ export class Player {
 
   #draw(): void {
     const s = this.#state;
-    const plays = s !== undefined && Boolean(s.item) && (!s.paused || Boolean(s.held));
+    const plays = s !== undefined && Boolean(s.item) && !s.paused;
     const label = (el: HTMLElement, text: string, shape: Parameters<typeof sign>[0]) => {
       if (el.ariaLabel === text) return;
       el.ariaLabel = el.title = text;
@@ -378,7 +378,7 @@ export class Player {
     this.#next.disabled = !this.#may || this.#items.length === 0;
     this.#rate.value = String(RATES.find((x) => x === s?.rate) ?? 1);
     this.#controls.title = this.#may ? "" : r.onlyOthers;
-    if (s?.held) this.#say(r.waits);
+    if (s?.held) this.#say(this.#may ? `${r.waits} ${r.goOn}` : r.waits);
     else if (s?.item && s.item === this.#removed) this.#say(r.removed);
     else if (s && !s.item) this.#say(this.#may ? `${r.nothing} ${r.nothingHint}` : r.nothing);
     else if (!this.video.error && !this.#live) this.#say("");

@@ -56,6 +56,7 @@ export const en = {
   nothingHint: "Choose something from the playlist.",
   cannotPlay: "This browser cannot play what is on.",
   waits: "All wait while a viewer's player loads.",
+  goOn: "Play continues without it.",
   play: "Play",
   pause: "Pause",
   next: "Next",

@@ -58,6 +58,7 @@ export const zh: RoomTexts = {
   nothingHint: "请从播放列表中选择。",
   cannotPlay: "此浏览器无法播放当前内容。",
   waits: "有人正在缓冲，大家稍等片刻。",
+  goOn: "点击播放可不再等待。",
   play: "播放",
   pause: "暂停",
   next: "下一个",
