@@ -21,7 +21,7 @@ var ErrNoAvatar = errs.New(errs.NotFound, "avatar.unknown", "There is no such pi
 // returns its id. ErrNoUser, and what [picture.Studio.Square] refuses.
 func (s *Service) SetAvatar(ctx context.Context, user ID, image []byte) (_ AvatarID, err error) {
 	defer errs.Wrap(&err, "accounts.SetAvatar %s", user)
-	sizes, err := s.studio.Square(ctx, image)
+	sizes, err := s.studio.Square(ctx, user.String(), image)
 	if err != nil {
 		return AvatarID{}, err
 	}

@@ -202,7 +202,7 @@ func TestUploadsAtOnceLeaveOnePicture(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		users := w.people(3)
-		sizes, err := w.studio.Square(t.Context(), square(t, color.White))
+		sizes, err := w.studio.Square(t.Context(), "", square(t, color.White))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func (s *Service) avatarRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/avatar", ID: "me.avatar.set", Summary: "Upload the caller's picture", Tags: tags,
 		Description: "PNG, JPEG, GIF (the first frame) or WebP (not moving), up to 5 MiB, 25 million pixels and 10,000 on a side. What it is, its bytes say. The middle is kept, upright, in three sizes; metadata is not.",
 		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Limit: uploadLimit,
-		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions}}, s.putAvatar)
+		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy}}, s.putAvatar)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteAvatar)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "One size of a picture", Tags: tags,

@@ -30,7 +30,7 @@ func (s *Service) pictureRoutes(a *web.API, tags []string) {
 		Summary:     "Upload a group's picture",
 		Description: "Admins. What an image may be, and what becomes of it, is as with the caller's own picture (me.avatar.set).",
 		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Limit: uploadLimit,
-		Errors: []*errs.Error{ErrGroup, ErrMay, picture.ErrUnreadable, picture.ErrDimensions, ErrStore}}, s.putPicture)
+		Errors: []*errs.Error{ErrGroup, ErrMay, picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy, ErrStore}}, s.putPicture)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/picture", ID: "groups.remove_picture", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Remove a group's picture", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deletePicture)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/group-pictures/{picture}/{size}", ID: "group_pictures.get", Tags: tags,

@@ -24,7 +24,7 @@ func (s *Service) SetPicture(ctx context.Context, user accounts.ID, id ID, image
 	if err := s.may(ctx, user, id, describe); err != nil { // before a core works for it
 		return Group{}, Membership{}, err
 	}
-	sizes, err := s.studio.Square(ctx, image)
+	sizes, err := s.studio.Square(ctx, user.String(), image)
 	if err != nil {
 		return Group{}, Membership{}, err
 	}

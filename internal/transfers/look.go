@@ -5,11 +5,21 @@ import (
 	"errors"
 	"io"
 
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 )
 
-// lookMemory bounds the files that are in memory at a time to be looked at.
-const lookMemory = 4 * picture.MaxPhoto
+// lookMemory bounds the files that are in memory at a time to be decoded, half of it those of one sender. minLook counts for a
+// smaller file: a sender then has fewer files here than may wait in a studio.
+const (
+	lookMemory = 4 * picture.MaxPhoto
+	minLook    = picture.MaxPhoto / 4
+)
+
+// newLooking returns the queue of files to decode. A file that waits is not in memory.
+func newLooking() *fairqueue.Queue {
+	return fairqueue.New(fairqueue.Limits{Capacity: lookMemory, Waiting: 1000, PerUser: 200, Full: picture.ErrBusy})
+}
 
 // look finds out what a message needs to show a file. Nothing that the bytes are is an error: what is neither a picture
 // nor a recording is a file.
@@ -25,10 +35,11 @@ func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
 	if t.Size > picture.MaxPhoto {
 		return &Looks{}, nil
 	}
-	if err := s.looking.Acquire(ctx, t.Size); err != nil {
+	release, err := s.looking.Acquire(ctx, t.From.String(), max(t.Size, minLook))
+	if err != nil {
 		return nil, err
 	}
-	defer s.looking.Release(t.Size)
+	defer release()
 	data := make([]byte, t.Size)
 	if _, err := c.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -36,7 +47,7 @@ func (s *Service) look(ctx context.Context, t *Transfer) (*Looks, error) {
 	if _, err := io.ReadFull(c, data); err != nil {
 		return nil, asStorage(err)
 	}
-	p, err := s.studio.Look(ctx, data)
+	p, err := s.studio.Look(ctx, t.From.String(), data)
 	switch {
 	case errors.Is(err, picture.ErrUnreadable), errors.Is(err, picture.ErrDimensions):
 		return &Looks{}, nil

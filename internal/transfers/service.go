@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/picture"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -79,7 +79,7 @@ type Service struct {
 	messages  Messages // nil: no message has a file
 	places    places
 	studio    *picture.Studio
-	looking   *semaphore.Weighted // over files that are in memory to be looked at, in bytes
+	looking   *fairqueue.Queue // of files that are in memory to be decoded, in bytes
 	waited    Transfer            // with which the job that finishes has begun last; zero: it begins at the front
 	again     map[ID]again        // files that it could not finish
 	releasing sync.WaitGroup      // of files that messages have given up, or that were cancelled
@@ -96,7 +96,7 @@ func New(cfg Config) (_ *Service, err error) {
 	config.Defaults(&cfg.Settings)
 	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
 		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
-		studio: cfg.Studio, looking: semaphore.NewWeighted(lookMemory)}
+		studio: cfg.Studio, looking: newLooking()}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {
 		s.studio = picture.New(0)

@@ -12,5 +12,6 @@
 // A file of some kilobytes can describe a billion pixels, and one of a megabyte can
 // keep a decoder busy for minutes. So the size is read from the header and checked
 // before anything is decoded, pictures take turns, the memory of all that are being
-// made is bounded, and a decoder that is not done in time gets no more to read.
+// made is bounded, and a decoder that is not done in time gets no more to read. Users have shares of
+// the turns and of the queue, so one user's images do not delay those of others by more than one image.
 package picture

@@ -3,6 +3,7 @@ package picture
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"image"
 	"image/color"
 	"image/gif"
@@ -15,9 +16,9 @@ import (
 
 	"github.com/bep/imagemeta"
 	"golang.org/x/image/draw"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 )
 
 // MaxBytes is the largest file that is looked at: a photo of a telephone, as a
@@ -29,6 +30,14 @@ const MaxBytes = 5 << 20
 const (
 	maxPixels = 25_000_000
 	maxSide   = 10_000
+
+	// maxSamples is the largest number of bytes of all samples. Of 16 bits they are twice as many; a file of that kind that is
+	// not made to cost work has far fewer.
+	maxSamples = 4 * maxPixels
+
+	// maxScanned is the largest number of pixels of all scans of a JPEG: each scan costs as much as an image. Encoders make at
+	// most a dozen scans.
+	maxScanned = 16 * maxPixels
 )
 
 // Sizes are the sides of the pictures made, in pixels: in a list, on a card, on a
@@ -39,7 +48,8 @@ var Sizes = [...]int{512, 256, 64}
 var (
 	ErrBytes      = errs.New(errs.Invalid, "picture.bytes", "The file is larger than 5 MiB.")
 	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "That is not a PNG, JPEG, GIF or WebP image, or it is broken.")
-	ErrDimensions = errs.New(errs.Invalid, "picture.dimensions", "An image has at most 25 million pixels and 10,000 on each side.")
+	ErrDimensions = errs.New(errs.Invalid, "picture.dimensions", "At most 25 million pixels (16-bit: 12.5 million), 10,000 a side.")
+	ErrBusy       = errs.New(errs.Unavailable, "picture.busy", "Too many images wait. Try again in some seconds.").Retry(5 * time.Second)
 )
 
 // Picture is one size of what was made.
@@ -52,15 +62,20 @@ type Picture struct {
 // quality is the lowest at which artefacts are not visible at these sizes.
 const quality = 88
 
-// patience is for how long a decoder gets something to read: ten times what the
-// largest image of an honest encoder takes on a slow machine.
+// patience bounds the time in which a decoder gets something to read: ten times what the
+// largest image takes on a slow machine.
 const patience = 10 * time.Second
+
+// waiting and waitingPerUser are the largest numbers of images that wait. An image may have [MaxPhoto] bytes.
+const (
+	waiting        = 64
+	waitingPerUser = 16
+)
 
 // Studio makes pictures, some at a time. It is safe for concurrent use.
 type Studio struct {
-	memory   *semaphore.Weighted
-	all      int64 // bytes
-	turns    int64
+	memory   *fairqueue.Queue // in bytes
+	turn     int64            // bytes of a turn: the least that an image gets
 	patience time.Duration
 }
 
@@ -78,19 +93,20 @@ func New(turns int) *Studio {
 	if turns <= 0 {
 		turns = max(1, runtime.GOMAXPROCS(0)/2)
 	}
-	return &Studio{memory: semaphore.NewWeighted(studioMemory), all: studioMemory, turns: int64(turns), patience: patience}
+	memory := fairqueue.New(fairqueue.Limits{Capacity: studioMemory, Waiting: waiting, PerUser: waitingPerUser, Full: ErrBusy})
+	return &Studio{memory: memory, turn: studioMemory / int64(turns), patience: patience}
 }
 
 // Square returns the image in data in all [Sizes], cut to the square in its
-// middle. It waits for its turn as long as ctx lasts. ErrBytes, ErrUnreadable,
-// ErrDimensions.
-func (s *Studio) Square(ctx context.Context, data []byte) (_ []Picture, err error) {
+// middle. It waits for its turn, in the share of a user, as long as ctx lasts. ErrBytes, ErrUnreadable,
+// ErrDimensions, ErrBusy.
+func (s *Studio) Square(ctx context.Context, user string, data []byte) (_ []Picture, err error) {
 	defer errs.Wrap(&err, "picture.Square")
 	if len(data) > MaxBytes {
 		return nil, ErrBytes
 	}
 	var sizes []Picture
-	err = s.decoded(ctx, data, func(cfg image.Config) int64 {
+	err = s.decoded(ctx, user, data, func(cfg image.Config) int64 {
 		side := int64(min(cfg.Width, cfg.Height, 2*enough))
 		return side*side*4 + side*int64(Sizes[0])*32 // what shrink makes, and what CatmullRom keeps between its two passes
 	}, func(img image.Image, cfg image.Config, _ format, o int) error {
@@ -101,8 +117,8 @@ func (s *Studio) Square(ctx context.Context, data []byte) (_ []Picture, err erro
 }
 
 // decoded decodes the image in data when it is its turn, and calls use with what it is and how
-// its camera was held. beside says how much memory use takes beside the image. ErrUnreadable, ErrDimensions.
-func (s *Studio) decoded(ctx context.Context, data []byte, beside func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
+// its camera was held. beside says how much memory use takes beside the image. ErrUnreadable, ErrDimensions, ErrBusy.
+func (s *Studio) decoded(ctx context.Context, user string, data []byte, beside func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
 	i := slices.IndexFunc(formats, func(f format) bool { return f.matches(data) })
 	if i < 0 {
 		return ErrUnreadable
@@ -112,16 +128,18 @@ func (s *Studio) decoded(ctx context.Context, data []byte, beside func(image.Con
 	switch {
 	case err != nil || cfg.Width <= 0 || cfg.Height <= 0:
 		return ErrUnreadable
-	case cfg.Width > maxSide || cfg.Height > maxSide || cfg.Width*cfg.Height > maxPixels:
+	case cfg.Width > maxSide || cfg.Height > maxSide || cfg.Width*cfg.Height > maxPixels || samples(cfg) > maxSamples:
 		return ErrDimensions
+	case f.typ == "image/jpeg" && scans(data)*cfg.Width*cfg.Height > maxScanned:
+		return ErrUnreadable
 	}
 	// A share of the memory is a turn as well.
 	needs := cost(cfg) + beside(cfg)
-	share := min(s.all, max(s.all/s.turns, needs))
-	if err := s.memory.Acquire(ctx, share); err != nil {
+	release, err := s.memory.Acquire(ctx, user, max(s.turn, needs))
+	if err != nil {
 		return err
 	}
-	defer s.memory.Release(share)
+	defer release()
 	if needs >= large {
 		defer runtime.GC()
 	}
@@ -179,6 +197,40 @@ func (f format) matches(data []byte) bool {
 		}
 	}
 	return true
+}
+
+// scans returns the number of scans of a JPEG. It walks over markers: compressed data has none but restarts, and a phone may
+// append a film.
+func scans(data []byte) (n int) {
+	const startOfScan, endOfImage = 0xda, 0xd9
+	for i := 2; i+4 <= len(data); {
+		marker := data[i+1]
+		switch {
+		case data[i] != 0xff, marker == 0xff:
+			i++
+		case marker == endOfImage:
+			return n
+		case marker <= 1, 0xd0 <= marker && marker <= 0xd8:
+			i += 2
+		default:
+			if marker == startOfScan {
+				n++
+			}
+			i += 2 + int(binary.BigEndian.Uint16(data[i+2:]))
+		}
+	}
+	return n
+}
+
+// samples returns the bytes of the samples of an image with four channels, or less.
+func samples(cfg image.Config) int {
+	n := 4 * cfg.Width * cfg.Height
+	switch cfg.ColorModel {
+	case color.RGBA64Model, color.NRGBA64Model:
+		return 2 * n
+	default:
+		return n
+	}
 }
 
 // cost estimates the bytes that it takes to decode an image: the most that its kind can

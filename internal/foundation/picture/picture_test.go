@@ -16,11 +16,13 @@ import (
 	"reflect"
 	"runtime"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/bep/imagemeta"
 	"golang.org/x/image/webp"
-	"golang.org/x/sync/semaphore"
+
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 var (
@@ -162,7 +164,7 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 		if i == 2 { // an opaque and a clear one were made as they are for everybody
 			small(t)
 		}
-		all, err := New(0).Square(t.Context(), tc.data)
+		all, err := New(0).Square(t.Context(), "", tc.data)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -180,7 +182,7 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 	}
 	gray := image.NewGray(image.Rect(0, 0, 3, 1))
 	gray.Pix = []byte{0, 200, 255}
-	all, err := New(0).Square(t.Context(), pngOf(t, gray))
+	all, err := New(0).Square(t.Context(), "", pngOf(t, gray))
 	c := color.NRGBA{200, 200, 200, 255}
 	if err != nil {
 		t.Fatal(err)
@@ -256,11 +258,11 @@ func animated(t *testing.T, still []byte) []byte {
 func TestAnimatedWebP_FirstFrameIsDecoded(t *testing.T) {
 	for _, name := range []string{"lossy.webp", "alpha.webp", "lossless.webp"} {
 		still := file(t, name)
-		want, err := New(0).Look(t.Context(), still)
+		want, err := New(0).Look(t.Context(), "", still)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(0).Look(t.Context(), animated(t, still))
+		got, err := New(0).Look(t.Context(), "", animated(t, still))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %d × %d, %v, want the thumbnails of the still image", name, got.Width, got.Height, err)
 		}
@@ -317,7 +319,7 @@ func TestAPictureIsUprightAndTellsNothingElse(t *testing.T) {
 		"png":  pngWith(pngOf(t, stored), exif(binary.BigEndian, 6)),
 		"webp": webpWith(file(t, "lossy.webp"), exif(binary.LittleEndian, 6)),
 	} {
-		all, err := New(0).Square(t.Context(), data)
+		all, err := New(0).Square(t.Context(), "", data)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -329,7 +331,7 @@ func TestAPictureIsUprightAndTellsNothingElse(t *testing.T) {
 		}
 	}
 	broken := jpegWith(jpegOf(t, stored), []byte("II*\x00\xff\xff\xff\xff"))
-	all, err := New(0).Square(t.Context(), broken)
+	all, err := New(0).Square(t.Context(), "", broken)
 	if err != nil {
 		t.Fatalf("broken metadata: %v", err)
 	}
@@ -380,7 +382,7 @@ func TestABombIsRefusedByItsHeader(t *testing.T) {
 		"no width":            {gifHead(0, 10), ErrUnreadable},
 		"bytes":               {append(pngHead(1, 1), make([]byte, MaxBytes)...), ErrBytes},
 	} {
-		if _, err := New(0).Square(t.Context(), tc.data); !errors.Is(err, tc.want) {
+		if _, err := New(0).Square(t.Context(), "", tc.data); !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, err, tc.want)
 		}
 	}
@@ -407,12 +409,12 @@ func TestWhatIsNoImageIsRefusedWhateverItIsCalled(t *testing.T) {
 		"riff of music":                     []byte("RIFF\x16\x00\x00\x00WAVEfmt \x0a\x00\x00\x00"),
 		"png without data":                  pngHead(1, 1),
 	} {
-		if all, err := New(0).Square(t.Context(), data); !errors.Is(err, ErrUnreadable) {
+		if all, err := New(0).Square(t.Context(), "", data); !errors.Is(err, ErrUnreadable) {
 			t.Errorf("%s: got %d pictures, %v", name, len(all), err)
 		}
 	}
 	// A script behind an image's end does not come through.
-	all, err := New(0).Square(t.Context(), append(whole, "<script>alert(1)</script>"...))
+	all, err := New(0).Square(t.Context(), "", append(whole, "<script>alert(1)</script>"...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,58 +440,134 @@ func manyScans(bytes int) []byte {
 	return append(b, 0xff, 0xd9)
 }
 
-func TestADecoderThatIsNotDoneInTimeIsStopped(t *testing.T) {
+func TestStudio_StopsDecoderThatIsNotDoneInTime(t *testing.T) {
 	small(t)
-	data := manyScans(1 << 20)
-	if _, err := New(0).Square(t.Context(), manyScans(100)); err != nil {
+	data := manyScans(300 * 12)
+	if _, err := New(0).Square(t.Context(), "", manyScans(100)); err != nil {
 		t.Fatalf("with few scans: %v", err) // else the test would show nothing
 	}
 	s := New(0)
-	s.patience = 50 * time.Millisecond
-	if _, err := s.Square(t.Context(), data); !errors.Is(err, ErrUnreadable) { // it is a picture, after minutes
+	s.patience = -1
+	if _, err := s.Square(t.Context(), "", data); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("got %v, want that it cannot be read", err)
 	}
-	// Who left gets no word about the image: it may be sent again.
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := New(0).Square(ctx, data); !errors.Is(err, context.DeadlineExceeded) {
+	// A caller who left may send the image again.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(0).Square(ctx, "", data); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller who left: got %v", err)
 	}
 }
 
-func TestPicturesTakeTurnsAndTheirMemoryIsBounded(t *testing.T) {
-	little, large := pngOf(t, image.NewNRGBA(rect)), pngOf(t, image.NewGray(image.Rect(0, 0, 1000, 2000)))
-	// beside makes a picture while others hold some of the memory.
-	beside := func(s *Studio, others int64, data []byte, wait time.Duration) error {
-		t.Helper()
-		if err := s.memory.Acquire(t.Context(), others); err != nil {
+func TestStudio_RefusesWorkBeyondItsPixels(t *testing.T) {
+	small(t)
+	if _, err := New(0).Square(t.Context(), "", append(jpegOf(t, image.NewGray(rect)), bytes.Repeat([]byte{0xff, 0xda, 0, 2}, 1<<18)...)); err != nil {
+		t.Errorf("a photo with a film behind it: %v", err)
+	}
+	deep := pngHead(5000, 5000)
+	deep[24] = 16 // bits a sample
+	binary.BigEndian.PutUint32(deep[29:], crc32.ChecksumIEEE(deep[12:29]))
+	for name, tc := range map[string]struct {
+		data []byte
+		want error
+	}{
+		"25 million pixels of 16 bits": {deep, ErrDimensions},
+		"a JPEG with 87,000 scans":     {manyScans(1 << 20), ErrUnreadable},
+	} {
+		s := New(0)
+		s.memory = nil // nothing is decoded
+		if _, err := s.Square(t.Context(), "", tc.data); !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+// TestStudio_ServesUsersInRotation has one user fill the studio and the queue before another comes.
+func TestStudio_ServesUsersInRotation(t *testing.T) {
+	small(t)
+	data := pngOf(t, image.NewNRGBA(rect))
+	bubble.Test(t, func(t *testing.T) {
+		s := New(1)
+		release, err := s.memory.Acquire(t.Context(), "ann", studioMemory)
+		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.memory.Release(others)
-		ctx, cancel := context.WithTimeout(t.Context(), wait)
-		defer cancel()
-		_, err := s.Square(ctx, data)
-		return err
+		made := make(chan string, 2*waiting)
+		busy := 0
+		send := func(user string) {
+			go func() {
+				_, err := s.Square(t.Context(), user, data)
+				if errors.Is(err, ErrBusy) {
+					user = "busy"
+				} else if err != nil {
+					t.Error(err)
+				}
+				made <- user
+			}()
+			synctest.Wait()
+			if len(made) > 0 {
+				busy++
+				if got := <-made; got != "busy" {
+					t.Errorf("%s has a picture before its turn", got)
+				}
+			}
+		}
+		for range waitingPerUser + 4 {
+			send("ann")
+		}
+		send("bob")
+		if busy != 4 {
+			t.Errorf("%d refused, want 4", busy)
+		}
+		release()
+		if first, second := <-made, <-made; first != "ann" || second != "bob" {
+			t.Errorf("first %s, then %s; want ann, then bob", first, second)
+		}
+		for range waitingPerUser - 1 {
+			<-made
+		}
+	})
+}
+
+func TestStudio_BoundsMemory(t *testing.T) {
+	small(t)
+	little, large := pngOf(t, image.NewNRGBA(rect)), pngOf(t, image.NewGray(image.Rect(0, 0, 1000, 2000)))
+	// waits reports whether an image waits while other users have some of the memory.
+	waits := func(s *Studio, others int64, data []byte) (waits bool) {
+		bubble.Test(t, func(t *testing.T) {
+			s.memory = fairqueue.New(fairqueue.Limits{Capacity: studioMemory, Waiting: 1, PerUser: 1})
+			release, err := s.memory.Acquire(t.Context(), "others", others)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := make(chan error, 1)
+			go func() {
+				_, err := s.Square(t.Context(), "ann", data)
+				made <- err
+			}()
+			synctest.Wait()
+			waits = len(made) == 0
+			release()
+			if err := <-made; err != nil {
+				t.Error(err)
+			}
+		})
+		return waits
 	}
-	const short, long = 20 * time.Millisecond, time.Minute
-	two := New(2)
-	if err := beside(two, two.all/2, little, long); err != nil {
-		t.Errorf("beside one other: %v", err)
-	}
-	if err := beside(two, two.all/2+1, little, short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("beside two others: got %v, want to wait", err)
-	}
-	many := New(1000)
-	if err := beside(many, many.all-20<<20, little, long); err != nil {
-		t.Errorf("with 20 MiB left: %v", err)
-	}
-	if err := beside(many, many.all-20<<20, large, short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one of 42 MiB with 20 MiB left: got %v, want to wait", err)
-	}
-	few := New(1)
-	few.all, few.memory = 1000, semaphore.NewWeighted(1000)
-	if err := beside(few, 0, little, long); err != nil {
-		t.Errorf("one that needs more than there is, alone: %v", err)
+	for name, tc := range map[string]struct {
+		turns  int
+		others int64
+		data   []byte
+		want   bool
+	}{
+		"a turn is free":                 {2, studioMemory / 2, little, false},
+		"no turn is free":                {2, studioMemory/2 + 1, little, true},
+		"20 MiB are free":                {1000, studioMemory - 20<<20, little, false},
+		"20 MiB are free, 42 are needed": {1000, studioMemory - 20<<20, large, true},
+	} {
+		if got := waits(New(tc.turns), tc.others, tc.data); got != tc.want {
+			t.Errorf("%s: waits %t, want %t", name, got, tc.want)
+		}
 	}
 }
 
@@ -504,7 +582,7 @@ func FuzzSquare(f *testing.F) {
 	small(f)
 	s := New(0)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		all, err := s.Square(t.Context(), data)
+		all, err := s.Square(t.Context(), "", data)
 		if err != nil {
 			if !errors.Is(err, ErrUnreadable) && !errors.Is(err, ErrDimensions) && !errors.Is(err, ErrBytes) {
 				t.Fatal(err)

@@ -34,14 +34,14 @@ type Thumbnail struct {
 }
 
 // Look returns how large the image in data is, with thumbnails: one of the smallest side, and those
-// of larger sides that show more. It waits for its turn as long as ctx lasts. ErrUnreadable, ErrDimensions.
-func (s *Studio) Look(ctx context.Context, data []byte) (p Photo, err error) {
+// of larger sides that show more. It waits for its turn, in the share of a user, as long as ctx lasts. ErrUnreadable, ErrDimensions, ErrBusy.
+func (s *Studio) Look(ctx context.Context, user string, data []byte) (p Photo, err error) {
 	defer errs.Wrap(&err, "picture.Look")
 	beside := func(cfg image.Config) int64 { // what shrink makes, and as much for the rest
 		most := 2 * Sides[0]
 		return 2 * 4 * int64(min(cfg.Width, most)) * int64(min(cfg.Height, most))
 	}
-	err = s.decoded(ctx, data, beside, func(img image.Image, cfg image.Config, f format, o int) error {
+	err = s.decoded(ctx, user, data, beside, func(img image.Image, cfg image.Config, f format, o int) error {
 		p = Photo{Type: f.typ, Width: cfg.Width, Height: cfg.Height}
 		if lies(o) {
 			p.Width, p.Height = p.Height, p.Width

@@ -483,7 +483,9 @@ func TestTheClientsAddressIsTheLastUntrustedOne(t *testing.T) {
 }
 
 func TestOnlyListedOriginsMayCall(t *testing.T) {
-	s := newSite(t, func(c *Config) { c.Origins = origin.MustPatterns("https://app.example.org", "capacitor://localhost", "https://*.tenants.example.org") })
+	s := newSite(t, func(c *Config) {
+		c.Origins = origin.MustPatterns("https://app.example.org", "capacitor://localhost", "https://*.tenants.example.org")
+	})
 	for _, tc := range []struct {
 		origin, allowed string
 		preflight       int
