@@ -41,7 +41,8 @@ const (
 	EventGroupRequested     = "group.requested"      // GroupRequest, to the user who asks and to the group's admins
 	EventGroupRequestClosed = "group.request_closed" // GroupRequest, in a state other than pending
 
-	EventPresenceChanged = "presence.changed" // Presence of the user or of a friend
+	EventPresenceChanged  = "presence.changed"  // Presence of the user or of a friend
+	EventPresenceComplete = "presence.complete" // UserRef of the user, after an answer that was partial: ask again
 
 	EventNoticeNew  = "notice.new"  // NoticeNew
 	EventNoticeRead = "notice.read" // NoticeCounts, after something was read, or taken back
@@ -77,7 +78,8 @@ var UserEvents = map[string]any{
 	EventGroupRequested:     GroupRequest{},
 	EventGroupRequestClosed: GroupRequest{},
 
-	EventPresenceChanged: Presence{},
+	EventPresenceChanged:  Presence{},
+	EventPresenceComplete: UserRef{},
 
 	EventNoticeNew:  NoticeNew{},
 	EventNoticeRead: NoticeCounts{},

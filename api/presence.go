@@ -22,14 +22,14 @@ type Presence struct {
 // GET /v1/friends/presence, which leaves out those who are off line.
 type Presences struct {
 	Users   []Presence `json:"users"`
-	Partial bool       `json:"partial,omitempty" doc:"Redis cannot be reached: only users who are connected to this node are known to be on line"`
+	Partial bool       `json:"partial,omitempty" doc:"not all connections are known: users who look off line may be on line; presence.complete follows"`
 }
 
 // MyPresence is the caller's own, whoever may see it: GET and PUT /v1/me/presence.
 type MyPresence struct {
 	Status  string `json:"status" enum:"offline,online,away,busy" doc:"what the wish comes to now: offline without a connection"`
 	Wish    string `json:"wish" enum:"online,away,busy" doc:"what the caller is while connected"`
-	Partial bool   `json:"partial,omitempty" doc:"Redis cannot be reached: only connections to this node are known"`
+	Partial bool   `json:"partial,omitempty" doc:"not all connections are known; presence.complete follows"`
 }
 
 // PresenceUpdate sets what the caller is while connected: PUT /v1/me/presence.
@@ -54,5 +54,5 @@ type Connection struct {
 // Connections are the caller's, the oldest first: GET /v1/me/connections.
 type Connections struct {
 	Connections []Connection `json:"connections"`
-	Partial     bool         `json:"partial,omitempty" doc:"Redis cannot be reached: only connections to this node are known"`
+	Partial     bool         `json:"partial,omitempty" doc:"not all connections are known; presence.complete follows"`
 }

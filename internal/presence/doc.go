@@ -42,12 +42,14 @@
 //
 // Nodes know their own connections: they are the truth. A node that finds its mark in
 // presence:nodes gone, or hears that Redis may have lost something, puts all its
-// connections back within a second or two, and tells nobody, because nothing has changed. A beat
+// connections back within a second or two, and tells nobody, because nothing has changed. Its mark
+// is "writing" until all of them are written. An answer is partial unless the marks, read after the connections, say
+// that those of every node are complete: of each node that lives, and of each that this process saw live within the last five
+// seconds, because an emptied Redis has lost the leases too. Each user who got a partial answer gets presence.complete. A beat
 // later it takes out those that Redis has of it and that have closed: Redis may have been set back.
 // The wish, and when a user was last seen, are in SQL (table presence); the copy of the
 // wish in Redis has a version, so that an older one never replaces a newer one. Keys live for a day
 // and are renewed every six to eight hours.
 //
-// While Redis is away a node answers from its own connections and SQL, and says that
-// the answer is partial. Users who come and go meanwhile are told of when it is back.
+// While Redis is away a node answers from its own connections and SQL, and the answer is partial. Users who come and go meanwhile are told of when it is back.
 package presence

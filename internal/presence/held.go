@@ -300,6 +300,13 @@ func (hs *held) open(user accounts.ID, number uint64) bool {
 	return false
 }
 
+// idle reports whether all connections are in Redis, and none waits to be taken out.
+func (hs *held) idle() bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.todo) == 0
+}
+
 // count is how many connections are open.
 func (hs *held) count() int {
 	hs.mu.Lock()

@@ -1,14 +1,18 @@
 package presence
 
 import (
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
@@ -333,4 +337,64 @@ func TestASweepThatCouldNotEndIsTakenUp(t *testing.T) {
 			t.Errorf("after an hour the dead node still has a mark: %+v, %v", marks, err)
 		}
 	})
+}
+
+// Answers that lack a node's connections say so, and their users get an event once that is over.
+func TestEmptiedRedis_AnswersArePartialUntilComplete(t *testing.T) {
+	for name, empty := range map[string]func(*redistest.Memory){
+		"flushed": func(m *redistest.Memory) { m.FlushAll() },
+		"replaced": func(m *redistest.Memory) {
+			m.Kill()
+			bubble.Sleep(10 * time.Second)
+			m.RestartEmpty()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				w := newWorld(t, 3)
+				nodes := []*node{w.start(), w.start()}
+				w.befriend(nodes[0], 0, 1)
+				w.befriend(nodes[0], 0, 2)
+				var completed atomic.Int32
+				_, leave := nodes[1].bus.Listen(t.Context(), w.users[0].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+					if e.Type == api.EventPresenceComplete {
+						completed.Add(1)
+					}
+				}})
+				defer leave()
+				for i, n := range nodes {
+					for c := range 20 {
+						n.Watch(Socket).Opened(ids.New[accounts.User]().String(), ids.New[accounts.Session]().String(), fmt.Sprint(c))
+					}
+					w.enter(n, 1+i, "last")
+				}
+				bubble.Sleep(5 * time.Second)
+				for round := range 2 {
+					completed.Store(0)
+					empty(w.memory)
+					for range 4 * 20 {
+						for i, n := range nodes {
+							got, partial, err := n.FriendsOnline(t.Context(), w.users[0])
+							if err != nil || !partial && len(got) != 2 {
+								t.Fatalf("round %d, node %d: %d friends on line, partial %v, %v", round, i, len(got), partial, err)
+							}
+							if !slices.ContainsFunc(got, func(s Seen) bool { return s.User == w.users[1+i] }) {
+								t.Fatalf("round %d, node %d: its own connection is missing", round, i)
+							}
+						}
+						bubble.Sleep(47 * time.Millisecond)
+					}
+					bubble.Sleep(2 * time.Second)
+					for i, n := range nodes {
+						if got, partial, err := n.FriendsOnline(t.Context(), w.users[0]); err != nil || partial || len(got) != 2 {
+							t.Errorf("round %d, node %d, later: %d friends on line, partial %v, %v", round, i, len(got), partial, err)
+						}
+					}
+					if completed.Load() == 0 {
+						t.Errorf("round %d: no %s", round, api.EventPresenceComplete)
+					}
+				}
+			})
+		})
+	}
 }

@@ -102,9 +102,11 @@ func (w *world) start() *node {
 	n.Service = New(Config{DB: w.db, Redis: db, Bus: n.bus, Node: id, Nodes: nodes, People: n.people, Friends: n.social, Metrics: n.reg, Log: log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context, func()) error{n.bus.Run, nodes.Run, caches.Run, n.Run} {
+	for _, run := range []func(context.Context, func()) error{n.bus.Run, nodes.Run, caches.Run} {
 		running.Go(func() { _ = run(ctx, func() {}) })
 	}
+	w.must(n.bus.Nodes().Wait(w.t.Context()))
+	running.Go(func() { _ = n.Run(ctx, func() {}) })
 	running.Go(func() { // the job, on every node at once
 		for tick := time.NewTicker(time.Second); ; {
 			select {
@@ -118,7 +120,6 @@ func (w *world) start() *node {
 	})
 	n.kill = sync.OnceFunc(func() { n.dead = true; n.wire.Refuse(); cancel(); running.Wait() })
 	w.t.Cleanup(n.kill)
-	w.must(n.bus.Nodes().Wait(w.t.Context()))
 	return n
 }
 

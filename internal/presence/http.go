@@ -22,7 +22,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrTooMany, ids.ErrMalformed, ErrStore, social.ErrStore, accounts.ErrStore}}, s.getPresence)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/friends/presence", ID: "presence.friends", Tags: tags,
 		Summary:     "The caller's friends who are on line",
-		Description: "Those who are not listed are off line. Changes come as presence.changed: open the socket or stream first, then ask.",
+		Description: "Friends who are not listed are off line, unless the answer is partial: then ask again after presence.complete. Changes come as presence.changed: open the socket or stream first, then ask.",
 		Errors:      []*errs.Error{ErrStore, social.ErrStore, accounts.ErrStore}}, s.getFriends)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/presence", ID: "presence.mine", Tags: tags,
 		Summary: "What the caller is, and wishes to be", Errors: []*errs.Error{ErrStore}}, s.getMine)

@@ -26,9 +26,9 @@ var (
 	heldKeys = keyspace.Def1[cluster.ID](Keys, "presence:node:{node}", keyspace.SetOf("users"),
 		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "whose connections a node holds, for when it dies", MaxBytes: 64 << 20})
 
-	nodesKey = keyspace.Def0(Keys, "presence:nodes", keyspace.HashOf("node → 0, or the Unix ms at which a sweep has told of its death"),
+	nodesKey = keyspace.Def0(Keys, "presence:nodes", keyspace.HashOf("node → writing, 0 once its connections are complete, or the Unix ms of a sweep after its death"),
 		keyspace.Forever("one small field for each node; those of dead ones go after an hour"),
-		keyspace.Doc{Purpose: "which nodes hold connections, or did"})
+		keyspace.Doc{Purpose: "whether Redis has the connections of each node"})
 
 	statusChannel = keyspace.DefChannel0(Keys, "channel:user_status", events.Payload(api.EventPresenceChanged),
 		keyspace.Doc{Purpose: "changes of users whom their friends see", MaxBytes: 1 << 10})

@@ -21,11 +21,14 @@ var (
 	openSource string
 	//go:embed lua/close.lua
 	closeSource string
+	//go:embed lua/vouch.lua
+	vouchSource string
 	//go:embed lua/wish.lua
 	wishSource string
 
 	openScript  = redis.NewScript(openSource)
 	closeScript = redis.NewScript(closeSource)
+	vouchScript = redis.NewScript(vouchSource)
 	wishScript  = redis.NewScript(wishSource)
 )
 
@@ -206,16 +209,28 @@ func (s *redisStore) announce(ctx context.Context, e events.Event) error {
 
 // mark is what presence:nodes says of a node.
 type mark struct {
-	there bool
-	swept time.Time // zero: it was not
+	there   bool
+	writing bool      // the node has not written all its connections yet
+	swept   time.Time // zero: it was not
 }
+
+// Values of marks. Another one is the time of a sweep.
+const (
+	markWriting  = "writing"
+	markComplete = "0"
+)
 
 func parseMark(value string, there bool) mark {
 	ms, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || ms == 0 {
-		return mark{there: there}
+		return mark{there: there, writing: value == markWriting}
 	}
-	return mark{there, time.UnixMilli(ms)}
+	return mark{there: there, swept: time.UnixMilli(ms)}
+}
+
+// complete reports whether Redis has all connections of the node that count. Those of a dead node count for nobody.
+func (m mark) complete(alive bool) bool {
+	return m.there && !m.writing && (m.swept.IsZero() || !alive)
 }
 
 // marked returns what is said of a node.
@@ -224,13 +239,19 @@ func (s *redisStore) marked(ctx context.Context, node cluster.ID) (mark, error) 
 	return parseMark(value, ok), err
 }
 
-// setMark says that a node holds connections, or, with a time, that it was swept then.
+// setMark marks a node as one that writes its connections, or, with a time, as swept at that time.
 func (s *redisStore) setMark(ctx context.Context, node cluster.ID, swept time.Time) error {
-	value := "0"
+	value := markWriting
 	if !swept.IsZero() {
 		value = strconv.FormatInt(swept.UnixMilli(), 10)
 	}
 	return s.db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: nodesKey.At().Key, Args: []string{node.String(), value}}).Err
+}
+
+// vouch marks the connections of a node as complete. It reports false if the mark that setMark made is no longer there.
+func (s *redisStore) vouch(ctx context.Context, node cluster.ID) (bool, error) {
+	n, err := vouchScript.Run(ctx, s.db, []keyspace.Key{nodesKey.At().Key}, node.String(), markWriting, markComplete).Int()
+	return n == 1, err
 }
 
 // marks returns what is said of all nodes.

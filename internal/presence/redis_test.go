@@ -120,8 +120,16 @@ func TestNodesAndTheirUsersAreListed(t *testing.T) {
 		must(s.setMark(ctx, a, time.Time{}))
 		must(s.setMark(ctx, b, at))
 		all, err := s.marks(ctx)
-		if err != nil || len(all) != 2 || all[a] != (mark{there: true}) || !all[b].there || !all[b].swept.Equal(at) {
+		if err != nil || len(all) != 2 || all[a] != (mark{there: true, writing: true}) || !all[b].there || !all[b].swept.Equal(at) {
 			t.Errorf("marks are %+v, %v", all, err)
+		}
+		for node, want := range map[cluster.ID]bool{a: true, b: false, ids.New[cluster.Node](): false} {
+			if got, err := s.vouch(ctx, node); err != nil || got != want {
+				t.Errorf("vouched for %+v: %v, %v, want %v", all[node], got, err, want)
+			}
+		}
+		if all, err = s.marks(ctx); err != nil || len(all) != 2 || all[a] != (mark{there: true}) || !all[b].swept.Equal(at) {
+			t.Errorf("after that marks are %+v, %v", all, err)
 		}
 		must(s.forgetNode(ctx, b))
 		if m, err := s.marked(ctx, b); err != nil || m.there {

@@ -3,6 +3,8 @@ package presence
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,13 +65,16 @@ type Service struct {
 	tells   tells
 	doubt   atomic.Bool // Redis may have lost what this node noted
 	marked  bool        // this node has its mark in Redis; Run's alone
-	renewed time.Time   // when keys were looked at last, whether to renew them; Run's alone
-	astray  bool        // Redis may have connections that this node has not; Run's alone
-	left    []leaving   // users whom Redis still has among those held, by time; Run's alone
+	vouched bool        // its mark says that its connections are complete; Run's alone
+	peers   peers
+	renewed time.Time // when keys were looked at last, whether to renew them; Run's alone
+	astray  bool      // Redis may have connections that this node has not; Run's alone
+	left    []leaving // users whom Redis still has among those held, by time; Run's alone
 
 	mu     sync.Mutex
 	seen   map[accounts.ID]time.Time // not in SQL yet
 	wishes map[accounts.ID]struct{}  // users whose wish Redis may not have
+	partly map[accounts.ID]struct{}  // users with a partial answer, who get presence.complete
 
 	missing map[cluster.ID]time.Time // since when nodes have no lease; the sweep's alone
 	metrics *metrics
@@ -80,7 +85,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, db: cfg.DB, redis: redisStore{cfg.Redis}, log: cfg.Log,
 		held: newHeld(), tells: newTells(),
-		seen: map[accounts.ID]time.Time{}, wishes: map[accounts.ID]struct{}{}, missing: map[cluster.ID]time.Time{}}
+		seen: map[accounts.ID]time.Time{}, wishes: map[accounts.ID]struct{}{}, partly: map[accounts.ID]struct{}{}, missing: map[cluster.ID]time.Time{}}
 	s.metrics = newMetrics(cfg.Metrics, s)
 	cfg.Bus.Nodes().Handle("presence", bus.Handler{Lost: func() { s.doubt.Store(true) }})
 	return s
@@ -88,8 +93,9 @@ func New(cfg Config) *Service {
 
 // Of returns users as viewer may see them, in the order asked for; with last, when those
 // that are off line were last seen, which costs a SELECT. partial reports that Redis cannot
-// be reached, so that only connections to this node are known. Presence itself is one round
-// trip to Redis; that of the viewer's friends and the users' settings goes beside it. ErrTooMany.
+// be reached, or lacks connections of a node that lives: users may be on line who look off line, and the viewer gets
+// presence.complete later. Presence itself is two commands to Redis; that of the viewer's friends and the users' settings is
+// read at the same time. ErrTooMany.
 func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.ID, last bool) (_ []Seen, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Of")
 	if len(users) > MaxAsked {
@@ -105,6 +111,7 @@ func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.I
 	if err := g.Wait(); err != nil {
 		return nil, false, asKind(err)
 	}
+	s.owes(viewer, partial)
 	out := make([]Seen, len(users))
 	var off []accounts.ID
 	for i, u := range users {
@@ -149,6 +156,7 @@ func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen
 	if err := g.Wait(); err != nil {
 		return nil, false, asKind(err)
 	}
+	s.owes(user, partial)
 	var out []Seen
 	for i, u := range friends {
 		if states[i] != Offline && audiences[u] == accounts.ToFriends {
@@ -196,8 +204,8 @@ func (k kept) status(alive func(cluster.ID) bool) Status {
 	return Offline
 }
 
-// known returns what Redis has of users, and which nodes live; or, where Redis cannot be
-// reached, this node's connections alone.
+// known returns what Redis has of users, and which nodes live. If connections of a live node may be missing the answer is
+// partial, and has those of this node in any case. Where Redis cannot be reached it has no others.
 func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, alive func(cluster.ID) bool, partial bool, err error) {
 	self := func(n cluster.ID) bool { return n == s.cfg.Node }
 	ask, cancel := context.WithTimeout(ctx, askTime)
@@ -206,9 +214,16 @@ func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, a
 	if err == nil {
 		all, err = s.redis.read(ask, users)
 	}
+	complete := false
+	if err == nil { // after the read: a loss before it is visible now
+		complete, err = s.complete(ask, live)
+	}
 	if err == nil {
 		s.metrics.reads.WithLabelValues("redis").Inc()
-		return all, func(n cluster.ID) bool { return self(n) || !live[n].IsZero() }, false, nil
+		if !complete {
+			s.addOwn(users, all)
+		}
+		return all, func(n cluster.ID) bool { return self(n) || !live[n].IsZero() }, !complete, nil
 	}
 	if ctx.Err() != nil {
 		return nil, nil, false, ctx.Err()
@@ -228,6 +243,79 @@ func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, a
 	return all, self, true, err
 }
 
+// complete reports whether Redis has the connections of all nodes: of those in live, and of those that lived a moment ago,
+// whose lease Redis may have lost.
+func (s *Service) complete(ctx context.Context, live map[cluster.ID]cluster.Boot) (bool, error) {
+	marks, err := s.redis.marks(ctx)
+	if err != nil || s.doubt.Load() {
+		return false, err
+	}
+	for _, node := range s.peers.note(live, time.Now()) {
+		if !marks[node].complete(!live[node].IsZero()) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// addOwn replaces connections of this node, as Redis has them, by those that it holds.
+func (s *Service) addOwn(users []accounts.ID, all []kept) {
+	for i, u := range users {
+		others := slices.DeleteFunc(all[i].connections, func(c Connection) bool { return c.Node == s.cfg.Node })
+		all[i].connections = append(others, s.held.of(u)...)
+		slices.SortStableFunc(all[i].connections, func(a, b Connection) int { return a.Since.Compare(b.Since) })
+	}
+}
+
+// peers are the nodes that live, and those that lived a moment ago.
+type peers struct {
+	mu     sync.Mutex
+	missed map[cluster.ID]time.Time // since when a node has had no lease; zero: it has one
+}
+
+// note returns the nodes that live, and those that have had no lease for at most [linger].
+func (p *peers) note(live map[cluster.ID]cluster.Boot, now time.Time) []cluster.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.missed == nil {
+		p.missed = map[cluster.ID]time.Time{}
+	}
+	for node := range live {
+		p.missed[node] = time.Time{}
+	}
+	for node, since := range p.missed {
+		switch {
+		case !live[node].IsZero():
+		case since.IsZero():
+			p.missed[node] = now
+		case now.Sub(since) > linger:
+			delete(p.missed, node)
+		}
+	}
+	return slices.Collect(maps.Keys(p.missed))
+}
+
+// unknown notes that nobody knows which nodes live: those that are missed have their time from then on.
+func (p *peers) unknown() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for node := range p.missed {
+		p.missed[node] = time.Time{}
+	}
+}
+
+// owes notes that a user got a partial answer, and gets presence.complete later.
+func (s *Service) owes(user accounts.ID, partial bool) {
+	if !partial {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.partly) < mostLate {
+		s.partly[user] = struct{}{}
+	}
+}
+
 // Mine returns what a user is, and wishes to be, whoever may see it. partial is as in
 // [Service.Of].
 func (s *Service) Mine(ctx context.Context, user accounts.ID) (now, wish Status, partial bool, err error) {
@@ -236,6 +324,7 @@ func (s *Service) Mine(ctx context.Context, user accounts.ID) (now, wish Status,
 	if err != nil {
 		return 0, 0, false, asKind(err)
 	}
+	s.owes(user, partial)
 	rows, err := selectRows(ctx, s.db, []accounts.ID{user})
 	return states[0], rows[user].wish.status(), partial, asKind(err)
 }
@@ -281,6 +370,7 @@ func (s *Service) Connections(ctx context.Context, user accounts.ID) (_ []Connec
 	if err != nil {
 		return nil, false, asKind(err)
 	}
+	s.owes(user, partial)
 	open := make([]Connection, 0, len(all[0].connections))
 	for _, c := range all[0].connections {
 		if alive(c.Node) && (c.Node != s.cfg.Node || s.held.open(user, c.Number)) {

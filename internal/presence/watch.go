@@ -2,12 +2,16 @@ package presence
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
 
@@ -66,6 +70,7 @@ func (w *Watch) name(connection string) string { return string(w.kind) + connect
 // ends. What it has noted stays: the other nodes see that this one is gone.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
+	s.vouch(ctx) // before the first connection: reads of other nodes wait for it
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { s.tell(ctx) })
@@ -82,7 +87,21 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		}
 		for s.write(ctx) {
 		}
+		s.vouch(ctx)
 	}
+}
+
+// vouch marks this node's connections as complete, once all of them are written.
+func (s *Service) vouch(ctx context.Context) {
+	if s.vouched || !s.held.idle() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if !s.marked && !s.begin(ctx) {
+		return
+	}
+	s.vouched, _ = s.redis.vouch(ctx, s.cfg.Node) // a lost mark is found by the next beat
 }
 
 // beat looks whether Redis still has what this node noted, and does what time has made
@@ -99,6 +118,9 @@ func (s *Service) beat(ctx context.Context) {
 	if now.Sub(s.renewed) > time.Minute {
 		s.renewed = now
 		s.held.renewDue(now)
+	}
+	if _, err := s.cfg.Nodes.Live(ctx); err != nil {
+		s.peers.unknown()
 	}
 	if !s.marked {
 		s.doubt.Store(false) // nothing was noted that Redis may have lost
@@ -118,7 +140,7 @@ func (s *Service) beat(ctx context.Context) {
 	if m.there && !swept && !doubt {
 		return
 	}
-	s.marked, s.astray = m.there && !swept, true
+	s.marked, s.vouched, s.astray = false, false, true
 	if n := s.held.putBack(swept); n > 0 {
 		s.metrics.putBack.Add(float64(n))
 		s.log.Info("presence: all connections are noted anew", "connections", n, "swept", swept, "lost", !m.there)
@@ -174,17 +196,21 @@ func (s *Service) write(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	if !s.marked {
-		if err := s.redis.setMark(ctx, s.cfg.Node, time.Time{}); err != nil {
-			s.held.again(in)
-			s.held.again(out)
-			return s.pause()
-		}
-		s.marked = true
+	if !s.marked && !s.begin(ctx) {
+		s.held.again(in)
+		s.held.again(out)
+		return s.pause()
 	}
 	whole := s.note(ctx, in)
 	whole = s.takeOut(ctx, out) && whole
 	return whole || s.pause()
+}
+
+// begin marks this node as one that writes its connections, and reports whether Redis has the mark.
+func (s *Service) begin(ctx context.Context) bool {
+	s.doubt.Store(false) // an earlier loss does not concern what is written from now on
+	s.marked = s.redis.setMark(ctx, s.cfg.Node, time.Time{}) == nil
+	return s.marked
 }
 
 // pause has what is left wait for the next beat.
@@ -311,8 +337,47 @@ func (s *Service) writeLate(ctx context.Context) {
 			round, cancel := context.WithTimeout(ctx, writeTime)
 			more = s.writeSeen(round)
 			more = s.writeWishes(round) || more
+			s.publishComplete(round)
 			cancel()
 		}
+	}
+}
+
+// publishComplete publishes presence.complete to the users who got a partial answer, once answers are complete.
+func (s *Service) publishComplete(ctx context.Context) {
+	s.mu.Lock()
+	n := len(s.partly)
+	s.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	live, err := s.cfg.Nodes.Live(ctx)
+	if err != nil {
+		return
+	}
+	if complete, err := s.complete(ctx, live); err != nil || !complete {
+		return
+	}
+	s.mu.Lock()
+	users := slices.Collect(maps.Keys(s.partly))
+	clear(s.partly)
+	s.mu.Unlock()
+	now := s.db.Now()
+	for len(users) > 0 {
+		some := users[:min(atOnce, len(users))]
+		batch := make([]events.Event, len(some))
+		for i, u := range some {
+			text, _ := json.Marshal(api.UserRef{User: u.String()}) // a text
+			batch[i] = events.New(api.EventPresenceComplete, u.String(), now, text)
+			batch[i].Fleeting = true
+		}
+		if s.cfg.Bus.PublishPaced(ctx, batch) != nil {
+			break
+		}
+		users = users[len(some):]
+	}
+	for _, u := range users { // with the next beat
+		s.owes(u, true)
 	}
 }
 
