@@ -1,11 +1,10 @@
 // The one connection of this tab: events come over it, chats are read and sent over it.
 
-import { Chats, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
+import { Chats, Presences, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
 import type { Event, User } from "./api";
 import { alertOf } from "./chat/alerts";
 import { Files } from "./chat/files";
 import { Groups } from "./chat/groups";
-import { Presences } from "./chat/presence";
 import { calls } from "./chat/talk";
 import type { People } from "./people";
 import { device, end, Ended, token } from "./session";

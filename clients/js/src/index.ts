@@ -5,5 +5,6 @@ export { fetchFile, fileLink, sendFile, uploadFile, type FileOptions, type SendF
 export type { Outgoing } from "./outbox.js";
 export { PlaybackSync, type Correction, type Register } from "./playback.js";
 export { IndexedStorage, MemoryStorage, openStorage, WebStorage, type Storage } from "./storage.js";
+export { Presences } from "./presences.js";
 export { refreshing, type KeptTokens, type RefreshOptions, type TokenSource } from "./tokens.js";
 export type * from "./wire.js";

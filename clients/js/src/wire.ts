@@ -435,7 +435,7 @@ export interface components {
         };
         Connections: {
             connections: components["schemas"]["Connection"][];
-            /** @description Redis cannot be reached: only connections to this node are known */
+            /** @description not all connections are known; presence.complete follows */
             partial?: boolean;
         };
         Custom: {
@@ -551,7 +551,7 @@ export interface components {
              */
             token: string;
         };
-        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatSettings"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventRoomChanged"] | components["schemas"]["EventRoomDanmaku"] | components["schemas"]["EventRoomDanmakuCleared"] | components["schemas"]["EventRoomGone"] | components["schemas"]["EventRoomMember"] | components["schemas"]["EventRoomPlayback"] | components["schemas"]["EventRoomPlaylist"] | components["schemas"]["EventRoomSaid"] | components["schemas"]["EventRoomViewers"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
+        Event: components["schemas"]["EventAccountNotice"] | components["schemas"]["EventAccountUpdated"] | components["schemas"]["EventBlockAdded"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventChatMarked"] | components["schemas"]["EventChatSettings"] | components["schemas"]["EventChatStands"] | components["schemas"]["EventChatTyping"] | components["schemas"]["EventChatUpdated"] | components["schemas"]["EventCheckinMarked"] | components["schemas"]["EventFriendAdded"] | components["schemas"]["EventFriendRemoved"] | components["schemas"]["EventFriendRequestClosed"] | components["schemas"]["EventFriendRequested"] | components["schemas"]["EventFriendUnread"] | components["schemas"]["EventFriendUpdated"] | components["schemas"]["EventGroupChanged"] | components["schemas"]["EventGroupLeft"] | components["schemas"]["EventGroupMine"] | components["schemas"]["EventGroupRequestClosed"] | components["schemas"]["EventGroupRequested"] | components["schemas"]["EventMessageChanged"] | components["schemas"]["EventMessageHidden"] | components["schemas"]["EventMessageNew"] | components["schemas"]["EventNoticeNew"] | components["schemas"]["EventNoticeRead"] | components["schemas"]["EventPresenceChanged"] | components["schemas"]["EventPresenceComplete"] | components["schemas"]["EventRoomChanged"] | components["schemas"]["EventRoomDanmaku"] | components["schemas"]["EventRoomDanmakuCleared"] | components["schemas"]["EventRoomGone"] | components["schemas"]["EventRoomMember"] | components["schemas"]["EventRoomPlayback"] | components["schemas"]["EventRoomPlaylist"] | components["schemas"]["EventRoomSaid"] | components["schemas"]["EventRoomViewers"] | components["schemas"]["EventSessionEnded"] | components["schemas"]["EventSessionOpened"] | components["schemas"]["EventTransferProgress"] | components["schemas"]["EventTransferUpdated"];
         EventAccountNotice: {
             data: components["schemas"]["AccountNotice"];
             /** Format: date-time */
@@ -821,6 +821,16 @@ export interface components {
              * @enum {string}
              */
             type: "presence.changed";
+        };
+        EventPresenceComplete: {
+            data: components["schemas"]["UserRef"];
+            /** Format: date-time */
+            time: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "presence.complete";
         };
         EventRoomChanged: {
             data: components["schemas"]["Room"];
@@ -1671,7 +1681,7 @@ export interface components {
             seq: number;
         };
         MyPresence: {
-            /** @description Redis cannot be reached: only connections to this node are known */
+            /** @description not all connections are known; presence.complete follows */
             partial?: boolean;
             /**
              * @description what the wish comes to now: offline without a connection
@@ -1863,7 +1873,7 @@ export interface components {
             user: string;
         };
         Presences: {
-            /** @description Redis cannot be reached: only users who are connected to this node are known to be on line */
+            /** @description not all connections are known: users who look off line may be on line; presence.complete follows */
             partial?: boolean;
             users: components["schemas"]["Presence"][];
         };
@@ -3141,6 +3151,7 @@ export type EventMessageNew = components['schemas']['EventMessageNew'];
 export type EventNoticeNew = components['schemas']['EventNoticeNew'];
 export type EventNoticeRead = components['schemas']['EventNoticeRead'];
 export type EventPresenceChanged = components['schemas']['EventPresenceChanged'];
+export type EventPresenceComplete = components['schemas']['EventPresenceComplete'];
 export type EventRoomChanged = components['schemas']['EventRoomChanged'];
 export type EventRoomDanmaku = components['schemas']['EventRoomDanmaku'];
 export type EventRoomDanmakuCleared = components['schemas']['EventRoomDanmakuCleared'];
@@ -10327,6 +10338,7 @@ export interface EventCatalogue {
     "notice.new": NoticeNew;
     "notice.read": NoticeCounts;
     "presence.changed": Presence;
+    "presence.complete": UserRef;
     "room.changed": Room;
     "room.danmaku": Danmaku;
     "room.danmaku_cleared": RoomRef;

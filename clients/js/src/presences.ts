@@ -1,0 +1,101 @@
+import type { StoaClient } from "./client.js";
+import { isTemporary, Refused } from "./errors.js";
+import type { Presence } from "./wire.js";
+
+const RETRY = 3000; // ms, after a failure
+const SPREAD = 2000; // ms within which clients ask again after presence.complete
+const NO_EVENT = 30_000; // ms after a partial answer, in case presence.complete is lost
+
+/** The presence of the user's friends. Users who are not known are off line. */
+export class Presences {
+  private readonly known = new Map<string, Presence>();
+  private readonly changed = new EventTarget();
+  private clock = 0; // counts questions and events
+  private readonly told = new Map<string, number>(); // the clock of the latest event of a user, or of the latest question with an answer
+  private readonly doubtful = new Set<string>(); // users who looked off line in a partial answer
+  private doubtfulList = false; // the latest list of friends was partial
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly client: StoaClient) {
+    client.on("open", () => void this.read()); // also when it was resumed: changes of presence are not kept
+    client.on("presence.changed", (p) => {
+      this.told.set(p.user, ++this.clock);
+      this.take([p]);
+    });
+    client.on("presence.complete", () => this.again(SPREAD * Math.random()));
+    client.on("friend.added", ({ user }) => void this.ask(user.id)); // may have been on line for long
+  }
+
+  /** Calls fn after every change, until signal aborts. */
+  watch(fn: () => void, signal: AbortSignal): void {
+    this.changed.addEventListener("change", fn, { signal });
+  }
+
+  /** The status of a user. */
+  status(user: string): Presence["status"] {
+    return this.known.get(user)?.status ?? "offline";
+  }
+
+  /** When a user who is off line was last on line, as far as the server has said so. */
+  lastSeen(user: string): string | undefined {
+    return this.known.get(user)?.last_seen;
+  }
+
+  /** Gets the status of a user, and when they were last on line. It retries while the connection stands. */
+  async ask(user: string): Promise<void> {
+    await this.asking(() => this.ask(user), async () => {
+      const { users, partial } = await this.client.call("presence.get", { query: { users: [user], last_seen: true } });
+      this.doubtful.delete(user);
+      if (!partial) return users;
+      this.doubtful.add(user);
+      this.again(NO_EVENT);
+      return users.filter((p) => p.status !== "offline");
+    });
+  }
+
+  private take(all: Presence[]): void {
+    for (const p of all) this.known.set(p.user, p);
+    this.changed.dispatchEvent(new Event("change"));
+  }
+
+  private async read(): Promise<void> {
+    await this.asking(() => this.read(), async () => {
+      const { users, partial } = await this.client.call("presence.friends");
+      this.doubtfulList = partial === true;
+      if (partial) {
+        this.again(NO_EVENT);
+        return users; // the others may be on line: they stay as they are
+      }
+      const online = new Set(users.map((p) => p.user));
+      const gone = [...this.known.values()].filter((p) => !online.has(p.user)).map((p): Presence => ({ ...p, status: "offline" }));
+      return [...gone, ...users];
+    });
+  }
+
+  // again repeats partial answers' questions after some time, or sooner if that is planned already.
+  private again(ms: number): void {
+    if (ms > SPREAD && this.timer !== undefined) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      if (this.client.state !== "online") return; // the next connection asks
+      if (this.doubtfulList) void this.read();
+      for (const user of this.doubtful) void this.ask(user);
+    }, ms);
+  }
+
+  // An event, or the answer to a question that began later, is newer than the answer.
+  private async asking(again: () => Promise<void>, question: () => Promise<Presence[]>): Promise<void> {
+    const began = ++this.clock;
+    try {
+      const answer = await question();
+      const news = answer.filter((p) => (this.told.get(p.user) ?? 0) < began);
+      for (const p of news) this.told.set(p.user, began);
+      this.take(news);
+    } catch (err) {
+      if (err instanceof Refused && !err.temporary) throw err; // a fault of the app
+      // A connection that ends meanwhile asks again when it is back.
+      if (isTemporary(err) && this.client.state === "online") setTimeout(() => void again(), RETRY);
+    }
+  }
+}

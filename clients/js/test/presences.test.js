@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+
+import { Presences } from "../dist/index.js";
+
+// A client whose answers the test gives, and whose events the test sends.
+class Line {
+  state = "online";
+  calls = [];
+  answer = { users: [] };
+  handlers = {};
+  on(name, fn) {
+    this.handlers[name] = fn;
+  }
+  async call(operation, input) {
+    this.calls.push(input ? `${operation} ${input.query.users}` : operation);
+    return this.answer;
+  }
+  async send(name, data) {
+    this.handlers[name](data);
+    await settled();
+  }
+}
+
+const settled = async () => {
+  for (let i = 0; i < 10; i++) await Promise.resolve();
+};
+
+const online = (...users) => users.map((user) => ({ user, status: "online" }));
+
+test("a partial answer makes no friend look off line", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const line = new Line();
+  const presences = new Presences(line);
+  line.answer = { users: online("bob", "eve") };
+  await line.send("open", {});
+  assert.equal(presences.status("eve"), "online");
+
+  line.answer = { users: online("bob"), partial: true };
+  await line.send("open", {});
+  assert.equal(presences.status("eve"), "online");
+  line.answer = { users: [{ user: "dan", status: "offline" }], partial: true };
+  await presences.ask("dan");
+
+  line.answer = { users: online("bob") };
+  line.calls = [];
+  await line.send("presence.complete", { user: "ann" });
+  mock.timers.tick(2000);
+  await settled();
+  assert.deepEqual(line.calls, ["presence.friends", "presence.get dan"]);
+  assert.equal(presences.status("eve"), "offline");
+
+  line.calls = [];
+  await line.send("presence.complete", { user: "ann" });
+  mock.timers.tick(60_000);
+  await settled();
+  assert.deepEqual(line.calls, [], "nothing is in doubt any longer");
+  mock.timers.reset();
+});
+
+test("a partial answer is asked for again without an event", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const line = new Line();
+  const presences = new Presences(line);
+  line.answer = { users: [], partial: true };
+  await line.send("open", {});
+  line.answer = { users: online("bob") };
+  mock.timers.tick(30_000);
+  await settled();
+  assert.equal(presences.status("bob"), "online");
+  mock.timers.reset();
+});
