@@ -122,18 +122,17 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	newest := migrations.Newest()
 	check.Found = fmt.Sprintf("%s, schema %04d", server, have)
 	switch {
-	case dirty:
-		check.Fault = fmt.Sprintf("migration %04d stopped half-way", have)
-		check.Do = "run stoa migrate, which says what to look at"
 	case have > newest:
 		check.Fault = fmt.Sprintf("the schema is newer than this program, which knows %04d", newest)
 		check.Do = "run the newer program, or restore the backup from before the upgrade"
+	case dirty:
+		check.Found += ", whose migration was interrupted; stoa migrate, or the server as it starts, completes it"
 	case have == newest:
 		check.Found += ", the newest"
 	default:
 		check.Found += fmt.Sprintf("; stoa migrate, or the server as it starts, brings it to %04d", newest)
 	}
-	if check.Fault == "" && have > 0 {
+	if check.Fault == "" && have >= settingsSince {
 		if agreed, err := c.secretAgrees(ctx, db); err != nil {
 			return fault(err)
 		} else if !agreed {
@@ -142,6 +141,9 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 	}
 	return []Check{check}
 }
+
+// settingsSince is the migration that creates the table settings.
+const settingsSince = 8
 
 // secretAgrees reports whether the nodes on a database have the secret that this one would have.
 func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB) (bool, error) {

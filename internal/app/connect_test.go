@@ -184,7 +184,7 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 			for _, s := range []struct{ set, want string }{
 				{"version = 1", "stoa migrate, or the server as it starts"},
 				{"version = 9999", "newer than this program"},
-				{fmt.Sprintf("version = %d, dirty = 1", migrations.Newest()), "stopped half-way"},
+				{fmt.Sprintf("version = %d, dirty = 1", migrations.Newest()), "stoa migrate, or the server as it starts, completes it"},
 			} {
 				if _, err := db.ExecContext(t.Context(), "UPDATE schema_migrations SET "+s.set); err != nil {
 					t.Fatal(err)

@@ -12,7 +12,9 @@
 // # What a file may say
 //
 // One statement without a semicolon, because DDL is not transactional on
-// MySQL and MariaDB: a file took effect or it did not. The text serves SQLite,
+// MySQL and MariaDB: a file took effect or it did not. After a kill it is run
+// again, and sqldb ignores the error of a statement that took effect before. So a
+// statement must not have an effect twice. The text serves SQLite,
 // MariaDB and MySQL, so it is kept to CREATE and DROP TABLE, CREATE and DROP
 // INDEX, ALTER TABLE … ADD and DROP COLUMN, the types BIGINT and INTEGER, NOT NULL,
 // DEFAULT, PRIMARY KEY, UNIQUE (columns), CHECK, and these macros:

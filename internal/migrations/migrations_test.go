@@ -2,8 +2,12 @@ package migrations_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +94,58 @@ func TestTheSchemaGoesUpDownAndUpAgain(t *testing.T) {
 				if got := tables(t, db); got != 1 {
 					t.Errorf("%d tables after the way down, want the version's alone", got)
 				}
+			}
+		})
+	}
+}
+
+// upTo is the migrations up to a number.
+type upTo int
+
+func (n upTo) Open(name string) (fs.File, error) { return migrations.FS.Open(name) }
+
+func (n upTo) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(migrations.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name()[:4] > fmt.Sprintf("%04d", int(n)) }), err
+}
+
+// A process that is killed leaves the number of a migration marked as dirty, whether its statement took effect or not.
+func TestEveryMigrationResumesAfterAKill(t *testing.T) {
+	t.Parallel()
+	for _, e := range sqldbtest.Engines(t) {
+		if e.Name == "sqlite" { // all migrations are one transaction there
+			continue
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			db := open(t, e.Config(t))
+			if err := errors.Join(db.Migrate(t.Context(), upTo(1)), db.Rollback(t.Context(), upTo(1), -1)); err != nil { // the version's table
+				t.Fatal(err)
+			}
+			ups, err := fs.Glob(migrations.FS, "*.up.sql")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range ups {
+				n, err := strconv.Atoi(name[:4])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, applied := range []bool{false, true} {
+					for _, query := range []string{"DELETE FROM schema_migrations", fmt.Sprintf("INSERT INTO schema_migrations VALUES (%d, 1)", n)} {
+						if _, err := db.ExecContext(t.Context(), query); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := db.Migrate(t.Context(), upTo(n)); err != nil {
+						t.Fatalf("killed in %s, applied %v: %v", name, applied, err)
+					}
+					if version, dirty, err := db.Version(t.Context()); version != n || dirty || err != nil {
+						t.Fatalf("killed in %s, applied %v: version %d, dirty %v, %v", name, applied, version, dirty, err)
+					}
+				}
+			}
+			if got, want := tables(t, db), tables(t, e.Open(t)); got != want {
+				t.Errorf("%d tables, want %d", got, want)
 			}
 		})
 	}

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database"
 	mysqlmigrate "github.com/golang-migrate/migrate/v4/database/mysql"
@@ -26,18 +29,14 @@ const (
 	lockPatience = 2 * time.Minute
 )
 
-// ErrDirty reports a migration that stopped half-way on MySQL or MariaDB,
-// where DDL cannot be rolled back: a person must look. It does not happen on
-// SQLite.
-var ErrDirty = errors.New("the schema is dirty")
-
 // ErrNewerSchema reports a database migrated by a newer program than this.
 var ErrNewerSchema = errors.New("the schema is newer than this program")
 
 // Migrate brings the schema up to the newest of fsys, files NNNN_name.up.sql
 // and NNNN_name.down.sql of one statement each, whose macros are described in
 // package migrations. Of several nodes that start at once one applies, the
-// others wait and find nothing to do. On SQLite all of it is one transaction.
+// others wait and find nothing to do. On SQLite all of it is one transaction. On MySQL and
+// MariaDB, where DDL cannot be rolled back, Migrate completes a migration that was interrupted.
 func (db *DB) Migrate(ctx context.Context, fsys fs.FS) error {
 	err := db.migrate(ctx, fsys, (*migrate.Migrate).Up)
 	if err != nil {
@@ -64,7 +63,7 @@ func (db *DB) Rollback(ctx context.Context, fsys fs.FS, n int) error {
 }
 
 // Version returns the number of the newest migration applied, 0 when there is
-// none, and whether it stopped half-way.
+// none, and whether it was interrupted.
 func (db *DB) Version(ctx context.Context) (version int, dirty bool, err error) {
 	tables := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 	if db.dialect == SQLite {
@@ -96,14 +95,9 @@ func (db *DB) migrate(ctx context.Context, fsys fs.FS, move func(*migrate.Migrat
 			break
 		}
 	}
-	var dirty migrate.ErrDirty
 	switch {
 	case errors.Is(err, migrate.ErrNoChange):
 		return nil
-	case errors.As(err, &dirty):
-		return fmt.Errorf("%w: migration %04d stopped half-way. Look whether its one statement took effect; "+
-			"if it did, UPDATE %s SET dirty = 0; if not, set version to the number before it as well",
-			ErrDirty, dirty.Version, versionTable)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %w", ErrNewerSchema, err)
 	}
@@ -131,7 +125,7 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 			return errors.Join(err, conn.Close())
 		}
 	}
-	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), interruptible{drv, ctx})
+	m, err := migrate.NewWithInstance("embedded", src, db.dialect.String(), &resumable{drv, ctx, src, db.log})
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -141,19 +135,65 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 	return errors.Join(err, srcErr, drvErr)
 }
 
-// interruptible is a driver that begins no migration once ctx has ended. The library's own way, GracefulStop, is a
-// data race, and reports no error.
-type interruptible struct {
+// resumable is a driver that begins no migration once ctx has ended, and completes one that was interrupted. The
+// library's own way to stop, GracefulStop, is a data race, and reports no error.
+type resumable struct {
 	database.Driver
 	ctx context.Context
+	src source.Driver
+	log *slog.Logger
 }
 
 // SetVersion implements database.Driver. A migration begins with its version, marked as dirty.
-func (i interruptible) SetVersion(version int, dirty bool) error {
-	if dirty && i.ctx.Err() != nil {
-		return i.ctx.Err()
+func (r *resumable) SetVersion(version int, dirty bool) error {
+	if dirty && r.ctx.Err() != nil {
+		return r.ctx.Err()
 	}
-	return i.Driver.SetVersion(version, dirty)
+	return r.Driver.SetVersion(version, dirty)
+}
+
+// Run implements database.Driver. The library's error does not unwrap.
+func (r *resumable) Run(migration io.Reader) error {
+	err := r.Driver.Run(migration)
+	if e, ok := err.(database.Error); ok {
+		return fmt.Errorf("%w in %s", e.OrigErr, e.Query)
+	}
+	return err
+}
+
+// Version implements database.Driver. The library calls it under the lock, before the first migration.
+func (r *resumable) Version() (version int, dirty bool, err error) {
+	version, dirty, err = r.Driver.Version()
+	if err == nil && dirty {
+		r.log.Warn("sqldb: a migration was interrupted and is completed", "version", version)
+		err = r.resume(version)
+	}
+	return version, false, err
+}
+
+// mysqlApplied are the codes of MySQL and MariaDB for a migration whose statement took effect before.
+var mysqlApplied = []uint16{
+	1050, // table exists
+	1060, // column exists
+	1061, // index exists
+	1051, // no such table
+	1091, // no such column or index
+}
+
+// resume runs the migration of a version again. Its statement took effect or it did not.
+func (r *resumable) resume(version int) error {
+	if version != database.NilVersion {
+		text, _, err := r.src.ReadUp(uint(version))
+		if err != nil {
+			return err
+		}
+		defer text.Close()
+		err = r.Run(text)
+		if e, ok := errors.AsType[*mysql.MySQLError](err); err != nil && !(ok && slices.Contains(mysqlApplied, e.Number)) {
+			return err
+		}
+	}
+	return r.SetVersion(version, false)
 }
 
 // expanding is a source that replaces the macros.
