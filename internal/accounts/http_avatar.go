@@ -30,7 +30,7 @@ func (s *Service) avatarRoutes(a *web.API) {
 	tags := []string{"people"}
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/avatar", ID: "me.avatar.set", Summary: "Upload the caller's picture", Tags: tags,
 		Description: "PNG, JPEG, GIF (the first frame) or WebP (not moving), up to 5 MiB, 25 million pixels and 10,000 on a side. What it is, its bytes say. The middle is kept, upright, in three sizes; metadata is not.",
-		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Limit: uploadLimit,
+		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
 		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy}}, s.putAvatar)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteAvatar)

@@ -29,7 +29,7 @@ func (s *Service) pictureRoutes(a *web.API, tags []string) {
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/groups/{group}/picture", ID: "groups.set_picture", Tags: tags,
 		Summary:     "Upload a group's picture",
 		Description: "Admins. What an image may be, and what becomes of it, is as with the caller's own picture (me.avatar.set).",
-		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Limit: uploadLimit,
+		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
 		Errors: []*errs.Error{ErrGroup, ErrMay, picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy, ErrStore}}, s.putPicture)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/groups/{group}/picture", ID: "groups.remove_picture", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Remove a group's picture", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.deletePicture)

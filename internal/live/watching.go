@@ -205,7 +205,7 @@ func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localSt
 	if here {
 		return nil, ErrOffAir
 	}
-	got, err, _ := s.pulls.Do(id.String(), func() (any, error) {
+	pull := s.pulls.DoChan(id.String(), func() (any, error) {
 		if a := s.found(id); a != nil {
 			return a, nil
 		}
@@ -220,10 +220,15 @@ func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localSt
 		}
 		return s.pull(ctx, id, *state.OnAir)
 	})
-	if err != nil {
-		return nil, err
+	select {
+	case got := <-pull:
+		if got.Err != nil {
+			return nil, got.Err
+		}
+		return got.Val.(*localStream), nil
+	case <-ctx.Done(): // the pull goes on for the viewer's next try
+		return nil, ctx.Err()
 	}
-	return got.(*localStream), nil
 }
 
 // found returns what this node has of a stream that goes on.

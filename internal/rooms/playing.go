@@ -136,14 +136,21 @@ func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playb
 		s.metrics.commands.WithLabelValues("done").Inc()
 		s.show(id, state)
 		if c.Verb == playback.Pause || c.Verb == playback.Load {
-			s.checkpoint(ctx, map[ID]playback.State{id: state})
+			storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkpointTime)
+			s.checkpoint(storing, map[ID]playback.State{id: state})
+			cancel()
 		}
 		return state, nil
 	}
 }
 
-// commandTime is how long Redis may take for a command.
-const commandTime = 5 * time.Second
+const (
+	// commandTime bounds a command to Redis.
+	commandTime = 5 * time.Second
+
+	// checkpointTime bounds a checkpoint, for which the caller of a command waits. The next round stores what takes longer.
+	checkpointTime = time.Second
+)
 
 // show tells of a register that this node has made, or found in Redis.
 func (s *Service) show(id ID, state playback.State) {
@@ -151,9 +158,9 @@ func (s *Service) show(id ID, state playback.State) {
 	s.watched.shown(id, state)
 }
 
-// checkpoint keeps registers in SQL.
+// checkpoint stores registers in SQL.
 func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) {
-	if err := saveCheckpoints(context.WithoutCancel(ctx), s.db, states); err != nil {
+	if err := saveCheckpoints(ctx, s.db, states); err != nil {
 		for id := range states { // the next round does
 			s.watched.changed(id)
 		}

@@ -72,6 +72,9 @@ const (
 	waitingPerUser = 16
 )
 
+// Time bounds an operation that makes pictures: the longest decoding, and what waits for a turn and for SQL.
+const Time = patience + 5*time.Second
+
 // Studio makes pictures, some at a time. It is safe for concurrent use.
 type Studio struct {
 	memory   *fairqueue.Queue // in bytes

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
 )
 
@@ -52,6 +53,8 @@ func (c callContext) Value(key any) any {
 		return c.call
 	case texts.Key:
 		return c.call.acceptLanguage
+	case sqldb.LimitKey:
+		return opTime
 	case household.Key:
 		return func() string { return household.Of(c.call.clientIP()) }
 	}

@@ -107,9 +107,19 @@ func (s *answers) living(ctx context.Context) func(node uint32) bool {
 // abandon frees the row that a claim may have got, or may still get, after its
 // request has left.
 func (s *answers) abandon(ctx context.Context, rec record) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	ctx, stop := toStore(ctx)
 	defer stop()
 	_ = s.finish(ctx, rec) // else the claim lapses by itself
+}
+
+// toStore returns a context in which to wait until the end of a try is stored. It outlives the request's client and, for
+// [storeGrace], its deadline. A change that is queued by then is stored without the wait.
+func toStore(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := storeTime
+	if end, ends := ctx.Deadline(); ends {
+		wait = max(storeGrace, min(wait, time.Until(end)))
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), wait)
 }
 
 // finish ends the try of rec: with a Status it stores the answer, without it lets the

@@ -41,6 +41,9 @@ const (
 	// storeTime is how long storing may go on after the client left.
 	storeTime = 5 * time.Second
 
+	// storeGrace is how long a request waits for its answer to be stored at least, even if it has no time left.
+	storeGrace = 300 * time.Millisecond
+
 	// batchTime is how long the statements of a batch may take.
 	batchTime = 5 * time.Second
 
@@ -107,7 +110,7 @@ func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, body []b
 	defer cancel()
 	answer, whole := &recorder{ResponseWriter: c}, false
 	defer func() { // also when the handler panics
-		keep, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+		keep, stop := toStore(ctx)
 		defer stop()
 		if whole && answer.keeps() && !c.route.op.NoReplay {
 			rec.Status, rec.ContentType, rec.Body = answer.status, c.Header().Get("Content-Type"), answer.body.Bytes()

@@ -81,6 +81,8 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 		c.refuse(newProblem(http.StatusUnprocessableEntity, errOnlyHTTP))
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, rt.op.Time)
+	defer cancel()
 	if !a.admit(ctx, rt, c, r) {
 		return
 	}

@@ -62,6 +62,11 @@ type Op struct {
 	// BodyTime is how long a request body may take to arrive. Zero means 10 s.
 	BodyTime time.Duration
 
+	// Time bounds the operation from its request, or from the end of the request's body, to its answer. Zero means 5.5 s.
+	// An operation with a [Stream] or an http.HandlerFunc, and a stream of events, has no bound as a whole. Each of
+	// its SQL statements has one of 5.5 s.
+	Time time.Duration
+
 	// Events are what a stream sends, by the name of the event: a value of the type of
 	// its data, for the documentation.
 	Events map[string]any
@@ -72,6 +77,9 @@ type Op struct {
 }
 
 const defaultMaxBody = 64 << 10
+
+// opTime is the default of [Op.Time]. It exceeds the five seconds of a batch, whose error names the part that is away.
+const opTime = 5500 * time.Millisecond
 
 // Handle adds an operation for callers with a bearer token; C is the type of the
 // authenticator's callers. I and O are pointers to structs after huma's fashion:
@@ -177,6 +185,9 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 	if op.MaxBody == 0 {
 		op.MaxBody = defaultMaxBody
 	}
+	if op.Time == 0 {
+		op.Time = max(opTime, a.cfg.OpTime)
+	}
 	if op.Limit == (ratelimit.Limit{}) {
 		op.Limit = a.cfg.Limit
 	}
@@ -213,12 +224,17 @@ func isWrite(method string) bool {
 	return false
 }
 
+// open reports whether the operation lasts as long as its client reads or sends.
+func (rt *route) open() bool { return rt.listen != nil || rt.in.stream || rt.out.serve != nil }
+
 // serveOp is what happens between the ServeMux and the handler.
 func (a *API) serveOp(rt *route, c *call, r *http.Request) {
-	ctx := r.Context()
+	ctx, cancel := context.WithTimeout(r.Context(), rt.op.Time)
+	defer cancel()
 	if !a.admit(ctx, rt, c, r) {
 		return
 	}
+	left := rt.op.Time - time.Since(c.start)
 	var body []byte
 	if rt.in.body != nil && !rt.in.stream {
 		var p *problem
@@ -226,6 +242,14 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 			c.refuse(p)
 			return
 		}
+	}
+	switch {
+	case rt.open():
+		ctx = r.Context()
+	case len(body) > 0: // its arrival does not count
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(r.Context(), left)
+		defer end()
 	}
 	a.perform(ctx, c, r, body)
 }

@@ -703,7 +703,7 @@ func TestARefusedClientCannotHoldTheConnectionWithItsBody(t *testing.T) {
 
 func TestTheServerOutlivesTheBodysDeadline(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newSite(t, func(c *Config) { c.OpTime = time.Minute })
 		s.do.Store(ptr(func(ctx context.Context) error {
 			select { // the deadline for the body must not end the request
 			case <-ctx.Done():
