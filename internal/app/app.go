@@ -316,9 +316,6 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	defer a.drain.running(ctx, stop)()
 	defer context.AfterFunc(ctx, func() {
 		a.log.Info("stopping: requests that run may finish", "node", a.node)
-		if a.gateway != nil {
-			a.gateway.Refuse()
-		}
 		a.cluster.SetStatus(cluster.Draining)
 	})()
 	defer func() { a.log.Info("stopped", "node", a.node) }()

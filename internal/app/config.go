@@ -193,10 +193,10 @@ func (c Config) onLoopback() bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// handover is how long a node that is told to stop serves on while /readyz says that others are to be asked. There are
-// none where it alone has its Redis, or listens on loopback.
+// handover is the time for which a stopping node serves on, while /readyz answers 503 and proxies leave the node out. It is
+// zero if no other node shares the Redis, or no proxy reaches the node.
 func (c Config) handover() time.Duration {
-	if c.onLoopback() || !strings.Contains(c.Redis, "://") {
+	if c.local() || !strings.Contains(c.Redis, "://") {
 		return 0
 	}
 	return 5 * time.Second

@@ -76,12 +76,13 @@ func (d *drain) whileServing(ctx context.Context) (context.Context, context.Canc
 	}
 }
 
-// stream returns ctx, which ends some time after a drain has begun, for no two streams after the same time. draining: it has.
+// stream returns ctx, which ends some time after a drain has begun, for no two streams after the same time. draining: an operator
+// has ordered one. A node that stops takes streams as long as it takes connections.
 func (d *drain) stream(ctx context.Context, over time.Duration) (_ context.Context, ended context.CancelFunc, draining bool) {
 	d.mu.Lock()
-	serving := d.serving
+	serving, ordered := d.serving, d.undo != nil
 	d.mu.Unlock()
-	if serving.Err() != nil {
+	if ordered {
 		return ctx, nil, true
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -448,6 +449,35 @@ func TestAPortThatIsTakenIsFoundOutBeforeAnythingIsWritten(t *testing.T) {
 	}
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
 		t.Errorf("the folder holds %v (%v), want nothing", left, err)
+	}
+}
+
+// A proxy tries the next node at once if a connection is refused, and would wait here for as long as migrations take.
+func TestServe_RefusesConnectionsUntilItCanAnswer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	defer stop()
+	ended.Go(func() {
+		Main(ctx, []string{"serve", "--addr", addr, "--dev", "--sql", "mysql://a:b@" + silent.Addr().String() + "/c"}, io.Discard, io.Discard)
+	})
+	conn, err := silent.Accept() // the server waits for its database
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if conn, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a starting server takes a connection: %v", err)
+		if err == nil {
+			conn.Close()
+		}
 	}
 }
 

@@ -28,40 +28,55 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	for _, w := range rep.Warnings {
 		log.Warn(w)
 	}
-	// Listening comes first: a port that is taken is found out before anything
-	// is written.
-	ln, err := net.Listen("tcp", cfg.Addr)
+	addrs, err := freeAddrs(cfg.Addr, cfg.AdminAddr)
 	if err != nil {
 		return err
-	}
-	var admin net.Listener
-	if cfg.AdminAddr != "" {
-		if admin, err = net.Listen("tcp", cfg.AdminAddr); err != nil {
-			return errors.Join(err, ln.Close())
-		}
 	}
 	defer func() {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // asked to stop before it was up
 		}
 	}()
-	var a *app.App
 	release, err := cfg.Alone()
-	if err == nil {
-		defer func() { err = errors.Join(err, release()) }()
-		a, err = app.New(ctx, cfg, log)
-	}
 	if err != nil {
-		if admin != nil {
-			err = errors.Join(err, admin.Close())
-		}
-		return errors.Join(err, ln.Close())
+		return err
 	}
-	if admin != nil {
+	defer func() { err = errors.Join(err, release()) }()
+	a, err := app.New(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	ln, err := net.Listen("tcp", addrs[0])
+	if err != nil {
+		return err
+	}
+	var admin net.Listener
+	if cfg.AdminAddr != "" {
+		if admin, err = net.Listen("tcp", addrs[1]); err != nil {
+			return errors.Join(err, ln.Close())
+		}
 		a.Admin(admin)
 	}
-	err = a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr(), admin) })
-	return errors.Join(err, a.Close())
+	return a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr(), admin) })
+}
+
+// freeAddrs returns the addresses with the ports that the system chose for :0. It listens on each for a moment, so
+// that a taken port is found before anything is written. Until the node can answer its ports refuse connections:
+// proxies then use another node at once, and do not wait for migrations here.
+func freeAddrs(addrs ...string) (free []string, err error) {
+	for _, addr := range addrs {
+		if addr == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		defer ln.Close()
+		free = append(free, ln.Addr().String())
+	}
+	return free, nil
 }
 
 // welcome writes the line that scripts wait for and then, for people, what they

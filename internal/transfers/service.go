@@ -80,9 +80,9 @@ type Service struct {
 	places    places
 	studio    *picture.Studio
 	looking   *fairqueue.Queue // of files that are in memory to be decoded, in bytes
-	waited    Transfer            // with which the job that finishes has begun last; zero: it begins at the front
-	again     map[ID]again        // files that it could not finish
-	releasing sync.WaitGroup      // of files that messages have given up, or that were cancelled
+	waited    Transfer         // with which the job that finishes has begun last; zero: it begins at the front
+	again     map[ID]again     // files that it could not finish
+	releasing sync.WaitGroup   // of files that messages have given up, or that were cancelled
 	signer    signer
 	cfg       Settings
 	log       *slog.Logger

@@ -96,6 +96,10 @@ type Config struct {
 	// nobody's, and the caller's address is the connection's.
 	TrustProxy []netip.Prefix
 
+	// Draining reports whether the node leaves soon. Each response then closes its connection, so that proxies have no
+	// idle connection left to reuse when the node closes its port. Nil: it never does.
+	Draining func() bool
+
 	// NoDocs leaves out the description of the API; see [API.DocsOn].
 	NoDocs bool
 
@@ -327,6 +331,7 @@ var (
 	noFrames   = []string{"DENY"}
 	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
 	noStore    = []string{"no-store"}
+	closes     = []string{"close"}
 )
 
 // serve is around everything.
@@ -338,6 +343,9 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	h["X-Frame-Options"] = noFrames
 	h["Content-Security-Policy"] = noContent
 	h["X-Request-Id"] = []string{c.trace}
+	if a.cfg.Draining != nil && r.Header.Get("Upgrade") == "" && a.cfg.Draining() {
+		h["Connection"] = closes
+	}
 
 	if r.ContentLength != 0 {
 		// It holds while the server drains a body that nobody read, too: else a
