@@ -28,8 +28,7 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	for _, w := range rep.Warnings {
 		log.Warn(w)
 	}
-	addrs, err := freeAddrs(cfg.Addr, cfg.AdminAddr)
-	if err != nil {
+	if err := checkFree(cfg.Addr, cfg.AdminAddr); err != nil {
 		return err
 	}
 	defer func() {
@@ -47,13 +46,13 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	ln, err := net.Listen("tcp", addrs[0])
+	ln, err := net.Listen("tcp", cfg.Addr)
 	if err != nil {
 		return err
 	}
 	var admin net.Listener
 	if cfg.AdminAddr != "" {
-		if admin, err = net.Listen("tcp", addrs[1]); err != nil {
+		if admin, err = net.Listen("tcp", cfg.AdminAddr); err != nil {
 			return errors.Join(err, ln.Close())
 		}
 		a.Admin(admin)
@@ -61,22 +60,20 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	return a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr(), admin) })
 }
 
-// freeAddrs returns the addresses with the ports that the system chose for :0. It listens on each for a moment, so
-// that a taken port is found before anything is written. Until the node can answer its ports refuse connections:
-// proxies then use another node at once, and do not wait for migrations here.
-func freeAddrs(addrs ...string) (free []string, err error) {
+// checkFree listens on each address for a moment, so that a taken port is found before anything is written. Until the node
+// can answer its ports refuse connections: proxies then use another node at once, and do not wait for migrations here.
+func checkFree(addrs ...string) error {
 	for _, addr := range addrs {
 		if addr == "" {
 			continue
 		}
 		ln, err := net.Listen("tcp", addr)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer ln.Close()
-		free = append(free, ln.Addr().String())
 	}
-	return free, nil
+	return nil
 }
 
 // welcome writes the line that scripts wait for and then, for people, what they
