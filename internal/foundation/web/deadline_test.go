@@ -65,7 +65,7 @@ func TestOperation_TimeBeginsAfterItsBody(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		network := s.listen(t)
-		done := func(ctx context.Context) error { time.Sleep(opTime - time.Second); return ctx.Err() }
+		done := func(ctx context.Context) error { bubble.Sleep(opTime - time.Second); return ctx.Err() }
 		s.do.Store(&done)
 		body := slowly{[]byte(thingBody), 8 * time.Second}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://site/v1/things", &body)
@@ -92,7 +92,7 @@ type slowly struct {
 }
 
 func (s *slowly) Read(b []byte) (int, error) {
-	time.Sleep(s.after)
+	bubble.Sleep(s.after)
 	s.after = 0
 	n := copy(b, s.data)
 	s.data = s.data[n:]
