@@ -265,7 +265,7 @@ type RoomItemMove struct {
 // RoomItemSource is how an item is fetched: GET /v1/rooms/{room}/playlist/{item}/source.
 type RoomItemSource struct {
 	Kind    string     `json:"kind" enum:"url,hls,file,live"`
-	URL     string     `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; of a live stream it is the path at which that is watched by WHEP, with a query that names the member"`
+	URL     string     `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; of a live stream it is the path at which it is watched by WHEP"`
 	Token   string     `json:"token,omitempty" example:"stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1" doc:"of a live stream: the bearer token for that path"`
 	Expires *time.Time `json:"expires,omitempty" doc:"until when the URL, or the token, is good"`
 }

@@ -190,7 +190,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		return nil, err
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
-	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus.Nodes(), Node: a.node, Address: func() string { return a.cluster.Self().Address },
+	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Address: func() string { return a.cluster.Self().Address },
+		People: a.accounts, MaySubscribe: func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) }, // which is made below
 		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
 		return nil, err
 	}

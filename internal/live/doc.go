@@ -31,6 +31,11 @@
 //
 // # Keys
 //
-// Whoever holds the publish key may publish, whoever holds the play key may watch. New keys end the sessions that came
-// with the old ones: nodes are told by the bus, and look at SQL every half a minute in case they were not.
+// The holder of the publish key may publish, and the holder of the play key may watch. New keys end the sessions of the old ones.
+//
+// # Ends of rights
+//
+// A session is derived from a right: a key, a login session, or a viewer's place in a room, which a ticket names. Each node follows the
+// events that end the rights of its sessions, and then compares these sessions with SQL. It compares all sessions every half a minute, in
+// case it missed an event. See [Service.follow] and [Service.mayStay].
 package live

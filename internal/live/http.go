@@ -91,7 +91,7 @@ func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
 	}
 	switch who := caller.(type) {
 	case accounts.Caller:
-		return id, Caller{User: who.User}, nil
+		return id, Caller{User: who.User, Device: who.Device}, nil
 	case *Holder:
 		if who.Stream == id {
 			return id, Caller{Key: who}, nil
@@ -297,16 +297,10 @@ func (s *Service) deleteWHIP(ctx context.Context, caller web.Caller, in *Session
 	return nil, s.Unpublish(ctx, by, id, session)
 }
 
-func (s *Service) postWHEP(ctx context.Context, caller web.Caller, in *struct {
-	offering
-	Member string `query:"member" maxLength:"64" doc:"for whom the token is, as the address that a room's playlist gives says it"`
-}) (*answered, error) {
+func (s *Service) postWHEP(ctx context.Context, caller web.Caller, in *offering) (*answered, error) {
 	id, by, err := in.as(caller)
 	if err != nil {
 		return nil, err
-	}
-	if by.Key != nil && by.Key.kind == ticket {
-		by.Member = s.signer.memberOf(in.Member, id, by.Key.hash)
 	}
 	session, answer, err := s.Watch(ctx, by, id, string(in.RawBody))
 	if err != nil {

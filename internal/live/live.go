@@ -209,17 +209,52 @@ type Holder struct {
 	kind kind
 	hash string // of a key; of the play key at the time for a ticket
 	from string // household
+	seat seat   // of a ticket
 }
 
 // UserID implements web.Caller: limits are counted by it. Those of one household who come with one kind of key are counted as one, so that
 // a viewer does not use up what the publisher, other viewers and other nodes may do.
 func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + hashOf(h.from) }
 
+// seat is the right from which a ticket is derived: a viewer's place in a room.
+type seat struct {
+	room, viewer string
+	by           accounts.ID       // the user who put the stream on the playlist
+	device       accounts.DeviceID // the viewer's login session; zero: the viewer has none, as a guest
+}
+
+func (s seat) String() string { return s.room + s.viewer + s.by.String() + s.device.String() }
+
+// parseSeat parses what String returns.
+func parseSeat(text string) (seat, bool) {
+	if len(text) < 3*ids.Len {
+		return seat{}, false
+	}
+	by, err := ids.Parse[accounts.User](text[2*ids.Len : 3*ids.Len])
+	s := seat{room: text[:ids.Len], viewer: text[ids.Len : 2*ids.Len], by: by}
+	if device := text[3*ids.Len:]; device != "" && err == nil {
+		s.device, err = ids.Parse[accounts.Session](device)
+	}
+	return s, err == nil
+}
+
 // Caller is who publishes or watches: a user, or whoever holds a key.
 type Caller struct {
-	User   accounts.ID // zero: nobody who has an account
+	User   accounts.ID       // zero: nobody who has an account
+	Device accounts.DeviceID // the login session of User; zero: the app's backend acts for the user
 	Key    *Holder
-	Member accounts.ID // the user for whom a room has asked for the ticket that Key is; zero: it is a guest's, or no ticket
+}
+
+// seated reports whether the caller has a ticket of a room.
+func (c Caller) seated() bool { return c.Key != nil && c.Key.kind == ticket }
+
+// session returns the login session from which the caller's right is derived; zero: none.
+func (c Caller) session() (user accounts.ID, device accounts.DeviceID) {
+	if c.seated() && !c.Key.seat.device.IsZero() {
+		user, _ = ids.Parse[accounts.User](c.Key.seat.viewer) // the viewer with a session is a user
+		return user, c.Key.seat.device
+	}
+	return c.User, c.Device
 }
 
 func (c Caller) owns(s Stream) bool { return !c.User.IsZero() && c.User == s.Owner }
@@ -236,6 +271,8 @@ func (c Caller) mayWatch(s Stream) bool {
 		return c.owns(s) || s.Access == Open && !c.User.IsZero()
 	case c.Key.kind == relay:
 		return true
+	case c.seated() && !(Caller{User: c.Key.seat.by}).mayWatch(s):
+		return false
 	}
 	return same(c.Key.hash, s.Play)
 }
@@ -243,48 +280,32 @@ func (c Caller) mayWatch(s Stream) bool {
 // signer makes tokens that only the holder of the server's secret can make: every node, and the next one after a restart.
 type signer []byte
 
-// What a mac is of.
-const (
-	ofToken  = "live ticket"
-	ofMember = "live member"
-)
+// ofToken is what a mac is of.
+const ofToken = "live ticket"
 
-// mac is over texts of fixed lengths.
-func (s signer) mac(label string, texts ...string) string {
+// mac is over a token's text, which begins with its kind, and the hash of a play key, which has one length for each kind.
+func (s signer) mac(text, play string) string {
 	h := hmac.New(sha256.New, s)
-	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(label))))
-	h.Write([]byte(label + strings.Join(texts, "")))
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(ofToken))))
+	h.Write([]byte(ofToken + text + play))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// sign makes a token that ends at a moment. A ticket is of a play key, whose hash play is, and ends with it.
-func (s signer) sign(k kind, id ID, until time.Time, play string) string {
-	text := fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(until.Unix(), 36))
-	return Prefix + string(k) + id.String() + text + s.mac(ofToken, string(k), id.String(), text, play)
+// sign makes a token that expires at until. The subject is a ticket's seat. A ticket belongs to a play key, whose hash play is, and expires
+// with it.
+func (s signer) sign(k kind, id ID, until time.Time, subject, play string) string {
+	text := fmt.Sprintf("%c%s%0*s%s", k, id, untilLen, strconv.FormatInt(until.Unix(), 36), subject)
+	return Prefix + text + s.mac(text, play)
 }
 
-// member names the user for whom a ticket is. The name is beside the ticket, since nodes of versions before take no longer one, and ends with
-// the play key.
-func (s signer) member(user accounts.ID, id ID, play string) string {
-	return user.String() + s.mac(ofMember, id.String(), play, user.String())
-}
-
-// memberOf returns whom a text of member's names; zero: it is none.
-func (s signer) memberOf(text string, id ID, play string) accounts.ID {
-	user, err := ids.Parse[accounts.User](text[:min(len(text), ids.Len)])
-	if err != nil || !hmac.Equal([]byte(text), []byte(s.member(user, id, play))) {
-		return accounts.ID{}
+// signed returns the subject of a token, and reports whether sign made it and it has not expired. The rest is what follows the id.
+func (s signer) signed(k kind, id ID, rest, play string, now time.Time) (subject string, ok bool) {
+	if len(rest) < untilLen+macLen {
+		return "", false
 	}
-	return user
-}
-
-// signed reports whether a token's rest, what follows the id, was made by sign and has not ended.
-func (s signer) signed(k kind, id ID, rest, play string, now time.Time) bool {
-	if len(rest) != untilLen+macLen {
-		return false
-	}
-	until, err := strconv.ParseInt(rest[:untilLen], 36, 64)
-	return err == nil && hmac.Equal([]byte(rest[untilLen:]), []byte(s.mac(ofToken, string(k), id.String(), rest[:untilLen], play))) && now.Unix() < until
+	text, mac := rest[:len(rest)-macLen], rest[len(rest)-macLen:]
+	until, err := strconv.ParseInt(text[:untilLen], 36, 64)
+	return text[untilLen:], err == nil && hmac.Equal([]byte(mac), []byte(s.mac(string(k)+id.String()+text, play))) && now.Unix() < until
 }
 
 // parseToken takes a token apart.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -36,14 +37,15 @@ type localStream struct {
 
 // publication is a publisher's session.
 type publication struct {
-	session SessionID
-	stream  ID
-	by      Caller
-	began   int64 // Unix ms
-	src     *media.Source
-	held    atomic.Pointer[lease.Held]
-	lost    time.Time // since when the lease is not this node's; zero: it is
-	take    *take     // the recording; nil: there is none
+	session  SessionID
+	stream   ID
+	by       Caller
+	began    int64 // Unix ms
+	src      *media.Source
+	unfollow func()
+	held     atomic.Pointer[lease.Held]
+	lost     time.Time // since when the lease is not this node's; zero: it is
+	take     *take     // the recording; nil: there is none
 
 	counted time.Time // of bytes
 	bytes   uint64
@@ -112,6 +114,12 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		}
 	}()
 	p.began = s.db.Now().UnixMilli()
+	p.unfollow = s.follow(ctx, id, []string{st.Owner.String()}) // the owner may be banned, or the session of by may end
+	defer func() {
+		if err != nil {
+			p.unfollow()
+		}
+	}()
 	if err := s.claim(ctx, p, held.Token); err != nil {
 		return SessionID{}, "", err
 	}
@@ -150,7 +158,7 @@ func name(f *media.Format) string {
 	return f.Name()
 }
 
-// claim notes in SQL that a stream is published, by somebody who still may. ErrStream, ErrBusy.
+// claim writes to SQL that a stream is published, if the publisher still may and the owner is neither banned nor deleted. ErrStream, ErrBusy.
 func (s *Service) claim(ctx context.Context, p *publication, token int64) error {
 	return asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -159,6 +167,13 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 				return err
 			}
 			if !p.by.mayPublish(st) {
+				return ErrStream
+			}
+			owner, err := accounts.Standings(ctx, tx, st.Owner)
+			if err != nil {
+				return err
+			}
+			if standing, known := owner[st.Owner]; !known || standing.Deleted || standing.Banned {
 				return ErrStream
 			}
 			newest, err := claim(ctx, tx, p.stream, token, p.began)
@@ -258,6 +273,7 @@ func (s *Service) report(ctx context.Context, p *publication) error {
 func (s *Service) finish(base context.Context, a *localStream) {
 	p := a.pub
 	p.src.Close(nil)
+	p.unfollow()
 	s.metrics.publishers.Dec()
 	held := p.held.Load()
 	s.mu.Lock()

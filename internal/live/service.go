@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -34,20 +35,29 @@ type Files interface {
 	Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error)
 }
 
+// People is what this domain asks accounts for; *accounts.Service is one.
+type People interface {
+	// Continues returns accounts.ErrToken if the caller's login session has ended.
+	Continues(ctx context.Context, c accounts.Caller) (accounts.Caller, error)
+}
+
 // Config has what the domain stands on.
 type Config struct {
-	DB      *sqldb.DB
-	Redis   *redis.DB
-	Caches  *cache.Runtime
-	Cache   cache.Policy  // of copies; Unfenced is this domain's to choose
-	Bus     *bus.Bus      // between nodes
-	Node    string        // this process, among all that share Redis
-	Address func() string // host:port at which other nodes reach this one's HTTP
-	Files   Files
-	Folder  string // where recordings are until they are files of their owner
-	Secret  []byte // the same on all nodes
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	DB     *sqldb.DB
+	Redis  *redis.DB
+	Caches *cache.Runtime
+	Cache  cache.Policy // of copies; Unfenced is this domain's to choose
+	Bus    *events.Bus  // has the events that end rights, and connects nodes
+	People People
+	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room whose channel it is.
+	MaySubscribe func(ctx context.Context, viewer, channel string) error
+	Node         string        // this process, among all that share Redis
+	Address      func() string // host:port at which other nodes reach this one's HTTP
+	Files        Files
+	Folder       string // where recordings are until they are files of their owner
+	Secret       []byte // the same on all nodes
+	Metrics      prometheus.Registerer
+	Log          *slog.Logger
 
 	Settings
 }
@@ -59,7 +69,7 @@ type Service struct {
 	leases  *lease.Leases
 	caches  *cache.Runtime
 	streams *cache.Cache[ID, Stream]
-	bus     *bus.Bus
+	bus     *bus.Bus // between nodes
 	signer  signer
 	metrics *metrics
 	cfg     Config
@@ -67,6 +77,7 @@ type Service struct {
 	pulls   singleflight.Group // by stream
 	life    time.Duration      // of a publisher's lease
 	every   time.Duration      // between a publisher's reports
+	sweep   time.Duration      // between comparisons of all sessions with SQL
 
 	mu       sync.Mutex
 	engine   *media.Engine   // nil while no media are carried
@@ -86,10 +97,10 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus, signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, log: cfg.Log,
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus.Nodes(), signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, sweep: lookEvery, log: cfg.Log,
 		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
-	cfg.Bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
+	s.bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
 	return s, nil
 }
 
@@ -502,7 +513,8 @@ func (s *Service) finishSession(ctx context.Context, id ID, session SessionID) {
 	}
 }
 
-// Verify returns who has a token: accounts.ErrToken for one that is not, or not any more, good.
+// Verify returns the holder of a token. It returns accounts.ErrToken if the token is not valid, and for a ticket if its viewer has left the
+// room.
 func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err error) {
 	defer errs.Wrap(&err, "live.Verify")
 	k, id, rest, ok := parseToken(token)
@@ -523,14 +535,22 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 		ok = same(h.hash, st.Play)
 	case ticket:
 		h.hash = st.Play
-		ok = s.signer.signed(k, id, rest, st.Play, s.db.Now())
+		var subject string
+		if subject, ok = s.signer.signed(k, id, rest, st.Play, s.db.Now()); ok {
+			h.seat, ok = parseSeat(subject)
+		}
 	case relay:
-		ok = s.signer.signed(k, id, rest, "", s.db.Now())
+		_, ok = s.signer.signed(k, id, rest, "", s.db.Now())
 	default:
 		ok = false
 	}
 	if !ok {
 		return nil, accounts.ErrToken
+	}
+	if err := s.mayStay(ctx, Caller{Key: h}); rightEnded(err) {
+		return nil, accounts.ErrToken
+	} else if err != nil {
+		return nil, err
 	}
 	return h, nil
 }
@@ -538,28 +558,25 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 // ticketLife is how long a ticket lets somebody begin to watch.
 const ticketLife = 10 * time.Minute
 
-// Ticket returns the path at which a stream is watched that the user may watch, with a token for whoever is to watch it, and until
-// when that is good. The path names the member, who is the user for whom it is, since their viewers are counted by user; zero: a guest. New play
-// keys end it. ErrStream.
-func (s *Service) Ticket(ctx context.Context, user accounts.ID, stream string, member accounts.ID) (path, token string, until time.Time, err error) {
+// Ticket returns the path of a stream that the user by has put on a room's playlist and may watch, a token for a viewer in the room, and the
+// end of the time in which the viewer may begin to watch. The device is the viewer's login session; zero: the viewer is a guest. The token,
+// and what is watched with it, end when the viewer leaves the room, when the login session ends, when by may no longer watch, and by new play
+// keys. ErrStream.
+func (s *Service) Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "live.Ticket %s", stream)
 	id, err := ids.Parse[Stream](stream)
 	if err != nil {
 		return "", "", time.Time{}, ErrStream
 	}
 	st, err := s.stream(ctx, id)
-	if err == nil && !(Caller{User: user}).mayWatch(st) {
+	if err == nil && !(Caller{User: by}).mayWatch(st) {
 		err = ErrStream
 	}
 	if err != nil {
 		return "", "", time.Time{}, err
 	}
 	until = s.db.Now().Add(ticketLife).Truncate(time.Second)
-	path = watchPath(id)
-	if !member.IsZero() {
-		path += "?member=" + s.signer.member(member, id, st.Play)
-	}
-	return path, s.signer.sign(ticket, id, until, st.Play), until, nil
+	return watchPath(id), s.signer.sign(ticket, id, until, seat{room, viewer, by, device}.String(), st.Play), until, nil
 }
 
 func watchPath(id ID) string   { return "/v1/streams/" + id.String() + "/whep" }

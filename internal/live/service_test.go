@@ -18,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
@@ -46,6 +48,8 @@ type world struct {
 	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
 	stop     func()        // as a node stops in good order
 	files    *files
+	events   *events.Bus
+	outside  *sync.Map // viewers who are in no room
 }
 
 // files stand for transfers.
@@ -94,15 +98,22 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, fo
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &files{stored: map[string][]byte{}}
-	s, err := New(Config{DB: db, Redis: rdb, Caches: caches, Bus: bus.Nodes(), Node: node, Address: func() string { return "127.0.0.1:1" }, Files: f, Folder: folder, Secret: make([]byte, 32), Log: log, Settings: Settings{UDP: "127.0.0.1:0", Owned: 3}})
+	f, outside := &files{stored: map[string][]byte{}}, &sync.Map{}
+	s, err := New(Config{DB: db, Redis: rdb, Caches: caches, Bus: bus, Node: node, Address: func() string { return "127.0.0.1:1" }, Files: f,
+		People: people, MaySubscribe: func(_ context.Context, viewer, _ string) error {
+			if _, ok := outside.Load(viewer); ok {
+				return errs.New(errs.NotFound, "room.unknown", "There is no such room.")
+			}
+			return nil
+		},
+		Folder: folder, Secret: make([]byte, 32), Log: log, Settings: Settings{UDP: "127.0.0.1:0", Owned: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
 		change(s)
 	}
-	w := &world{Service: s, t: t, accounts: people, redis: rdb, ahead: ahead, files: f}
+	w := &world{Service: s, t: t, accounts: people, redis: rdb, ahead: ahead, files: f, events: bus, outside: outside}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	ready := make(chan struct{})
@@ -135,6 +146,27 @@ func single(t *testing.T, change func(*Service)) *world {
 func (w *world) neighbour(change func(*Service)) *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.t.TempDir(), change)
+}
+
+// login opens a login session of a user.
+func (w *world) login(user accounts.ID) Caller {
+	w.t.Helper()
+	tokens, err := w.accounts.SignIn(w.t.Context(), user, accounts.Login{})
+	w.must(err)
+	c, err := w.accounts.Verify(w.t.Context(), tokens.Access)
+	w.must(err)
+	return Caller{User: user, Device: c.Device}
+}
+
+// room is the one to whose playlist tests add streams.
+var room = ids.New[world]().String()
+
+// ticket returns a ticket for a stream that its owner has added to the room, for a viewer with a login session or for a guest.
+func (w *world) ticket(st Stream, viewer string, device accounts.DeviceID) (path, token string) {
+	w.t.Helper()
+	path, token, _, err := w.Ticket(w.t.Context(), st.Owner, st.ID.String(), room, viewer, device)
+	w.must(err)
+	return path, token
 }
 
 func (w *world) must(err error) {
@@ -765,9 +797,10 @@ func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
 	st, keys := w.made(ann, Update{})
 	_, _, err := w.publish(Caller{User: ann}, st.ID)
 	w.must(err)
-	_, _, _, err = w.Ticket(ctx, bob, st.ID.String(), bob)
+	guest := ids.New[world]().String()
+	_, _, _, err = w.Ticket(ctx, bob, st.ID.String(), room, guest, accounts.DeviceID{})
 	w.fails("a ticket for what needs a key", err, ErrStream)
-	path, token, until, err := w.Ticket(ctx, ann, st.ID.String(), accounts.ID{})
+	path, token, until, err := w.Ticket(ctx, ann, st.ID.String(), room, guest, accounts.DeviceID{})
 	if w.must(err); path != "/v1/streams/"+st.ID.String()+"/whep" || time.Until(until) > ticketLife || time.Until(until) < ticketLife-time.Minute {
 		t.Errorf("a ticket for %s until %s", path, until)
 	}
@@ -779,19 +812,22 @@ func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
 	w.fails("publishing by a ticket", err, ErrMay)
 	other, _ := w.made(ann, Update{})
 	for what, bad := range map[string]string{
-		"of another stream": strings.Replace(token, st.ID.String(), other.ID.String(), 1),
-		"as one of a node":  strings.Replace(token, Prefix+"t", Prefix+"r", 1),
-		"cut off":           token[:len(token)-1],
-		"of nothing":        Prefix + "t" + st.ID.String(),
-		"a key as a ticket": strings.Replace(keys.Play, Prefix+"w", Prefix+"t", 1),
-		"a key as another":  strings.Replace(keys.Play, Prefix+"w", Prefix+"p", 1),
-		"longer":            keys.Play + "A",
+		"of another stream":          strings.Replace(token, st.ID.String(), other.ID.String(), 1),
+		"as one of a node":           strings.Replace(token, Prefix+"t", Prefix+"r", 1),
+		"of another room":            strings.Replace(token, room, ids.New[world]().String(), 1),
+		"of another viewer":          strings.Replace(token, guest, ids.New[world]().String(), 1),
+		"of a version without rooms": w.signer.sign(ticket, st.ID, until, "", st.Play),
+		"cut off":                    token[:len(token)-1],
+		"of nothing":                 Prefix + "t" + st.ID.String(),
+		"a key as a ticket":          strings.Replace(keys.Play, Prefix+"w", Prefix+"t", 1),
+		"a key as another":           strings.Replace(keys.Play, Prefix+"w", Prefix+"p", 1),
+		"longer":                     keys.Play + "A",
 	} {
 		if _, err := w.Verify(ctx, bad); !errors.Is(err, accounts.ErrToken) {
 			t.Errorf("a token %s: %v", what, err)
 		}
 	}
-	node := w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")
+	node := w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "", "")
 	w.holds(node)
 	_, err = w.Verify(ctx, strings.Replace(node, st.ID.String(), other.ID.String(), 1))
 	w.fails("a node's token for another stream", err, accounts.ErrToken)
@@ -874,7 +910,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 		w.must(from("192.0.2.2"))
 	}
 	w.fails("a viewer in a place of publishers'", from("192.0.2.3"), ErrFull)
-	_, err = watch(w.holds(w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "")))
+	_, err = watch(w.holds(w.signer.sign(relay, st.ID, time.Now().Add(relayLife), "", "")))
 	w.must(err)
 	for range 2 {
 		other, keys := w.made(ann, Update{})
@@ -892,16 +928,14 @@ func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 	w.Routes(a)
 	server := httptest.NewServer(a.Handler())
 	defer server.Close()
-	ann, bob, eve := w.person(), w.person(), w.person()
+	ann, bob, eve := w.person(), w.login(w.person()), w.login(w.person())
 	st, keys := w.made(ann, Update{})
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
 	w.must(err)
-	// watch watches by a ticket for somebody, with some text in place of one of its path.
-	watch := func(member accounts.ID, old, text string) int {
+	// watch watches by a ticket.
+	watch := func(path, token string) int {
 		t.Helper()
-		path, token, _, err := w.Ticket(t.Context(), ann, st.ID.String(), member)
-		w.must(err)
-		v, err := livetest.Watch(t.Context(), livetest.Post(http.DefaultClient, server.URL+strings.Replace(path, old, text, 1), token, nil))
+		v, err := livetest.Watch(t.Context(), livetest.Post(http.DefaultClient, server.URL+path, token, nil))
 		if refused, ok := errors.AsType[*livetest.Refused](err); ok {
 			return refused.Status
 		}
@@ -910,31 +944,28 @@ func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 		eventually.True(t, "a picture", func() bool { return len(v.Frames()) > 0 }) // who is not connected in time loses the place again
 		return http.StatusCreated
 	}
-	for i, c := range []struct {
+	guest := ids.New[world]().String()
+	for _, c := range []struct {
 		what   string
-		member accounts.ID
-		old    string
-		text   string
+		viewer string
+		device accounts.DeviceID
 		want   int
 	}{
-		{"a guest", accounts.ID{}, "", "", http.StatusCreated},
-		{"one more guest", accounts.ID{}, "", "", http.StatusTooManyRequests},
-		{"a member", bob, "", "", http.StatusCreated},
-		{"another member", eve, "", "", http.StatusCreated},
-		{"a member as a version before tells of none", bob, "?member=", "?", http.StatusTooManyRequests},
-		{"a guest who writes a member's name", bob, bob.String(), ids.New[accounts.User]().String(), http.StatusTooManyRequests},
-		{"a guest who writes anything", bob, bob.String(), "", http.StatusTooManyRequests},
+		{"a guest", guest, accounts.DeviceID{}, http.StatusCreated},
+		{"another guest of the household", ids.New[world]().String(), accounts.DeviceID{}, http.StatusTooManyRequests},
+		{"a member", bob.User.String(), bob.Device, http.StatusCreated},
+		{"another member", eve.User.String(), eve.Device, http.StatusCreated},
 	} {
-		if got := watch(c.member, c.old, c.text); got != c.want {
-			t.Errorf("%d, %s: got %d, want %d", i, c.what, got, c.want)
+		if got := watch(w.ticket(st, c.viewer, c.device)); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
 		}
 	}
 	for range mostOfUser - 1 {
-		if got := watch(bob, "", ""); got != http.StatusCreated {
+		if got := watch(w.ticket(st, bob.User.String(), bob.Device)); got != http.StatusCreated {
 			t.Errorf("a member's viewer: %d", got)
 		}
 	}
-	if got := watch(bob, "", ""); got != http.StatusTooManyRequests {
+	if got := watch(w.ticket(st, bob.User.String(), bob.Device)); got != http.StatusTooManyRequests {
 		t.Errorf("one more viewer of a member: %d", got)
 	}
 }
@@ -952,8 +983,7 @@ func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
 		w := single(t, func(s *Service) { s.cfg.UDP = Off })
 		ann := w.person()
 		st, keys := w.made(ann, Update{})
-		_, guest, _, err := w.Ticket(t.Context(), ann, st.ID.String(), accounts.ID{})
-		w.must(err)
+		_, guest := w.ticket(st, ids.New[world]().String(), accounts.DeviceID{})
 		a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})
 		w.Routes(a)
 		post := func(path, token, from string) int {
@@ -977,13 +1007,70 @@ func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
 			"the publisher": post(publishPath(st.ID), keys.Publish, "192.0.2.1"),
 			"a viewer":      post(watchPath(st.ID), keys.Play, "192.0.2.1"),
 			"another guest": post(watchPath(st.ID), guest, "192.0.2.2"),
-			"a node":        post(watchPath(st.ID), w.signer.sign(relay, st.ID, w.db.Now().Add(relayLife), ""), "192.0.2.1"),
+			"a node":        post(watchPath(st.ID), w.signer.sign(relay, st.ID, w.db.Now().Add(relayLife), "", ""), "192.0.2.1"),
 		} {
 			if got != http.StatusServiceUnavailable { // there are no media here
 				t.Errorf("%s: %d", what, got)
 			}
 		}
 	})
+}
+
+func TestWatching_EndsWithItsRightOnAllNodes(t *testing.T) {
+	sweeps := func(s *Service) { s.sweep = time.Hour } // the events alone end sessions
+	w := single(t, sweeps)
+	far := w.neighbour(sweeps)
+	ann := w.person()
+	st, keys := w.made(ann, Update{Access: to(Open)})
+	p, _, err := w.publish(w.holds(keys.Publish), st.ID)
+	w.must(err)
+	device, member, adder := w.login(w.person()), w.login(w.person()), w.person()
+	guest, closed := ids.New[world]().String(), ids.New[world]().String()
+	stays, _, err := w.watch(w.login(w.person()), st.ID)
+	w.must(err)
+	ticketOf := func(by accounts.ID, viewer string, device accounts.DeviceID) Caller {
+		_, token, _, err := w.Ticket(t.Context(), by, st.ID.String(), room, viewer, device)
+		w.must(err)
+		return w.holds(token)
+	}
+	gone := func(on, user, why string) {
+		data, err := json.Marshal(api.RoomGone{Room: room, User: user, Why: why})
+		w.must(err)
+		e := events.New(api.EventRoomGone, user, time.Now(), data)
+		e.On = on
+		far.events.Publish([]events.Event{e})
+	}
+	for _, c := range []struct {
+		what string
+		by   Caller
+		end  func()
+	}{
+		{"a user's login session", device, func() { w.must(far.accounts.Revoke(t.Context(), device.User, device.Device)) }},
+		{"the login session behind a ticket", ticketOf(ann, member.User.String(), member.Device), func() { w.must(far.accounts.Revoke(t.Context(), member.User, member.Device)) }},
+		{"a place in a room", ticketOf(ann, guest, accounts.DeviceID{}), func() { w.outside.Store(guest, true); gone("", guest, api.RoomKicked) }},
+		{"a room", ticketOf(ann, closed, accounts.DeviceID{}), func() { w.outside.Store(closed, true); gone(api.RoomChannel(room), "", api.RoomClosed) }},
+		{"the right of the user who added the stream", ticketOf(adder, ids.New[world]().String(), accounts.DeviceID{}), func() {
+			_, err := far.Update(t.Context(), ann, st.ID, Update{Access: to(ByKey)})
+			w.must(err)
+		}},
+	} {
+		v, _, err := w.watch(c.by, st.ID)
+		w.must(err)
+		w.sees(c.what, v)
+		if c.by.Key == nil {
+			w.sees("a viewer whose right goes on", stays)
+		}
+		c.end()
+		eventually.True(t, "the end of "+c.what+" to end watching", v.Ended)
+		if _, _, err := w.watch(c.by, st.ID); !errors.Is(err, ErrStream) {
+			t.Errorf("watching again after the end of %s: %v", c.what, err)
+		}
+	}
+	w.login(ann) // the end of a login session announces the ban
+	w.must(far.accounts.Ban(t.Context(), ann, accounts.Forever, ""))
+	eventually.True(t, "the ban of the owner to end publishing", p.Ended)
+	_, _, err = far.publish(far.holds(keys.Publish), st.ID)
+	w.fails("publishing a banned owner's stream", err, ErrStream)
 }
 
 func TestAUserHasSoManyStreams(t *testing.T) {

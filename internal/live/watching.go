@@ -8,8 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/live/media"
 )
@@ -39,8 +41,9 @@ var errGone = errors.New("live: the publisher is gone")
 // view is a viewer's session.
 type view struct {
 	Watching
-	by     Caller
-	viewer *media.Viewer
+	by       Caller
+	viewer   *media.Viewer
+	unfollow func()
 }
 
 // Watch answers the offer of a viewer. ErrStream, ErrMay, ErrOffAir, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrTooMany, ErrNode, ErrState.
@@ -68,6 +71,16 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 		return SessionID{}, "", refusal(err)
 	}
 	v := &view{Watching: Watching{Session: ids.New[Session](), User: by.User, Node: s.cfg.Node}, by: by, viewer: viewer}
+	v.unfollow = s.follow(ctx, id, by.channels())
+	defer func() {
+		if err != nil {
+			viewer.Close()
+			v.unfollow()
+		}
+	}()
+	if err := s.mayWatch(ctx, by, id); err != nil { // the right may have ended before its events were followed
+		return SessionID{}, "", err
+	}
 	s.mu.Lock()
 	gone := s.base == nil || s.local[id] != a
 	if !gone {
@@ -75,7 +88,6 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	}
 	s.mu.Unlock()
 	if gone {
-		viewer.Close()
 		return SessionID{}, "", ErrOffAir
 	}
 	if v.counts() {
@@ -105,8 +117,8 @@ func (s *Service) placesOf(by Caller) places {
 		return places{by.User.String(), mostOfUser}
 	case by.Key.kind == relay:
 		return places{}
-	case !by.Member.IsZero():
-		return places{by.Member.String(), mostOfUser}
+	case by.seated() && !by.Key.seat.device.IsZero():
+		return places{by.Key.seat.viewer, mostOfUser}
 	}
 	return places{by.Key.from, s.cfg.MaxFrom}
 }
@@ -127,12 +139,68 @@ func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
 	case !by.mayWatch(st):
 		return ErrStream
 	}
+	if err := s.mayStay(ctx, by); rightEnded(err) {
+		return ErrStream
+	} else if err != nil {
+		return err
+	}
 	return nil
+}
+
+// mayStay returns an error of the kind errs.Unauthenticated if the caller's login session has ended, and of the kind errs.NotFound if the
+// caller has left the room that a ticket names. It costs no I/O with copies in this process.
+func (s *Service) mayStay(ctx context.Context, by Caller) error {
+	if user, device := by.session(); !device.IsZero() {
+		if _, err := s.cfg.People.Continues(ctx, accounts.Caller{User: user, Device: device}); err != nil {
+			return err
+		}
+	}
+	if by.seated() {
+		return s.cfg.MaySubscribe(ctx, by.Key.seat.viewer, api.RoomChannel(by.Key.seat.room))
+	}
+	return nil
+}
+
+// rightEnded reports whether an error of mayStay is the end of a right, and no failure.
+func rightEnded(err error) bool {
+	kind := errs.KindOf(err)
+	return err != nil && (kind == errs.Unauthenticated || kind == errs.NotFound)
+}
+
+// channels returns the channels that have the events which end the caller's rights.
+func (c Caller) channels() []string {
+	switch {
+	case c.seated():
+		return []string{c.Key.seat.viewer, api.RoomChannel(c.Key.seat.room)}
+	case c.Key == nil:
+		return []string{c.User.String()}
+	}
+	return nil
+}
+
+// follow compares the sessions of a stream with SQL after each event on the channels that may end a right.
+func (s *Service) follow(ctx context.Context, id ID, channels []string) (unfollow func()) {
+	l := &events.Listener{Lost: func() { s.lookSoon(id) }, Event: func(e events.Event, _ events.Position) {
+		if e.Type == api.EventSessionEnded || e.Type == api.EventRoomGone {
+			s.lookSoon(id)
+		}
+	}}
+	var leaves []func()
+	for _, name := range channels {
+		_, leave := s.cfg.Bus.Listen(ctx, name, l)
+		leaves = append(leaves, leave)
+	}
+	return func() {
+		for _, leave := range leaves {
+			leave()
+		}
+	}
 }
 
 // left notes that a viewer is gone.
 func (s *Service) left(ctx context.Context, a *localStream, v *view) {
 	v.viewer.Close()
+	v.unfollow()
 	s.mu.Lock()
 	delete(a.views, v.Session)
 	if len(a.views) == 0 {
@@ -255,7 +323,7 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, er
 		return nil, err
 	}
 	src, err := engine.Pull(ctx, at.Formats, func() bool { return true }, func(ctx context.Context, offer string) (string, error) {
-		return askNode(ctx, "http://"+at.Address+watchPath(id), s.signer.sign(relay, id, s.db.Now().Add(relayLife), ""), offer)
+		return askNode(ctx, "http://"+at.Address+watchPath(id), s.signer.sign(relay, id, s.db.Now().Add(relayLife), "", ""), offer)
 	})
 	if err != nil {
 		done()
@@ -306,7 +374,7 @@ func (s *Service) beat(ctx context.Context) {
 		case <-t.C:
 		}
 		now := time.Now()
-		if now.Sub(looked) >= lookEvery {
+		if now.Sub(looked) >= s.sweep {
 			looked = now
 			s.lost()
 			s.listen(ctx, slog.LevelDebug)
@@ -355,39 +423,49 @@ func (s *Service) lookAt(ctx context.Context, list []ID) error {
 	if err != nil {
 		return err
 	}
-	out, err := s.fallen(ctx, list)
+	out, err := s.fallen(ctx, list, rows)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	sessions := map[*localStream][]*view{}
 	for _, id := range list {
-		a := s.local[id]
-		if a == nil {
-			continue
+		if a := s.local[id]; a != nil {
+			sessions[a] = slices.Collect(maps.Values(a.views))
 		}
-		st, there := rows[id]
-		if a.pub != nil && (!there || !a.pub.by.mayPublish(st) || out[a.pub.by.User]) {
+	}
+	s.mu.Unlock()
+	var failed error
+	stays := func(by Caller) bool {
+		err := s.mayStay(ctx, by)
+		if err != nil && !rightEnded(err) {
+			failed, err = err, nil
+		}
+		return err == nil
+	}
+	for a, views := range sessions {
+		st, there := rows[a.id]
+		if p := a.pub; p != nil && (!there || !p.by.mayPublish(st) || out[st.Owner] || !stays(p.by)) {
 			go a.src.Close(errMay)
 		}
-		for _, v := range a.views {
-			if !there || !v.by.mayWatch(st) || out[v.by.User] {
+		for _, v := range views {
+			if !there || !v.by.mayWatch(st) || out[v.by.User] || !stays(v.by) {
 				go v.viewer.Close()
 			}
 		}
 	}
-	return nil
+	return failed
 }
 
-// fallen returns those users with sessions of streams who are banned, or have no account any more.
-func (s *Service) fallen(ctx context.Context, list []ID) (map[accounts.ID]bool, error) {
+// fallen returns those owners and viewers of streams who are banned or deleted.
+func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (map[accounts.ID]bool, error) {
 	users := map[accounts.ID]bool{}
+	for _, st := range rows {
+		users[st.Owner] = true
+	}
 	s.mu.Lock()
 	for _, id := range list {
 		if a := s.local[id]; a != nil {
-			if a.pub != nil {
-				users[a.pub.by.User] = true
-			}
 			for _, v := range a.views {
 				users[v.by.User] = true
 			}

@@ -103,7 +103,8 @@ func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath
 	if err != nil {
 		return nil, err
 	}
-	src, err := s.Source(ctx, me, id, item)
+	user, _ := caller.(accounts.Caller) // a guest has no login session
+	src, err := s.Source(ctx, me, user.Device, id, item)
 	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: sqldb.TimeOrNil(src.Expires)}), err
 }
 

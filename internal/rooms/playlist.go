@@ -63,7 +63,7 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 		}
 	}
 	if it.Kind == Live { // only what they may watch themselves
-		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, it.By); err != nil {
+		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, id.String(), user.String(), accounts.DeviceID{}); err != nil {
 			return Item{}, streamRefused(err)
 		}
 	}
@@ -136,11 +136,10 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 	})
 }
 
-// Source returns how an item is fetched. ErrRoom, ErrItem.
-func (s *Service) Source(ctx context.Context, user ViewerID, id ID, item ItemID) (_ Source, err error) {
+// Source returns how an item is fetched. The device is the login session of the user; zero: the user is a guest. ErrRoom, ErrItem.
+func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.DeviceID, id ID, item ItemID) (_ Source, err error) {
 	defer errs.Wrap(&err, "rooms.Source %s", id)
-	_, m, err := s.inside(ctx, id, user)
-	if err != nil {
+	if _, _, err := s.inside(ctx, id, user); err != nil {
 		return Source{}, err
 	}
 	list, err := s.copies.playlists.Get(ctx, id)
@@ -150,12 +149,8 @@ func (s *Service) Source(ctx context.Context, user ViewerID, id ID, item ItemID)
 	if indexOf(list, item) < 0 {
 		return Source{}, ErrItem
 	}
-	if it := list[indexOf(list, item)]; it.Kind == Live { // tickets end with the stream's keys, so there are no copies
-		member := accounts.ID(user)
-		if m.Role == Guest {
-			member = accounts.ID{}
-		}
-		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, member)
+	if it := list[indexOf(list, item)]; it.Kind == Live { // each ticket is for one viewer, so there are no copies
+		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, id.String(), user.String(), device)
 		if errs.KindOf(err) == errs.NotFound {
 			return Source{}, ErrItem
 		}

@@ -49,9 +49,9 @@ type Files interface {
 
 // Streams is what this domain asks live streams for.
 type Streams interface {
-	// Ticket returns the path at which a stream is watched that the user may watch, with a token for whoever is to watch it, and
-	// until when that is good. The member is the user who is to watch it; zero: a guest.
-	Ticket(ctx context.Context, user accounts.ID, stream string, member accounts.ID) (path, token string, until time.Time, err error)
+	// Ticket returns the path of a stream that the user by may watch, a token for a viewer in a room, and its expiry. The device is the
+	// viewer's login session; zero: the viewer is a guest. The token ends when the viewer leaves the room.
+	Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error)
 }
 
 // Config has what the domain stands on.

@@ -798,10 +798,10 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 		order("0132")
 		w.must(w.Remove(ctx, me, id, list[1]))
 		order("032")
-		if src, err := w.Source(ctx, me, id, list[3]); err != nil || src.URL != "https://example.org/3.mp4" {
+		if src, err := w.Source(ctx, me, accounts.DeviceID{}, id, list[3]); err != nil || src.URL != "https://example.org/3.mp4" {
 			t.Errorf("a source %+v, %v", src, err)
 		}
-		_, err := w.Source(ctx, me, id, list[1])
+		_, err := w.Source(ctx, me, accounts.DeviceID{}, id, list[1])
 		w.fails("a source that was removed", err, ErrItem)
 		s, err := w.Playback(ctx, me, id)
 		w.must(err)
