@@ -54,6 +54,10 @@ func (s *Service) Routes(a *web.API) {
 }
 
 func (s *Service) mediaRoutes(a *web.API, tags []string) {
+	for _, path := range []string{"/v1/streams/{stream}/whip", "/v1/streams/{stream}/whep"} { // RFC 9725, section 4.2
+		a.Raw("OPTIONS "+path, http.HandlerFunc(options))
+		a.Raw("OPTIONS "+path+"/{session}", http.HandlerFunc(options))
+	}
 	begin := []*errs.Error{ErrStream, ErrMay, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState, ErrStore}
 	statuses := map[string]int{ErrCodec.Code: http.StatusNotAcceptable, ErrOffer.Code: http.StatusBadRequest}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams/{stream}/whip", ID: "live.publish", Tags: tags, Limit: publishLimit, Status: http.StatusCreated, Statuses: statuses, NoReplay: true, Answer: sdp,
@@ -69,6 +73,9 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/streams/{stream}/whep/{session}", ID: "live.leave", Tags: tags, Status: http.StatusOK,
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
 }
+
+// options answers OPTIONS as WHIP and WHEP require. A preflight of a listed origin does not arrive here.
+func options(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Accept-Post", sdp) }
 
 // StreamPath names a stream; what is no identifier names none.
 type StreamPath struct {

@@ -138,6 +138,11 @@ func TestAStreamIsPublishedByWHIPAndWatchedByWHEPOnEveryNode(t *testing.T) {
 			t.Errorf("%s of a session: %d, allowed are %q", method, got, h.Get("Allow"))
 		}
 	}
+	for _, at := range []string{"/whip", "/whep", "/whep/AAAAAAAAAAAA"} {
+		if got, h, _ := nodes[0].Call(t, nil, http.MethodOptions, "/v1/streams/"+id+at, ""); got != http.StatusOK || h.Get("Accept-Post") != "application/sdp" {
+			t.Errorf("OPTIONS of %s: %d, Accept-Post %q", at, got, h.Get("Accept-Post"))
+		}
+	}
 	for _, c := range []struct {
 		what, at, token, body string
 		want                  int

@@ -554,8 +554,9 @@ func (w *world) tooLarge(o op, chunked bool) {
 	}
 }
 
-// asksWhatIsServed are paths that answer OPTIONS: of the protocol tus.
-var asksWhatIsServed = map[string]bool{"/v1/uploads": true, "/v1/transfers/{transfer}/upload": true}
+// asksWhatIsServed are paths that answer OPTIONS: of the protocols tus, WHIP and WHEP.
+var asksWhatIsServed = map[string]bool{"/v1/uploads": true, "/v1/transfers/{transfer}/upload": true, "/v1/streams/{stream}/whip": true,
+	"/v1/streams/{stream}/whip/{session}": true, "/v1/streams/{stream}/whep": true, "/v1/streams/{stream}/whep/{session}": true}
 
 // TestMethodsThatARouteDoesNotHaveAreRefused tries every method on every path,
 // and ways to smuggle one in.
