@@ -195,8 +195,12 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
 		return nil, err
 	}
+	var roomLimiter *ratelimit.Limiter
+	if cfg.Limits {
+		roomLimiter = limiter
+	}
 	if a.rooms, err = rooms.New(ctx, rooms.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Nodes: a.liveNodes,
-		People: a.accounts, Blocks: a.social, Files: a.transfers, Streams: a.live, Passwords: a.accounts.Passwords(), Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
+		People: a.accounts, Blocks: a.social, Files: a.transfers, Streams: a.live, Passwords: a.accounts.Passwords(), Limiter: roomLimiter, Metrics: a.reg, Log: log, Settings: cfg.Rooms}); err != nil {
 		return nil, err
 	}
 	a.checkin = checkin.New(checkin.Config{DB: a.db, Redis: a.redis, Users: a.accounts, Friends: a.social.FriendIDs, Apart: a.social, Hooks: a.hooks, Bus: a.bus, Node: a.node, Metrics: a.reg, Log: log, Now: cfg.Now, Settings: cfg.Checkin})

@@ -20,7 +20,7 @@ import (
 // Limits for each user or guest; for an address where there is neither.
 var (
 	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
-	joinLimit    = ratelimit.Limit{Max: 10, Window: time.Minute} // makes trying out passwords and links hopeless
+	joinLimit    = ratelimit.Limit{Max: 10, Window: time.Minute} // slows down trying out links; for passwords see maxWrong
 	inviteLimit  = ratelimit.Limit{Max: 60, Window: time.Minute}
 	sayLimit     = ratelimit.Limit{Max: 60, Window: time.Minute}
 	shootLimit   = ratelimit.Limit{Max: 20, Window: 10 * time.Second}
@@ -73,13 +73,13 @@ func (s *Service) roomRoutes(a *web.API) {
 }
 
 func (s *Service) memberRoutes(a *web.API) {
-	joinErrors := []*errs.Error{ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, ErrStore}
+	joinErrors := []*errs.Error{ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned, ErrFull, ErrBusy, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/join", ID: "rooms.join", Tags: tags, Limit: joinLimit,
 		Summary: "Come into a room; whoever is in it already stays as they are", Errors: append(slices.Clone(joinErrors), accounts.ErrNoUser)}, s.postJoin)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
 		Summary:     "Come into a room without an account",
 		Description: "The token is good for this room alone, and for the socket. A guest may write chat and danmaku, as far as the room lets them, and nothing else.",
-		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests)}, s.postGuest)
+		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrGuestRate)}, s.postGuest)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Leave a room", Description: "The owner hands the room over first, or closes it.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,

@@ -3,9 +3,11 @@ package rooms
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/worker"
@@ -17,6 +19,8 @@ const (
 	sweepBatch = 200
 	// closedFor is how long the rows of a closed room stay: what was under way when it was closed has ended by then.
 	closedFor = 10 * time.Minute
+	// guestIdle is how long a guest stays in a room without having its channel.
+	guestIdle = 10 * time.Minute
 	// tidyOverlap is how long after the time that it has a comment may be committed: nodes' clocks differ by up to a minute. When a room
 	// was active last is behind by a minute besides.
 	tidyOverlap = 3 * time.Minute
@@ -33,11 +37,11 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
-// tidy takes out guests whose time is over, forgets old lines, danmaku, links and mutes, and what closed rooms have left.
+// tidy takes out guests whose time is over and idle ones, forgets old lines, danmaku, links and mutes, and what closed rooms have left.
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
-	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyClosed(ctx, now.Add(-closedFor)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidySaid(ctx)))
+	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyIdle(ctx), s.tidyClosed(ctx, now.Add(-closedFor)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidySaid(ctx)))
 }
 
 // prune forgets restrictions of rooms and users that are not there any more. A node of a version that knew of none leaves them where it
@@ -54,15 +58,43 @@ func (s *Service) prune(ctx context.Context) (err error) {
 
 func (s *Service) tidyGuests(ctx context.Context) error {
 	old, err := lapsed(ctx, s.db, sweepBatch)
-	for id, users := range old {
-		err = errors.Join(err, s.caches.Change(ctx, func(ctx context.Context) error {
-			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-				if _, err := selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
-					return err
-				}
-				return deleteLapsed(ctx, tx, id, users)
-			})
-		}, s.seats(id, users...)...))
+	return errors.Join(err, s.dismiss(ctx, old))
+}
+
+// tidyIdle puts guests out of whom no node has had a connection for guestIdle. While Redis cannot say who watches it does nothing.
+func (s *Service) tidyIdle(ctx context.Context) error {
+	idle, err := unseen(ctx, s.db, s.db.Now().Add(-guestIdle), sweepBatch)
+	if err != nil || len(idle) == 0 {
+		return err
+	}
+	watching, err := s.onlineIn(ctx, slices.Collect(maps.Keys(idle)), 0, nil)
+	if away(err) {
+		return nil
+	}
+	for id, a := range watching {
+		idle[id] = slices.DeleteFunc(idle[id], func(user ViewerID) bool {
+			return slices.ContainsFunc(a.users, func(p Presence) bool { return p.User == user })
+		})
+	}
+	return errors.Join(err, s.dismiss(ctx, idle))
+}
+
+// dismiss puts guests out of rooms.
+func (s *Service) dismiss(ctx context.Context, guests map[ID][]ViewerID) (err error) {
+	for id, users := range guests {
+		if len(users) == 0 {
+			continue
+		}
+		_, enterErr := s.enter(ctx, id, s.seats(id, users...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+			still, err := stillIn(ctx, tx, id, users)
+			if err != nil || len(still) == 0 {
+				return err
+			}
+			return d.putOut(ctx, tx, api.RoomLeft, still...)
+		})
+		if !errors.Is(enterErr, ErrRoom) { // else it was closed
+			err = errors.Join(err, enterErr)
+		}
 	}
 	return err
 }

@@ -18,6 +18,8 @@ const (
 	viewersLife = time.Minute
 	// bufferingLife is how long a report counts that a player waits for data.
 	bufferingLife = 10 * time.Second
+	// passwordLock is how long wrong passwords of a room count.
+	passwordLock = time.Hour
 	// maxHold bounds how long a room waits for one viewer's player.
 	maxHold = time.Minute
 )
@@ -33,6 +35,13 @@ var (
 		keyspace.Expire(onlineLife), keyspace.Doc{Purpose: "who watches in a room, and on which node; an entry counts while the node lives", Together: "room", MaxBytes: 4 << 20})
 	viewersKeys = keyspace.Def1[ID](Keys, "room:{{room}}:viewers", keyspace.BytesOf("how many, and the node that counted them"),
 		keyspace.Expire(viewersLife), keyspace.Doc{Purpose: "how many are on line in a room", Together: "room", MaxBytes: 32})
+
+	guestRateKeys = keyspace.Def2[ID, keyspace.Hashed](Keys, "limit:room_guests:{room}:{from}", keyspace.CounterKind(),
+		keyspace.UpTo(time.Hour),
+		keyspace.Doc{Purpose: "guests who joined a room, of all, of an IPv6 /56 or an IPv4 address, and of a network (IPv6 /48, IPv4 /24)", MaxBytes: 8})
+	passwordFailKeys = keyspace.Def2[ID, keyspace.Hashed](Keys, "limit:room_password_fail:{room}:{from}", keyspace.CounterKind(),
+		keyspace.Expire(passwordLock),
+		keyspace.Doc{Purpose: "wrong passwords of a room, of all and of a network (IPv6 /48, IPv4 /24)", MaxBytes: 8})
 
 	roomKeys = keyspace.Def1[ID](Keys, "cache:room:{room}", keyspace.CachedOf[Room](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute).Negative(time.Minute),

@@ -13,11 +13,15 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
+	"github.com/stoa-dev/stoa/lib/keyspace"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
 // Key is what opens a room: a password, or a link.
@@ -26,10 +30,11 @@ type Key struct {
 	Link     *LinkID // nil: none
 
 	asker string // on whose behalf a password is compared
+	guest bool
 }
 
 // Join lets a user in; whoever is in already stays as they are. Somebody who was in before is muted still, and may not do what was taken from
-// them. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
+// them. ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
@@ -58,6 +63,9 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 // it is still the room's.
 func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
 	opens, err := s.opens(ctx, id, key)
+	if err == nil && key.guest {
+		err = s.allowGuest(ctx, id)
+	}
 	if err != nil {
 		return changeSet{}, err
 	}
@@ -97,11 +105,60 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 	if err != nil {
 		return "", ErrPassword
 	}
+	tries := passwordTries(ctx, id)
+	switch allowed, left, err := s.tries.Take(ctx, tries, s.db.Now()); {
+	case err != nil:
+		return "", err
+	case !allowed:
+		return "", ErrTries.Retry(left)
+	}
 	ok, err := s.cfg.Passwords.Matches(ctx, key.asker, given, r.hash)
 	if err == nil && !ok {
-		err = ErrPassword
+		return "", ErrPassword
 	}
+	s.tries.Settle(ctx, nil, tries) // the password was right, or not compared
 	return r.hash, busy(err)
+}
+
+const (
+	// maxWrong is the number of wrong passwords of a room within passwordLock.
+	maxWrong = 100
+	// maxWrongFrom is the part of maxWrong that one network gets, so that it does not lock out the others.
+	maxWrongFrom = 20
+)
+
+// passwordTries are the counters of a try of a room's password.
+func passwordTries(ctx context.Context, id ID) []attempts.Meter {
+	meters := []attempts.Meter{{Key: passwordFailKeys.At(id, keyspace.Hashed{S: "all"}).Key, Cap: maxWrong, Life: passwordLock}}
+	if network := household.Network(household.FromFar(ctx)); network != "" {
+		meters = append(meters, attempts.Meter{Key: passwordFailKeys.At(id, keyspace.Hashed{S: network}).Key, Cap: maxWrongFrom, Life: passwordLock})
+	}
+	return meters
+}
+
+// Limits on guests who join a room. One network can have many addresses; it fills at most a part of the guests' places before idle
+// guests have left them again.
+var (
+	guestRate        = ratelimit.Limit{Max: 600, Window: time.Minute}
+	siteGuestRate    = ratelimit.Limit{Max: 30, Window: time.Hour}
+	networkGuestRate = ratelimit.Limit{Max: 100, Window: time.Hour}
+)
+
+// allowGuest counts a guest who is about to join. ErrGuestRate.
+func (s *Service) allowGuest(ctx context.Context, id ID) error {
+	if s.cfg.Limiter == nil {
+		return nil
+	}
+	asks := []ratelimit.Ask{{Key: guestRateKeys.At(id, keyspace.Hashed{S: "all"}), Limit: guestRate}}
+	if from := household.FromFar(ctx); from != "" {
+		asks = append(asks, ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: household.Site(from)}), Limit: siteGuestRate},
+			ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: household.Network(from)}), Limit: networkGuestRate})
+	}
+	res, err := s.cfg.Limiter.AllowAll(ctx, asks)
+	if err == nil && !res.Allowed {
+		err = ErrGuestRate.Retry(res.Reset)
+	}
+	return err
 }
 
 // welcome refuses somebody who may not come into a room that is locked. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull.
@@ -159,7 +216,7 @@ func (v Visitor) DeviceID() string { return v.User.String() }
 func (v Visitor) ExpiresAt() time.Time { return v.Expires }
 
 // Visit lets a guest in, whose token is good for this room alone. asker is on whose behalf a password is compared. ErrText, ErrRoom,
-// ErrGuests, ErrPassword, ErrLink, ErrFull, ErrBusy.
+// ErrGuests, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull, ErrBusy.
 func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
 	defer errs.Wrap(&err, "rooms.Visit %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
@@ -169,10 +226,15 @@ func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, k
 	_, _ = rand.Read(secret[:]) // never fails
 	user := ids.New[Viewer]()
 	token = GuestPrefix + id.String() + user.String() + base64.RawURLEncoding.EncodeToString(secret[:])
-	key.asker = asker
-	d, err := s.admit(ctx, id, user, key, func(_ context.Context, _ *sqldb.Tx, d *changeSet) (Member, error) {
+	key.asker, key.guest = asker, true
+	d, err := s.admit(ctx, id, user, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
 		if !d.room.Guests {
 			return Member{}, ErrGuests
+		}
+		if n, err := countGuests(ctx, tx, id); err != nil {
+			return Member{}, err
+		} else if n >= s.cfg.Members/2 {
+			return Member{}, ErrFull
 		}
 		return Member{User: user, Role: Guest, Name: name, Joined: d.at.UnixMilli(), Expires: d.at.Add(s.cfg.GuestLife).UnixMilli(), Secret: hashed(token)}, nil
 	})

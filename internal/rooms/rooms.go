@@ -205,13 +205,15 @@ var (
 	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback has changed meanwhile. Look at it, and try again.")
 	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "A rate is 0.25 to 4, and a position 0 to 2592000000.")
 	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away", "The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
+	ErrTries      = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Use a link, or try again later.")
+	ErrGuestRate  = errs.New(errs.TooMany, "room.guests_rate", "Too many guests joined this room at once. Try again later.")
 	ErrBusy       = errs.New(errs.Unavailable, "room.busy", "Too many come in by passwords at this moment. Try again in some seconds.").Retry(5 * time.Second)
 	ErrCursor     = errs.New(errs.Invalid, "room.cursor", "That cursor does not come from this list.")
 )
 
 // Settings are what an operator may choose; 0 is the default of each.
 type Settings struct {
-	Members   int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000"`
+	Members   int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000; guests get at most half of these places"`
 	Owned     int           `koanf:"owned" default:"50" help:"rooms that a user may own, at most 1000"`
 	GuestLife time.Duration `koanf:"guest_life" default:"12h" help:"how long a guest's token is good, between a minute and a week"`
 	Warm      int           `koanf:"warm" default:"100" help:"rooms, the most recently active, that a node reads when it has started; at most 10000" zero:"none"`

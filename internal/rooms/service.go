@@ -15,6 +15,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
@@ -22,6 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
+	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
@@ -68,6 +70,7 @@ type Config struct {
 	Files     Files
 	Streams   Streams
 	Passwords *password.Hasher
+	Limiter   *ratelimit.Limiter // of guests who join; nil: no limits
 	Metrics   prometheus.Registerer
 	Log       *slog.Logger
 
@@ -82,6 +85,7 @@ type Service struct {
 	copies  copies
 	said    *groupcommit.Committer[utterance, uttered]
 	locks   *sqldb.Locks[ID, *numbering]
+	tries   *attempts.Counter // of passwords
 	watched watched
 	tidied  time.Time // rooms have no more lines and comments up to then than they keep; the job alone sets it
 	metrics *metrics
@@ -100,6 +104,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: cfg.Caches, cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
 	s.said = newCommitter(s)
+	s.tries = attempts.New(cfg.Redis, cfg.Log)
 	s.locks = sqldb.NewLocks(lockRooms, lockFreeRooms)
 	return s, nil
 }

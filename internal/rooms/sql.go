@@ -108,13 +108,13 @@ type listed struct {
 	active int64 // Unix ms, by a minute
 }
 
-// searchRooms returns up to n rooms of the public list whose name has a text, those that were active last first.
+// searchRooms returns up to n rooms of the public list, which has open rooms alone, whose name has a text, those that were active last first.
 func searchRooms(ctx context.Context, q sqldb.Querier, text string, n int) ([]listed, error) {
-	condition, args := "", []any{true}
+	condition, args := "", []any{true, Open}
 	if text != "" {
 		condition, args = ` AND r.folded LIKE ? ESCAPE '!'`, append(args, "%"+likeText.Replace(fold(text))+"%")
 	}
-	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r WHERE r.listed = ? AND r.closed = 0"+condition+" ORDER BY r.active DESC, r.id LIMIT ?", append(args, n)...)
+	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", r.active FROM rooms r WHERE r.listed = ? AND r.closed = 0 AND r.access = ?"+condition+" ORDER BY r.active DESC, r.id LIMIT ?", append(args, n)...)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (l listed, err error) {
 		l.room, err = scanRoom(rows.Scan, &l.active)
 		return l, err
@@ -211,8 +211,12 @@ func countOwned(ctx context.Context, q sqldb.Querier, user ViewerID) (n int, err
 }
 
 func insertMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO room_members (room_id, user_id, role, name, more, less, muted, joined, expires, secret) VALUES "+sqldb.Tuples(10, 1),
-		id, m.User, m.Role, m.Name, m.More, m.Less, m.Muted, m.Joined, m.Expires, m.Secret)
+	seen := int64(0) // of a user it does not matter
+	if m.Role == Guest {
+		seen = m.Joined
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO room_members (room_id, user_id, role, name, more, less, muted, joined, expires, secret, seen) VALUES "+sqldb.Tuples(11, 1),
+		id, m.User, m.Role, m.Name, m.More, m.Less, m.Muted, m.Joined, m.Expires, m.Secret, seen)
 	return err
 }
 
@@ -268,10 +272,24 @@ func deleteStrayRestrictions(ctx context.Context, db *sqldb.DB, n int) (int64, e
 		OR NOT EXISTS (SELECT 1 FROM users u WHERE u.id = room_restrictions.user_id AND u.erased >= 0))`)
 }
 
+func countGuests(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_members WHERE room_id = ? AND role = ?", id, Guest).Scan(&n)
+	return n, err
+}
+
 // lapsed returns up to n guests whose time is over, by room.
 func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
+	return guestsWhere(ctx, q, "expires > 0 AND expires <= ? LIMIT ?", q.Now().UnixMilli(), n)
+}
+
+// unseen returns up to n guests whom no node has seen since a moment, by room.
+func unseen(ctx context.Context, q sqldb.Querier, since time.Time, n int) (map[ID][]ViewerID, error) {
+	return guestsWhere(ctx, q, "seen > 0 AND seen <= ? LIMIT ?", since.UnixMilli(), n)
+}
+
+func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ...any) (map[ID][]ViewerID, error) {
 	all := map[ID][]ViewerID{}
-	rows, err := q.QueryContext(ctx, "SELECT room_id, user_id FROM room_members WHERE expires > 0 AND expires <= ? LIMIT ?", q.Now().UnixMilli(), n)
+	rows, err := q.QueryContext(ctx, "SELECT room_id, user_id FROM room_members WHERE "+condition, args...)
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var id ID
 		var u ViewerID
@@ -281,12 +299,18 @@ func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, err
 	})
 }
 
-// deleteLapsed takes guests whose time is over out of a room that is locked.
-func deleteLapsed(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) error {
-	n, err := sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM room_members WHERE room_id = ? AND user_id IN (?) AND expires > 0 AND expires <= ?", id, bun.List(users), tx.Now().UnixMilli()))
-	if err == nil {
-		_, err = tx.ExecContext(ctx, "UPDATE rooms SET members = members - ? WHERE id = ?", n, id)
+// stillIn returns those of some guests who are in a room.
+func stillIn(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]ViewerID, error) {
+	return sqldb.Column[ViewerID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id, bun.List(users)))
+}
+
+// markSeen records that guests are in rooms now, of some viewers.
+func markSeen(ctx context.Context, q sqldb.Querier, seats []seat) error {
+	args := []any{q.Now().UnixMilli()}
+	for _, s := range seats {
+		args = append(args, s.room, s.user)
 	}
+	_, err := q.ExecContext(ctx, "UPDATE room_members SET seen = ? WHERE seen > 0 AND ("+sqldb.AnyOf("(room_id = ? AND user_id = ?)", len(seats))+")", args...)
 	return err
 }
 

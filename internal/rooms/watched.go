@@ -46,6 +46,7 @@ type watch struct {
 type viewer struct {
 	connections map[string]struct{}
 	active      time.Time
+	seen        time.Time // recorded in SQL, if a guest
 }
 
 // of returns a room's watch; the caller holds w.mu.

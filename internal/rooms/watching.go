@@ -229,9 +229,29 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 	}
 	s.metrics.watched.Set(float64(len(list)))
 	s.watched.mu.Unlock()
+	s.markSeen(ctx, now)
 	for some := range slices.Chunk(list, sweepBatch) {
 		if err := touchRooms(ctx, s.db, some, s.db.Now().Add(-touchEvery/2)); err != nil {
 			s.log.Debug("rooms: it is not noted which are active", "err", err)
+		}
+	}
+}
+
+// markSeen records guests who watch, each some times within guestIdle.
+func (s *Service) markSeen(ctx context.Context, now time.Time) {
+	var due []seat
+	s.watched.mu.Lock()
+	for id, r := range s.watched.rooms {
+		for user, v := range r.viewers {
+			if now.Sub(v.seen) >= guestIdle/4 {
+				v.seen, due = now, append(due, seat{id, user})
+			}
+		}
+	}
+	s.watched.mu.Unlock()
+	for chunk := range slices.Chunk(due, sweepBatch) {
+		if err := markSeen(ctx, s.db, chunk); err != nil {
+			s.log.Debug("rooms: guests not marked as seen", "err", err) // those who watch stay, see tidyIdle
 		}
 	}
 }

@@ -66,6 +66,20 @@ func Parse(ip string) string {
 	return Of(addr.Unmap())
 }
 
+// Site returns the site of a household: the IPv4 address, or the IPv6 /56, which providers assign to a single home. It is empty for
+// the empty household.
+func Site(household string) string {
+	p, ok := prefixOf(household)
+	if !ok {
+		return ""
+	}
+	bits := 56
+	if p.Addr().Is4() {
+		bits = 32
+	}
+	return netip.PrefixFrom(p.Addr(), bits).Masked().String()
+}
+
 // Network returns the network of a household: the IPv4 /24, or the IPv6 /48, which one customer of a provider can have
 // whole. It is empty for the empty household.
 func Network(household string) string {

@@ -26,6 +26,16 @@ func TestHouseholdsOfOneCustomerHaveOneNetwork(t *testing.T) {
 	}
 }
 
+func TestSite_IsAnAddressOrAHomesPrefix(t *testing.T) {
+	for household, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1/32", "2001:db8:1:2::/64": "2001:db8:1::/56", "2001:db8:1:ff::/64": "2001:db8:1::/56", "2001:db8:1:100::/64": "2001:db8:1:100::/56", "": "", "a name": "",
+	} {
+		if got := Site(household); got != want {
+			t.Errorf("%q: got %q, want %q", household, got, want)
+		}
+	}
+}
+
 func TestNobodyKnowsWithoutATransport(t *testing.T) {
 	ctx := t.Context()
 	if got := From(ctx); got != "" {

@@ -1,0 +1,1 @@
+DROP INDEX room_members_seen{{on room_members}}

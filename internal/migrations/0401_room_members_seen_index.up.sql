@@ -1,0 +1,1 @@
+CREATE INDEX room_members_seen ON room_members (seen)
