@@ -40,11 +40,11 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "From whom the caller takes messages, and whether receipts are shown", Errors: []*errs.Error{ErrStore}}, s.getSettings)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/chats/settings", ID: "chats.set_settings", Tags: tags,
 		Summary: "Choose from whom to take messages, and whether to show receipts", Description: "What is left out stays as it is. The caller's devices are told by chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Limit: searchLimit,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Heavy: true, Limit: searchLimit,
 		Summary:     "Search the caller's chats",
 		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
 		Errors:      []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags, Heavy: true,
 		Summary:     "Everything that is stored of the caller's chats, in parts",
 		Description: "Chats with their settings and marks, all messages that the caller can see, and what the caller's own ones said before they were edited. Ask with the next of each part until there is none.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getExport)

@@ -41,7 +41,7 @@ var tags = []string{"rooms"}
 func (s *Service) roomRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms", ID: "rooms.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated,
 		Summary: "Make a room", Errors: []*errs.Error{ErrText, ErrRooms, ErrRoom, ErrBusy, accounts.ErrNoUser, ErrStore}}, s.postRoom)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Limit: listLimit,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms", ID: "rooms.list", Tags: tags, Heavy: true, Limit: listLimit,
 		Summary:     "The public list of rooms",
 		Description: "It is sought among the thousand rooms that match and were active last. Two pages that are read while people come and go may have a room twice, or not at all.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore}}, s.getRooms)

@@ -196,6 +196,7 @@ var chinese = map[string]string{
 	"The file is larger than 5 MiB.":                                       "文件超过 5 MiB。",
 	"That is not a PNG, JPEG, GIF or WebP image, or it is broken.":         "这不是 PNG、JPEG、GIF 或 WebP 图片，或者图片已损坏。",
 	"At most 25 million pixels (16-bit: 12.5 million), 10,000 a side.":     "图片最多 2500 万像素（16 位色深为 1250 万），每边最多 10,000 像素。",
+	"Too many such requests wait. Try again in some seconds.":              "此类请求过多，请过几秒再试。",
 	"Too many images wait. Try again in some seconds.":                     "等待处理的图片过多，请过几秒再试。",
 	"There is no such run.":                                                "没有这个任务。",
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -70,6 +71,30 @@ func (a *API) Allow(ctx context.Context, who Caller, name string) bool {
 		return true
 	}
 	return res.Allowed
+}
+
+// Heavy operations: heavyRuns is the largest number that a node runs at a time, half of them of one user. heavyWaiting and
+// heavyWaitingPerUser bound those that wait, and heavyWait how long.
+const (
+	heavyRuns           = 8
+	heavyWaiting        = 256
+	heavyWaitingPerUser = 16
+	heavyWait           = 5 * time.Second
+)
+
+func newHeavy() *fairqueue.Queue {
+	return fairqueue.New(fairqueue.Limits{Capacity: heavyRuns, Waiting: heavyWaiting, PerUser: heavyWaitingPerUser, Wait: heavyWait, Full: errHeavy})
+}
+
+// enter waits for the turn of a heavy operation.
+func (a *API) enter(ctx context.Context, c *call) (release func(), err error) {
+	switch {
+	case !c.route.op.Heavy:
+		return func() {}, nil
+	case c.as == nil:
+		return a.heavy.Acquire(ctx, household.Of(c.clientIP()), 1)
+	}
+	return a.heavy.Acquire(ctx, c.as.UserID(), 1)
 }
 
 func limitKey(c *call, rt *route, name string) keyspace.Counter {

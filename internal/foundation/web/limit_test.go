@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -178,5 +180,41 @@ func TestTryingPathsHasALimitForAHousehold(t *testing.T) {
 			t.Errorf("in the next window: got %d", w.Code)
 		}
 		redistest.KeysDeclared(t, db, Keys)
+	})
+}
+
+func TestHeavyOperation_OneUserDoesNotDelayAnother(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		over := make(chan struct{})
+		Handle(s.API, Op{Method: "GET", Path: "/v1/heavy", ID: "thing.heavy", Heavy: true}, func(_ context.Context, caller person, _ *struct{}) (*struct{}, error) {
+			if caller.name != "bob" {
+				<-over
+			}
+			return nil, nil
+		})
+		const others, refused = heavyRuns/2 + heavyWaitingPerUser, 3
+		answers := make(chan *httptest.ResponseRecorder, others+refused)
+		for range others + refused {
+			go func() { answers <- s.ask(t, "GET", "/v1/heavy", "") }()
+		}
+		synctest.Wait()
+		if len(answers) != refused {
+			t.Fatalf("%d requests are answered, want %d", len(answers), refused)
+		}
+		for range refused {
+			if w := <-answers; w.Code != 503 || code(w) != "request.busy" || w.Header().Get("Retry-After") != "2" {
+				t.Errorf("got %d %s %v, want 503 request.busy", w.Code, w.Body, w.Header())
+			}
+		}
+		if w := s.ask(t, "GET", "/v1/heavy", "", "Authorization", "Bearer good-bob"); w.Code != 204 {
+			t.Errorf("another user: got %d %s", w.Code, w.Body)
+		}
+		close(over)
+		for range others {
+			if w := <-answers; w.Code != 204 {
+				t.Errorf("a request that waited: got %d %s", w.Code, w.Body)
+			}
+		}
 	})
 }

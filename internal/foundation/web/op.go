@@ -43,6 +43,9 @@ type Op struct {
 	// Limit is per user, per address when public. Zero means Config.Limit.
 	Limit ratelimit.Limit
 
+	// Heavy is for operations that read far more than they return. A node runs a few of them at a time, users in rotation.
+	Heavy bool
+
 	// Errors are the refusals that the handler may return; those of this package
 	// and of Config.AuthErrors are added. The description of the API lists them: one
 	// that is missing here is a fault, which is logged.
@@ -314,6 +317,12 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		}
 		reflect.ValueOf(in).Elem().FieldByIndex(rt.in.body).Set(reflect.ValueOf(s))
 	}
+	release, err := a.enter(ctx, c)
+	if err != nil {
+		a.refusal(ctx, err).write(c, w)
+		return
+	}
+	defer release()
 	out, err := rt.run(ctx, c.as, in)
 	if err == nil {
 		err = rt.out.write(w, r, out)

@@ -113,6 +113,9 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	if op.Limit.Max > 0 {
 		refusals[http.StatusTooManyRequests] = []*errs.Error{ErrLimit}
 	}
+	if op.Heavy {
+		refusals[http.StatusServiceUnavailable] = append(refusals[http.StatusServiceUnavailable], errHeavy)
+	}
 	if rt.listen != nil {
 		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)
 	}

@@ -27,6 +27,7 @@ var (
 	errInternal  = errs.New(errs.Internal, "internal", "Something went wrong here. It has been logged.")
 	errGone      = errs.New(errs.Internal, "request.cancelled", "The request was cancelled.")
 	errSlow      = errs.New(errs.Unavailable, "unavailable", "That took too long. Try again.")
+	errHeavy     = errs.New(errs.Unavailable, "request.busy", "Too many such requests wait. Try again in some seconds.").Retry(2 * time.Second)
 	errNoRoute   = errs.New(errs.NotFound, "route.unknown", "There is nothing at this path.")
 	errMethod    = errs.New(errs.Invalid, "route.method", "This path does not take that method; Allow lists those it takes.")
 	errMalformed = errs.New(errs.Invalid, "request.malformed", "The request cannot be read.")

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 	"github.com/stoa-dev/stoa/internal/foundation/origin"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
@@ -124,7 +125,8 @@ type API struct {
 	doc     *huma.OpenAPI
 	routes  map[string]*route // by Op.ID
 	stats   *stats
-	streams counts   // that are open
+	streams counts // that are open
+	heavy   *fairqueue.Queue
 	answers *answers // nil without Config.DB
 	spec    func() []byte
 
@@ -174,6 +176,7 @@ func New(cfg Config) *API {
 		routes: map[string]*route{},
 		stats:  newStats(cfg.Metrics),
 		quit:   make(chan struct{}),
+		heavy:  newHeavy(),
 
 		outages: outages{all: map[string]outage{}},
 	}
