@@ -40,7 +40,7 @@ var layers = [][]string{
 	{"lib/cache/internal/shapes", "lib/cache/internal/slots"},
 	{"lib/cache"},
 	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
-	{"internal/foundation/errs", "internal/foundation/fairqueue", "internal/foundation/household", "internal/foundation/leaktest", "internal/foundation/origin", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words"},
+	{"internal/foundation/errs", "internal/foundation/fairqueue", "internal/foundation/household", "internal/foundation/leaktest", "internal/foundation/origin", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words", "internal/foundation/weblink"},
 	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
 	{"internal/foundation/events", "internal/foundation/cursor"},
 	{"internal/migrations"},

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/weblink"
 	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
@@ -186,9 +186,11 @@ func checkContent(c api.Content) (api.Content, error) {
 	case c.Kind == api.MessageText && c.Text == "":
 		return c, ErrContent.On("body.text", "is empty")
 	case c.Media != nil:
-		if err := checkMedia(c.Kind, *c.Media); err != nil {
+		m, err := checkMedia(c.Kind, *c.Media)
+		if err != nil {
 			return c, err
 		}
+		c.Media = &m
 	case c.Card != nil:
 		if _, err := ids.Parse[accounts.User](c.Card.User); err != nil {
 			return c, ErrContent.On("body.card.user", "is nobody's id")
@@ -209,29 +211,40 @@ func checkContent(c api.Content) (api.Content, error) {
 	return c, nil
 }
 
-func checkMedia(kind string, m api.Media) error {
-	switch {
-	case m.File == "" && !isAddress(m.URL):
-		return ErrContent.On("body.media.url", "is no https address and no path of this server")
-	case m.File != "" && m.URL != "":
-		return ErrContent.On("body.media.url", "does not go with a file")
-	case len(m.Waveform) > 0 && kind != api.MessageVoice:
-		return ErrContent.On("body.media.waveform", "does not go with this kind")
-	case len(m.Waveform) > maxWaveform || slices.ContainsFunc(m.Waveform, func(v int) bool { return v < 0 || v > 100 }):
-		return ErrContent.On("body.media.waveform", "is not of at most 100 numbers from 0 to 100")
-	case m.File == "" && (len(m.Thumbnails) > 0 || m.SHA256 != ""):
-		return ErrContent.On("body.media", "says of an address what the server says of a file")
-	case m.File != "":
-		if _, err := ids.Parse[transfers.Transfer](m.File); err != nil {
-			return ErrContent.On("body.media.file", "is no id")
+// maxURL is the largest number of bytes of an address, as it is stored.
+const maxURL = 2048
+
+// checkMedia returns what a message stores of its media.
+func checkMedia(kind string, m api.Media) (api.Media, error) {
+	if m.File == "" {
+		var ok bool
+		if m.URL, ok = cleanAddress(m.URL); !ok || len(m.URL) > maxURL {
+			return m, ErrContent.On("body.media.url", "is no https address and no path of this server")
 		}
 	}
-	return nil
+	switch {
+	case m.File != "" && m.URL != "":
+		return m, ErrContent.On("body.media.url", "does not go with a file")
+	case len(m.Waveform) > 0 && kind != api.MessageVoice:
+		return m, ErrContent.On("body.media.waveform", "does not go with this kind")
+	case len(m.Waveform) > maxWaveform || slices.ContainsFunc(m.Waveform, func(v int) bool { return v < 0 || v > 100 }):
+		return m, ErrContent.On("body.media.waveform", "is not of at most 100 numbers from 0 to 100")
+	case m.File == "" && (len(m.Thumbnails) > 0 || m.SHA256 != ""):
+		return m, ErrContent.On("body.media", "says of an address what the server says of a file")
+	case m.File != "":
+		if _, err := ids.Parse[transfers.Transfer](m.File); err != nil {
+			return m, ErrContent.On("body.media.file", "is no id")
+		}
+	}
+	return m, nil
 }
 
-func isAddress(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "https" && u.Host != "" || u.Scheme == "" && u.Host == "" && strings.HasPrefix(s, "/v1/"))
+// cleanAddress returns the form in which an https address, or a path of this server's API, is stored.
+func cleanAddress(s string) (string, bool) {
+	if path, ok := weblink.Local(s); ok && strings.HasPrefix(path, "/v1/") {
+		return path, true
+	}
+	return weblink.Foreign(s)
 }
 
 // depth is how deep objects and lists of valid JSON lie in each other.

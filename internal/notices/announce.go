@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/text/language"
@@ -18,6 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/foundation/weblink"
 	"github.com/stoa-dev/stoa/internal/foundation/words"
 )
 
@@ -88,8 +87,14 @@ func (d Draft) clean() (Draft, error) {
 		said[known.String()] = Wording{title, text}
 	}
 	d.Texts = said
-	if d.Link != "" && !isLink(d.Link) {
-		return d, ErrLink
+	if d.Link != "" {
+		link, ok := weblink.Local(d.Link)
+		if !ok {
+			link, ok = weblink.Foreign(d.Link)
+		}
+		if d.Link = link; !ok || len(d.Link) > 500 {
+			return d, ErrLink
+		}
 	}
 	if d.Life != 0 && (d.Life < time.Minute || d.Life > 366*24*time.Hour) {
 		return d, ErrLife
@@ -100,14 +105,6 @@ func (d Draft) clean() (Draft, error) {
 		d.Users = slices.Compact(users)
 	}
 	return d, nil
-}
-
-func isLink(s string) bool {
-	u, err := url.Parse(s)
-	if err != nil || len(s) > 500 {
-		return false
-	}
-	return u.Scheme == "https" && u.Host != "" || u.Scheme == "" && u.Host == "" && strings.HasPrefix(s, "/")
 }
 
 // said is what the announcement says to somebody who reads these languages, the best first, which

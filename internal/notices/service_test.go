@@ -501,6 +501,7 @@ func TestADraftThatIsNoneIsRefused(t *testing.T) {
 		"a script":       {Draft{Texts: hello, Link: "javascript:alert(1)"}, ErrLink},
 		"plain http":     {Draft{Texts: hello, Link: "http://example.org"}, ErrLink},
 		"another server": {Draft{Texts: hello, Link: "//example.org/x"}, ErrLink},
+		"a backslash":    {Draft{Texts: hello, Link: "/\\example.org/x"}, ErrLink},
 		"too short":      {Draft{Texts: hello, Life: time.Second}, ErrLife},
 		"nobody":         {Draft{Texts: hello, Users: []accounts.ID{}}, ErrNobody},
 	} {

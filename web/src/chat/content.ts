@@ -82,11 +82,12 @@ export function mentioned(mentions: string[] | undefined, talk: Talk, group: str
 
 const away = (href: string, props: Record<string, string>, ...children: Child[]) => h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...children);
 
-// hostOf names another server; what is on this one has no host. Only https leads away.
+// hostOf names another server; a path of this one's API has no host. Only https leads away.
 function hostOf(url: string): string | undefined {
   try {
     const u = new URL(url, location.origin);
-    return u.origin === location.origin ? "" : u.protocol === "https:" ? u.host : undefined;
+    if (u.origin === location.origin) return u.pathname.startsWith("/v1/") ? "" : undefined;
+    return u.protocol === "https:" ? u.host : undefined;
   } catch {
     return undefined;
   }
