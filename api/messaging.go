@@ -176,8 +176,8 @@ type Chat struct {
 	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
 	Read      int64      `json:"read" doc:"up to which message the caller has read"`
 	Unread    int64      `json:"unread"`
-	PeerRead  int64      `json:"peer_read,omitempty" doc:"up to which message the other has read, where both show it"`
-	PeerGot   int64      `json:"peer_got,omitempty" doc:"up to which message the other's devices have got"`
+	PeerRead  int64      `json:"peer_read,omitempty" doc:"up to which message the other has read, if both show receipts and neither blocks the other"`
+	PeerGot   int64      `json:"peer_got,omitempty" doc:"up to which message the other's devices have got; no further than peer_read for a caller who may not see the other's presence"`
 	Pinned    *time.Time `json:"pinned,omitempty" doc:"since when; the chat that was pinned last comes first"`
 	Muted     *time.Time `json:"muted,omitempty" doc:"until when"`
 	Draft     string     `json:"draft,omitempty"`

@@ -64,6 +64,9 @@ func (a Audience) String() string {
 	return api.PresenceNobody
 }
 
+// Includes reports whether a viewer is in the audience, who is a friend or is not.
+func (a Audience) Includes(friend bool) bool { return friend && a == ToFriends }
+
 // audience returns the one of that name, which the schema has checked; nil for none.
 func audience(name *string) *Audience {
 	if name == nil {

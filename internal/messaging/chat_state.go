@@ -1,6 +1,7 @@
 package messaging
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -234,7 +235,7 @@ type keptState struct {
 	Seq       int64          `json:"s,omitempty"`
 	Rev       int64          `json:"v,omitempty"`
 	LastAt    int64          `json:"a,omitempty"`
-	Changed   int64          `json:"e,omitempty"` // of the row, in a group
+	Changed   int64          `json:"e,omitempty"` // of the row in a group; in a chat of two, what the other has not changed
 	Gone      int64          `json:"g,omitempty"`
 	Read      int64          `json:"r,omitempty"`
 	Delivered int64          `json:"d,omitempty"`
@@ -255,7 +256,7 @@ func (st state) text() (string, error) {
 			Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, Hidden: st.hidden, Changed: st.me.changed, Gone: st.me.gone})
 		return fmt.Sprintf("%d %s", st.version(), body), err
 	}
-	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
+	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed), Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
 		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden}
 	if st.last != nil {
 		last := st.last.kept()
@@ -278,9 +279,10 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
 	if k.Peer.IsZero() {
 		st.kind = group
-	} else if _, err := fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.changed); err != nil {
+	} else if _, err := fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerChanged); err != nil {
 		return st, fmt.Errorf("a chat in Redis begins with %.40q: %w", text, err)
 	}
+	st.changed = cmp.Or(k.Changed, st.peerChanged) // an earlier version does not write the first one
 	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
 	if k.Last != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/social"
 )
 
 // clockSkew bounds how far the clock of a node that starts may be behind: until its first mark no other node knows of its commits.
@@ -41,7 +42,7 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 	if len(list) > limit {
 		list, out.Next = list[:limit], strconv.FormatInt(skip+int64(limit), 10)
 	}
-	out.Chats, err = s.wire(ctx, user, list)
+	out.Chats, err = s.wire(ctx, user, list, from)
 	return out, asKind(ctx, err)
 }
 
@@ -142,15 +143,16 @@ func (s *Service) Chat(ctx context.Context, user accounts.ID, chat ChatRef) (_ a
 	if err != nil {
 		return api.Chat{}, err
 	}
-	chats, err := s.wire(ctx, user, []state{st})
+	chats, err := s.wire(ctx, user, []state{st}, 0)
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
 	return chats[0], nil
 }
 
-// wire returns a user's chats as the API has them, with the others' names.
-func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]api.Chat, error) {
+// wire returns a user's chats as the API has them, with the others' names. With since it leaves out chats in which only the other has
+// changed something since then that the user may not see.
+func (s *Service) wire(ctx context.Context, user accounts.ID, list []state, since int64) ([]api.Chat, error) {
 	users := []accounts.ID{user}
 	for _, st := range list {
 		if st.kind != group {
@@ -165,11 +167,20 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	if err != nil {
 		return nil, err
 	}
+	var shown []accounts.ID // those of whom there are marks that may be seen
+	for _, st := range list {
+		if st.kind == direct && st.peerGot > 0 && set[user].Receipts && set[st.me.peer].Receipts {
+			shown = append(shown, st.me.peer)
+		}
+	}
+	sights, err := s.sights(ctx, user, shown)
+	hidden := func(v state) bool { return err == nil && v.kind == direct && !sights[v.me.peer].Contact }
+	list = slices.DeleteFunc(list, func(v state) bool { return since > 0 && since >= max(v.changed, v.me.changed) && hidden(v) })
 	out := make([]api.Chat, len(list))
 	for i, v := range list {
 		p := who[v.me.peer]
 		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
-			Unread: v.me.unread(v.conversation), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt), PeerGot: v.peerGot}
+			Unread: v.me.unread(v.conversation), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt)}
 		if v.kind == group {
 			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
 		} else {
@@ -182,8 +193,9 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 		if v.me.muted > s.sql.db.Now().UnixMilli() {
 			c.Muted = sqldb.TimeOrNil(v.me.muted)
 		}
-		if v.kind == direct && set[user].Receipts && set[v.me.peer].Receipts {
-			c.PeerRead = v.peerRead
+		if v.kind == direct { // without a sight the two do not both show receipts
+			shown := marks{v.peerRead, v.peerGot}.shown(sights[v.me.peer])
+			c.PeerRead, c.PeerGot = shown.read, shown.delivered
 		}
 		if v.last != nil {
 			w := v.last.wire(user, c.Chat)
@@ -192,6 +204,20 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 		out[i] = c
 	}
 	return out, nil
+}
+
+// sightTime bounds how long a list waits for what its user may see of others.
+const sightTime = 2 * time.Second
+
+// sights returns what a user may learn of others; nothing, if that cannot be read: a list from Redis does not fail with SQL.
+func (s *Service) sights(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]social.Sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, sightTime)
+	defer cancel()
+	sights, err := s.relations.Sights(ctx, user, others)
+	if err != nil {
+		s.log.Debug("messaging: others' marks left out: relations not read", "err", err)
+	}
+	return sights, err
 }
 
 // Mark moves the user's marks in a chat forward. ErrChat, ErrFuture, ErrStore.
@@ -211,7 +237,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	at := s.sql.db.Now()
 	s.projection.Begin(at)
 	changed := s.sql.db.Now().UnixMilli() // not before Begin: the sync of another user's list may be between the two
-	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: changed}, st.kind, at, st.me.delivered})
+	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: changed}, st.kind, at, marks{st.me.read, st.me.delivered}})
 	s.notTaken(at, err)
 	return asKind(ctx, cmp.Or(err, refused))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/social"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
@@ -302,7 +303,22 @@ type marking struct {
 	member
 	kind  int
 	since time.Time // when it arrived
-	had   int64     // up to which message the member had got before
+	was   marks     // before; zero: not known
+}
+
+// marks say how far a member is in a chat.
+type marks struct{ read, delivered int64 }
+
+// shown is what another user may see of marks, if both show receipts. A device moves its delivered mark as soon as it is connected: a
+// user who may not see that sees the read mark alone.
+func (m marks) shown(sight social.Sight) marks {
+	switch {
+	case !sight.Contact:
+		return marks{}
+	case !sight.Presence:
+		return marks{m.read, m.read}
+	}
+	return m
 }
 
 func (m marking) chat() ChatRef {

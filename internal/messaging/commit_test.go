@@ -190,7 +190,7 @@ func TestAMarkWhoseAnswerGotLostIsLookedUpAndTold(t *testing.T) {
 	w.must(err)
 	now := w.sql.db.Now()
 	w.projection.Begin(now)
-	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now, 0}
+	in := marking{member{user: bob, conv: st.id, peer: ann, read: 1, delivered: 1, changed: now.UnixMilli()}, st.kind, now, marks{}}
 	_, err = w.commitMarks(t.Context(), []marking{in})
 	w.must(err)
 	w.failed(now, in.change(), driver.ErrBadConn) // a broken connection

@@ -15,6 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/social"
 )
 
 // event returns an event of what was committed, for all devices of a user.
@@ -239,7 +240,7 @@ func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.sql.db.Now(), user, chat.peer, m, unaware))
 }
 
-// tellMarks tells members' own devices of their marks, and the others where both show them.
+// tellMarks publishes marks to the devices of their members, and to the other user of a chat of two as far as that user may see them.
 func (s *Service) tellMarks(batch []marking) {
 	ctx, cancel := context.WithTimeout(s.base, batchTime)
 	defer cancel()
@@ -250,8 +251,18 @@ func (s *Service) tellMarks(batch []marking) {
 		}
 	}
 	set, err := s.settings.GetMany(ctx, users)
+	var views []social.View
+	for _, in := range batch {
+		if in.kind == direct && set[in.user].Receipts && set[in.peer].Receipts {
+			views = append(views, social.View{Viewer: in.peer, Of: in.user})
+		}
+	}
+	var sights map[social.View]social.Sight
+	if err == nil {
+		sights, err = s.relations.SightsNow(ctx, views)
+	}
 	if err != nil {
-		s.log.Warn("messaging: read marks are not told to the other side: settings cannot be read", "users", len(users), "err", err)
+		s.log.Warn("messaging: marks not published to the other side", "users", len(users), "err", err)
 	}
 	var out []events.Event
 	add := func(to accounts.ID, mark api.ChatMark) {
@@ -262,19 +273,14 @@ func (s *Service) tellMarks(batch []marking) {
 	for _, in := range batch {
 		mark := api.ChatMark{Chat: in.chat().String(), User: in.user.String(), Read: in.read, Delivered: in.delivered}
 		add(in.user, mark)
-		if in.kind == group { // who has read what there, senders ask for
+		// Readers of a message in a group are listed on request. Without a sight the two do not both show receipts.
+		sight := sights[social.View{Viewer: in.peer, Of: in.user}]
+		shown := marks{in.read, in.delivered}.shown(sight)
+		if shown == in.was.shown(sight) { // the event would show that a device is connected
 			continue
 		}
-		mark.Chat = With(in.user).String()
-		if !set[in.user].Receipts || !set[in.peer].Receipts {
-			mark.Read = 0
-			if in.delivered <= in.had { // an event that says nothing new would tell that the user has read
-				continue
-			}
-		}
-		if err == nil {
-			add(in.peer, mark)
-		}
+		mark.Chat, mark.Read, mark.Delivered = With(in.user).String(), shown.read, shown.delivered
+		add(in.peer, mark)
 	}
 	s.bus.Publish(out)
 }

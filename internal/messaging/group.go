@@ -125,12 +125,14 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })
+	sights, _ := s.sights(ctx, user, others)
+	others = slices.DeleteFunc(others, func(m accounts.ID) bool { return !sights[m].Contact })
 	s.tellFleeting(others, api.EventChatTyping, what)
 	return nil
 }
 
 // Readers returns who has read a message of the user's in a group of up to 200 members, of those
-// who show it; nobody, if the user does not. ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore.
+// who show it and of whom none blocks the user or is blocked; nobody, if the user does not show it. ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore.
 func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Readers, err error) {
 	defer errs.Wrap(&err, "messaging.Readers %s", user)
 	out := api.Readers{Users: []string{}}
@@ -158,8 +160,12 @@ func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, s
 	if err != nil {
 		return out, asKind(ctx, err)
 	}
+	apart, err := s.relations.Apart(ctx, user, found)
+	if err != nil {
+		return out, asKind(ctx, err)
+	}
 	for _, u := range found {
-		if set[user].Receipts && set[u].Receipts {
+		if set[user].Receipts && set[u].Receipts && !apart[u] {
 			out.Users = append(out.Users, u.String())
 		}
 	}

@@ -81,7 +81,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, social.ErrStore, transfers.ErrStore, ErrStore}}, inChat(s.postFile))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/messages/{seq}/readers", ID: "chats.readers", Tags: tags,
 		Summary:     "Who has read a message of the caller's",
-		Description: "For groups of up to 200 members. Only those are named who show receipts, and only to callers who do.",
+		Description: "For groups of up to 200 members. It names those who show receipts, to callers who do, and no user whom a block separates from the caller.",
 		Errors:      []*errs.Error{ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore}}, inChat(s.getReaders))
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/{chat}/pins", ID: "chats.pins", Tags: tags,
 		Summary: "The pinned messages of a group", Errors: []*errs.Error{ErrChat, ErrStore}}, inChat(s.getPins))

@@ -59,14 +59,13 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	for _, c := range stand { // a replay names one again and again, and groups are large
 		s.crowds.add(c.id, progress{ChatStands: api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev}})
 	}
-	var marks []marking
+	var late []marking
 	for _, v := range marked {
 		if v.me.gone == 0 {
-			// What came before is not known here: of somebody who hides receipts, the other is told nothing.
-			marks = append(marks, marking{member: v.me, kind: v.kind, had: v.me.delivered})
+			late = append(late, marking{member: v.me, kind: v.kind})
 		}
 	}
-	s.tellMarks(marks)
+	s.tellMarks(late)
 	return nil
 }
 

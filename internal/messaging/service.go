@@ -38,6 +38,10 @@ type People interface {
 type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 
+	// Sights returns what a viewer may learn of others, as of a moment ago, and SightsNow what SQL says of pairs.
+	Sights(ctx context.Context, viewer accounts.ID, others []accounts.ID) (map[accounts.ID]social.Sight, error)
+	SightsNow(ctx context.Context, views []social.View) (map[social.View]social.Sight, error)
+
 	// Apart returns those of others who block the user, or whom the user blocks.
 	Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 }

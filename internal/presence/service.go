@@ -116,7 +116,7 @@ func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.I
 	var off []accounts.ID
 	for i, u := range users {
 		out[i].User = u
-		if u != viewer && (!friends[u] || audiences[u] != accounts.ToFriends) {
+		if u != viewer && !audiences[u].Includes(friends[u]) {
 			continue
 		}
 		if out[i].Status = states[i]; states[i] == Offline {
@@ -159,7 +159,7 @@ func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen
 	s.owes(user, partial)
 	var out []Seen
 	for i, u := range friends {
-		if states[i] != Offline && audiences[u] == accounts.ToFriends {
+		if states[i] != Offline && audiences[u].Includes(true) {
 			out = append(out, Seen{User: u, Status: states[i]})
 		}
 	}

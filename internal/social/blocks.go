@@ -19,7 +19,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 		return ErrSelf
 	}
 	var d changeSet
-	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inRequests, &d))
+	targets := slices.Concat(s.rel.targets(user, inFriends|inBlocks|inRequests, &d), s.rel.targets(other, inFriends|inBlockers|inRequests, &d))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := lockLists(ctx, tx, user, other); err != nil {
 			return err
@@ -65,7 +65,8 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unblock %s", user)
 	var d changeSet
-	return s.change(ctx, &d, s.rel.targets(user, inBlocks, &d), func(ctx context.Context, tx *sqldb.Tx) error {
+	targets := slices.Concat(s.rel.targets(user, inBlocks, &d), s.rel.targets(other, inBlockers, &d))
+	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
 		if found, err := deleteBlock(ctx, tx, user, other); err != nil {
 			return err
 		} else if !found {

@@ -27,10 +27,11 @@ var (
 // is away for one node alone, the other nodes may miss that node's changes until
 // the outbox has told Redis of them.
 type relations struct {
-	friends *collection.Hash[accounts.ID, accounts.ID, kept]
-	blocks  *collection.Set[accounts.ID, accounts.ID]
-	pending *collection.ZSet[accounts.ID, accounts.ID]
-	unread  *cache.Cache[accounts.ID, int]
+	friends  *collection.Hash[accounts.ID, accounts.ID, kept]
+	blocks   *collection.Set[accounts.ID, accounts.ID]
+	blockers *collection.Set[accounts.ID, accounts.ID]
+	pending  *collection.ZSet[accounts.ID, accounts.ID]
+	unread   *cache.Cache[accounts.ID, int]
 }
 
 func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
@@ -51,6 +52,12 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 				return someBlocks(ctx, db, user, others)
 			},
 		}),
+		blockers: collection.NewSet(rt, blockersKeys, set, collection.SetSource[accounts.ID, accounts.ID]{
+			Load: func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) { return allBlockers(ctx, db, user) },
+			Pick: func(ctx context.Context, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+				return someBlockers(ctx, db, user, others)
+			},
+		}),
 		// It is never asked about single members, so it needs no Pick.
 		pending: collection.NewZSet(rt, pendingKeys, set, collection.ZSetSource[accounts.ID, accounts.ID]{
 			Load: func(ctx context.Context, user accounts.ID) (map[accounts.ID]float64, error) {
@@ -66,6 +73,7 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	}
 	cache.Drops(rt, FriendsChanged, r.friends)
 	cache.Drops(rt, BlocksChanged, r.blocks)
+	cache.Drops(rt, BlocksChanged, r.blockers)
 	cache.Drops(rt, RequestsChanged, r.pending)
 	cache.Drops(rt, RequestsChanged, r.unread)
 	return r
@@ -77,6 +85,7 @@ type part uint8
 const (
 	inFriends part = 1 << iota
 	inBlocks
+	inBlockers
 	inRequests
 )
 
@@ -107,6 +116,20 @@ func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets 
 			for _, b := range d.unblocked {
 				if b.user == user {
 					e.Remove(b.other)
+				}
+			}
+		}))
+	}
+	if parts&inBlockers != 0 {
+		targets = append(targets, r.blockers.Edit(user, func(e *collection.SetEdit[accounts.ID]) {
+			for _, b := range d.blocked {
+				if b.other == user {
+					e.Add(b.user)
+				}
+			}
+			for _, b := range d.unblocked {
+				if b.other == user {
+					e.Remove(b.user)
 				}
 			}
 		}))

@@ -33,6 +33,14 @@ var (
 			MaxBytes:      1 << 20,
 		})
 
+	blockersKeys = keyspace.Def1[accounts.ID](Keys, "user:relation:blocked_by:{uid}", keyspace.CachedSetOf[accounts.ID](),
+		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
+		keyspace.Doc{
+			Purpose:       "the users who block a user",
+			InvalidatedBy: []string{BlocksChanged.Name()},
+			MaxBytes:      1 << 20,
+		})
+
 	pendingKeys = keyspace.Def1[accounts.ID](Keys, "user:apply:pending:{uid}", keyspace.CachedZSetOf[accounts.ID](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour).Negative(emptyLife),
 		keyspace.Doc{

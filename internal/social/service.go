@@ -25,6 +25,8 @@ type People interface {
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
 	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
+	// Audiences returns who sees whether users are on line.
+	Audiences(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Audience, error)
 	// CardOwner returns whose card has that token. accounts.ErrNoCard.
 	CardOwner(ctx context.Context, token string) (accounts.ID, error)
 }

@@ -433,6 +433,38 @@ func selectApart(ctx context.Context, q sqldb.Querier, user accounts.ID, others 
 		UNION ALL SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)`, user, bun.List(others), user, bun.List(others)))
 }
 
+// allBlockers returns the users who block a user.
+func allBlockers(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ?", user))
+}
+
+func someBlockers(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user, bun.List(others)))
+}
+
+// selectTies returns which of some pairs of users are friends, and which of them are apart by a block.
+func selectTies(ctx context.Context, q sqldb.Querier, views []View) (friends, apart map[View]bool, err error) {
+	var ofFriends, ofBlocks, ofBlockers []any
+	for _, v := range views {
+		ofFriends, ofBlocks, ofBlockers = append(ofFriends, v.Viewer, v.Of), append(ofBlocks, v.Viewer, v.Of), append(ofBlockers, v.Of, v.Viewer)
+	}
+	friends, apart = map[View]bool{}, map[View]bool{}
+	rows, err := q.QueryContext(ctx, "SELECT 1, user_id, friend_id FROM friends WHERE gone = 0 AND "+sqldb.AnyOf("(user_id = ? AND friend_id = ?)", len(views))+
+		" UNION ALL SELECT 0, user_id, blocked_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views))+
+		" UNION ALL SELECT 0, blocked_id, user_id FROM blocks WHERE "+sqldb.AnyOf("(user_id = ? AND blocked_id = ?)", len(views)), slices.Concat(ofFriends, ofBlocks, ofBlockers)...)
+	return friends, apart, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var friend bool
+		var v View
+		err := rows.Scan(&friend, &v.Viewer, &v.Of)
+		if friend {
+			friends[v] = true
+		} else {
+			apart[v] = true
+		}
+		return err
+	})
+}
+
 func countBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM blocks WHERE user_id = ?", user).Scan(&n)
 	return n, err

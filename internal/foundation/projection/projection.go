@@ -226,7 +226,7 @@ func (p *Projection[Change, State]) Degraded() string {
 func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
 
 // Agreed returns a time in Unix milliseconds. Each commit that a node began before that time, by the clock of that node, is
-// settled: SQL shows it, and Redis has it. It is zero until this node has read the marks of all nodes. It stands still while
+// settled: SQL shows it, and Redis has it. It is zero until this node has read the marks of all nodes. It does not advance while
 // a commit of any node has no answer, and while this node or another node cannot reach Redis.
 func (p *Projection[Change, State]) Agreed() int64 { return p.agreed.Load() }
 
