@@ -19,13 +19,15 @@ import (
 )
 
 const (
-	// A call is sent at most this often while the connection breaks or an
-	// earlier try of it is still being worked on; the waits between add up to
+	// maxTries is the largest number of tries of a call without an answer. The waits between them add up to
 	// about three seconds, as long as a server takes to start again.
 	maxTries  = 6
 	firstWait = 100 * time.Millisecond
+	maxWait   = 2 * time.Second
 
-	defaultTimeout = 30 * time.Second
+	// defaultTimeout is longer than the 30 s for which a server keeps the Idempotency-Key of a try that may
+	// still run: a write whose node died is answered within it.
+	defaultTimeout = 35 * time.Second
 
 	// refreshTimeout bounds a renewal of the tokens, which is finished even when
 	// its caller has gone.
@@ -80,7 +82,7 @@ func OnTokens(f func(api.Tokens)) Option { return func(c *Client) { c.changed = 
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
 // WithTimeout bounds each call, tries and waits included: a call that gets no answer within d returns [ErrUnreachable]. Zero
-// means 30 s.
+// means 35 s. With less than 31 s a write may end with idempotency.busy after the node that ran it has died.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
 // New returns a client of the server at base, such as "http://127.0.0.1:8080",
@@ -160,6 +162,7 @@ type call struct {
 	out          any    // decoded from JSON, or raw; nil ignores the body
 	open         bool   // needs no bearer token
 	leaves       bool   // logs out
+	lost         bool   // a try of it got no answer, and may still run
 	bearer       string // the token that was sent last
 	login        int    // whose token that was
 }
@@ -207,13 +210,17 @@ func (c *Client) do(ctx context.Context, call call) (err error) {
 
 // try sends the call until there is an answer to it.
 func (c *Client) try(ctx context.Context, call *call, body []byte, key string) error {
-	wait := c.wait
-	for n := 1; ; n++ {
+	wait, tries := c.wait, 0
+	for {
 		err := c.once(ctx, call, body, key)
 		e, refused := errors.AsType[*Error](err)
-		again := errors.Is(err, ErrUnreachable) ||
-			refused && n > 1 && e.Code == "idempotency.busy" // our own earlier try is still at it
-		if !again || n == maxTries {
+		switch {
+		case errors.Is(err, ErrUnreachable):
+			if tries++; tries == maxTries {
+				return err
+			}
+			call.lost = true
+		case !refused || !call.lost || e.Code != "idempotency.busy": // busy: an earlier try still runs, or its node has died
 			return err
 		}
 		pause := wait/2 + rand.N(wait/2)
@@ -223,7 +230,7 @@ func (c *Client) try(ctx context.Context, call *call, body []byte, key string) e
 		if sleep(ctx, pause) != nil {
 			return err
 		}
-		wait *= 2
+		wait = min(2*wait, maxWait)
 	}
 }
 

@@ -143,3 +143,40 @@ func TestCall_TimesOutAsUnreachable(t *testing.T) {
 		}
 	})
 }
+
+// The node that ran the first try has died, and its claim lapses after some time.
+func TestWrite_RetriesBusyUntilItsTimeout(t *testing.T) {
+	for name, test := range map[string]struct {
+		lapses time.Duration
+		code   string
+	}{
+		"the claim lapses": {25 * time.Second, ""},
+		"the claim stays":  {time.Hour, "idempotency.busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				began, tries := time.Now(), 0
+				c := serve(t, map[string]http.HandlerFunc{"/v1/checkin": func(w http.ResponseWriter, r *http.Request) {
+					switch tries++; {
+					case tries == 1:
+						panic(http.ErrAbortHandler)
+					case time.Since(began) < test.lapses:
+						w.Header().Set("Retry-After", "1")
+						problem(w, http.StatusConflict, "idempotency.busy")
+					default:
+						answer(w, http.StatusOK, api.CheckinReply{})
+					}
+				}})
+				if _, err := c.Checkin(t.Context(), api.CheckinRequest{}); CodeOf(err) != test.code || test.code == "" && err != nil {
+					t.Errorf("got %v, want code %q", err, test.code)
+				}
+				if took := time.Since(began); took < min(test.lapses, defaultTimeout) || took > defaultTimeout {
+					t.Errorf("it took %s", took)
+				}
+				if tries > 40 {
+					t.Errorf("%d tries", tries)
+				}
+			})
+		})
+	}
+}

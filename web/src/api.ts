@@ -398,6 +398,9 @@ export interface Call {
 // Pauses before the second and third try, in milliseconds.
 const again = [400, 1600];
 
+// The time in ms for which a write is repeated while its first try may still run: longer than the claim of a node that has died.
+const BUSY_FOR = 35_000;
+
 /**
  * One request; what is not 2xx becomes Refused, no answer Unreachable. Where no
  * answer came it asks again: a read changes nothing, and a write carries a key by
@@ -414,7 +417,8 @@ export async function send(path: string, call: Call = {}): Promise<Response> {
   if (call.body !== undefined) init.body = raw ?? JSON.stringify(call.body);
   if (call.signal) init.signal = call.signal;
 
-  for (let tries = 0; ; tries++) {
+  const began = performance.now();
+  for (let tries = 0; ; ) {
     const pause = call.once || !navigator.onLine ? undefined : again[tries];
     let res: Response;
     try {
@@ -422,15 +426,17 @@ export async function send(path: string, call: Call = {}): Promise<Response> {
     } catch (err) {
       if (call.signal?.aborted) throw err;
       if (pause === undefined) throw new Unreachable();
+      tries++;
       await new Promise((done) => setTimeout(done, pause));
       continue;
     }
     learnTime(res);
     if (res.ok) return res;
     const refused = await refusal(res);
-    // The first try arrived after all and is still at work.
-    if (!(refused instanceof Refused) || refused.problem.code !== "idempotency.busy" || pause === undefined) throw refused;
-    await new Promise((done) => setTimeout(done, pause));
+    // An earlier try runs, or its node has died.
+    if (!(refused instanceof Refused) || refused.problem.code !== "idempotency.busy" || call.once || performance.now() - began > BUSY_FOR) throw refused;
+    await new Promise((done) => setTimeout(done, Math.max(1, refused.retryAfter) * 1000));
+    if (call.signal?.aborted) throw call.signal.reason;
   }
 }
 

@@ -1,3 +1,6 @@
+/** The time in ms for which a call with a `key` is repeated while the server answers idempotency.busy: longer than the claim of a node that has died. */
+export const busyFor = 35_000;
+
 /** The server refused. `code` is stable, such as "message.refused"; `detail` is for people. */
 export class Refused extends Error {
   override readonly name = "Refused";

@@ -1,5 +1,5 @@
 import type { StoaClient } from "./client.js";
-import { isTemporary, Refused, Unreachable } from "./errors.js";
+import { busyFor, isTemporary, Refused, Unreachable } from "./errors.js";
 import { newID } from "./outbox.js";
 import type { FileLink, Media, Send, Sent } from "./wire.js";
 
@@ -122,13 +122,20 @@ function standsAt(answer: Response): number {
   return at;
 }
 
-// again calls fn until it succeeds, or fails for good or too often.
+// again calls fn until it succeeds, or fails for good or too often. While an earlier try may still run it repeats the call for busyFor.
 async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): Promise<T> {
+  const began = Date.now();
   for (let n = 1, pause = retryAfter; ; n++, pause *= 2) {
     try {
       return await fn();
     } catch (err) {
-      if (signal?.aborted || !isTemporary(err) || n >= tries || isForCaller(err, n)) throw err;
+      if (signal?.aborted || !isTemporary(err)) throw err;
+      if (err instanceof Refused && err.code === "idempotency.busy" && Date.now() - began < busyFor) {
+        await wait(pauseAfter(retryAfter, err), signal);
+        n--;
+        continue;
+      }
+      if (n >= tries || isForCaller(err, n)) throw err;
       await wait(pauseAfter(pause, err), signal);
     }
   }

@@ -222,10 +222,11 @@ func (s *answers) claimAll(ctx context.Context, changes []change, at []int, out 
 // next returns what becomes of a row that old has when rec claims it: old itself when
 // it has an answer, or is rec's already, else rec. It fails with errBusy or errMismatch.
 func (old record) next(rec record, now int64, alive func(node uint32) bool) (record, error) {
-	life := claimLife
-	if !alive(uint32(old.Claim >> 32)) { //nolint:gosec // 31 bits
+	life, running := claimLife, alive(uint32(old.Claim>>32)) //nolint:gosec // 31 bits
+	if !running {
 		life = orphanLife
 	}
+	left := time.Duration(old.Claimed+life.Milliseconds()-now) * time.Millisecond
 	switch {
 	case old.Claim == rec.Claim: // written by this batch or by an earlier try of it
 		return old, nil
@@ -235,8 +236,10 @@ func (old record) next(rec record, now int64, alive func(node uint32) bool) (rec
 		return rec, errMismatch
 	case old.Status != 0:
 		return old, nil
-	case old.Claimed+life.Milliseconds() > now:
-		return rec, errBusy.Retry(time.Second)
+	case left > 0 && running: // it may end at any moment
+		return rec, errBusy.Retry(min(left, time.Second))
+	case left > 0:
+		return rec, errBusy.Retry(left)
 	}
 	// That try failed, or its process died.
 	rec.Created, rec.Expires = old.Created, old.Expires

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -258,9 +259,12 @@ func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
 		retry := func(b *site) *httptest.ResponseRecorder {
 			return b.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		}
-		clock.Add(orphanLife.Milliseconds() - 1)
-		if w := retry(node("b", "b")); code(w) != "idempotency.busy" {
-			t.Errorf("its try may still run: got %d %s", w.Code, w.Body)
+		for _, left := range []time.Duration{orphanLife, orphanLife - 1500*time.Millisecond, time.Millisecond} {
+			clock.Store(dead.Claimed + (orphanLife - left).Milliseconds())
+			w := retry(node("b", "b"))
+			if want := strconv.Itoa(int(math.Ceil(left.Seconds()))); code(w) != "idempotency.busy" || w.Header().Get("Retry-After") != want {
+				t.Errorf("its try may still run: got %d %s, Retry-After %q, want %q", w.Code, w.Body, w.Header().Get("Retry-After"), want)
+			}
 		}
 		clock.Add(1)
 		for why, b := range map[string]*site{

@@ -19,7 +19,7 @@ const conventions = `Every refusal is an RFC 9457 problem document with a stable
 
 Every answer has an ` + "`X-Request-ID`" + `: the client's own (1 to 64 letters, digits, dots, dashes and underscores) or a new one.
 
-Limited operations answer with ` + "`RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`" + ` (in seconds); 429 and 503 come with ` + "`Retry-After`" + `.
+Limited operations answer with ` + "`RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`" + ` (in seconds); 429, 503 and 409 ` + "`idempotency.busy`" + ` come with ` + "`Retry-After`" + `.
 
 A write with an ` + "`Idempotency-Key`" + ` happens once in 24 hours: the same request again gets the first answer, marked ` + "`Idempotency-Replayed: true`" + `. Where there is none, because the server died or the database failed while it ran, or because an answer has secrets and is not kept, the request runs again. It makes nothing a second time then, and what it changes it sets again, or is refused because that has happened. Only a code may be mailed twice then. Operations without a token ignore the key.`
 
