@@ -3,15 +3,15 @@ package transfers
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"log"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/internal/transfers/storage/storagetest"
@@ -95,7 +95,7 @@ func TestAnUploadGoesToABucket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got, err := w.Upload(ctx, w.users[0], going, piece(data, 0))
-	if got.Stored != 0 || !strings.Contains(fmt.Sprint(err), ErrStorage.Code) {
+	if kind, _ := errors.AsType[*errs.Error](err); got.Stored != 0 || kind == nil || kind.Code != ErrStorage.Code {
 		t.Errorf("with the server away %d are stored, %v", got.Stored, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
@@ -51,7 +52,7 @@ func (s *Service) Routes(a *web.API) {
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
 		Summary:     "The file of a link, or ranges of it",
 		Description: "Octets and an attachment, whatever the file is; but recordings of messages have their type, and thumbnails, which the server has made, are images to be shown. The ETag is the SHA-256 of the file.",
-		Errors:      []*errs.Error{ErrLink, ErrGone, ErrStore}}, s.getFile)
+		Errors:      []*errs.Error{ErrLink, ErrGone, ErrStorage, ErrStore}}, s.getFile)
 	s.tusRoutes(a, tags, offer, between)
 }
 
@@ -180,11 +181,46 @@ func (s *Service) getFile(ctx context.Context, in *struct {
 			if strings.Count(r.Header.Get("Range"), ",") >= mostRanges {
 				r.Header.Del("Range")
 			}
-			http.ServeContent(w, r, "", f.Changed, c)
+			late := &lateHeader{ResponseWriter: w}
+			http.ServeContent(late, r, "", f.Changed, c)
 			s.metrics.sent.Add(float64(c.read))
-			if c.fault != nil {
+			switch {
+			case c.fault == nil:
+				late.send()
+			case late.sent:
 				s.log.Warn("transfers: a download was cut off", "file", f.Tag, "err", c.fault)
+			default:
+				for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Range", "Etag", "Last-Modified"} {
+					w.Header().Del(name)
+				}
+				if storage.IsMissing(c.fault) { // it ended a moment ago
+					c.fault = ErrGone
+				}
+				web.RefuseError(r, asStorage(c.fault))
 			}
 		},
 	}, nil
+}
+
+// lateHeader sends the header of an answer with its first bytes, so that content that cannot be read becomes a refusal.
+type lateHeader struct {
+	http.ResponseWriter
+	status int
+	sent   bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *lateHeader) WriteHeader(status int) { w.status = status }
+
+// Write implements http.ResponseWriter.
+func (w *lateHeader) Write(b []byte) (int, error) {
+	w.send()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *lateHeader) send() {
+	if !w.sent && w.status != 0 {
+		w.ResponseWriter.WriteHeader(w.status)
+	}
+	w.sent = true
 }

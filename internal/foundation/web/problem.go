@@ -120,6 +120,12 @@ func Refuse(r *http.Request, e *errs.Error) {
 	c.refuse(newProblem(c.route.statusOf(e), e))
 }
 
+// RefuseError answers a request whose http.HandlerFunc failed before it wrote anything, as the error of a handler is answered.
+func RefuseError(r *http.Request, err error) {
+	c := callOf(r.Context())
+	c.refuse(c.api.refusal(r.Context(), err))
+}
+
 // refuse writes p, unless an answer has begun.
 func (c *call) refuse(p *problem) {
 	if c.wrote {

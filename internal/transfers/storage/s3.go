@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -22,7 +23,49 @@ type bucket struct {
 	name   string
 	prefix string // "" or ends with a slash
 
+	silence time.Duration // see silence
+
 	buffers sync.Pool
+}
+
+// silence is how long the server may neither accept nor send a byte.
+const silence = 5 * time.Second
+
+var errSilent = errors.New("the S3 server does not answer")
+
+// progress cancels a request while its server is silent.
+type progress struct {
+	ctx    context.Context //nolint:containedctx // of one request
+	cancel context.CancelCauseFunc
+	limit  time.Duration
+	timer  *time.Timer
+}
+
+// progress begins a request, which uses the context of the result and ends with its end.
+func (b *bucket) progress(ctx context.Context) *progress {
+	p := &progress{limit: b.silence}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	p.timer = time.AfterFunc(p.limit, func() { p.cancel(errSilent) })
+	return p
+}
+
+// made reports progress, after which the server has the whole limit again.
+func (p *progress) made() { p.timer.Reset(p.limit) }
+
+// pause stops the clock until the next made, and returns errSilent in place of an error that the silence caused.
+func (p *progress) pause(err error) error {
+	p.timer.Stop()
+	if err != nil && context.Cause(p.ctx) == errSilent { //nolint:errorlint // set above
+		return errSilent
+	}
+	return err
+}
+
+// end releases the request.
+func (p *progress) end(err error) error {
+	err = p.pause(err)
+	p.cancel(nil)
+	return err
 }
 
 func newBucket(u *url.URL) (*bucket, error) {
@@ -38,7 +81,7 @@ func newBucket(u *url.URL) (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bucket{client: client, host: u.Host, name: name, prefix: prefix, buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }}}, nil
+	return &bucket{silence: silence, client: client, host: u.Host, name: name, prefix: prefix, buffers: sync.Pool{New: func() any { return new(bytes.Buffer) }}}, nil
 }
 
 func (b *bucket) String() string { return "bucket " + b.name + " at " + b.host }
@@ -56,14 +99,39 @@ func (b *bucket) Open(ctx context.Context, name string, from, n int64) (io.ReadC
 	if err := opt.SetRange(from, from+n-1); err != nil {
 		return nil, err
 	}
-	r, _, _, err := minio.Core{Client: b.client}.GetObject(ctx, b.name, b.prefix+name, opt)
-	return r, err
+	p := b.progress(ctx)
+	r, _, _, err := minio.Core{Client: b.client}.GetObject(p.ctx, b.name, b.prefix+name, opt)
+	if err != nil {
+		return nil, p.end(err)
+	}
+	return object{r, p}, p.pause(nil)
 }
+
+// object is the body of an object. Its reader may take its time between two reads.
+type object struct {
+	io.ReadCloser
+	*progress
+}
+
+// Read implements io.Reader.
+func (o object) Read(b []byte) (int, error) {
+	o.made()
+	n, err := o.ReadCloser.Read(b)
+	return n, o.pause(err)
+}
+
+// Close implements io.Closer.
+func (o object) Close() error { return o.end(o.ReadCloser.Close()) }
 
 func (b *bucket) Remove(ctx context.Context, names ...string) error {
 	var faults []error
 	for _, name := range names { // not all servers take many in one request
-		faults = append(faults, b.client.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+		p := b.progress(ctx)
+		err := p.end(b.client.RemoveObject(p.ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+		faults = append(faults, err)
+		if errors.Is(err, errSilent) {
+			break
+		}
 	}
 	return errors.Join(faults...)
 }
@@ -75,17 +143,18 @@ func (b *bucket) keepsVersions(ctx context.Context) bool {
 }
 
 func (b *bucket) List(ctx context.Context, each func(name string) error) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the listing where each fails
-	defer cancel()
-	for o := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true}) {
-		if o.Err != nil {
-			return o.Err
+	p := b.progress(ctx)
+	defer p.cancel(nil) // ends the listing where each fails
+	for o := range b.client.ListObjects(p.ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix, Recursive: true}) {
+		if err := p.pause(o.Err); err != nil {
+			return err
 		}
 		if err := each(strings.TrimPrefix(o.Key, b.prefix)); err != nil {
 			return err
 		}
+		p.made()
 	}
-	return ctx.Err()
+	return p.pause(p.ctx.Err())
 }
 
 // bucketPart is an object that is being written: S3 wants to know its size first.
@@ -99,10 +168,26 @@ func (p *bucketPart) Write(b []byte) (int, error) { return p.buf.Write(b) }
 
 func (p *bucketPart) Keep(ctx context.Context) error {
 	defer p.Abort()
-	_, err := p.in.client.PutObject(ctx, p.in.name, p.in.prefix+p.name, bytes.NewReader(p.buf.Bytes()), int64(p.buf.Len()),
+	sent := p.in.progress(ctx)
+	_, err := p.in.client.PutObject(sent.ctx, p.in.name, p.in.prefix+p.name, sending{bytes.NewReader(p.buf.Bytes()), sent}, int64(p.buf.Len()),
 		minio.PutObjectOptions{ContentType: "application/octet-stream", DisableMultipart: true})
-	return err
+	return sent.end(err)
 }
+
+// sending is a part on its way to the server. The client seeks to its beginning for a retry.
+type sending struct {
+	from io.ReadSeeker
+	*progress
+}
+
+// Read implements io.Reader.
+func (s sending) Read(b []byte) (int, error) {
+	s.made()
+	return s.from.Read(b)
+}
+
+// Seek implements io.Seeker.
+func (s sending) Seek(offset int64, whence int) (int64, error) { return s.from.Seek(offset, whence) }
 
 func (p *bucketPart) Abort() { p.in.buffers.Put(p.buf) }
 
