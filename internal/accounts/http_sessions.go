@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/stoa-dev/stoa/api"
@@ -30,7 +31,11 @@ func (s *Service) postRefresh(ctx context.Context, in *web.Body[api.RefreshReque
 }
 
 func (s *Service) postLogout(ctx context.Context, caller Caller, _ *web.Empty) (*web.Empty, error) {
-	return &web.Empty{}, s.Revoke(ctx, caller.User, caller.Device)
+	err := s.Revoke(ctx, caller.User, caller.Device)
+	if errors.Is(err, ErrNoSession) { // another request has ended the session
+		err = nil
+	}
+	return &web.Empty{}, err
 }
 
 func (s *Service) getSessions(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.Sessions], error) {

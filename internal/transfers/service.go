@@ -456,9 +456,11 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	if !ok || !until.After(s.sql.db.Now()) {
 		return Served{}, ErrLink
 	}
-	t, err := s.sql.get(ctx, id)
+	asking, cancel := context.WithTimeout(ctx, sqlTime)
+	defer cancel()
+	t, err := s.sql.get(asking, id)
 	if err == nil {
-		err = s.mayHave(ctx, user, &t, Messages.Sees)
+		err = s.mayHave(asking, user, &t, Messages.Sees)
 	}
 	switch {
 	case err != nil:
@@ -468,7 +470,7 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	}
 	out := Served{Name: t.Name, Tag: t.SHA256, Changed: t.Updated}
 	if t.forMessages() {
-		looks, err := s.sql.looks(ctx, s.sql.db, []ID{id})
+		looks, err := s.sql.looks(asking, s.sql.db, []ID{id})
 		if err != nil {
 			return Served{}, asKind(err)
 		}
@@ -492,7 +494,9 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 
 // read returns the content of a transfer that is stored as a whole.
 func (s *Service) read(ctx context.Context, t *Transfer) (*content, error) {
-	parts, err := s.sql.parts(ctx, s.sql.db, t.ID)
+	asking, cancel := context.WithTimeout(ctx, sqlTime)
+	defer cancel()
+	parts, err := s.sql.parts(asking, s.sql.db, t.ID)
 	if err != nil {
 		return nil, asKind(err)
 	}

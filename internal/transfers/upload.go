@@ -38,6 +38,10 @@ const (
 	// keepTime is how long a part may take to become durable and to be committed.
 	keepTime = time.Minute
 
+	// sqlTime bounds what SQL is asked before bytes are read or sent, and the commit of a part: a request as long as an
+	// upload or a download has no deadline.
+	sqlTime = 5 * time.Second
+
 	// partTime is how old a part can be that comes to count. One that is older by far and does not
 	// count never will: see [orphanAge].
 	partTime = 2 * time.Hour
@@ -63,7 +67,9 @@ func (s *Service) Upload(ctx context.Context, user accounts.ID, id ID, in Piece)
 
 // take is Upload for one that has a place, or needs none.
 func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (Transfer, error) {
-	t, err := s.mine(ctx, user, id)
+	asking, cancel := context.WithTimeout(ctx, sqlTime)
+	defer cancel()
+	t, err := s.mine(asking, user, id)
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -86,14 +92,14 @@ func (s *Service) take(ctx context.Context, user accounts.ID, id ID, in Piece) (
 		return t, ErrTooLong
 	}
 	if !t.forMessages() {
-		if err := s.apart(ctx, user, t.To); err != nil {
+		if err := s.apart(asking, user, t.To); err != nil {
 			return t, err
 		}
 	}
 	if t.Stored == t.Size || in.Length == 0 {
 		return t, nil
 	}
-	count, err := s.sql.countParts(ctx, id)
+	count, err := s.sql.countParts(asking, id)
 	if err != nil {
 		return t, asKind(err)
 	}
@@ -352,7 +358,9 @@ func (u *upload) commit(ctx context.Context, ws []written) error {
 		}
 		parts[i] = w.part
 	}
-	t, gone, err := s.sql.commit(ctx, u.id, parts, func(t *Transfer, now time.Time) {
+	committing, cancel := context.WithTimeout(ctx, sqlTime)
+	defer cancel()
+	t, gone, err := s.sql.commit(committing, u.id, parts, func(t *Transfer, now time.Time) {
 		t.state, t.Expires = last.state, now.Add(s.cfg.IdleFor)
 		if t.Stored < t.Size {
 			return

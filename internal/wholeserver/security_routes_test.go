@@ -428,15 +428,7 @@ func TestNoOperationFailsWhileRedisIsAway(t *testing.T) {
 		}
 		done, need := 0, []string{}
 		for _, o := range slices.SortedStableFunc(slices.Values(w.ops), func(a, b op) int { return ends(a) - ends(b) }) {
-			hers := map[string]any{}
-			for _, p := range o.places() {
-				if p.in == "path" && w.belongs[p.name] != "" {
-					hers[p.String()] = w.belongs[p.name]
-				}
-			}
-			r := o.request(t, hers)
-			r.token = w.ann.AccessToken
-			switch a := w.send(r); {
+			switch a := w.send(w.hers(o)); {
 			case a.status < 300:
 				done++
 			case a.status == http.StatusServiceUnavailable:

@@ -91,6 +91,7 @@ var _ cache.RetryQueue = (*Queue)(nil)
 
 const (
 	addTimeout  = 2 * time.Second        // for a write to SQL: a caller waits for it
+	awayTimeout = 100 * time.Millisecond // instead while SQL is known to be away
 	memoryEvery = 100 * time.Millisecond // how often Redis is tried
 	maxMemory   = 10_000                 // keys in memory; the others are in SQL alone
 	sqlEvery    = 200 * time.Millisecond // how often SQL is asked: less than the least MaxStale
@@ -113,7 +114,11 @@ func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 		}
 	}
 	q.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, addTimeout)
+	timeout := addTimeout
+	if !q.db.Away().IsZero() {
+		timeout = awayTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return Request(ctx, q.db, d)
 }

@@ -21,7 +21,7 @@ import (
 const (
 	mysqlConns  = 16
 	mysqlPort   = "3306"
-	dialTimeout = 5 * time.Second
+	dialTimeout = 5 * time.Second // for a connection to be ready, by default
 
 	// silence is how long a host may acknowledge nothing before its connections are given up. A network finds another
 	// route in less, and a host that takes long for a statement has acknowledged it.
@@ -59,7 +59,7 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	pool := sql.OpenDB(sessionConnector{connector})
+	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout})
 	conns := cfg.MaxConns
 	if conns == 0 {
 		conns = mysqlConns
@@ -178,9 +178,22 @@ var ErrNoWrites = errors.New("the server takes no writes (innodb_read_only)")
 
 // sessionConnector prepares every new connection with mysqlSession, and makes none to a server whose tables are read-only. The
 // driver never resets a session, and tables are read-only for as long as their server runs, so once is enough.
-type sessionConnector struct{ driver.Connector }
+type sessionConnector struct {
+	driver.Connector
+	timeout time.Duration // bounds a Connect; database/sql does not, and its pool waits for all that are under way
+}
 
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	own, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	conn, err := c.connect(own)
+	if err != nil && own.Err() != nil && ctx.Err() == nil {
+		return nil, &net.OpError{Op: "dial", Net: "mysql", Err: fmt.Errorf("no answer in %s", c.timeout)}
+	}
+	return conn, err
+}
+
+func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

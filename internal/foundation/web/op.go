@@ -65,9 +65,9 @@ type Op struct {
 	// BodyTime is how long a request body may take to arrive. Zero means 10 s.
 	BodyTime time.Duration
 
-	// Time bounds the operation from its request, or from the end of the request's body, to its answer. Zero means 5.5 s.
+	// Time bounds the operation from its request, or from the end of the request's body, to its answer. Zero means 5.3 s.
 	// An operation with a [Stream] or an http.HandlerFunc, and a stream of events, has no bound as a whole. Each of
-	// its SQL statements has one of 5.5 s.
+	// its SQL statements has one of 5.3 s.
 	Time time.Duration
 
 	// Events are what a stream sends, by the name of the event: a value of the type of
@@ -82,7 +82,7 @@ type Op struct {
 const defaultMaxBody = 64 << 10
 
 // opTime is the default of [Op.Time]. It exceeds the five seconds of a batch, whose error names the part that is away.
-const opTime = 5500 * time.Millisecond
+const opTime = 5300 * time.Millisecond
 
 // Handle adds an operation for callers with a bearer token; C is the type of the
 // authenticator's callers. I and O are pointers to structs after huma's fashion:

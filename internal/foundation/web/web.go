@@ -65,7 +65,7 @@ type Config struct {
 	// operations are not limited. See [DefaultLimit].
 	Limit ratelimit.Limit
 
-	// OpTime bounds each operation without an Op.Time of its own, if it exceeds the 5.5 s of the default.
+	// OpTime bounds each operation without an Op.Time of its own, if it exceeds the 5.3 s of the default.
 	OpTime time.Duration
 
 	// DB keeps the answers for Idempotency-Key. Nil: nothing is kept, the key
