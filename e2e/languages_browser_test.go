@@ -90,7 +90,7 @@ func TestPage_FollowsSignInByTheApp(t *testing.T) {
 	p := browse(t, url+"/")
 	p.says(".auth", "Sign in with the app that uses this server.")
 	p.lacks("[name=email]")
-	p.stranger(url + "/welcome").says("h1", "There is nothing at this path.")
+	p.stranger(url+"/welcome").says("h1", "There is nothing at this path.")
 }
 
 func TestAServerThatIsAwayIsSeenAndAskedAgain(t *testing.T) {

@@ -42,7 +42,7 @@ func (w *world) furnish(owner accounts.ID) furnished {
 	w.must(err)
 	_, err = w.Shoot(ctx, me, f.id, Comment{ID: f.comment, Text: "Wow"})
 	w.must(err)
-	_, err = w.Source(ctx, me, f.id, f.item) // a cached one as well
+	_, err = w.Source(ctx, me, accounts.DeviceID{}, f.id, f.item) // a cached one as well
 	w.must(err)
 	return f
 }
@@ -56,7 +56,7 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 		want error // of the caller's own room with a foreign thing
 	}{
 		"source": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
-			_, err := w.Source(ctx, me, room, of.item)
+			_, err := w.Source(ctx, me, accounts.DeviceID{}, room, of.item)
 			return err
 		}, ErrItem},
 		"remove": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {

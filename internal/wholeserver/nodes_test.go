@@ -254,9 +254,11 @@ func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 // A proxy, or Kubernetes, sends requests to a stopping node until it has probed /readyz again. The proxy may run on the node's own machine.
 func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
 	for name, change := range map[string]func(*app.Config){
-		"beyond loopback":        func(c *app.Config) { c.Addr = ":8080" },
-		"proxy on loopback":      func(c *app.Config) { c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} },
-		"proxy of a private net": func(c *app.Config) { c.Addr, c.TrustProxy = ":8080", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} },
+		"beyond loopback":   func(c *app.Config) { c.Addr = ":8080" },
+		"proxy on loopback": func(c *app.Config) { c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} },
+		"proxy of a private net": func(c *app.Config) {
+			c.Addr, c.TrustProxy = ":8080", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {

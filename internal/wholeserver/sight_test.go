@@ -37,7 +37,9 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 			{"friend without receipts", func(c *circle, _, user *client.Client) {
 				_, err := user.ChangeChatSettings(c.t.Context(), api.ChatSettingsUpdate{Receipts: new(false)})
 				c.must(err)
-			}, func(user string) []string { return []string{user + " online", user + " away", "chat.typing", "chat.typing"} }, "0 0 away"},
+			}, func(user string) []string {
+				return []string{user + " online", user + " away", "chat.typing", "chat.typing"}
+			}, "0 0 away"},
 		}
 		c, ctx := newCircle(t, 1+len(relations)), t.Context()
 		viewer, users := c.people[0], c.people[1:]
