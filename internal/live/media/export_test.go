@@ -63,3 +63,11 @@ var NearestLast = nearestLast
 
 // WithoutCandidates is withoutCandidates.
 var WithoutCandidates = withoutCandidates
+
+// Join adds a viewer to a source, and removes it. It returns the packets that the viewer gets at once.
+func Join(s *Source) []*rtp.Packet {
+	t := &taker{queue: make(chan item, queued)}
+	_, _ = s.add(t)
+	s.remove(t)
+	return t.backlog
+}

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pion/rtp"
@@ -52,34 +53,28 @@ func after(a, b uint32) bool { return a != b && a-b < 1<<31 }
 // tick is the time between two pictures of a replay, in units of 90 kHz.
 const tick = 90
 
-// replay returns the group with timestamps that lie a tick apart and end at the newest picture's own.
-func (g *gop) replay() []*rtp.Packet {
-	places := map[uint32]uint32{}
-	var order []uint32
-	newest := uint32(0)
-	for i, p := range g.packets {
-		if _, ok := places[p.Timestamp]; !ok {
-			places[p.Timestamp] = 0
-			order = append(order, p.Timestamp)
-		}
-		if i == 0 || after(p.Timestamp, newest) {
+// replay returns copies of a group's packets, with timestamps that lie a tick apart and end at the newest picture's own.
+func replay(packets []*rtp.Packet) []*rtp.Packet {
+	if len(packets) == 0 {
+		return nil
+	}
+	newest := packets[0].Timestamp
+	for _, p := range packets {
+		if after(p.Timestamp, newest) {
 			newest = p.Timestamp
 		}
 	}
-	for _, ts := range order {
-		later := uint32(0)
-		for _, other := range order {
-			if after(other, ts) {
-				later++
-			}
-		}
-		places[ts] = newest - later*tick
+	ages := make([]uint32, len(packets)) // before the newest; timestamps wrap around, ages do not
+	for i, p := range packets {
+		ages[i] = newest - p.Timestamp
 	}
-	out := make([]*rtp.Packet, len(g.packets))
-	for i, p := range g.packets {
-		q := *p
-		q.Timestamp = places[p.Timestamp]
-		out[i] = &q
+	slices.Sort(ages)
+	ages = slices.Compact(ages)
+	copies, out := make([]rtp.Packet, len(packets)), make([]*rtp.Packet, len(packets))
+	for i, p := range packets {
+		later, _ := slices.BinarySearch(ages, newest-p.Timestamp)
+		copies[i], out[i] = *p, &copies[i]
+		copies[i].Timestamp = newest - uint32(later)*tick
 	}
 	return out
 }

@@ -148,6 +148,26 @@ func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
 	}
 }
 
+func TestJoin_PicturesFollowEachOtherByMilliseconds(t *testing.T) {
+	src := media.Unconnected()
+	const begin, second = ^uint32(0) - 9000, 90_000 // the timestamps wrap around
+	for i, at := range []uint32{0, 2, 1, 4, 4, 3} { // in units of a second, as pictures are decoded
+		frame := []byte{0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+		if i == 0 {
+			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
+		}
+		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: uint16(i), Timestamp: begin + at*second}, Payload: frame})
+	}
+	var got []uint32
+	for _, p := range media.Join(src) {
+		got = append(got, p.Timestamp-begin-4*second)
+	}
+	const ms = 90
+	if want := []uint32{^uint32(4*ms - 1), ^uint32(2*ms - 1), ^uint32(3*ms - 1), 0, 0, ^uint32(ms - 1)}; !slices.Equal(got, want) {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}
+
 // A track is known before its first packet, which may be a retransmission of one that is late.
 func TestAPublisherIsAskedForAKeyFrameBeforeItsFirstPacket(t *testing.T) {
 	e := engine(t)

@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -317,20 +318,22 @@ type taker struct {
 	waits   bool // for a key frame; of the source
 }
 
-// add has a taker take what comes from now on, and the group of pictures under way. It reports whether there is one. ErrEnded.
+// add adds a taker, which gets the group of pictures under way and the packets from now on. It reports whether there is a group. ErrEnded.
 func (s *Source) add(t *taker) (kept bool, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.ended != nil {
+		s.mu.Unlock()
 		return false, ErrEnded
 	}
-	t.backlog = s.gop.replay()
-	t.waits = len(t.backlog) == 0
+	packets := slices.Clip(s.gop.packets) // the source appends to the group, and changes no packet of it
+	t.waits = len(packets) == 0
 	if t.waits && s.Formats.Video != nil {
 		s.ask(time.Now())
 	}
 	s.takers[t] = struct{}{}
-	return !t.waits, nil
+	s.mu.Unlock()
+	t.backlog = replay(packets) // without the lock, which the publisher's packets wait for
+	return len(packets) > 0, nil
 }
 
 // remove ends what add has begun.
