@@ -73,11 +73,20 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	bob.says(".items", "Live: Bob")
 	bob.says(".items-add", "Stop the camera")
 	ada.opens("list")
-	ada.says(".items li", "live")
+	ada.says(".items li .badge", "Live")
+	ada.do(chromedp.Evaluate[chromedp.Void](`
+		const Connection = RTCPeerConnection;
+		window.states = [];
+		window.RTCPeerConnection = class extends Connection {
+			constructor(...args) {
+				super(...args);
+				this.addEventListener("connectionstatechange", () => window.states.push(this.connectionState));
+			}
+		};`))
 	ada.button("Put on Live: Bob")
 	for _, p := range []*tab{ada, bob} {
 		p.shows("the pictures of the camera", `!v.paused && v.videoWidth > 0 && v.srcObject.getVideoTracks().length === 1`)
-		p.says(".time", "live")
+		p.says(".controls .badge", "Live")
 		p.until("nothing to seek", `document.querySelector(".seek").checkVisibility() === false`)
 	}
 	bob.shows("no sound of his own", `v.muted`)
@@ -87,6 +96,17 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	bob.shows("the pause", `v.paused`)
 	ada.button("Play")
 	bob.shows("that it goes on", `!v.paused`)
+
+	// The publisher's session ends. The viewer learns it from the transport, seconds before the connection's state changes.
+	bob.do(chromedp.Evaluate[chromedp.Void](`(async () => {
+		const headers = { Authorization: "Bearer " + JSON.parse(localStorage.getItem("stoa.session")).access };
+		const { streams } = await (await fetch("/v1/streams", { headers })).json();
+		await fetch("/v1/streams/" + streams[0].id + "/stop", { method: "POST", headers });
+	})()`, chromedp.EvalAwaitPromise))
+	ada.says(".stage", "Waiting for the live picture.")
+	if got := evaluated[string](ada, `window.states.join()`); got != "connecting,connected" {
+		t.Errorf("the connection's states until then are %s", got)
+	}
 
 	// The camera stops: the item goes, and with it the stream.
 	bob.button("Stop the camera")

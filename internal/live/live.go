@@ -216,7 +216,7 @@ type Holder struct {
 // a viewer does not use up what the publisher, other viewers and other nodes may do.
 func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + hashOf(h.from) }
 
-// seat is the right from which a ticket is derived: a viewer's place in a room.
+// seat is the right behind a ticket: a viewer's place in a room.
 type seat struct {
 	room, viewer string
 	by           accounts.ID       // the user who put the stream on the playlist
@@ -248,7 +248,7 @@ type Caller struct {
 // seated reports whether the caller has a ticket of a room.
 func (c Caller) seated() bool { return c.Key != nil && c.Key.kind == ticket }
 
-// session returns the login session from which the caller's right is derived; zero: none.
+// session returns the login session behind the caller's right; zero: none.
 func (c Caller) session() (user accounts.ID, device accounts.DeviceID) {
 	if c.seated() && !c.Key.seat.device.IsZero() {
 		user, _ = ids.Parse[accounts.User](c.Key.seat.viewer) // the viewer with a session is a user

@@ -559,7 +559,7 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 const ticketLife = 10 * time.Minute
 
 // Ticket returns the path of a stream that the user by has put on a room's playlist and may watch, a token for a viewer in the room, and the
-// end of the time in which the viewer may begin to watch. The device is the viewer's login session; zero: the viewer is a guest. The token,
+// time until the viewer may begin to watch. The device is the viewer's login session; zero: the viewer is a guest. The token,
 // and what is watched with it, end when the viewer leaves the room, when the login session ends, when by may no longer watch, and by new play
 // keys. ErrStream.
 func (s *Service) Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error) {

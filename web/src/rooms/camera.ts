@@ -14,7 +14,7 @@ export const canStream = () => typeof RTCPeerConnection !== "undefined";
 
 interface Session {
   answer: string;
-  end: () => void;
+  end: () => Promise<void>;
 }
 
 // exchange brings an offer to where it is answered. The server says all of its candidates in the answer, and needs none of ours.
@@ -33,7 +33,9 @@ async function exchange(path: string, bearer: string, pc: RTCPeerConnection): Pr
   const at = res.headers.get("Location") ?? "";
   return {
     answer: await res.text(),
-    end: () => void (at && fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(() => {})), // the server notices by itself, too
+    end: async () => {
+      if (at) await fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(() => {}); // the server notices by itself, too
+    },
   };
 }
 
@@ -52,8 +54,8 @@ export async function broadcast(seat: Seat, title: string, ended: () => void): P
   let item = "";
   const stop = async () => {
     for (const track of camera.getTracks()) track.stop();
+    await session?.end(); // before the connection closes and the stream is deleted: both end the session
     pc.close();
-    session?.end();
     if (item) await seat.ask(`/playlist/${item}`, { method: "DELETE" }).catch(() => {}); // somebody else may have removed it
     if (stream) await json(`/v1/streams/${stream}`, { method: "DELETE" });
   };
@@ -93,14 +95,14 @@ export class Watched {
   close(): void {
     this.#over = true;
     this.#end();
-    this.video.srcObject = null;
   }
 
   #end(): void {
     clearTimeout(this.#later);
     this.#pc?.close();
-    this.#session?.end();
+    void this.#session?.end();
     this.#pc = this.#session = undefined;
+    this.video.srcObject = null; // no frozen picture
   }
 
   #again(after = AGAIN): void {
@@ -138,12 +140,19 @@ export class Watched {
     try {
       const { url = "", token: ticket = "" } = await this.source();
       const session = await exchange(url, ticket, pc);
-      if (this.#pc !== pc) return session.end();
+      if (this.#pc !== pc) return void session.end();
       this.#session = session;
       await pc.setRemoteDescription({ type: "answer", sdp: session.answer });
+      // The server closes the transport when the session ends. The connection's state changes only some seconds later.
+      for (const { transport } of pc.getReceivers())
+        transport?.addEventListener("statechange", () => {
+          if (transport.state !== "closed" || this.#pc !== pc) return;
+          this.#session = undefined; // the server has ended it
+          this.#again();
+        });
     } catch (err) {
       if (this.#pc !== pc) return;
-      const wait = err instanceof Unreachable || (err instanceof Refused && (err.problem.code === "live.off_air" || err.problem.status === 503));
+      const wait = err instanceof Unreachable || (err instanceof Refused && (err.problem.code === "live.off_air" || err.problem.status === 503 || err.problem.status === 401)); // 401: a node of another version made the token
       if (wait) return this.#again(err instanceof Refused && err.retryAfter ? err.retryAfter * 1000 : AGAIN);
       this.#end();
       this.failed(err);

@@ -63,7 +63,8 @@ export class Player {
   #end = { of: "", next: 0, pause: 0 }; // generation and version whose end was told, and when it is told again
   #gone = false;
   #live: Watched | undefined; // the item is a live stream
-  #removed = ""; // an item that is on, and not on the playlist any more
+  #onAir = false; // its picture arrives
+  #removed = ""; // an item that is on, and no longer on the playlist
   /** The live item that this device publishes: its own sound is not played back to it. */
   own = "";
 
@@ -175,6 +176,7 @@ export class Player {
     this.#say("");
     this.#live?.close();
     this.#live = undefined;
+    this.#onAir = false;
     video.removeAttribute("src");
     video.load();
     if (!item) return;
@@ -202,7 +204,12 @@ export class Player {
     this.#live = new Watched(
       this.video,
       find,
-      (waits) => this.#item === item && this.#say(waits ? r.live.waits : ""),
+      (waits) => {
+        if (this.#item !== item) return;
+        this.#onAir = !waits;
+        this.#say(waits ? r.live.waits : "");
+        this.#drawTime();
+      },
       (err) => {
         if (this.#item !== item) return;
         if (err instanceof Refused && err.problem.status === 404) return this.#endRemoved();
@@ -230,6 +237,7 @@ export class Player {
   #endRemoved(): void {
     this.#live?.close();
     this.#live = undefined;
+    this.#onAir = false;
     this.#removed = this.#item;
     this.#draw();
   }
@@ -352,7 +360,8 @@ export class Player {
 
   #drawTime(): void {
     if (this.#dragged) return;
-    if (this.#live) return void (this.#time.textContent = r.live.now);
+    this.#time.className = this.#onAir ? "badge" : "time";
+    if (this.#live || this.#state?.item === this.#removed) return void (this.#time.textContent = this.#onAir ? r.live.now : "");
     const length = this.#length();
     const at = Math.min(this.#where(), length || Infinity);
     this.#seek.max = String(Math.max(1000, length));
@@ -374,7 +383,7 @@ export class Player {
     this.#sound.classList.toggle("calls", this.video.muted);
     this.#play.disabled = this.#seek.disabled = !this.#may || !s?.item;
     this.#rate.disabled = !this.#may;
-    this.#seek.hidden = this.#rate.hidden = this.#live !== undefined;
+    this.#seek.hidden = this.#rate.hidden = this.#live !== undefined || (s?.item !== undefined && s.item === this.#removed);
     this.#next.disabled = !this.#may || this.#items.length === 0;
     this.#rate.value = String(RATES.find((x) => x === s?.rate) ?? 1);
     this.#controls.title = this.#may ? "" : r.onlyOthers;

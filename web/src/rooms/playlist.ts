@@ -125,7 +125,7 @@ export class RoomPlaylist {
     return h(
       "li",
       { class: "item", "data-item": item.id, "aria-current": now ? "true" : null },
-      h("div", { class: "item-text" }, h("p", { class: "person-name" }, title), h("p", { class: "muted" }, [now && r.items.now, item.kind === "live" && r.live.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "))),
+      h("div", { class: "item-text" }, h("p", { class: "person-name" }, title), h("p", { class: "muted" }, [now && r.items.now, item.duration && clockOf(item.duration)].filter(Boolean).join(" · "), item.kind === "live" && h("span", { class: "badge" }, r.live.now))),
       control && !now && button(r.items.put(title), "play", () => this.put(item.id)),
       arrange && before !== null && button(r.items.up(title), "up", move(before)),
       arrange && after !== "" && button(r.items.down(title), "down", move(after)),

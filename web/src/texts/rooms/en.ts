@@ -67,7 +67,7 @@ export const en = {
   mute: "Mute",
   unmute: "Sound on",
   fullscreen: "Full screen",
-  removed: "What was on is not on the playlist any more.",
+  removed: "The playlist no longer has this item.",
   onlyOthers: "Others choose what is played here.",
   away: "The connection is gone. The room goes on without you until it is back.",
 
@@ -92,7 +92,7 @@ export const en = {
     begin: "Go live with the camera",
     stop: "Stop the camera",
     title: (name: string) => `Live: ${name}`,
-    now: "live",
+    now: "Live",
     waits: "Waiting for the live picture.",
     refused: "The browser may not use the camera and the microphone. Allow it in the browser's settings for this page.",
     noCamera: "There is no camera or microphone that can be used.",

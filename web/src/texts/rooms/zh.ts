@@ -69,7 +69,7 @@ export const zh: RoomTexts = {
   mute: "静音",
   unmute: "打开声音",
   fullscreen: "全屏",
-  removed: "刚才播放的内容已不在播放列表中。",
+  removed: "播放列表中已没有这个内容。",
   onlyOthers: "播放由其他人控制。",
   away: "连接已断开。恢复之前，房间会继续播放。",
 
