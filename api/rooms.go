@@ -22,7 +22,7 @@ type Room struct {
 	Name      string    `json:"name" example:"Film night"`
 	Access    string    `json:"access" enum:"invited,open" doc:"who comes in: only by links, or everybody"`
 	Password  bool      `json:"password" doc:"an open room that asks for one"`
-	Listed    bool      `json:"listed" doc:"it is in the public list"`
+	Listed    bool      `json:"listed" doc:"it is in the public list while it is open"`
 	Guests    bool      `json:"guests" doc:"people without an account may come in, too"`
 	MemberMay []string  `json:"member_may" example:"chat" doc:"what members may do: chat, danmaku, control, playlist, invite, moderate, settings"`
 	GuestMay  []string  `json:"guest_may" example:"chat" doc:"what guests may do: chat, danmaku"`
@@ -124,7 +124,7 @@ type RoomMembers struct {
 // RoomMemberUpdate changes what is present: PATCH /v1/rooms/{room}/members/{user}.
 type RoomMemberUpdate struct {
 	Role       *string    `json:"role,omitempty" enum:"member,admin" doc:"the owner's to change"`
-	May        *[]string  `json:"may,omitempty" maxItems:"7" example:"chat" doc:"in place of what the role allows"`
+	May        *[]string  `json:"may,omitempty" maxItems:"7" example:"chat" doc:"in place of what the role allows: of a guest chat and danmaku alone, not of an admin"`
 	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"a time that has passed lets them write again"`
 }
 
@@ -277,12 +277,13 @@ type RoomSay struct {
 
 // RoomLine is something that was said in a room.
 type RoomLine struct {
-	Room string    `json:"room" example:"Hk3u7sPq2ZxB"`
-	Seq  int64     `json:"seq" doc:"its number in the room"`
-	From string    `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
-	Name string    `json:"name" example:"Ada" doc:"what they were called then"`
-	Text string    `json:"text" example:"What a scene!"`
-	At   time.Time `json:"at"`
+	Room  string    `json:"room" example:"Hk3u7sPq2ZxB"`
+	Seq   int64     `json:"seq" doc:"its number in the room"`
+	From  string    `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
+	Name  string    `json:"name" example:"Ada" doc:"what they were called then"`
+	Guest bool      `json:"guest,omitempty" doc:"a guest said it, under a name of their choice"`
+	Text  string    `json:"text" example:"What a scene!"`
+	At    time.Time `json:"at"`
 }
 
 // RoomLines are the latest of a room's chat, in their order. Those of people whom the caller blocks are not

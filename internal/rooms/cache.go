@@ -99,9 +99,6 @@ func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
 		sources: cache.New(rt, sourceKeys, p, cache.Source[ItemID, Source]{
 			Load: s.loadSource,
 			Life: func(src Source) time.Duration {
-				if src.Expires == 0 {
-					return time.Hour
-				}
 				return max(time.Second, min(time.Hour, time.UnixMilli(src.Expires).Sub(db.Now())/2)) // the rest is for the player
 			},
 		}),

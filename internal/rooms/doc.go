@@ -18,11 +18,11 @@
 //
 // The register of package playback is in Redis, and is what counts while it is there. A command carries
 // the generation and the version that its sender saw, and a script refuses it otherwise. Whoever joins
-// reads only. room_playback has a checkpoint: at each change of what is on, at each pause, and of what goes on every
-// 30 seconds from a node on which somebody watches. When Redis has lost a register it is made anew from there
-// under a higher generation, so that no client takes it for older than what it has seen; what is lost are the
-// commands since the checkpoint. So it is when Redis was set back to an older register than a client, a node or SQL has
-// seen, as by a failover. While Redis is away commands are refused, and readers get the checkpoint.
+// reads only. room_playback has a checkpoint, which each command writes; if that fails, a node with viewers of the room does within
+// 30 seconds. When Redis has lost a register it is rebuilt under a higher generation, so that no client takes it for older than
+// what it has seen: from the checkpoint, or from the register that the node has shown if that is newer. Holds are lost. So it is
+// when Redis was set back to an older register than a node or SQL has, as by a failover; what a client claims to have seen proves
+// nothing. While Redis is away commands are refused, and readers get the checkpoint or what their node has shown.
 //
 // All moments of a register are of one clock, the Redis servers', as [bus.Bus.Time] knows it: nodes' own
 // clocks may be wrong, and it is the clock of the place where the order of commands is decided. Danmaku have their

@@ -98,6 +98,12 @@ func playbackWire(id ID, s playback.State) api.Playback {
 		Rate: float64(s.Rate) / playback.Normal, Paused: s.Paused, Held: s.Held}
 }
 
+// stateOf returns the register of an event.
+func stateOf(p api.Playback) playback.State {
+	return playback.State{Generation: p.Generation, Version: p.Version, Item: p.Item, Position: p.Position, Time: p.ServerTime,
+		Rate: playback.Thousandths(p.Rate), Paused: p.Paused, Held: p.Held}
+}
+
 func (it Item) wire() api.RoomItem {
 	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: sqldb.Time(it.Added)}
 }

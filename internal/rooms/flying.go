@@ -9,7 +9,6 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
-	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
 // followWatched has the danmaku of rooms with viewers be here, for whoever comes.
@@ -115,8 +114,8 @@ func (s *Service) heard(r *watch, e events.Event) {
 	case api.EventRoomPlayback:
 		var p api.Playback
 		if json.Unmarshal(e.Data, &p) == nil {
-			r.moved, r.held = true, p.Held // should the node die that changed it
-			r.stamp = max(r.stamp, playback.State{Generation: p.Generation, Version: p.Version}.Stamp())
+			r.held = p.Held
+			r.moves(stateOf(p)) // should the node die that changed it
 		}
 	case api.EventRoomViewers:
 		var v api.RoomViewers

@@ -79,7 +79,7 @@ func (s *Service) memberRoutes(a *web.API) {
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/rooms/{room}/guests", ID: "rooms.visit", Tags: tags, Limit: joinLimit, Status: http.StatusCreated,
 		Summary:     "Come into a room without an account",
 		Description: "The token is good for this room alone, and for the socket. A guest may write chat and danmaku, as far as the room lets them, and nothing else.",
-		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrGuestRate)}, s.postGuest)
+		Errors:      append(slices.Clone(joinErrors), ErrText, ErrGuests, ErrName, ErrGuestRate)}, s.postGuest)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/me", ID: "rooms.leave", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Leave a room", Description: "The owner hands the room over first, or closes it.", Errors: []*errs.Error{ErrRoom, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/members", ID: "rooms.members", Tags: tags,
@@ -88,7 +88,7 @@ func (s *Service) memberRoutes(a *web.API) {
 		Summary: "Who watches in a room, the last active first; at most 200", Errors: []*errs.Error{ErrRoom, ErrStore}}, s.getOnline)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.set_member", Tags: tags,
 		Summary: "Make a member an admin, or no admin any more; say what somebody may do; mute them, or let them write again",
-		Errors:  []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
+		Errors:  []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrPermission, ErrUntil, ErrStore}}, s.patchMember)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/rooms/{room}/members/{user}", ID: "rooms.kick", Tags: tags, Status: http.StatusNoContent,
 		Summary: "Take somebody out", Errors: []*errs.Error{ErrRoom, ErrMember, ErrMay, ErrRank, ErrStore}}, s.deleteMember)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/rooms/{room}/bans", ID: "rooms.bans", Tags: tags,

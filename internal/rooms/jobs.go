@@ -61,7 +61,7 @@ func (s *Service) tidyGuests(ctx context.Context) error {
 	return errors.Join(err, s.dismiss(ctx, old))
 }
 
-// tidyIdle puts guests out of whom no node has had a connection for guestIdle. While Redis cannot say who watches it does nothing.
+// tidyIdle puts guests out who have had no connection for guestIdle. While Redis cannot say who watches it does nothing.
 func (s *Service) tidyIdle(ctx context.Context) error {
 	idle, err := unseen(ctx, s.db, s.db.Now().Add(-guestIdle), sweepBatch)
 	if err != nil || len(idle) == 0 {

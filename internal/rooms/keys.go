@@ -27,7 +27,7 @@ const (
 var (
 	stateKeys = keyspace.Def1[ID](Keys, "room:{{room}}:state", keyspace.HashOf("g, v: generation and version; i: item; p: ms; t: Unix ms of the servers; r: thousandths; s: paused; h: held"),
 		keyspace.Expire(stateLife), keyspace.Doc{Purpose: "a room's register of playback; SQL has a checkpoint", Together: "room", MaxBytes: 1 << 10})
-	bufferingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their last report counts"),
+	bufferingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:buffering", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when their players wait for data"),
 		keyspace.Expire(maxHold+bufferingLife), keyspace.Doc{Purpose: "viewers whose players wait for data", Together: "room", MaxBytes: 1 << 20})
 	holdingKeys = keyspace.Def1[ID](Keys, "room:{{room}}:holding", keyspace.ZSetOf("viewers by the Unix ms, of the servers, until when the room waits for them"),
 		keyspace.Expire(maxHold+bufferingLife), keyspace.Doc{Purpose: "viewers for whom a room waits, of those whose players wait for data", Together: "room", MaxBytes: 1 << 20})
@@ -53,7 +53,7 @@ var (
 		keyspace.Doc{Purpose: "somebody's place in a room", InvalidatedBy: []string{PermissionsChanged.Name(), MemberKicked.Name()}, MaxBytes: 1 << 10})
 	playlistKeys = keyspace.Def1[ID](Keys, "cache:playlist:{room}", keyspace.CachedOf[[]Item](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute),
-		keyspace.Doc{Purpose: "a room's playlist", InvalidatedBy: []string{PlaylistChanged.Name(), RoomDeleted.Name()}, MaxBytes: 1 << 20})
+		keyspace.Doc{Purpose: "a room's playlist", InvalidatedBy: []string{PlaylistChanged.Name(), RoomDeleted.Name()}, MaxBytes: 1 << 20, Version: 2})
 	sourceKeys = keyspace.Def1[ItemID](Keys, "playback:{key}", keyspace.CachedOf[Source](),
 		keyspace.UpTo(time.Hour).Negative(10*time.Second),
 		keyspace.Doc{Purpose: "how an item is fetched; each for as long as it is good", MaxBytes: 4 << 10})

@@ -167,8 +167,11 @@ func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 	switch {
 	case key.Link != nil:
 		l, err := selectLink(ctx, tx, *key.Link)
-		if err == nil && (l.Room != id || !l.open(d.at)) {
+		if err == nil && l.Room != id {
 			err = ErrLink
+		}
+		if err == nil {
+			err = letsIn(ctx, tx, l, d.room, d.at)
 		}
 		if err == nil {
 			err = useLink(ctx, tx, l.ID)
@@ -216,7 +219,7 @@ func (v Visitor) DeviceID() string { return v.User.String() }
 func (v Visitor) ExpiresAt() time.Time { return v.Expires }
 
 // Visit lets a guest in, whose token is good for this room alone. asker is on whose behalf a password is compared. ErrText, ErrRoom,
-// ErrGuests, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull, ErrBusy.
+// ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull, ErrBusy.
 func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
 	defer errs.Wrap(&err, "rooms.Visit %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
@@ -227,9 +230,16 @@ func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, k
 	user := ids.New[Viewer]()
 	token = GuestPrefix + id.String() + user.String() + base64.RawURLEncoding.EncodeToString(secret[:])
 	key.asker, key.guest = asker, true
+	taken, err := s.staffNames(ctx, id)
+	if err != nil {
+		return Room{}, Member{}, "", err
+	}
 	d, err := s.admit(ctx, id, user, key, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error) {
 		if !d.room.Guests {
 			return Member{}, ErrGuests
+		}
+		if slices.Contains(taken, fold(name)) {
+			return Member{}, ErrName
 		}
 		if n, err := countGuests(ctx, tx, id); err != nil {
 			return Member{}, err
@@ -242,6 +252,19 @@ func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, k
 		return Room{}, Member{}, "", err
 	}
 	return d.room, d.me, token, nil
+}
+
+// staffNames returns the names of a room's owner and admins, folded.
+func (s *Service) staffNames(ctx context.Context, id ID) (names []string, err error) {
+	staff, err := staffOf(ctx, s.db, id)
+	if err != nil {
+		return nil, asKind(ctx, err)
+	}
+	who, err := s.cfg.People.Profiles(ctx, staff)
+	for _, p := range who {
+		names = append(names, fold(p.Name))
+	}
+	return names, err
 }
 
 func hashed(token string) string {
@@ -355,7 +378,7 @@ func (u MemberUpdate) verbs() (all []verb) {
 	return all
 }
 
-// SetMember changes somebody else's place and returns it. ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrUntil.
+// SetMember changes somebody else's place and returns it. ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrUntil.
 func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
 	defer errs.Wrap(&err, "rooms.SetMember %s", id)
 	verbs := u.verbs()
@@ -373,8 +396,13 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 			m.More, m.Less = 0, 0
 		}
 		if u.May != nil {
-			if *u.May&^d.me.may(d.room) != 0 { // nobody gives what they have not
+			switch {
+			case *u.May&^d.me.may(d.room) != 0: // nobody gives what they have not
 				return ErrMay
+			case m.Role == Guest && *u.May&^forGuests != 0:
+				return ErrGuest.On("body.may", "a guest gets chat and danmaku alone")
+			case m.Role == Admin && *u.May != everything:
+				return ErrAdmin
 			}
 			m.permit(d.room, *u.May)
 		}
@@ -564,9 +592,6 @@ func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID)
 func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err error) {
 	defer errs.Wrap(&err, "rooms.LookAtLink")
 	l, err := selectLink(ctx, s.db, link)
-	if err == nil && !l.open(s.db.Now()) {
-		err = ErrLink
-	}
 	if err != nil {
 		return Room{}, asKind(ctx, err)
 	}
@@ -574,5 +599,20 @@ func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err erro
 	if errors.Is(err, ErrRoom) {
 		err = ErrLink
 	}
-	return r, err
+	if err == nil {
+		err = letsIn(ctx, s.db, l, r, s.db.Now())
+	}
+	return r, asKind(ctx, err)
+}
+
+// letsIn refuses a link that has expired or is used up, or whose maker may no longer invite. ErrLink.
+func letsIn(ctx context.Context, q sqldb.Querier, l Link, r Room, now time.Time) error {
+	if !l.open(now) {
+		return ErrLink
+	}
+	maker, err := selectMember(ctx, q, r.ID, ViewerID(l.By))
+	if errors.Is(err, ErrMember) || err == nil && maker.can(invite, r, now) != nil {
+		return ErrLink
+	}
+	return err
 }

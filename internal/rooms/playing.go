@@ -23,33 +23,43 @@ func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playbac
 	return s.state(ctx, id)
 }
 
-// state returns the register of a room: one command to Redis. One that Redis has lost is made anew; while Redis
-// is away it is the checkpoint.
+// state returns the register of a room: one command to Redis. A register that Redis has lost, or has an older one of, is rebuilt; while
+// Redis is away it is the checkpoint, or what this node knows if that is newer.
 func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
+	known := s.watched.newest(id) // before Redis is asked, which is behind it only if it was set back
 	found, err := s.redis.states(ctx, []ID{id})
-	if state, ok := found[id]; ok {
+	state, ok := found[id]
+	switch {
+	case err != nil:
+	case !ok:
+		state, err = s.revive(ctx, id, playback.State{})
+	case known.Newer(state):
+		state, err = s.outdo(ctx, id, state)
+	default:
 		s.watched.read(id, state)
-		return state, nil
 	}
-	if err == nil {
-		state, err := s.revive(ctx, id, playback.State{})
-		if !away(err) {
-			return state, err
-		}
-	} else if !away(err) {
-		return playback.State{}, err
+	if !away(err) && !errors.Is(err, ErrStateAway) {
+		return state, err
 	}
 	c, err := s.copies.checkpoints.GetFresh(ctx, id, checkpointAge)
-	return c.state(), asKind(ctx, err)
+	if state = c.state(); err == nil && known.Newer(state) {
+		state = known
+	}
+	return state, asKind(ctx, err)
 }
 
 // checkpointAge is how old the copy of a checkpoint may be. A new one drops no copy: the register may be away and the
 // copies not, on another server of a cluster.
 const checkpointAge = time.Second
 
-// revive makes a register anew that Redis has lost, or of which it has an old one, and returns the one that is there then.
+// revive rebuilds a register that Redis has lost, or has an older one of: from the newest of that one, the checkpoint and
+// what this node knows. It returns the one that is there then.
 func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playback.State, error) {
-	state, err := nextGeneration(ctx, s.db, id, old, s.Clock())
+	from := old
+	if known := s.watched.newest(id); known.Newer(old) {
+		from = known
+	}
+	state, err := nextGeneration(ctx, s.db, id, from, s.Clock())
 	if err != nil {
 		return playback.State{}, asKind(ctx, err)
 	}
@@ -71,14 +81,17 @@ func (s *Service) outdo(ctx context.Context, id ID, old playback.State) (playbac
 	return state, nil
 }
 
-// setBack reports whether Redis has an older register than the one that a caller claims to have seen. A claim of a
-// generation that the room never had counts for nothing.
+// setBack reports whether Redis was set back to a register that is older than this node or SQL knows. It asks if a caller claims to
+// have seen a newer one; the claim itself proves nothing.
 func (s *Service) setBack(ctx context.Context, id ID, seen, state playback.State) (bool, error) {
 	if !seen.Newer(state) {
 		return false, nil
 	}
-	given, err := selectGiven(ctx, s.db, id)
-	return err == nil && seen.Generation <= given, asKind(ctx, err)
+	if s.watched.newest(id).Newer(state) {
+		return true, nil
+	}
+	kept, err := selectStamps(ctx, s.db, []ID{id})
+	return kept[id] > state.Stamp(), asKind(ctx, err)
 }
 
 // Command changes what is on. ErrVersion: its sender saw another register, and gets the one that is there. ErrRoom, ErrMay,
@@ -96,7 +109,7 @@ func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.
 		if err != nil {
 			return playback.State{}, ErrItem
 		}
-		if _, of, err := selectItem(ctx, s.db, item); err != nil || of != id {
+		if it, of, err := selectItem(ctx, s.db, item); err != nil || of != id || it.Removed > 0 {
 			return playback.State{}, errors.Join(asKind(ctx, err), ErrItem)
 		}
 	}
@@ -135,7 +148,7 @@ func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playb
 		}
 		s.metrics.commands.WithLabelValues("done").Inc()
 		s.show(id, state)
-		if c.Verb == playback.Pause || c.Verb == playback.Load {
+		if c.Verb != playback.Hold && c.Verb != playback.Release { // a checkpoint has no holds
 			storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkpointTime)
 			s.checkpoint(storing, map[ID]playback.State{id: state})
 			cancel()
@@ -179,14 +192,10 @@ func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, v
 	if state, err = s.state(ctx, id); err != nil {
 		return playback.State{}, err
 	}
-	if m.may(r)&Control != 0 {
-		old, err := s.setBack(ctx, id, playback.State{Generation: generation, Version: version}, state)
-		if err != nil {
-			return playback.State{}, err
-		}
-		if old {
-			return s.outdo(ctx, id, state)
-		}
+	if old, err := s.setBack(ctx, id, playback.State{Generation: generation, Version: version}, state); err != nil {
+		return playback.State{}, err
+	} else if old {
+		return s.outdo(ctx, id, state)
 	}
 	if state.Generation != generation || state.Version != version || state.Item == "" || state.Paused {
 		return state, nil
@@ -310,10 +319,11 @@ func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err
 	if err != nil {
 		return Scene{}, err
 	}
-	out := Scene{Room: r, Me: m}
-	if out.Playlist, err = s.copies.playlists.Get(ctx, id); err != nil {
+	list, err := s.copies.playlists.Get(ctx, id)
+	if err != nil {
 		return Scene{}, asKind(ctx, err)
 	}
+	out := Scene{Room: r, Me: m, Playlist: onPlaylist(list)}
 	if out.Playback, err = s.state(ctx, id); err != nil {
 		return Scene{}, err
 	}

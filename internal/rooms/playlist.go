@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
@@ -24,7 +25,12 @@ func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item,
 		return nil, err
 	}
 	list, err := s.copies.playlists.Get(ctx, id)
-	return list, asKind(ctx, err)
+	return onPlaylist(list), asKind(ctx, err)
+}
+
+// onPlaylist returns the items of a list that were not removed.
+func onPlaylist(list []Item) []Item {
+	return slices.DeleteFunc(slices.Clone(list), func(it Item) bool { return it.Removed > 0 })
 }
 
 // arrange changes the playlist of a room. ErrRoom, ErrMay.
@@ -72,7 +78,7 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 			it, d.news = list[i], nil
 			return nil
 		}
-		if len(list) >= maxItems {
+		if len(onPlaylist(list)) >= maxItems {
 			return ErrItems
 		}
 		it.Added = d.at.UnixMilli()
@@ -102,14 +108,14 @@ func (s *Service) Move(ctx context.Context, user ViewerID, id ID, item, after It
 	defer errs.Wrap(&err, "rooms.Move %s", id)
 	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, list []Item) error {
 		at := indexOf(list, item)
-		if at < 0 {
+		if at < 0 || list[at].Removed > 0 {
 			return ErrItem
 		}
 		moved := list[at]
 		list = slices.Delete(list, at, at+1)
 		to := 0
 		if !after.IsZero() {
-			if to = indexOf(list, after) + 1; to == 0 {
+			if to = indexOf(list, after) + 1; to == 0 || list[to-1].Removed > 0 {
 				return ErrItem
 			}
 		}
@@ -121,18 +127,37 @@ func indexOf(list []Item, id ItemID) int {
 	return slices.IndexFunc(list, func(it Item) bool { return it.ID == id })
 }
 
-// Remove takes an item off. What is on goes on. ErrRoom, ErrMay, ErrItem.
+// Remove takes an item off the playlist. If it is on it continues to its end, and the item behind it follows: its row stays at its
+// place until another item is removed. ErrRoom, ErrMay, ErrItem.
 func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Remove %s", id)
-	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, list []Item) error {
+	if err := s.may(ctx, user, id, arrange); err != nil {
+		return err
+	}
+	on, err := s.state(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error {
 		at := indexOf(list, item)
-		if at < 0 {
+		if at < 0 || list[at].Removed > 0 {
 			return ErrItem
 		}
-		if err := deleteItem(ctx, tx, item); err != nil {
+		var over []ItemID // removed earlier, and no longer on
+		kept := slices.DeleteFunc(list, func(it Item) bool {
+			ended := it.Removed > 0 && it.ID != itemOf(on)
+			if ended {
+				over = append(over, it.ID)
+			}
+			return ended
+		})
+		if err := deleteItems(ctx, tx, over); err != nil {
 			return err
 		}
-		return arrangeItems(ctx, tx, id, slices.Delete(list, at, at+1))
+		if err := markRemoved(ctx, tx, item, d.at); err != nil {
+			return err
+		}
+		return arrangeItems(ctx, tx, id, kept)
 	})
 }
 
@@ -146,58 +171,71 @@ func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.Dev
 	if err != nil {
 		return Source{}, asKind(ctx, err)
 	}
-	if indexOf(list, item) < 0 {
+	at := indexOf(list, item)
+	if at < 0 {
 		return Source{}, ErrItem
 	}
-	if it := list[indexOf(list, item)]; it.Kind == Live { // each ticket is for one viewer, so there are no copies
+	it := list[at]
+	if it.Removed > 0 { // a live stream gives no more tickets; all else is fetched until another item is on
+		switch on, err := s.state(ctx, id); {
+		case err != nil:
+			return Source{}, err
+		case it.Kind == Live || itemOf(on) != item:
+			return Source{}, ErrItem
+		}
+	}
+	if it.Kind == Live { // each ticket is for one viewer, so there are no copies
 		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, id.String(), user.String(), device)
 		if errs.KindOf(err) == errs.NotFound {
 			return Source{}, ErrItem
 		}
 		return Source{Room: id, Kind: Live, URL: path, Expires: until.UnixMilli(), Token: token}, err
 	}
-	src, err := s.copies.sources.Get(ctx, item)
+	if it.Kind != File {
+		return Source{Room: id, Kind: it.Kind, URL: it.Source}, nil
+	}
+	src, err := s.copies.sources.GetFresh(ctx, item, sourceAge)
 	if errors.Is(err, cache.ErrNotFound) || err == nil && src.Room != id {
 		return Source{}, ErrItem
 	}
 	return src, asKind(ctx, err)
 }
 
-// loadSource is the source of the copies of how items are fetched.
+// sourceAge is how old the cached link to a file may be: its file may have been deleted since.
+const sourceAge = time.Second
+
+// loadSource returns how an item that is a file is fetched, for the cache.
 func (s *Service) loadSource(ctx context.Context, item ItemID) (Source, error) {
 	it, id, err := selectItem(ctx, s.db, item)
 	if err != nil {
 		return Source{}, missing(err, ErrItem)
 	}
-	src := Source{Room: id, Kind: it.Kind}
-	switch it.Kind {
-	case URL, HLS:
-		src.URL = it.Source
-	case File:
-		url, until, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source)
-		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
-			return Source{}, cache.ErrNotFound
-		} else if err != nil {
-			return Source{}, err
-		}
-		src.URL, src.Expires = url, until.UnixMilli()
+	url, until, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source)
+	if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
+		return Source{}, cache.ErrNotFound
+	} else if err != nil {
+		return Source{}, err
 	}
-	return src, nil
+	return Source{Room: id, Kind: it.Kind, URL: url, Expires: until.UnixMilli()}, nil
 }
 
-// following returns what follows an item by a room's setting.
+// following returns what follows an item by a room's setting. The list has a removed item at the place where it was.
 func following(list []Item, now string, loop Loop) playback.Command {
 	next := playback.Command{Verb: playback.Load}
-	if loop == LoopItem {
+	at := slices.IndexFunc(list, func(it Item) bool { return it.ID.String() == now })
+	if loop == LoopItem && at >= 0 && list[at].Removed == 0 {
 		next.Item = now
 		return next
 	}
-	i := slices.IndexFunc(list, func(it Item) bool { return it.ID.String() == now }) + 1
-	switch {
-	case i > 0 && i < len(list), i == 0 && len(list) > 0 && loop == LoopList:
-		next.Item = list[i].ID.String()
-	case len(list) > 0 && loop == LoopList:
-		next.Item = list[0].ID.String()
+	var rest []Item
+	if at >= 0 {
+		rest = onPlaylist(list[at+1:])
+	}
+	if len(rest) == 0 && loop == LoopList {
+		rest = onPlaylist(list)
+	}
+	if len(rest) > 0 {
+		next.Item = rest[0].ID.String()
 	}
 	return next
 }

@@ -96,11 +96,27 @@ func TestSomethingFollowsTheEndOfAnItem(t *testing.T) {
 		want string
 	}{
 		{list[0].ID.String(), LoopOff, "1"}, {list[2].ID.String(), LoopOff, ""}, {gone, LoopOff, ""},
-		{list[1].ID.String(), LoopItem, "1"}, {gone, LoopItem, "gone"},
+		{list[1].ID.String(), LoopItem, "1"}, {gone, LoopItem, ""},
 		{list[1].ID.String(), LoopList, "2"}, {list[2].ID.String(), LoopList, "0"}, {gone, LoopList, "0"},
 	} {
 		if got := following(list, c.now, c.loop); names[got.Item] != c.want || got.Verb != playback.Load {
 			t.Errorf("after %s with %s: %+v, want %s", names[c.now], c.loop, got, c.want)
+		}
+	}
+	list[1].Removed = 1
+	for _, c := range []struct {
+		now  int
+		loop Loop
+		want string
+	}{{1, LoopOff, "2"}, {1, LoopItem, "2"}, {1, LoopList, "2"}, {0, LoopOff, "2"}, {2, LoopList, "0"}} {
+		if got := following(list, list[c.now].ID.String(), c.loop); names[got.Item] != c.want {
+			t.Errorf("after %d with %s, where 1 was removed: %+v, want %s", c.now, c.loop, got, c.want)
+		}
+	}
+	list[2].Removed = 1
+	for loop, want := range map[Loop]string{LoopOff: "", LoopItem: "", LoopList: "0"} {
+		if got := following(list, list[2].ID.String(), loop); names[got.Item] != want {
+			t.Errorf("after the last one, removed, with %s: %+v, want %s", loop, got, want)
 		}
 	}
 	if got := following(nil, gone, LoopList); got.Item != "" {

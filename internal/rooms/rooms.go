@@ -115,7 +115,7 @@ var kinds = [...]string{api.ItemURL, api.ItemHLS, api.ItemFile, api.ItemLive}
 // String is the kind's name on the wire.
 func (k Kind) String() string { return kinds[k] }
 
-// Item is something on a playlist; see [Doc.Version] of playlistKeys before you change it.
+// Item is something on a playlist. A removed one that is on stays at its place, so that the room knows what follows; see [Doc.Version] of playlistKeys before you change it.
 type Item struct {
 	ID       ItemID      `json:"id"`
 	Kind     Kind        `json:"kind,omitempty"`
@@ -123,7 +123,8 @@ type Item struct {
 	Title    string      `json:"title,omitempty"`
 	Duration int64       `json:"duration,omitempty"` // ms; 0: not known
 	By       accounts.ID `json:"by"`
-	Added    int64       `json:"added"` // Unix ms
+	Added    int64       `json:"added"`             // Unix ms
+	Removed  int64       `json:"removed,omitempty"` // Unix ms; 0: it is on the playlist
 }
 
 // Link lets people into a room.
@@ -151,12 +152,13 @@ type Ban struct {
 
 // Line is something that was said in a room.
 type Line struct {
-	Seq  int64
-	ID   ids.ID[Line] // by which a try of the same request finds it; older ones have none
-	From ViewerID
-	Name string // what they were called then
-	Text string
-	At   int64 // Unix ms
+	Seq   int64
+	ID    ids.ID[Line] // by which a try of the same request finds it; older ones have none
+	From  ViewerID
+	Name  string // what they were called then
+	Guest bool
+	Text  string
+	At    int64 // Unix ms
 }
 
 // Comment is a danmaku.
@@ -205,6 +207,8 @@ var (
 	ErrVersion    = errs.New(errs.Conflict, "room.playback_changed", "The playback has changed meanwhile. Look at it, and try again.")
 	ErrCommand    = errs.New(errs.Invalid, "room.command_invalid", "A rate is 0.25 to 4, and a position 0 to 2592000000.")
 	ErrStateAway  = errs.New(errs.Unavailable, "room.state_away", "The playback cannot be changed right now. Please try again.").Retry(2 * time.Second)
+	ErrName       = errs.New(errs.Conflict, "room.name_taken", "An owner or admin of this room has this name. Choose another one.")
+	ErrAdmin      = errs.New(errs.Conflict, "room.is_admin", "An admin may do everything. Change the role first.")
 	ErrTries      = errs.New(errs.TooMany, "room.password_tries", "Too many wrong passwords for this room. Use a link, or try again later.")
 	ErrGuestRate  = errs.New(errs.TooMany, "room.guests_rate", "Too many guests joined this room at once. Try again later.")
 	ErrBusy       = errs.New(errs.Unavailable, "room.busy", "Too many come in by passwords at this moment. Try again in some seconds.").Retry(5 * time.Second)

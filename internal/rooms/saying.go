@@ -32,7 +32,7 @@ func (s *Service) Say(ctx context.Context, user ViewerID, id ID, lineID ids.ID[L
 		}
 		name = who[accounts.ID(user)].Name
 	}
-	done, err := s.utter(ctx, utterance{room: id, user: user, line: &Line{ID: lineID, From: user, Name: name, Text: text}})
+	done, err := s.utter(ctx, utterance{room: id, user: user, line: &Line{ID: lineID, From: user, Name: name, Guest: m.Role == Guest, Text: text}})
 	if sqldb.IsDuplicate(err) {
 		made, err := selectLine(ctx, s.db, id, user, lineID)
 		return made, asKind(ctx, err)
@@ -202,7 +202,7 @@ func (c Comment) wire(id ID) api.Danmaku {
 }
 
 func (l Line) wire(id ID) api.RoomLine {
-	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Text: l.Text, At: sqldb.Time(l.At)}
+	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text, At: sqldb.Time(l.At)}
 }
 
 // batchTime is how long the statements of a batch may take.

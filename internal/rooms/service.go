@@ -237,7 +237,7 @@ type Update struct {
 	Words     *[]string
 }
 
-// clean returns u with its texts as they are kept. ErrText.
+// clean returns u with its texts as they are stored. ErrText, ErrPermission.
 func (u Update) clean() (Update, error) {
 	if u.Name != nil {
 		name, err := line("body.name", *u.Name, 1, 60)
@@ -259,6 +259,9 @@ func (u Update) clean() (Update, error) {
 		words = slices.Compact(words)
 		u.Words = &words
 	}
+	if u.GuestMay != nil && *u.GuestMay&^forGuests != 0 {
+		return Update{}, ErrPermission.On("body.guest_may", "is none of chat, danmaku")
+	}
 	return u, nil
 }
 
@@ -279,7 +282,6 @@ func (u Update) on(r Room, hash string) Room {
 		r.hash = hash
 		r.Password = hash != ""
 	}
-	r.GuestMay &= forGuests
 	return r
 }
 
@@ -481,7 +483,7 @@ func sign(n int64) int {
 	return 0
 }
 
-// Change changes a room's settings. ErrRoom, ErrMay, ErrText, ErrBusy.
+// Change changes a room's settings. ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy.
 func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Change %s", id)
 	if u, err = u.clean(); err != nil {

@@ -750,7 +750,7 @@ func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 func TestARoomsNameMayFoldToALongerOne(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		name := strings.Repeat("\u0390", 60)
-		r, _, err := w.Create(t.Context(), w.people(1)[0], ids.New[Room](), Update{Name: &name, Listed: to(true)})
+		r, _, err := w.Create(t.Context(), w.people(1)[0], ids.New[Room](), Update{Name: &name, Access: to(Open), Listed: to(true)})
 		w.must(err)
 		if found, err := searchRooms(t.Context(), w.db, "\u0390", 10); err != nil || len(found) != 1 || found[0].room.ID != r.ID || found[0].room.Name != name {
 			t.Errorf("found %+v, %v", found, err)

@@ -272,6 +272,11 @@ func deleteStrayRestrictions(ctx context.Context, db *sqldb.DB, n int) (int64, e
 		OR NOT EXISTS (SELECT 1 FROM users u WHERE u.id = room_restrictions.user_id AND u.erased >= 0))`)
 }
 
+// staffOf returns the owner and up to 50 admins of a room.
+func staffOf(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, error) {
+	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role >= ? ORDER BY role DESC LIMIT 51", id, Admin))
+}
+
 func countGuests(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM room_members WHERE room_id = ? AND role = ?", id, Guest).Scan(&n)
 	return n, err
@@ -394,11 +399,11 @@ func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by ViewerID) error 
 	return err
 }
 
-// itemsOf returns a room's playlist in its order.
+// itemsOf returns a room's playlist in its order, with removed items.
 func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
-	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added FROM room_items WHERE room_id = ? ORDER BY place, id", id)
+	rows, err := q.QueryContext(ctx, "SELECT id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id = ? ORDER BY place, id", id)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (it Item, err error) {
-		err = rows.Scan(&it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+		err = rows.Scan(&it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
 		return it, err
 	})
 }
@@ -409,11 +414,11 @@ func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item
 	for _, id := range list {
 		all[id] = nil
 	}
-	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added FROM room_items WHERE room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
+	rows, err := q.QueryContext(ctx, "SELECT room_id, id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE room_id IN (?) ORDER BY room_id, place, id", bun.List(list))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var of ID
 		var it Item
-		err := rows.Scan(&of, &it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+		err := rows.Scan(&of, &it.ID, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
 		all[of] = append(all[of], it)
 		return err
 	})
@@ -421,8 +426,8 @@ func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item
 
 // selectItem returns an item of whatever room, and the room. ErrItem.
 func selectItem(ctx context.Context, q sqldb.Querier, id ItemID) (it Item, room ID, err error) {
-	err = q.QueryRowContext(ctx, "SELECT id, room_id, kind, source, title, duration, by_id, added FROM room_items WHERE id = ?", id).
-		Scan(&it.ID, &room, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added)
+	err = q.QueryRowContext(ctx, "SELECT id, room_id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE id = ?", id).
+		Scan(&it.ID, &room, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
 	return it, room, sqldb.Missing(err, ErrItem)
 }
 
@@ -431,8 +436,16 @@ func insertItem(ctx context.Context, tx *sqldb.Tx, id ID, at int, it Item) error
 	return err
 }
 
-func deleteItem(ctx context.Context, tx *sqldb.Tx, id ItemID) error {
-	_, err := tx.ExecContext(ctx, "DELETE FROM room_items WHERE id = ?", id)
+func deleteItems(ctx context.Context, tx *sqldb.Tx, list []ItemID) error {
+	if len(list) == 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM room_items WHERE id IN (?)", bun.List(list))
+	return err
+}
+
+func markRemoved(ctx context.Context, tx *sqldb.Tx, id ItemID, at time.Time) error {
+	_, err := tx.ExecContext(ctx, "UPDATE room_items SET removed = ? WHERE id = ?", at.UnixMilli(), id)
 	return err
 }
 
@@ -457,12 +470,6 @@ func selectCheckpoint(ctx context.Context, q sqldb.Querier, id ID) (s playback.S
 	err = q.QueryRowContext(ctx, "SELECT fence, item, position, at, rate, paused FROM room_playback WHERE room_id = ?", id).Scan(&stamp, &s.Item, &s.Position, &s.Time, &s.Rate, &s.Paused)
 	s.Generation, s.Version = playback.Stamped(stamp).Generation, playback.Stamped(stamp).Version
 	return s, sqldb.Missing(err, ErrRoom)
-}
-
-// selectGiven returns the highest generation that a register of a room ever had. ErrRoom.
-func selectGiven(ctx context.Context, q sqldb.Querier, id ID) (given int64, err error) {
-	err = q.QueryRowContext(ctx, "SELECT given FROM room_playback WHERE room_id = ?", id).Scan(&given)
-	return given, sqldb.Missing(err, ErrRoom)
 }
 
 // selectStamps returns the stamps of rooms' checkpoints.
@@ -492,6 +499,9 @@ func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State
 		}
 		if old.Newer(s) {
 			s = old
+		}
+		if s.Held { // the players that it waits for report again
+			s.Paused, s.Held, s.Time = false, false, now
 		}
 		s.Generation, s.Version, s.Time = max(given, s.Generation)+1, 0, s.Made(now)
 		_, err = tx.ExecContext(ctx, "UPDATE room_playback SET given = ? WHERE room_id = ?", s.Generation, id)

@@ -28,7 +28,7 @@ type Summary struct {
 }
 
 const summaryColumns = roomColumns + `, r.active, (SELECT m.user_id FROM room_members m WHERE m.room_id = r.id AND m.role = 3),
-	(SELECT COUNT(*) FROM room_lines l WHERE l.room_id = r.id), (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id), (SELECT COUNT(*) FROM room_items i WHERE i.room_id = r.id)`
+	(SELECT COUNT(*) FROM room_lines l WHERE l.room_id = r.id), (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id), (SELECT COUNT(*) FROM room_items i WHERE i.room_id = r.id AND i.removed = 0)`
 
 func scanSummary(rows *sql.Rows) (s Summary, err error) {
 	s.Room, err = scanRoom(rows.Scan, &s.Active, &s.Owner, &s.Lines, &s.Comments, &s.Items)

@@ -57,9 +57,9 @@ func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in 
 	}
 	var args []any
 	for _, l := range in {
-		args = append(args, l.room, l.Seq, sql.NullString{String: l.ID.String(), Valid: !l.ID.IsZero()}, l.From, l.Name, l.Text, l.At)
+		args = append(args, l.room, l.Seq, sql.NullString{String: l.ID.String(), Valid: !l.ID.IsZero()}, l.From, l.Name, l.Guest, l.Text, l.At)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, id, user_id, name, body, at) VALUES "+sqldb.Tuples(7, len(in)), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO room_lines (room_id, seq, id, user_id, name, guest, body, at) VALUES "+sqldb.Tuples(8, len(in)), args...); err != nil {
 		return err
 	}
 	text, args, moved := "UPDATE rooms SET said = CASE id", []any{}, []ID{}
@@ -107,10 +107,10 @@ func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, without 
 	return sqldb.Collect(rows, err, scanLine)
 }
 
-const lineColumns = "seq, COALESCE(id, ''), user_id, name, body, at"
+const lineColumns = "seq, COALESCE(id, ''), user_id, name, guest, body, at"
 
 func scanLine(rows *sql.Rows) (l Line, err error) {
-	err = rows.Scan(&l.Seq, &l.ID, &l.From, &l.Name, &l.Text, &l.At)
+	err = rows.Scan(&l.Seq, &l.ID, &l.From, &l.Name, &l.Guest, &l.Text, &l.At)
 	return l, err
 }
 

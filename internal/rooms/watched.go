@@ -1,7 +1,6 @@
 package rooms
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -29,10 +28,11 @@ type watch struct {
 	renewed time.Time // entries were written
 	kept    time.Time // the count was written to Redis
 
-	moved  bool  // the register has changed since the last checkpoint
-	held   bool  // it waits for players, or this node does not know whether it does
-	stamp  int64 // of the newest register that this node has told or heard of, or else of the first that it has given out
-	unsure bool  // Redis may have another one
+	moved    bool           // the register has changed since the last checkpoint
+	held     bool           // it waits for players, or this node does not know whether it does
+	register playback.State // the newest register that this node has published or received, or else the first that it has given out
+	unsure   bool           // Redis may have another one
+	asked    int64          // stamp of the newest register on which a command without a reply was based
 
 	ring    danmaku.Ring[api.Danmaku]
 	filling chan struct{} // full while the ring is read from SQL
@@ -101,16 +101,33 @@ func (w *watched) changed(id ID) {
 func (w *watched) shown(id ID, state playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.of(id, time.Now())
-	r.moved, r.stamp = true, max(r.stamp, state.Stamp())
+	w.of(id, time.Now()).moves(state)
 }
 
-// unsure has the next beat look at a room's register, which may be newer than one that was seen.
+// moves records that a room's register has changed.
+func (r *watch) moves(state playback.State) {
+	r.moved = true
+	if state.Newer(r.register) {
+		r.register = state
+	}
+}
+
+// newest returns the newest register of a room that this node knows; the zero one if it knows none.
+func (w *watched) newest(id ID) playback.State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.rooms[id]; r != nil {
+		return r.register
+	}
+	return playback.State{}
+}
+
+// unsure has the next beat read a room's register, which may be newer than the one that the sender of a command claims to have seen.
 func (w *watched) unsure(id ID, seen playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.of(id, time.Now())
-	r.unsure, r.stamp = true, max(r.stamp, seen.Stamp())
+	r.unsure, r.asked = true, max(r.asked, seen.Stamp())
 }
 
 // read notes which register somebody was given. Where it is newer than what this node has told, heard or given out before,
@@ -119,8 +136,11 @@ func (w *watched) read(id ID, state playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.rooms[id]; r != nil {
-		r.unsure = r.unsure || r.stamp != 0 && r.stamp < state.Stamp()
-		r.stamp = cmp.Or(r.stamp, state.Stamp())
+		known := r.register != playback.State{}
+		r.unsure = r.unsure || known && state.Newer(r.register)
+		if !known {
+			r.register = state
+		}
 	}
 }
 

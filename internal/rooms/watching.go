@@ -135,11 +135,12 @@ func (s *Service) beat(ctx context.Context, now time.Time) {
 // lookAtUnsure tells of registers of which nobody has heard, since a command was carried out whose answer was lost; and has
 // those be outdone to which Redis was set back, as somebody has heard of a later one, or SQL has it.
 func (s *Service) lookAtUnsure(ctx context.Context) {
-	told := map[ID]int64{}
+	told, asked := map[ID]int64{}, map[ID]int64{}
 	s.watched.mu.Lock()
 	for id, r := range s.watched.rooms {
 		if r.unsure {
-			told[id], r.unsure = r.stamp, false
+			told[id], asked[id] = r.register.Stamp(), r.asked
+			r.unsure, r.asked = false, 0
 		}
 	}
 	s.watched.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *Service) lookAtUnsure(ctx context.Context) {
 					err = errors.Join(err, outErr)
 				}
 				delete(states, id)
-			case stamp == told[id], told[id] == 0: // it is known, or events were lost and all who watch read it again
+			case stamp == max(told[id], asked[id]), told[id] == 0 && (asked[id] == 0 || asked[id] > stamp): // it is known, or events were lost and all who watch read it again
 				delete(states, id)
 			default:
 				s.show(id, state)

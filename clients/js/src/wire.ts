@@ -2215,6 +2215,8 @@ export interface components {
              * @example V1StGXR8_Z5j
              */
             from: string;
+            /** @description a guest said it, under a name of their choice */
+            guest?: boolean;
             /**
              * @description what they were called then
              * @example Ada

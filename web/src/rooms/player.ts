@@ -50,6 +50,7 @@ export class Player {
   #state: Playback | undefined;
   #room: Room | undefined;
   #items: RoomItem[] = [];
+  #place = 0; // of the item that is on, when the playlist had it last
   #may = false;
   #item = ""; // what the video has; "?" where it could not be told where that is
   #loaded = false; // some of it has come
@@ -118,6 +119,8 @@ export class Player {
   }
 
   items(items: RoomItem[]): void {
+    const at = this.#items.findIndex((i) => i.id === this.#state?.item);
+    if (at >= 0) this.#place = at;
     this.#items = items;
     if (this.#live && !items.some((i) => i.id === this.#item)) this.#endRemoved();
     this.#draw();
@@ -338,7 +341,7 @@ export class Player {
 
   async #loadNext(): Promise<void> {
     const at = this.#items.findIndex((i) => i.id === this.#state?.item);
-    const next = this.#items[at + 1] ?? this.#items[0];
+    const next = this.#items[at < 0 ? this.#place : at + 1] ?? this.#items[0];
     if (next) await this.command({ do: "load", item: next.id });
   }
 

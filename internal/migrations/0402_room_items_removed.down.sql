@@ -1,0 +1,1 @@
+ALTER TABLE room_items DROP COLUMN removed

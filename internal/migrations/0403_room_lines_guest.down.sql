@@ -1,0 +1,1 @@
+ALTER TABLE room_lines DROP COLUMN guest
