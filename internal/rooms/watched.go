@@ -32,7 +32,7 @@ type watch struct {
 	held     bool           // it waits for players, or this node does not know whether it does
 	register playback.State // the newest register that this node has published or received, or else the first that it has given out
 	unsure   bool           // Redis may have another one
-	asked    int64          // stamp of the newest register on which a command without a reply was based
+	asked    int64          // stamp of the newest register that the sender of a command without a reply had seen
 
 	ring    danmaku.Ring[api.Danmaku]
 	filling chan struct{} // full while the ring is read from SQL
