@@ -85,6 +85,8 @@ var chinese = map[string]string{
 	"The playback cannot be changed right now. Please try again.":                                           "暂时无法更改播放状态，请重试。",
 	"Too many come in by passwords at this moment. Try again in some seconds.":                              "当前凭密码进入的人过多，请几秒后重试。",
 	"Rooms cannot be reached right now. Please try again.":                                                  "暂时无法访问房间，请重试。",
+	"a guest gets chat and danmaku alone":                                                                   "访客只能拥有 chat 和 danmaku 权限",
+	"is none of chat, danmaku":                                                                              "不是 chat 或 danmaku",
 	"is none of chat, danmaku, control, playlist, invite, moderate, settings":                               "不是 chat、danmaku、control、playlist、invite、moderate、settings 之一",
 	"is no file that you can fetch":                                                                         "不是你可以获取的文件",
 	"is no id":                                                                                              "不是标识符",
