@@ -229,7 +229,7 @@ const (
 	ItemLive = "live" // a live stream
 )
 
-// RoomSample is the path of a video of ten seconds that every server has. As the source of an item of kind url it stands
+// RoomSample is the path of a video of one minute that every server has. As the source of an item of kind url it stands
 // for itself: clients fetch it from the server.
 const RoomSample = "/sample.webm"
 

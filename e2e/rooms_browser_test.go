@@ -116,7 +116,7 @@ func TestACameraIsWatchedLiveInARoom(t *testing.T) {
 	}
 	bob.says(".items-add", "Go live with the camera")
 	ada.button("Add the sample video")
-	ada.button("Put on Sample: ten seconds")
+	ada.button("Put on Sample: one minute")
 	bob.shows("a video again", `v.videoWidth === 480 && v.srcObject === null && document.querySelector(".seek").checkVisibility()`)
 }
 
@@ -162,8 +162,8 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	bob.opens("list")
 	bob.button("Add the sample video")
 	ada.opens("list")
-	ada.says(".items", "Sample: ten seconds")
-	ada.says(".items", "0:10")
+	ada.says(".items", "Sample: one minute")
+	ada.says(".items", "1:00")
 	ada.button("Add the sample video")
 	ada.until("two items", `document.querySelectorAll(".items li").length === 2`)
 	first := evaluated[string](ada, `document.querySelector(".items li").dataset.item`)
@@ -177,20 +177,20 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	ada.fill("[name=loop]", "item")
 	ada.button("Save")
 	ada.lacks("dialog")
-	ada.button("Put on Sample: ten seconds")
+	ada.button("Put on Sample: one minute")
 	for _, p := range []*tab{ada, bob} {
-		p.shows("the video, playing", `!v.paused && v.currentTime > 0 && v.videoWidth === 480 && v.duration === 10`)
+		p.shows("the video, playing", `!v.paused && v.currentTime > 0 && v.videoWidth === 480 && v.duration === 60`)
 		p.says(".items [aria-current=true]", "on now")
 	}
 
 	// What one does the other sees.
 	ada.button("Pause")
 	bob.shows("the pause", `v.paused`)
-	bob.says(".controls", "of 0:10")
+	bob.says(".controls", "of 1:00")
 	ada.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = 7000; s.dispatchEvent(new Event("change")); })(document.querySelector(".seek"))`))
 	for _, p := range []*tab{ada, bob} {
 		p.shows("the seventh second", `v.paused && !v.seeking && Math.abs(v.currentTime - 7) < 0.01`)
-		p.says(".controls .time", "0:07 of 0:10")
+		p.says(".controls .time", "0:07 of 1:00")
 	}
 	ada.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = "0.5"; s.dispatchEvent(new Event("change")); })(document.querySelector(".controls select"))`))
 	ada.button("Play")
@@ -496,7 +496,7 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 	p.refusesOnce("GET", "/source", http.StatusServiceUnavailable, "node.draining")
 	p.button("Put on sample.webm")
 	p.until("a refusal", "refused")
-	p.shows("the video all the same", `v.duration === 10`)
+	p.shows("the video all the same", `v.duration === 60`)
 	p.button("Pause")
 	p.shows("the pause", `v.paused`)
 
@@ -515,7 +515,7 @@ func TestAVideoOfARoomComesBackInTheBrowser(t *testing.T) {
 		video.load();
 	})()`))
 	p.until("the beginning of it", "window.emptied")
-	p.shows("the video with another link", `v.duration === 10`)
+	p.shows("the video with another link", `v.duration === 60`)
 	p.lacks(".stage-note:not(:empty)")
 
 	// From here on it breaks each time that its beginning has come.
@@ -552,9 +552,18 @@ func TestTheNextItemFollowsThoughItsPlayerIsRefusedInTheBrowser(t *testing.T) {
 		p.until("the item", fmt.Sprintf(`document.querySelectorAll(".items li").length === %d`, n))
 	}
 	p.refusesOnce("POST", "/playback/ended", http.StatusServiceUnavailable, "room.state_away")
-	p.button("Put on Sample: ten seconds")
+	p.button("Put on Sample: one minute")
+	nearEnd := func() {
+		p.shows("the video, playing", `!v.paused && v.currentTime > 0`)
+		p.do(chromedp.Evaluate[chromedp.Void](`((s) => { s.value = 58000; s.dispatchEvent(new Event("change")); })(document.querySelector(".seek"))`))
+	}
+	nearEnd()
 	p.until("a refusal", "refused")
 	p.until("the second item", `document.querySelectorAll(".items li")[1].matches("[aria-current=true]")`)
+	nearEnd()
+	p.says(".stage-note", "Nothing is on.")
+	p.button("Play") // the playlist begins again
+	p.until("the first item", `document.querySelectorAll(".items li")[0].matches("[aria-current=true]")`)
 }
 
 // A room with a password is found in the list; all of it can be read on a phone, in light and dark, by the keyboard and in Chinese.
@@ -573,13 +582,13 @@ func TestRoomsAreFoundAndLegible(t *testing.T) {
 	ada.says(".watch h1", "Open air")
 	ada.opens("list")
 	ada.button("Add the sample video")
-	ada.says(".items", "Sample: ten seconds")
+	ada.says(".items", "Sample: one minute")
 	film, err := filepath.Abs("../web/public/sample.webm")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ada.chooses(".items-add input[type=file]", film)
-	ada.until("the uploaded video with its length", `[...document.querySelectorAll(".items li")].some((li) => /sample\.webm.*0:10/s.test(li.textContent))`)
+	ada.until("the uploaded video with its length", `[...document.querySelectorAll(".items li")].some((li) => /sample\.webm.*1:00/s.test(li.textContent))`)
 	ada.typ("[name=source]", "http://example.org/film.mp4")
 	ada.click(".items-add form [type=submit]")
 	ada.says(".items-add .fault:not(:empty)", "https")

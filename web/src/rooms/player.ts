@@ -326,7 +326,9 @@ export class Player {
   }
 
   #toggle(): void {
-    if (this.#state?.item && this.#may) void this.command({ do: this.#state.paused ? "play" : "pause" });
+    if (!this.#may) return;
+    if (this.#state?.item) void this.command({ do: this.#state.paused ? "play" : "pause" });
+    else void this.#loadNext(); // after the end of the playlist it begins again
   }
 
   #seekTo(position: number): void {
@@ -384,7 +386,8 @@ export class Player {
     label(this.#play, plays ? r.pause : r.play, plays ? "pause" : "play");
     label(this.#sound, this.video.muted ? r.unmute : r.mute, this.video.muted ? "silent" : "loud");
     this.#sound.classList.toggle("calls", this.video.muted);
-    this.#play.disabled = this.#seek.disabled = !this.#may || !s?.item;
+    this.#seek.disabled = !this.#may || !s?.item;
+    this.#play.disabled = !this.#may || (!s?.item && this.#items.length === 0);
     this.#rate.disabled = !this.#may;
     this.#seek.hidden = this.#rate.hidden = this.#live !== undefined || (s?.item !== undefined && s.item === this.#removed);
     this.#next.disabled = !this.#may || this.#items.length === 0;

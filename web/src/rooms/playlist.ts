@@ -11,7 +11,7 @@ import { clockOf } from "./player";
 import type { Seat } from "./seat";
 
 const SAMPLE = "/sample.webm"; // every server has it
-const SAMPLE_LASTS = 10_000; // ms
+const SAMPLE_LASTS = 60_000; // ms
 const PROBE = 5000; // ms in which a video has to say how long it is
 
 interface Row {

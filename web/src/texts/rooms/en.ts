@@ -117,7 +117,7 @@ export const en = {
     title: "Title (optional)",
     add: "Add",
     sample: "Add the sample video",
-    sampleTitle: "Sample: ten seconds",
+    sampleTitle: "Sample: one minute",
     file: "Add a video from this device",
     fileHint: "It is uploaded, and can be watched for a day.",
     uploading: (name: string) => `${name} is being uploaded.`,

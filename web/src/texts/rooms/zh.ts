@@ -119,7 +119,7 @@ export const zh: RoomTexts = {
     title: "标题（可选）",
     add: "添加",
     sample: "添加示例视频",
-    sampleTitle: "示例：十秒短片",
+    sampleTitle: "示例：一分钟短片",
     file: "添加本机视频",
     fileHint: "视频会上传到服务器，一天内可以观看。",
     uploading: (name) => `正在上传“${name}”。`,
