@@ -214,7 +214,7 @@ func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *web
 		}
 		chat = messaging.In(group)
 	}
-	if _, err := s.Accounts.Acting(ctx, from, true); err != nil { // as whom nobody may be any more
+	if _, err := s.Accounts.Acting(ctx, from, false); err != nil {
 		return nil, err
 	}
 	sent, _, err := s.Messages.Post(ctx, from, chat, m.Send)
@@ -227,6 +227,9 @@ func (s Service) postMessage(ctx context.Context, _ *servicekeys.Caller, in *web
 func (s Service) postGroup(ctx context.Context, _ *servicekeys.Caller, in *web.Body[api.ServiceGroup]) (*web.Body[api.Group], error) {
 	owner, err := s.Accounts.Resolve(ctx, in.Body.Owner)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Accounts.Acting(ctx, owner, false); err != nil {
 		return nil, err
 	}
 	members, err := s.Accounts.ResolveAll(ctx, in.Body.Members)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,7 +150,30 @@ func (p *param) from(r *http.Request) string {
 	case "query":
 		return queryparam.Get(r.URL.RawQuery, p.name)
 	}
-	return r.Header.Get(p.name)
+	// Lines of a header are one list (RFC 9110, 5.3), which no parameter with a single value takes.
+	return strings.Join(r.Header.Values(p.name), ", ")
+}
+
+// repeated returns which parameter of the query, or [ActAsHeader], a request has twice: programs before this one may have read
+// the other value.
+func (in *input) repeated(r *http.Request) string {
+	if len(r.Header[ActAsHeader]) > 1 {
+		return "header." + ActAsHeader
+	}
+	rest := r.URL.RawQuery
+	if !strings.Contains(rest, "&") {
+		return ""
+	}
+	seen := map[string]bool{}
+	for pair := range strings.SplitSeq(rest, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		name, _ = url.QueryUnescape(name)
+		if seen[name] && slices.ContainsFunc(in.params, func(p param) bool { return p.in == "query" && p.name == name }) {
+			return "query." + name
+		}
+		seen[name] = true
+	}
+	return ""
 }
 
 // check collects what is wrong with one request.

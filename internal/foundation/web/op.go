@@ -277,6 +277,10 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On("url", "is badly escaped, not UTF-8 or has a NUL")))
 		return false
 	}
+	if name := rt.in.repeated(r); name != "" {
+		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On(name, "is there twice")))
+		return false
+	}
 	if !rt.public {
 		if err := c.act(ctx, r); err != nil {
 			c.refuse(a.refusal(ctx, err))

@@ -275,6 +275,14 @@ func TestAnAppsBackendDoesWhatItNeedsWithAKey(t *testing.T) {
 		if _, err := app.As(bob).Send(ctx, client.ChatWith(ann), saying("banned")); client.CodeOf(err) != "account.banned" {
 			t.Errorf("in a banned user's name: %v", err)
 		}
+		for _, kind := range []string{api.MessageText, api.MessageSystem} {
+			if _, err := app.Post(ctx, api.ServiceMessage{From: bob, To: ann, Send: api.Send{ClientID: "banned", Content: api.Content{Kind: kind, Text: "x"}}}); client.CodeOf(err) != "account.banned" {
+				t.Errorf("a message of kind %s from a banned user: %v", kind, err)
+			}
+		}
+		if _, err := app.MakeGroup(ctx, api.ServiceGroup{Owner: bob, Name: "G"}); client.CodeOf(err) != "account.banned" {
+			t.Errorf("a group of a banned user: %v", err)
+		}
 		if _, err := app.As(bob).Messages(ctx, client.ChatWith(ann), client.MessageRange{}); err != nil {
 			t.Errorf("a banned user's chat cannot be read: %v", err)
 		}
