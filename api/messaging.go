@@ -173,6 +173,7 @@ type Chat struct {
 	Gone      bool       `json:"gone,omitempty" doc:"the caller is not in the group any more; only in what has changed since a sync"`
 	Seq       int64      `json:"seq" doc:"of the newest message"`
 	Rev       int64      `json:"rev" doc:"of the newest change of what was there"`
+	Version   int64      `json:"version,omitempty" doc:"of what is the caller's own: marks, pin, mute, draft; it grows with each change, and a client ignores these of a lower one"`
 	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
 	Read      int64      `json:"read" doc:"up to which message the caller has read"`
 	Unread    int64      `json:"unread"`

@@ -246,6 +246,7 @@ type keptState struct {
 	PeerRead  int64          `json:"pr,omitempty"`
 	PeerGot   int64          `json:"pd,omitempty"`
 	Hidden    []int64        `json:"h,omitempty"`
+	Version   int64          `json:"w,omitempty"` // of the member's own part and one, in a chat of two
 	Last      *keptMessage   `json:"o,omitempty"`
 }
 
@@ -257,7 +258,7 @@ func (st state) text() (string, error) {
 		return fmt.Sprintf("%d %s", st.version(), body), err
 	}
 	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed), Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
-		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden}
+		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden, Version: st.me.version + 1}
 	if st.last != nil {
 		last := st.last.kept()
 		k.Last = &last
@@ -277,13 +278,18 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 		return st, fmt.Errorf("a chat in Redis: %w", err)
 	}
 	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
+	version := k.Version - 1 // an earlier version of the program does not write it
 	if k.Peer.IsZero() {
 		st.kind = group
-	} else if _, err := fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerChanged); err != nil {
+		_, err = fmt.Sscanf(text, "%d", &version)
+	} else {
+		_, err = fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerChanged)
+	}
+	if err != nil {
 		return st, fmt.Errorf("a chat in Redis begins with %.40q: %w", text, err)
 	}
-	st.changed = cmp.Or(k.Changed, st.peerChanged) // an earlier version does not write the first one
-	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft}
+	st.changed = cmp.Or(k.Changed, st.peerChanged)
+	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: version}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
 	if k.Last != nil {
 		last, err := k.Last.message(k.Conv)

@@ -180,7 +180,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state, sinc
 	for i, v := range list {
 		p := who[v.me.peer]
 		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
-			Unread: v.me.unread(v.conversation), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt)}
+			Unread: v.me.unread(v.conversation), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt), Version: v.me.version + 1}
 		if v.kind == group {
 			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
 		} else {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
@@ -55,6 +56,50 @@ func TestChats_SyncWaitsForSlowCommitOfAnotherNode(t *testing.T) {
 		w.must(err)
 		if len(idle.Chats) != 0 {
 			t.Errorf("the list a minute after the commit: got %+v, want no chats", idle.Chats)
+		}
+	})
+}
+
+// The version tells a device which of two states of a chat is newer, from wherever it has them.
+func TestChat_VersionGrowsWithOwnChangesOnly(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w, ctx := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"}), t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		g := w.founded(ann, bob)
+		w.says(ann, bob, "Hi")
+		w.listed(ann)
+		plain := w.fromSQL()
+		for _, chat := range []ChatRef{With(bob), In(g)} {
+			version := func() int64 {
+				t.Helper()
+				got, err := w.Chat(ctx, ann, chat)
+				w.must(err)
+				want, err := plain.Chat(ctx, ann, chat)
+				w.must(err)
+				if got.Version != want.Version || got.Version == 0 {
+					t.Errorf("%s: version %d in Redis, %d in SQL", chat, got.Version, want.Version)
+				}
+				return got.Version
+			}
+			last := version()
+			for _, draft := range []string{"a", "b"} {
+				set, err := w.Set(ctx, ann, chat, api.ChatChange{Draft: &draft})
+				w.must(err)
+				if now := version(); now <= last || set.Version != now {
+					t.Errorf("%s: version %d after %d, the answer has %d", chat, now, last, set.Version)
+				}
+				last = version()
+			}
+			theirs := chat
+			if chat.direct() {
+				theirs = With(ann)
+			}
+			_, err := w.Set(ctx, bob, theirs, api.ChatChange{Draft: new("mine")})
+			w.must(err)
+			if now := version(); now != last {
+				t.Errorf("%s: the other's change moves the version from %d to %d", chat, last, now)
+			}
 		}
 	})
 }

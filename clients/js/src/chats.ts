@@ -68,7 +68,6 @@ interface Held {
   bare: boolean; // the server was not asked for the chat yet
   running: boolean;
   pause: number;
-  set: number; // when an event brought its settings, by the count of them
   behind: boolean; // of a large group, whose messages are not asked for before it is opened
   glancing: boolean;
   own: Map<number, Message>; // by seq, which the channel brought before the answer told which they are
@@ -94,7 +93,6 @@ export class Chats extends Emitter<ChatsEvents> {
   private stale = true;
   private syncing = false;
   private pause = 0;
-  private settingsSeen = 0;
   private marking = false;
   private stopped = false;
 
@@ -421,9 +419,7 @@ export class Chats extends Emitter<ChatsEvents> {
   }
 
   private updated(chat: Chat): void {
-    const h = this.merge(chat, this.settingsSeen);
-    h.set = ++this.settingsSeen;
-    void this.run(h);
+    void this.run(this.merge(chat));
   }
 
   // What was told of a chat may have been lost with a node, or somebody's words were erased. Members of a large
@@ -447,9 +443,8 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.glancing) return;
     h.glancing = true;
     this.later(glanceWithin * (0.1 + 0.9 * Math.random()), async () => {
-      const asked = this.settingsSeen;
       try {
-        if (h.behind) this.merge(await this.client.call("chats.get", { path: { chat: h.chat.chat } }), asked);
+        if (h.behind) this.merge(await this.client.call("chats.get", { path: { chat: h.chat.chat } }));
       } catch (err) {
         this.report(err); // the next message, or the next list, brings it
       } finally {
@@ -546,7 +541,6 @@ export class Chats extends Emitter<ChatsEvents> {
     let sync = "";
     let news = false;
     for (let cursor = "", pages = 1; ; pages++) {
-      const asked = this.settingsSeen;
       const query = { limit: 100, ...(since && { since }), ...(cursor && { cursor }) };
       const answer = await this.client.call("chats.list", { query });
       sync ||= answer.sync;
@@ -557,7 +551,7 @@ export class Chats extends Emitter<ChatsEvents> {
         }
         const old = this.held.get(chat.chat);
         const before = old && [old.want, old.wantRev].join();
-        const h = this.merge(chat, asked);
+        const h = this.merge(chat);
         news ||= before !== [h.want, h.wantRev].join();
         if (chat.unread > 0 && chat.last && !old) this.mark(h.chat.chat, 0, chat.seq);
       }
@@ -573,7 +567,7 @@ export class Chats extends Emitter<ChatsEvents> {
       h = {
         chat: { chat, ...(chat.startsWith("g:") ? { group: chat.slice(2) } : { peer: chat.slice(2) }), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
         ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>() },
-        ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, set: 0, typing: undefined },
+        ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, typing: undefined },
         ...{ behind: false, glancing: false, own: new Map(), unsubscribe: undefined },
       };
       this.held.set(chat, h);
@@ -581,14 +575,14 @@ export class Chats extends Emitter<ChatsEvents> {
     return h;
   }
 
-  // merge takes in a chat as the server had it when settings were counted to asked. Numbers
-  // only go forward: an answer may be older than an event that came before it.
-  private merge(chat: Chat, asked: number): Held {
+  // merge takes in a chat as the server had it. Numbers only go forward: answers and events may arrive in any order. Of what is the
+  // user's own the higher version counts.
+  private merge(chat: Chat): Held {
     const h = this.hold(chat.chat);
     const old = h.chat;
     const last = old.last && old.last.seq > chat.seq ? old.last : chat.last && better(old.last, chat.last);
     h.chat = {
-      ...(h.set > asked ? { ...chat, ...settingsOf(old) } : chat),
+      ...((chat.version ?? Infinity) < (old.version ?? 0) ? { ...chat, ...settingsOf(old) } : chat),
       seq: Math.max(old.seq, chat.seq),
       rev: Math.max(old.rev, chat.rev),
       read: Math.max(old.read, chat.read),
@@ -620,8 +614,7 @@ export class Chats extends Emitter<ChatsEvents> {
     try {
       for (;;) {
         if (h.bare && h.want > 0) {
-          const asked = this.settingsSeen;
-          this.merge(await this.client.call("chats.get", { path }), asked);
+          this.merge(await this.client.call("chats.get", { path }));
         }
         this.handOn(h);
         if (h.seq < h.want) await this.fill(h);
@@ -814,8 +807,8 @@ function since(time: string | undefined): number {
   return time ? Date.parse(time) : 0;
 }
 
-function settingsOf({ pinned, muted, draft }: Chat): Partial<Chat> {
-  return { pinned, muted, draft } as Partial<Chat>;
+function settingsOf({ version, pinned, muted, draft }: Chat): Partial<Chat> {
+  return { version, pinned, muted, draft } as Partial<Chat>;
 }
 
 function pauseAfter(last: number, err: unknown): number {

@@ -165,13 +165,13 @@ export interface components {
             peer_gone?: boolean;
             /**
              * Format: int64
-             * @description up to which message the other's devices have got
+             * @description up to which message the other's devices have got; no further than peer_read for a caller who may not see the other's presence
              */
             peer_got?: number;
             peer_name?: string;
             /**
              * Format: int64
-             * @description up to which message the other has read, where both show it
+             * @description up to which message the other has read, if both show receipts and neither blocks the other
              */
             peer_read?: number;
             /**
@@ -196,6 +196,11 @@ export interface components {
             seq: number;
             /** Format: int64 */
             unread: number;
+            /**
+             * Format: int64
+             * @description of what is the caller's own: marks, pin, mute, draft; it grows with each change, and a client ignores these of a lower one
+             */
+            version?: number;
         };
         ChatChange: {
             draft?: string;

@@ -391,3 +391,36 @@ test("the chat of a group that its user has left stays away, though they have ju
   t.mock.timers.tick(1_000); // no event has brought the message
   assert.deepEqual([chats.get(chat), chats.pending(chat)], [undefined, []]);
 });
+
+test("settings of a chat never go back to an older version", async () => {
+  const handlers = {};
+  const chat = (version, draft) => ({ chat: "u:bob", peer: "bob", seq: 1, rev: 0, read: 1, unread: 0, at: "2026-11-28T12:00:00.000Z", version, draft });
+  let listed = [chat(3, "third")];
+  const client = {
+    state: "online",
+    user: "ann",
+    storage: new MemoryStorage(),
+    on: (name, fn) => ((handlers[name] = fn), () => {}),
+    call: async () => ({ chats: listed, sync: "1", unread: 0 }),
+  };
+  const chats = new Chats(client, { user: "ann" });
+  const synced = () => new Promise((done) => chats.on("synced", done));
+  let sync = synced();
+  await chats.start();
+  await sync;
+  const draft = () => chats.get("u:bob").draft;
+  handlers["chat.updated"](chat(5, "fifth"));
+  handlers["chat.updated"](chat(4, "fourth"));
+  assert.equal(draft(), "fifth"); // an event that is late
+  listed = [chat(4, "fourth")];
+  sync = synced();
+  handlers.open({ resumed: false });
+  await sync;
+  assert.equal(draft(), "fifth"); // a list that is late
+  listed = [chat(6, undefined)];
+  sync = synced();
+  handlers.open({ resumed: false });
+  await sync;
+  assert.equal(draft(), undefined); // a list that repairs
+  chats.stop();
+});
