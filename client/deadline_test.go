@@ -180,3 +180,22 @@ func TestWrite_RetriesBusyUntilItsTimeout(t *testing.T) {
 		})
 	}
 }
+
+func TestSocket_EndsWithoutATokenThatServes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		c := serve(t, map[string]http.HandlerFunc{"/v1/socket": func(w http.ResponseWriter, r *http.Request) {
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				return
+			}
+			if _, _, err := conn.Read(r.Context()); err == nil {
+				_ = conn.Close(3500, "invalid token")
+			}
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := c.Socket(SocketListener{}).Run(ctx); CodeOf(err) != "auth.token_invalid" {
+			t.Errorf("got %v, want auth.token_invalid", err)
+		}
+	})
+}

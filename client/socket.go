@@ -22,9 +22,10 @@ import (
 var ErrClosed = errors.New("the socket is closed")
 
 const (
-	helloTime   = 15 * time.Second // for the connection to stand
-	refreshPart = 10               // the part of a token's life before whose end it is renewed
-	tokenGone   = 109              // the code of an expired token, in the library's protocol
+	helloTime    = 15 * time.Second // for the connection to stand
+	refreshPart  = 10               // the part of a token's life before whose end it is renewed
+	tokenGone    = 109              // the code of an expired token, in the library's protocol
+	tokenInvalid = 3500             // the close code for a token that is missing, or of another session
 )
 
 // SocketListener gets what a socket brings, one call at a time. A nil function ignores it. While a function runs the socket
@@ -162,7 +163,7 @@ func (s *Socket) once(ctx context.Context) (stood bool, err error) {
 	case code == api.SocketSessionEnded:
 		s.c.replaceTokens(l.login, api.Tokens{})
 		return true, fmt.Errorf("the device was logged out: %w", err)
-	case code >= 3500 && code < 4000, code >= 4500 && code < 5000:
+	case permanent(code):
 		return true, err
 	}
 	return true, fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -226,10 +227,21 @@ func (s *Socket) dial(ctx context.Context, token string) (*link, *protocol.Reply
 		}
 	}
 	conn.CloseNow()
-	if err == nil {
+	var closed websocket.CloseError
+	switch {
+	case err == nil:
 		err = errors.New("an empty frame")
+	case errors.As(err, &closed) && closed.Code == tokenInvalid:
+		return nil, nil, &Error{Status: http.StatusUnauthorized, Code: "auth.token_invalid", Detail: closed.Reason}
+	case permanent(closed.Code):
+		return nil, nil, err
 	}
 	return nil, nil, unreachable(ctx, err)
+}
+
+// permanent reports whether a client stays disconnected after a close with that code.
+func permanent(code websocket.StatusCode) bool {
+	return code >= 3500 && code < 4000 || code >= 4500 && code < 5000
 }
 
 func (l *link) send(ctx context.Context, cmd *protocol.Command) error {

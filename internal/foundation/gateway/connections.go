@@ -296,6 +296,10 @@ type hello struct {
 
 // connecting decides who may connect.
 func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (centrifuge.ConnectReply, error) {
+	if e.Token == "" { // errUnauthenticated would have a client without a token connect again and again
+		g.metrics.refused.WithLabelValues(refusedToken).Inc()
+		return centrifuge.ConnectReply{}, centrifuge.DisconnectInvalidToken
+	}
 	caller, err := g.identify(ctx, e.Token)
 	switch {
 	case errors.Is(err, errUnauthenticated):
