@@ -85,7 +85,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	case '{', '[', 'n':
 		return errCall
 	}
-	*s = scalar(b)
+	*s = scalar(web.Whole(string(b)))
 	return nil
 }
 

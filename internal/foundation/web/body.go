@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"mime"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -121,6 +123,53 @@ func decode(data []byte) (v any, err error) {
 		return nil, errNUL
 	}
 	return v, nil
+}
+
+// wholeNumbers returns valid JSON with each number as [Whole] has it.
+func wholeNumbers(data []byte) []byte {
+	out := make([]byte, 0, len(data))
+	quoted := false
+	for i := 0; i < len(data); i++ {
+		c := data[i]
+		if quoted || c != '-' && (c < '0' || c > '9') {
+			out = append(out, c)
+			switch {
+			case c == '"':
+				quoted = !quoted
+			case c == '\\': // only in strings
+				i++
+				out = append(out, data[i])
+			}
+			continue
+		}
+		end := i + 1
+		for end < len(data) && strings.IndexByte("0123456789+-.eE", data[end]) >= 0 {
+			end++
+		}
+		out = append(out, Whole(string(data[i:end]))...)
+		i = end - 1
+	}
+	return out
+}
+
+// Whole returns a JSON number without fraction and exponent, such as 1234 for 1.234e3, if it is an integer of a usual length. It
+// returns any other text as it is. Nothing is rounded.
+func Whole(number string) string {
+	mantissa, exponent, scaled := strings.Cut(strings.ToLower(number), "e")
+	if len(number) > 64 || !scaled && !strings.Contains(number, ".") {
+		return number
+	}
+	if n, err := strconv.Atoi(exponent); scaled && (err != nil || n < -64 || n > 64) { // SetString computes the power
+		return number
+	}
+	if c := mantissa[len(mantissa)-1]; c < '0' || c > '9' { // a text, such as true
+		return number
+	}
+	exact, ok := new(big.Rat).SetString(number)
+	if !ok || !exact.IsInt() {
+		return number
+	}
+	return exact.Num().String()
 }
 
 // colons counts the colons of valid JSON that are not in a string: one for each

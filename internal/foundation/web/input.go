@@ -268,9 +268,12 @@ func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body
 }
 
 // fill decodes a body that satisfies the schema into v, whose type it may still not
-// fit: 1e2 for a whole number, say. Its error says nothing of what the body contains.
+// fit. Its error says nothing of what the body contains.
 func fill(body []byte, v any) error {
 	err := json.Unmarshal(body, v)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && strings.HasPrefix(e.Value, "number ") {
+		err = json.Unmarshal(wholeNumbers(body), v) // to the schema, 1e2 and 40.0 are integers
+	}
 	if err == nil {
 		return nil
 	}

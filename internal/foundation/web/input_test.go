@@ -129,7 +129,7 @@ func TestOperationsReadAndDescribeLikeHuma(t *testing.T) {
 		}
 		same(t, r().URL.String(), want.Body.String(), got.Body.String())
 	}
-	bodies := []string{"", "null", "[]", `{"name":"a"}`, `{"name":"","zeta":1}`, `{"name":"a","count":1e2}`, `{"name":"a","count":101,"at":"2026-01-02T03:04:05Z"}`,
+	bodies := []string{"", "null", "[]", `{"name":"a"}`, `{"name":"","zeta":1}`, `{"name":"a","count":1.5}`, `{"name":"a","count":101,"at":"2026-01-02T03:04:05Z"}`,
 		`{"name":"<&>","parts":[{"kind":"red"}]}`, `{"name":"b","parts":[{"kind":"red"},{"kind":"blue"}]}`}
 	asked := 0
 	for _, name := range []string{"a", "too long", "%41"} {
@@ -210,6 +210,32 @@ func TestRequest_RefusesRepeatedParameters(t *testing.T) {
 		s.Handler().ServeHTTP(w, r)
 		if w.Code != 400 || code(w) != "request.malformed" || !strings.Contains(w.Body.String(), name) {
 			t.Errorf("%s twice: got %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+func TestBody_TakesWholeNumbersInAnyForm(t *testing.T) {
+	type body struct {
+		Count int64   `json:"count"`
+		Part  float64 `json:"part"`
+		Name  string  `json:"name"`
+	}
+	for text, want := range map[string]body{
+		`{"count":40.0}`: {Count: 40},
+		`{"count":1.234e3,"part":1.5,"name":"1.0 \"2.0"}`: {Count: 1234, Part: 1.5, Name: `1.0 "2.0`},
+		`{"count":-12E+2}`:                   {Count: -1200},
+		`{"count":9007199254740993.0}`:       {Count: 9007199254740993},
+		`{"count":0.9223372036854775807e19}`: {Count: 9223372036854775807},
+		`{"count":-0.0}`:                     {},
+	} {
+		var got body
+		if err := fill([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{`1.5`, `15e-1`, `1.00000000000000000001`, `9223372036854775808.0`, `1e19`, `1e-400000000`, `0.` + strings.Repeat("0", 100)} {
+		if err := fill([]byte(`{"count":`+text+`}`), new(body)); err == nil {
+			t.Errorf("%s is taken for a whole number", text)
 		}
 	}
 }

@@ -255,7 +255,7 @@ func TestEveryRefusalIsAProblemDocumentThatRepeatsNoValue(t *testing.T) {
 		{"e-mail", "POST", "/v1/things", `{"name":"a","email":"hunter2 <a@b.example>, hunter2"}`, nil},
 		{"wrong types", "POST", "/v1/things", `{"name":7,"count":"hunter2","at":"hunter2"}`, nil},
 		{"out of range", "POST", "/v1/things", `{"name":"hunter2hunter2","count":101}`, nil},
-		{"whole number by exponent", "POST", "/v1/things", `{"name":"a","count":1e2}`, nil},
+		{"almost a whole number", "POST", "/v1/things", `{"name":"a","count":1.00000000000000000001}`, nil},
 		{"huge number", "POST", "/v1/things", `{"name":"a","count":1e999}`, nil},
 		{"enum", "POST", "/v1/things", `{"name":"a","parts":[{"kind":"red"},{"kind":"hunter2"}]}`, nil},
 		{"many unknown fields with long names", "POST", "/v1/things", manyFields(), nil},
