@@ -130,6 +130,9 @@ func fetching(ctx context.Context, keys keyfunc.Keyfunc) jwt.Keyfunc {
 
 // key returns by which key a token is checked: the algorithm decides which it can be.
 func (s *Service) key(t *jwt.Token) (any, error) {
+	if extensions, ok := t.Header["crit"]; ok { // RFC 7515, 4.1.11: a token is invalid if its recipient supports none of them
+		return nil, fmt.Errorf("crit names extensions that are not supported: %v", extensions)
+	}
 	if _, shared := t.Method.(*jwt.SigningMethodHMAC); shared {
 		return []byte(s.cfg.Secret), nil
 	}
@@ -142,20 +145,38 @@ func (s *Service) key(t *jwt.Token) (any, error) {
 // user returns whom a token names. ErrToken.
 func (s *Service) user(token string) (u accounts.External, err error) {
 	claims := jwt.MapClaims{}
-	if _, err := s.parser.ParseWithClaims(token, claims, s.key); err != nil {
+	if _, err = s.parser.ParseWithClaims(token, claims, s.key); err == nil {
+		u.ID, err = s.id(claims)
+	}
+	if err != nil {
 		s.cfg.Log.Debug("jwt: a token is refused", "err", err)
-		return u, ErrToken
+		return accounts.External{}, ErrToken
 	}
-	if exp, err := claims.GetExpirationTime(); err != nil || exp.After(s.cfg.Now().Add(s.cfg.MaxLife+s.cfg.Leeway)) {
-		return u, ErrToken
-	}
-	u.ID, _ = claims[s.cfg.IDClaim].(string)
 	name, _ := claims[s.cfg.NameClaim].(string)
 	u.Name = shownName(name)
-	if u.ID == "" {
-		return u, ErrToken
-	}
 	return u, nil
+}
+
+// id returns the app's own name for the user. As sub is by RFC 7519, it is a text: as a number, 42 and 42.0 would be one user.
+func (s *Service) id(claims jwt.MapClaims) (string, error) {
+	exp, err := claims.GetExpirationTime()
+	if err != nil {
+		return "", err
+	}
+	if latest := s.cfg.Now().Add(s.cfg.MaxLife + s.cfg.Leeway); exp.After(latest) {
+		return "", fmt.Errorf("exp is %s, later than max_life allows", exp.UTC().Format(time.RFC3339))
+	}
+	switch id := claims[s.cfg.IDClaim].(type) {
+	case string:
+		if id != "" {
+			return id, nil
+		}
+		return "", fmt.Errorf("the claim %s is empty", s.cfg.IDClaim)
+	case nil:
+		return "", fmt.Errorf("the claim %s is missing", s.cfg.IDClaim)
+	default:
+		return "", fmt.Errorf("the claim %s is no string", s.cfg.IDClaim)
+	}
 }
 
 // shownName is a name that others can be shown: what the app has may be too long.

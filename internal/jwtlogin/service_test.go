@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -255,5 +256,46 @@ func TestSettingsThatWouldTakeTooMuchAreRefused(t *testing.T) {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%s: got %v", fault, err)
 		}
+	}
+}
+
+func TestToken_RefusalsHaveTheirReasonInTheLog(t *testing.T) {
+	const secret = "0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct {
+		header map[string]any
+		claims jwt.MapClaims
+		reason string
+	}{
+		"good":                   {},
+		"an extension":           {header: map[string]any{"crit": []string{"b64"}}, reason: "crit names extensions"},
+		"an empty list":          {header: map[string]any{"crit": []string{}}, reason: "crit names extensions"},
+		"an id that is a number": {claims: jwt.MapClaims{"user_id": 42}, reason: "the claim user_id is no string"},
+		"no id":                  {claims: jwt.MapClaims{"user_id": nil}, reason: "the claim user_id is missing"},
+		"an empty id":            {claims: jwt.MapClaims{"user_id": ""}, reason: "the claim user_id is empty"},
+		"a long life":            {claims: jwt.MapClaims{"exp": time.Now().Add(48 * time.Hour).Unix()}, reason: "later than max_life allows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log logtest.Buffer
+			cfg := Settings{Issuer: "app", Audience: "stoa", Algorithms: []string{"HS256"}, Secret: secret, IDClaim: "user_id"}
+			s, err := New(t.Context(), Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Now: time.Now, Settings: cfg})
+			if err != nil {
+				t.Fatal(err)
+			}
+			claims := jwt.MapClaims{"iss": "app", "aud": "stoa", "user_id": "c-1", "exp": time.Now().Add(time.Minute).Unix()}
+			maps.Copy(claims, test.claims)
+			token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims)
+			maps.Copy(token.Header, test.header)
+			text, err := token.SignedString([]byte(secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, err := s.user(text)
+			if (err == nil) != (test.reason == "") || err == nil && u.ID != "c-1" {
+				t.Errorf("got %+v, %v", u, err)
+			}
+			if !strings.Contains(log.String(), test.reason) {
+				t.Errorf("the log lacks %q: %s", test.reason, log.String())
+			}
+		})
 	}
 }
