@@ -42,8 +42,9 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key []byte) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
-		OpTime: a.cfg.Webhooks.Before.Timeout + 3500*time.Millisecond, // of which SQL and Redis have the rest
-		NoDocs: !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog,
+		SocketsFrom: a.cfg.Gateway.MaxFrom,
+		OpTime:      a.cfg.Webhooks.Before.Timeout + 3500*time.Millisecond, // of which SQL and Redis have the rest
+		NoDocs:      !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog,
 	}
 	if a.cfg.Limits {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit

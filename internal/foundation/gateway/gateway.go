@@ -80,6 +80,7 @@ func (c Settings) Validate() error {
 		config.Refuse(c.Ping < time.Second || c.Ping > 5*time.Minute, "ping", "%s is not between a second and five minutes", c.Ping),
 		config.Refuse(c.MaxUser < 1, "max_user", "%d refuses every connection", c.MaxUser),
 		config.Refuse(c.MaxFrom < 1, "max_from", "%d refuses every connection", c.MaxFrom),
+		config.Refuse(c.MaxFrom > web.MaxConns, "max_from", "%d is more than the %d connections that a node holds", c.MaxFrom, web.MaxConns),
 		config.Refuse(c.DrainOver < 0 || c.DrainOver > time.Hour, "drain_over", "%s is not between nothing and an hour", c.DrainOver),
 		config.Refuse(c.DrainWithin < c.DrainOver || c.DrainWithin > time.Hour, "drain_within", "%s is not between drain_over and an hour", c.DrainWithin))
 }
@@ -228,10 +229,8 @@ func (g *Gateway) Routes(a *web.API) {
 		ProcessCommandsOffReadLoop: true, PingPongConfig: ping,
 	})
 	a.RawConnection("GET /v1/socket", g.admit(socket))
-	// The token is in the body here. The library takes it in the URL as well, from
-	// which it gets into logs: GET is not served.
+	// A client of server-sent events sends its token in the URL, and so into logs: there is no such transport.
 	a.RawConnection("POST /v1/socket/http_stream", g.admit(centrifuge.NewHTTPStreamHandler(g.node, centrifuge.HTTPStreamConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
-	a.RawConnection("POST /v1/socket/sse", g.admit(centrifuge.NewSSEHandler(g.node, centrifuge.SSEConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
 	a.OnDrain(g.drain)
 	a.Raw("POST /v1/socket/emulation", centrifuge.NewEmulationHandler(g.node, centrifuge.EmulationConfig{MaxRequestBodySize: maxFrame}))
 }

@@ -17,8 +17,10 @@ import (
 // How many connections a node holds at a time, and how many streams: of all callers, of one
 // household, of one user. A person's devices and a large office's stay far below.
 const (
-	maxConns            = 50_000
-	maxConnsHousehold   = 2_000
+	// MaxConns is the largest number of connections that a node holds.
+	MaxConns = 50_000
+
+	maxOthersHousehold  = 1_000 // connections that are no sockets
 	maxStreamsHousehold = 1_000
 	maxStreamsUser      = 32
 )
@@ -86,9 +88,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		names := map[string]int{}
 		if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !l.api.trusts(at.Addr().Unmap()) {
-			names[household.Of(at.Addr().Unmap())] = maxConnsHousehold
+			names[household.Of(at.Addr().Unmap())] = maxOthersHousehold + l.api.cfg.SocketsFrom
 		}
-		if l.open.add(maxConns, names) {
+		if l.open.add(MaxConns, names) {
 			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.open.remove(names) })}, nil
 		}
 		l.refuse(conn)

@@ -68,6 +68,10 @@ type Config struct {
 	// OpTime bounds each operation without an Op.Time of its own, if it exceeds the 5.3 s of the default.
 	OpTime time.Duration
 
+	// SocketsFrom is the number of sockets that one household may have. Zero means 1,000. It may have 1,000 connections
+	// in addition to them.
+	SocketsFrom int
+
 	// DB keeps the answers for Idempotency-Key. Nil: nothing is kept, the key
 	// only makes RequestID the same for every try.
 	DB *sqldb.DB
@@ -167,6 +171,9 @@ func New(cfg Config) *API {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.SocketsFrom == 0 {
+		cfg.SocketsFrom = 1000
 	}
 	a := &API{
 		cfg:    cfg,
