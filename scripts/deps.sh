@@ -2,8 +2,8 @@
 # Installs what "make test" needs beside Go, make, git and apt: a C compiler for
 # the race detector, a real redis-server, a real MariaDB, Chromium (its headless
 # shell where there is one: a story costs less than half), promtool for the
-# alerts, and curl for the commands of the README. Starts no service. Takes a
-# moment when all is there.
+# alerts, curl for the commands of the README, and nginx, HAProxy and Caddy for
+# deploy/proxy. Starts no service. Takes a moment when all is there.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
@@ -16,11 +16,14 @@ if ! has mariadbd || ! has mariadb-install-db; then missing="$missing mariadb-se
 has chromium-headless-shell || has chromium || missing="$missing chromium-headless-shell"
 has promtool || missing="$missing prometheus" # the package has promtool in it
 has curl || missing="$missing curl"
+has nginx || missing="$missing nginx-light"
+has haproxy || missing="$missing haproxy"
+has caddy || missing="$missing caddy"
 [ -n "$missing" ] || exit 0
 
 if ! has apt-get; then
 	echo "The tests need these, by their Debian names:$missing." >&2
-	echo "This system has no apt-get: install them in its own way, so that gcc, redis-server, mariadbd, mariadb-install-db, chromium, promtool and curl are in PATH." >&2
+	echo "This system has no apt-get: install them in its own way, so that gcc, redis-server, mariadbd, mariadb-install-db, chromium, promtool, curl, nginx, haproxy and caddy are in PATH." >&2
 	exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then
