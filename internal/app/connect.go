@@ -88,7 +88,7 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 			return noWrites(err)
 		}
 		check.Fault = err.Error()
-		check.Away = sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)
+		check.Away = sqldb.IsUnavailable(err) && !sqldb.IsDenied(err) || errors.Is(err, context.DeadlineExceeded)
 		switch {
 		case isFile:
 			check.Do = "look at the file and its owner; stoa restore puts a backup in its place"

@@ -198,7 +198,7 @@ var errSQLAway = errors.New("the database does not answer")
 // sql opens a database.
 func (c *console) sql(ctx context.Context, url string, cfg app.Config) (*sqldb.DB, error) {
 	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Dir: cfg.Data, Patience: answersWithin, Log: obs.NewLogger(c.err, cfg.Log)})
-	if err != nil && (sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil {
+	if err != nil && !sqldb.IsDenied(err) && (sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", errSQLAway, err)
 	}
 	return db, err

@@ -17,7 +17,8 @@ var (
 	mysqlDuplicate = []uint16{1062, 1586}
 	mysqlRetryable = []uint16{
 		mysqlLockWait,
-		1213, // deadlock
+		mysqlDeadlock,
+		mysqlRolledBack,
 		1020, // record has changed since last read (snapshot isolation)
 	}
 	mysqlRow = []uint16{
@@ -36,6 +37,9 @@ var (
 		1021, 1114, // the disk is full, or a table, which is how InnoDB says so
 		1026,       // a file cannot be written: the binary log, or what a sort puts aside, on a full disk
 		1040,       // too many connections
+		mysqlDenied,
+		1047,       // a node of a Galera cluster that has lost the others
+		3100,       // a member of a replication group that has lost the others
 		1053,       // shutdown in progress
 		1203, 1226, // the user's connections are used up
 		1927,             // connection was killed
@@ -43,7 +47,25 @@ var (
 	}
 )
 
-const mysqlLockWait = 1205 // lock wait time-out
+const (
+	mysqlLockWait   = 1205
+	mysqlDeadlock   = 1213 // Galera reports a conflict of two nodes so
+	mysqlRolledBack = 3101 // group replication does
+	mysqlDenied     = 1045
+)
+
+// isConflict reports that the server rolled a transaction back because of another one. A COMMIT that fails so has
+// committed nothing.
+func isConflict(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (e.Number == mysqlDeadlock || e.Number == mysqlRolledBack)
+}
+
+// IsDenied reports wrong credentials. [IsUnavailable] reports them as well: a server may change its password while nodes run.
+func IsDenied(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == mysqlDenied
+}
 
 // IsLocked reports that another transaction held a row's lock for longer than the server lets a statement
 // wait, which is two seconds. It is one of those that [IsRetryable] reports.

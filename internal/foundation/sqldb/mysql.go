@@ -157,7 +157,7 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 		if err != nil && ctx.Err() != nil && away != nil {
 			err = away
 		}
-		if err == nil || !IsUnavailable(err) || patience < 0 {
+		if err == nil || !IsUnavailable(err) || IsDenied(err) || patience < 0 {
 			return version, err
 		}
 		away = err

@@ -186,9 +186,13 @@ func (db *DB) QueryRowContext(ctx context.Context, query string, args ...any) *s
 }
 
 // ExecContext implements [Querier]: one statement, its own transaction, on
-// the writer. It is not retried; where deadlocks are possible use Tx.
-func (db *DB) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return db.w.ExecContext(ctx, query, args...)
+// the writer. It is retried after a conflict, such as a deadlock; where it may wait for locks use Tx.
+func (db *DB) ExecContext(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
+	err = db.tx(ctx, func() (bool, error) {
+		res, err = db.w.ExecContext(ctx, query, args...)
+		return isConflict(err), err
+	})
+	return res, err
 }
 
 // Writer is the raw pool behind Tx and ExecContext, for hot paths with their

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
 // ErrOutcomeUnknown reports a COMMIT that was sent and not answered: the work
@@ -49,7 +51,9 @@ type Tx struct {
 // which goes on. When the engine chose the transaction as a deadlock's victim
 // or a lock timed out, fn runs again from the start, so that it must not
 // touch anything but tx; what belongs after the commit goes into
-// [Tx.AfterCommit]. A failed COMMIT is never retried, see [ErrOutcomeUnknown].
+// [Tx.AfterCommit]. So it does when the COMMIT lost against a transaction of another node of a Galera cluster, and once
+// after a duplicate key, which such a node may have added since fn looked. A COMMIT without an answer is never retried, see
+// [ErrOutcomeUnknown].
 //
 // Transactions that wait for locks leave a quarter of the connections to reads and to [DB.Batch].
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
@@ -73,6 +77,7 @@ func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error 
 	wait := firstWait
 	for try := 1; ; try++ {
 		retry, err := run()
+		retry = retry || try == 1 && errs.KindOf(err) == errs.Internal && IsDuplicate(err)
 		if err == nil || !retry || try == maxTries || ctx.Err() != nil {
 			return err
 		}
@@ -106,7 +111,7 @@ func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) er
 		if IsUnavailable(err) {
 			err = errors.Join(ErrOutcomeUnknown, err)
 		}
-		return false, fmt.Errorf("sqldb: commit: %w", err)
+		return isConflict(err), fmt.Errorf("sqldb: commit: %w", err)
 	}
 	for _, f := range tx.after {
 		f()

@@ -47,7 +47,7 @@ func newAnswers(db *sqldb.DB, node string, live func(context.Context) ([]string,
 var batches = groupcommit.Options[change, claimed]{
 	MaxBatch: 256, // SQLite refuses conditions of 1000 terms
 	// Writing a batch again is safe: Claim tells whose a row is.
-	Retry: func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) },
+	Retry: func(err error) bool { return errors.Is(err, sqldb.ErrOutcomeUnknown) || sqldb.IsRetryable(err) },
 	Split: sqldb.IsRowError,
 	// There is nothing to do, but with an After a batch waits for the callers that were
 	// just woken, and so holds the answers of the batch before.

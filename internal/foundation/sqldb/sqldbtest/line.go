@@ -9,12 +9,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
 // A Line carries connections to a server until it fails. Connections that are made afterwards get through, as to the
 // server that has taken the place of one that is gone.
 type Line struct {
 	URL string // for sqldb.Config
+
+	lose atomic.Int64 // COMMITs still to be lost
 
 	mu    sync.Mutex
 	links []*link
@@ -51,7 +55,7 @@ func NewLine(t testing.TB, to *Instance) *Line {
 			l.mu.Lock()
 			l.links = append(l.links, c)
 			l.mu.Unlock()
-			carrying.Go(func() { defer c.close(); _, _ = io.Copy(far, near) })
+			carrying.Go(func() { defer c.close(); _, _ = io.Copy(commits{l, far}, near) })
 			carrying.Go(func() { defer c.close(); _, _ = io.Copy(c, far) })
 		}
 	})
@@ -74,6 +78,41 @@ func (l *Line) Mute() {
 	for _, c := range l.links {
 		c.mute.Store(true)
 	}
+}
+
+// LoseCommits has the next n COMMITs fail with error 1213, as at a node of a Galera cluster whose transaction lost against
+// one of another node. It makes a procedure by db.
+func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
+	t.Helper()
+	const body = " BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found when trying to get lock'; END"
+	for _, query := range []string{"DROP PROCEDURE IF EXISTS lose_commit", "CREATE PROCEDURE lose_commit()" + body} {
+		if _, err := db.Writer().ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.lose.Store(n)
+}
+
+// commits is the way to the server, on which a COMMIT may become another statement.
+type commits struct {
+	line *Line
+	io.Writer
+}
+
+// Write implements io.Writer. The driver writes a packet at once.
+func (c commits) Write(p []byte) (int, error) {
+	if string(p) != packet("COMMIT") || c.line.lose.Add(-1) < 0 {
+		return c.Writer.Write(p)
+	}
+	if _, err := io.WriteString(c.Writer, packet("CALL lose_commit()")); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// packet is a short statement as the protocol of MySQL has it.
+func packet(statement string) string {
+	return string([]byte{byte(len(statement) + 1), 0, 0, 0, 3}) + statement
 }
 
 // Write is for what the server says.
