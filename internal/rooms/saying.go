@@ -87,7 +87,7 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 	var blocked []accounts.ID
 	if m.Role != Guest {
 		if blocked, err = s.cfg.Blocks.BlockedIDs(ctx, accounts.ID(user)); err != nil {
-			return nil, false, asKind(ctx, err)
+			return nil, false, blocksAsKind(ctx, err)
 		}
 	}
 	list, err := linesOf(ctx, s.db, id, before, blocked, limit+1)
@@ -136,7 +136,7 @@ func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from 
 	}
 	slices.SortFunc(senders, accounts.ID.Compare)
 	blocked, err := s.cfg.Blocks.Blocked(ctx, accounts.ID(m.User), slices.Compact(senders))
-	return slices.DeleteFunc(list, func(v T) bool { return blocked[accounts.ID(from(v))] }), asKind(ctx, err)
+	return slices.DeleteFunc(list, func(v T) bool { return blocked[accounts.ID(from(v))] }), blocksAsKind(ctx, err)
 }
 
 // Hidden returns whose events a subscriber of a channel does not get: users whom they block.

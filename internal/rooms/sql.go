@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,14 @@ var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms cannot be re
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
+
+// blocksAsKind gives a failure to read blocks the kind and the code of this domain.
+func blocksAsKind(ctx context.Context, err error) error {
+	if errs.KindOf(err) == errs.Unavailable {
+		return errors.Join(ErrStore, err)
+	}
+	return asKind(ctx, err)
+}
 
 // transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
 func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
