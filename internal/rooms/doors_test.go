@@ -163,10 +163,34 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 		for may, want := range map[Permission]error{forMembers: nil, forMembers &^ Invite: ErrLink} {
 			_, _, err := w.Change(ctx, owner, id, Update{MemberMay: to(may)})
 			w.must(err)
+			links, err := w.Links(ctx, owner, id)
+			if w.must(err); (len(links) == 1) != (want == nil) {
+				t.Errorf("members who may %q have %d links", may.names(), len(links))
+			}
 			_, err = w.LookAtLink(ctx, link.ID)
 			w.fails("look at the link", err, want)
 			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
 			w.fails("join by the link", err, want)
 		}
+	})
+}
+
+func TestNewLink_LeavesLinksToOthers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		who := w.people(2)
+		id := w.open(who[0], who[1])
+		link := func(user ViewerID) error {
+			_, err := w.NewLink(t.Context(), user, id, ids.New[Link](), time.Hour, 0)
+			return err
+		}
+		for range maxOwnLinks {
+			w.must(link(ViewerID(who[1])))
+		}
+		w.fails("one more of a member", link(ViewerID(who[1])), ErrLinks)
+		for range maxLinks - maxOwnLinks {
+			w.must(link(ViewerID(who[0])))
+		}
+		w.fails("one more of the owner", link(ViewerID(who[0])), ErrLinks)
 	})
 }

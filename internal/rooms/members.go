@@ -519,8 +519,12 @@ func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string,
 	return list, next, nil
 }
 
-// maxLinks is how many links of a room may let people in at a time.
-const maxLinks = 50
+const (
+	// maxLinks is the largest number of links of a room that let people in at a time.
+	maxLinks = 50
+	// maxOwnLinks is the part of maxLinks that a member gets who may not moderate.
+	maxOwnLinks = 10
+)
 
 // NewLink makes a link that lets people in for some time; most is how many, 0 as many as come. The link's id is the caller's
 // to choose, as in [Service.Create]. ErrRoom, ErrMay, ErrLinks.
@@ -535,7 +539,12 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 			l = there[i]
 			return nil
 		}
-		if len(useful(there, d.at)) >= maxLinks {
+		open, err := openLinks(ctx, tx, d.room, there, d.at)
+		if err != nil {
+			return err
+		}
+		own := slices.DeleteFunc(slices.Clone(open), func(l Link) bool { return l.By != accounts.ID(user) })
+		if len(open) >= maxLinks || len(own) >= maxOwnLinks && d.me.may(d.room)&Moderate == 0 {
 			return ErrLinks
 		}
 		l = Link{ID: link, Room: id, By: accounts.ID(user), Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
@@ -544,13 +553,16 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 	return l, err
 }
 
-func useful(links []Link, now time.Time) (open []Link) {
+// openLinks returns those of a room's links that let people in: they have not expired, are not used up, and their makers may invite.
+func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now time.Time) ([]Link, error) {
+	var makers []seat
 	for _, l := range links {
-		if l.open(now) {
-			open = append(open, l)
-		}
+		makers = append(makers, seat{r.ID, ViewerID(l.By)})
 	}
-	return open
+	members, err := standings(ctx, q, makers)
+	return slices.DeleteFunc(slices.Clone(links), func(l Link) bool {
+		return !l.open(now) || members[seat{r.ID, ViewerID(l.By)}].can(invite, r, now) != nil
+	}), err
 }
 
 // Links returns the links that let people in: all of them to those who may moderate, their own to others. ErrRoom.
@@ -561,8 +573,11 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 		return nil, err
 	}
 	all, err := linksOf(ctx, s.db, id)
+	if err == nil {
+		all, err = openLinks(ctx, s.db, r, all, s.db.Now())
+	}
 	var mine []Link
-	for _, l := range useful(all, s.db.Now()) {
+	for _, l := range all {
 		if m.may(r)&Moderate != 0 || l.By == accounts.ID(user) {
 			mine = append(mine, l)
 		}
@@ -607,12 +622,9 @@ func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err erro
 
 // letsIn refuses a link that has expired or is used up, or whose maker may no longer invite. ErrLink.
 func letsIn(ctx context.Context, q sqldb.Querier, l Link, r Room, now time.Time) error {
-	if !l.open(now) {
-		return ErrLink
-	}
-	maker, err := selectMember(ctx, q, r.ID, ViewerID(l.By))
-	if errors.Is(err, ErrMember) || err == nil && maker.can(invite, r, now) != nil {
-		return ErrLink
+	open, err := openLinks(ctx, q, r, []Link{l}, now)
+	if err == nil && len(open) == 0 {
+		err = ErrLink
 	}
 	return err
 }

@@ -194,7 +194,7 @@ var (
 	ErrGuests     = errs.New(errs.Forbidden, "room.no_guests", "The room takes no guests.")
 	ErrGuest      = errs.New(errs.Conflict, "room.is_guest", "A guest cannot be that.")
 	ErrLink       = errs.New(errs.NotFound, "room.link_unknown", "There is no such link, or it does not let anybody in any more.")
-	ErrLinks      = errs.New(errs.Conflict, "room.links_full", "The room has as many links as a room can have. Revoke some first.")
+	ErrLinks      = errs.New(errs.Conflict, "room.links_full", "The room has all its links, or you have all of yours. Revoke some first.")
 	ErrNoBan      = errs.New(errs.NotFound, "room.ban_unknown", "This user is not banned from the room.")
 	ErrSelf       = errs.New(errs.Invalid, "room.self", "That is yourself.")
 	ErrUntil      = errs.New(errs.Invalid, "room.until_invalid", "A time until when somebody is muted lies within the next ten years.")

@@ -72,7 +72,7 @@ var chinese = map[string]string{
 	"An admin may do everything. Change the role first.":                                                    "管理员拥有全部权限，请先更改其角色。",
 	"Too many wrong passwords for this room. Use a link, or try again later.":                               "该房间的密码错误次数过多，请使用邀请链接或稍后再试。",
 	"Too many guests joined this room at once. Try again later.":                                            "同时进入该房间的访客过多，请稍后再试。",
-	"The room has as many links as a room can have. Revoke some first.":                                     "房间的邀请链接数已达上限，请先撤销一些。",
+	"The room has all its links, or you have all of yours. Revoke some first.":                              "房间或你的邀请链接数已达上限，请先撤销一些。",
 	"This user is not banned from the room.":                                                                "该用户未被此房间封禁。",
 	"There is no such permission.":                                                                          "没有这种权限。",
 	"You may not write in this room for now.":                                                               "你暂时被禁言。",
