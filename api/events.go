@@ -147,6 +147,9 @@ type UserRef struct {
 // out. Clients do not connect again after it.
 const SocketSessionEnded = 4500
 
+// SocketNotForCaller is the code with which a socket is closed whose token is a key: sockets are for sessions of users.
+const SocketNotForCaller = 4501
+
 // SocketCall is the data of an RPC over the socket; its method is an operation id.
 type SocketCall struct {
 	Path  map[string]any `json:"path,omitempty" doc:"values of the path's parameters"`

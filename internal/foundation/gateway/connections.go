@@ -33,6 +33,9 @@ var errUnauthenticated = centrifuge.ErrorTokenExpired
 // sessionEnded ends a connection for good: its device is logged out.
 var sessionEnded = centrifuge.Disconnect{Code: api.SocketSessionEnded, Reason: "session ended"}
 
+// notForCaller refuses a connection for good: sockets are for sessions of users, not for keys.
+var notForCaller = centrifuge.Disconnect{Code: api.SocketNotForCaller, Reason: "not for callers of this kind"}
+
 // errAway refuses a connection while nobody can tell whose token it is.
 var errAway = &centrifuge.Error{Code: http.StatusServiceUnavailable, Message: "unavailable", Temporary: true}
 
@@ -302,7 +305,7 @@ func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (ce
 	}
 	caller, err := g.identify(ctx, e.Token)
 	switch {
-	case errors.Is(err, errUnauthenticated):
+	case errors.Is(err, errUnauthenticated), errors.Is(err, notForCaller):
 		g.metrics.refused.WithLabelValues(refusedToken).Inc()
 	case err != nil:
 		g.metrics.refused.WithLabelValues(refusedAway).Inc()
@@ -331,6 +334,8 @@ func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	switch {
 	case errs.KindOf(err) == errs.Unauthenticated:
 		return nil, errUnauthenticated
+	case errs.KindOf(err) == errs.Forbidden:
+		return nil, notForCaller
 	case errs.KindOf(err) == errs.TooMany:
 		return nil, errAway
 	case err != nil:
@@ -339,7 +344,7 @@ func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	}
 	caller, ok := who.(Caller)
 	if !ok {
-		return nil, errors.New("gateway: the API's callers have no session")
+		return nil, notForCaller
 	}
 	return caller, nil
 }

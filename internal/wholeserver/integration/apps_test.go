@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/stoa-dev/stoa/api"
@@ -412,6 +413,25 @@ func TestEachScopeOpensItsOwnOperationsAlone(t *testing.T) {
 		}
 		if tried < 1000 || len(passed) != len(servicekeys.Scopes) {
 			t.Errorf("tried %d times, of which passed %v", tried, passed)
+		}
+	})
+}
+
+func TestSocket_KeysAreRefusedForGood(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		n := startFor(t)
+		ann := n.SignUp(t, "UTC")
+		live, err := ann.CreateStream(t.Context(), api.StreamNew{Title: "Live"})
+		n.must(err)
+		_, service, err := servicekeys.NewAdmin(n.db).Create(t.Context(), "app", servicekeys.Scopes, 100, 0)
+		n.must(err)
+		for name, key := range map[string]string{"service": service, "publish": live.Keys.Publish, "play": live.Keys.Play} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			err := n.Client(t, client.WithServiceKey(key)).Socket(client.SocketListener{}).Run(ctx)
+			cancel()
+			if websocket.CloseStatus(err) != api.SocketNotForCaller {
+				t.Errorf("a %s key: got %v, want the code %d", name, err, api.SocketNotForCaller)
+			}
 		}
 	})
 }
