@@ -42,7 +42,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Choose from whom to take messages, and whether to show receipts", Description: "What is left out stays as it is. The caller's devices are told by chat.settings.", Errors: []*errs.Error{ErrStore}}, s.putSettings)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/search", ID: "chats.search", Tags: tags, Heavy: true, Limit: searchLimit,
 		Summary:     "Search the caller's chats",
-		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
+		Description: "It finds messages that have each word of q somewhere, whole or in part, in whatever case and width, with or without diacritics; Chinese needs no spaces. A call looks at some thousand messages at most: an answer may have few messages, or none, and yet a next.",
 		Errors:      []*errs.Error{ErrQuery, ErrChat, ErrCursor, ErrStore}}, s.getSearch)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/chats/export", ID: "chats.export", Tags: tags, Heavy: true,
 		Summary:     "Everything that is stored of the caller's chats, in parts",

@@ -36,10 +36,34 @@ func OneShape(s string) string {
 	}, s)
 }
 
-// folded is a text in which cases, widths, compositions of letters and shapes of ideographs make no difference.
+// letters are those whose plain form is no part of a decomposition, and signs that keyboards and programs put for others.
+var letters = strings.NewReplacer("ı", "i", "ø", "o", "ł", "l", "đ", "d", "ħ", "h", "ŧ", "t", "æ", "ae", "œ", "oe",
+	"Ø", "o", "Ł", "l", "Đ", "d", "Ħ", "h", "Ŧ", "t", "Æ", "ae", "Œ", "oe",
+	"’", "'", "‘", "'", "‛", "'", "ʼ", "'", "′", "'", "´", "'", "“", "\"", "”", "\"", "„", "\"", "‐", "-", "‑", "-", "‒", "-", "–", "-", "—", "-", "−", "-",
+	"\u00AD", "", "\u200B", "", "\uFE0E", "", "\uFE0F", "")
+
+// plain returns a folded text without the diacritics of Latin, Greek and Cyrillic letters. The breve of й makes another letter, and
+// the marks of other scripts are vowels and consonants.
+func plain(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0xC0 && r < 0x2000 }) {
+		return s // there are none
+	}
+	var out strings.Builder
+	last := rune(0)
+	for _, r := range norm.NFD.String(s) {
+		if r < 0x300 || r > 0x36F || r == 0x306 && last == 'и' {
+			out.WriteRune(r)
+			last = r
+		}
+	}
+	return norm.NFC.String(out.String())
+}
+
+// folded is a text in which cases, widths, diacritics, compositions of letters, shapes of ideographs, and kinds of quotation marks and
+// dashes make no difference.
 func folded(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return strings.ToLower(s) // which is the same for ASCII, at a tenth of the time
 	}
-	return cases.Fold().String(norm.NFKC.String(OneShape(s)))
+	return plain(cases.Fold().String(norm.NFKC.String(letters.Replace(OneShape(s))))) // NFKC makes a space and a mark of some signs
 }
