@@ -242,7 +242,7 @@ func (w *people) live(rng *rand.Rand, p *pair) {
 		me.blocks, p.request = true, ""
 		p.part()
 	case me.blocks:
-		w.do(rng, unblocks, me.person, http.MethodDelete, "/v1/blocks/"+other.id, "", "blocks.unknown")
+		w.do(rng, unblocks, me.person, http.MethodDelete, "/v1/blocks/"+other.id, "")
 		me.blocks = false
 	case other.blocks:
 		w.refusedBy(rng, me, other)

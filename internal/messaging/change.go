@@ -11,6 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/groups"
 )
 
@@ -34,6 +35,7 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 		if changed, err = fn(ctx, tx, &m, rev); err != nil || !changed {
 			return nil, err
 		}
+		m.chatSeq = v.seq
 		m.rev, err = s.sql.bump(ctx, tx, v.conversation)
 		if err != nil {
 			return nil, err
@@ -250,7 +252,8 @@ func moderate(ctx context.Context, q sqldb.Querier, group groups.ID, user accoun
 // ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrStore.
 func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, emoji string, on bool) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.React %s", user)
-	if !isEmoji(emoji) {
+	emoji, ok := words.Emoji(emoji)
+	if !ok {
 		return api.Message{}, ErrEmoji
 	}
 	if on && chat.direct() {
@@ -280,18 +283,24 @@ func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq
 	})
 }
 
-// Hide deletes a message for the user alone. ErrChat, ErrMessage, ErrStore.
+// Hide deletes a message for the user alone. Deleting it again changes nothing. ErrChat, ErrMessage, ErrStore.
 func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Hide %s", user)
 	hidden := api.MessageHidden{Chat: chat.String(), Seq: seq}
 	var c change
 	err = s.transact(ctx, user, chat, &c, func(ctx context.Context, tx *sqldb.Tx) (*step, error) {
+		hidden.Rev = 0 // the transaction may run again
 		v, err := s.locked(ctx, tx, user, chat)
 		if err != nil {
 			return nil, err
 		}
 		c = v.change()
 		m, err := s.sql.one(ctx, tx, v, seq)
+		if errors.Is(err, ErrMessage) {
+			if again, readErr := s.sql.isHidden(ctx, tx, user, v.id, seq); again || readErr != nil {
+				return nil, readErr
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -309,6 +318,8 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 	if err != nil {
 		return asKind(ctx, err)
 	}
-	s.tell(user, api.EventMessageHidden, hidden)
+	if hidden.Rev > 0 {
+		s.tell(user, api.EventMessageHidden, hidden)
+	}
 	return nil
 }

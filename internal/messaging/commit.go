@@ -203,7 +203,7 @@ func numbered(batch []sending, there map[sendingKey]message, conversations map[C
 	read = map[sendingKey]member{} // by conversation and user
 	for i, in := range batch {
 		if m, ok := there[in.key()]; ok {
-			m.to = in.to
+			m.to, m.chatSeq = in.to, conversations[in.conv].seq
 			out[i] = sent{message: m, again: true}
 			if m.hash != in.hash {
 				out[i].refusal = ErrReused

@@ -84,7 +84,7 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, 
 		to, chat := side[0], With(side[1]).String()
 		e, ok := s.event(to, typ, at, m.wire(to, chat))
 		if slices.Contains(unaware, to) {
-			e, ok = s.event(to, api.EventChatStands, at, api.ChatStands{Chat: chat, Seq: m.seq, Rev: m.rev})
+			e, ok = s.event(to, api.EventChatStands, at, api.ChatStands{Chat: chat, Seq: max(m.seq, m.chatSeq), Rev: m.rev})
 		}
 		if ok {
 			batch = append(batch, e)
@@ -110,7 +110,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	id := groups.ID(conv)
 	stands, least := api.ChatStands{Chat: In(id).String()}, list[0].seq
 	for _, m := range list {
-		stands.Seq, stands.Rev, least = max(stands.Seq, m.seq), max(stands.Rev, m.rev), min(least, m.seq)
+		stands.Seq, stands.Rev, least = max(stands.Seq, m.seq, m.chatSeq), max(stands.Rev, m.rev), min(least, m.seq)
 	}
 	var members []accounts.ID // to whom each message goes
 	if !s.crowds.raise(conv, stands) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/weblink"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
@@ -126,6 +127,7 @@ type message struct {
 	at       int64 // Unix ms, as are the next two; 0: never
 	edited   int64
 	recalled int64
+	chatSeq  int64 // of the conversation when this was read for an event; not part of the row
 
 	reactions []reaction
 }
@@ -145,7 +147,6 @@ const (
 	maxCustom      = 8 << 10 // bytes
 	maxCustomDepth = 10
 	maxReactions   = 20 // different emoji for one message
-	maxEmoji       = 32 // characters, as the row takes: two people with colours of skin are ten
 	maxWaveform    = 100
 )
 
@@ -179,6 +180,9 @@ func checkContent(c api.Content) (api.Content, error) {
 			}
 			return c, ErrContent.On("body."+part, "is what a message of this kind is about")
 		}
+	}
+	if words.Blank(c.Text) {
+		c.Text = ""
 	}
 	switch {
 	case c.Kind == api.MessageSystem || c.System != nil:
@@ -264,33 +268,6 @@ func depth(data []byte) (deepest int) {
 		}
 	}
 	return deepest
-}
-
-// otherEmoji are those that Unicode does not count among the other symbols (So).
-const otherEmoji = "‼⁉ℹ↔⤴⤵◻◼◽◾〰〽"
-
-// isEmoji reports whether s can be a reaction: one sign that is a symbol, with what goes with it. From U+1F000 to U+1FAFF
-// Unicode keeps place for emoji, and phones have new ones before this program's tables do.
-func isEmoji(s string) bool {
-	if s == "" || utf8.RuneCountInString(s) > maxEmoji || !utf8.ValidString(s) {
-		return false
-	}
-	symbols := 0
-	for _, r := range s {
-		switch {
-		case unicode.In(r, unicode.So, unicode.Sk) || r >= 0x1F000 && r <= 0x1FAFF || strings.ContainsRune(otherEmoji, r):
-			symbols++
-		case r == 0x200D || r == 0xFE0F || r == 0x20E3 || r >= 0xE0020 && r <= 0xE007F: // joiners, variants, keycaps, tags
-		case r >= '0' && r <= '9' || r == '#' || r == '*':
-			if !strings.ContainsRune(s, 0x20E3) {
-				return false
-			}
-			symbols++
-		default:
-			return false
-		}
-	}
-	return symbols >= 1 && symbols <= 8
 }
 
 // hashOf tells requests with one client_id apart.

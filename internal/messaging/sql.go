@@ -19,6 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/drops"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
@@ -557,7 +558,10 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 		var p place
 		var r reaction
 		err := rows.Scan(&p.conv, &p.seq, &r.emoji, &r.user)
-		if m := changed[p]; m != nil {
+		if form, ok := words.Emoji(r.emoji); ok { // an earlier version stored several forms
+			r.emoji = form
+		}
+		if m := changed[p]; m != nil && !slices.Contains(m.reactions, r) {
 			m.reactions = append(m.reactions, r)
 		}
 		return err
@@ -645,9 +649,9 @@ func (s *sqlStore) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r 
 	return s.readReactions(ctx, tx, m)
 }
 
-// removeReaction is the like of addReaction.
+// removeReaction removes a reaction, also in the form without U+FE0F that an earlier version stored.
 func (s *sqlStore) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji = ?", m.conv, m.seq, r.user, r.emoji); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM reactions WHERE conversation = ? AND seq = ? AND user_id = ? AND emoji IN (?, ?)", m.conv, m.seq, r.user, r.emoji, strings.ReplaceAll(r.emoji, "\uFE0F", "")); err != nil {
 		return err
 	}
 	return s.readReactions(ctx, tx, m)
@@ -660,6 +664,12 @@ func (s *sqlStore) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) 
 	err := s.addReactions(ctx, tx, one)
 	m.reactions = one[0].reactions
 	return err
+}
+
+// isHidden reports whether a user has deleted a message for themselves.
+func (s *sqlStore) isHidden(ctx context.Context, tx *sqldb.Tx, user accounts.ID, conv ConversationID, seq int64) (bool, error) {
+	found, err := sqldb.Column[int64](tx.QueryContext(ctx, "SELECT seq FROM hidden_messages WHERE user_id = ? AND conversation = ? AND seq = ?", user, conv, seq))
+	return len(found) > 0, err
 }
 
 func (s *sqlStore) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m message, rev int64) error {

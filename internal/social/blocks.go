@@ -61,16 +61,14 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 	})
 }
 
-// Unblock ends a block. What the block ended stays ended. ErrNoBlock.
+// Unblock ends a block. What the block ended stays ended. Unblocking again changes nothing.
 func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unblock %s", user)
 	var d changeSet
 	targets := slices.Concat(s.rel.targets(user, inBlocks, &d), s.rel.targets(other, inBlockers, &d))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		if found, err := deleteBlock(ctx, tx, user, other); err != nil {
+		if found, err := deleteBlock(ctx, tx, user, other); err != nil || !found {
 			return err
-		} else if !found {
-			return ErrNoBlock
 		}
 		d.unblocked = []edge{{user, other}}
 		return nil

@@ -60,7 +60,7 @@ func (s *Service) Routes(a *web.API) {
 		Description: "Ends a friendship and any request between the two. The other is not told of the block. Blocking again changes nothing.",
 		Errors:      []*errs.Error{ErrSelf, accounts.ErrNoUser, ErrBlocksFull, ErrStore}}, s.putBlock)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/blocks/{user}", ID: "blocks.remove", Tags: tags, Status: http.StatusNoContent,
-		Summary: "Lift a block; what it ended stays ended", Errors: []*errs.Error{ErrNoBlock, ErrStore}}, s.deleteBlock)
+		Summary: "Lift a block; what it ended stays ended", Errors: []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
 }
 
 // UserPath names a user; what is no identifier names nobody.
@@ -312,7 +312,7 @@ func (s *Service) putBlock(ctx context.Context, caller accounts.Caller, in *User
 }
 
 func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *UserPath) (*web.Empty, error) {
-	other, err := in.parse(ErrNoBlock)
+	other, err := in.parse(accounts.ErrNoUser)
 	if err != nil {
 		return nil, err
 	}

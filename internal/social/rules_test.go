@@ -132,7 +132,7 @@ func TestABlockEndsEverythingAndUnblockingBringsNothingBack(t *testing.T) {
 		}
 		agree(t, who, w)
 		w.must(w.Unblock(ctx, ann, bob))
-		w.fails("unblocked twice", w.Unblock(ctx, ann, bob), ErrNoBlock)
+		w.must(w.Unblock(ctx, ann, bob)) // repeated after an answer that was lost
 		if w.isFriend(ann, bob) {
 			t.Error("friends again")
 		}

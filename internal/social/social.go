@@ -120,7 +120,6 @@ var (
 	ErrClosed       = errs.New(errs.Conflict, "friends.request_closed", "The request was answered, withdrawn or has expired.")
 	ErrTooSoon      = errs.New(errs.TooMany, "friends.too_soon", "You asked this user a while ago. Try again later.")
 	ErrNoFriend     = errs.New(errs.NotFound, "friends.not_friends", "You are not friends.")
-	ErrNoBlock      = errs.New(errs.NotFound, "blocks.unknown", "You have not blocked this user.")
 	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked as many users as anybody can. Unblock some first.")
 )
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/foundation/words"
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 
@@ -226,7 +227,7 @@ func cleanName(name string) (string, error) {
 	}
 	stem, _, _ := strings.Cut(name, ".")
 	switch stem = strings.ToUpper(strings.TrimSpace(stem)); {
-	case name == "" || name == "_":
+	case words.Blank(stem) || name == "_":
 		return "", ErrName
 	case stem == "CON", stem == "PRN", stem == "AUX", stem == "NUL",
 		len(stem) == 4 && (strings.HasPrefix(stem, "COM") || strings.HasPrefix(stem, "LPT")) && stem[3] >= '0' && stem[3] <= '9':

@@ -24,6 +24,8 @@ func TestAFilesNameIsOneEverywhere(t *testing.T) {
 		"..":                             "",
 		" . ":                            "",
 		"":                               "",
+		"\u3164":                         "",
+		"\u2800.txt":                     "",
 		".bashrc":                        "bashrc",
 		"a\x00b\r\nc.txt":                "abc.txt",
 		"cod\u202egpj.exe":               "codgpj.exe",

@@ -329,7 +329,6 @@ var chinese = map[string]string{
 	"The request was answered, withdrawn or has expired.":                   "该请求已被答复、撤回或已过期。",
 	"You asked this user a while ago. Try again later.":                     "你不久前刚请求过对方，请稍后再试。",
 	"You are not friends.":                                                  "你们不是好友。",
-	"You have not blocked this user.":                                       "你没有拉黑对方。",
 	"You have blocked as many users as anybody can. Unblock some first.":    "黑名单已满，请先解除一些。",
 	"Friends cannot be reached right now. Please try again.":                "好友服务暂不可用，请重试。",
 

@@ -32,7 +32,7 @@ var blanks = regexp.MustCompile(`\p{Zs}`)
 // a script or an emoji needs them, and no more marks upon one letter than a language has.
 // The rules are those of UTS 39, 5.4 for marks and of RFC 5892, A.1 and A.2 for joiners.
 func shown(s string, n int) bool {
-	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > n || s != "" && !strings.ContainsFunc(s, visible) {
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > n || s != "" && Blank(s) {
 		return false
 	}
 	text := []rune(flags.ReplaceAllString(s, "🏴"))
@@ -74,8 +74,11 @@ func at(text []rune, i int) rune {
 	return text[i]
 }
 
+// Blank reports whether people see nothing of s: it is empty, or all of it is space, marks, and characters that show nothing.
+func Blank(s string) bool { return !strings.ContainsFunc(s, visible) }
+
 func visible(r rune) bool {
-	return !unicode.IsMark(r) && !unicode.IsSpace(r) && !isJoiner(r) && !isBlank(r)
+	return !unicode.IsMark(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf) && !isBlank(r)
 }
 
 // isBlank reports characters that show nothing though they count as letters, marks or
