@@ -47,6 +47,7 @@ func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(web+"idempotency.go", "claimLife"), at(goClient, "maxWait")},
 		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(web+"idempotency.go", "claimLife"), time.Second},
 		{"the JavaScript client retries a busy key longer than a claim lives", at("clients/js/src/errors.ts", "busyFor"), at(web+"idempotency.go", "claimLife"), time.Second},
+		{"the JavaScript client waits for the answer to a call longer than an operation runs", at("clients/js/src/client.ts", "answerTime"), at(web+"op.go", "opTime"), time.Second},
 		{"a claim outlives the try that it is for", at(web+"idempotency.go", "claimLife"), at(web+"idempotency.go", "tryLife") + at(web+"idempotency.go", "storeTime"), 0},
 		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(web+"idempotency.go", "tryLife"), at(web+"idempotency.go", "storeTime")},
 		{"a node is known as dead before its claims lapse", at(web+"idempotency.go", "orphanLife"), at("internal/cluster/keys.go", "leaseLife"), time.Second},

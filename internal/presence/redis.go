@@ -228,7 +228,7 @@ func parseMark(value string, there bool) mark {
 	return mark{there: there, swept: time.UnixMilli(ms)}
 }
 
-// complete reports whether Redis has all connections of the node that count. Those of a dead node count for nobody.
+// complete reports whether Redis has all connections of the node that count. Connections of a dead node do not count.
 func (m mark) complete(alive bool) bool {
 	return m.there && !m.writing && (m.swept.IsZero() || !alive)
 }

@@ -295,7 +295,7 @@ func (p *peers) note(live map[cluster.ID]cluster.Boot, now time.Time) []cluster.
 	return slices.Collect(maps.Keys(p.missed))
 }
 
-// unknown notes that nobody knows which nodes live: those that are missed have their time from then on.
+// unknown restarts the time of the missed nodes, because the nodes that live are unknown.
 func (p *peers) unknown() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,6 +8,9 @@ import type { EventCatalogue, operations } from "./wire.js";
 /** The code with which the server closes a connection whose session has ended. */
 export const SESSION_ENDED = 4500;
 
+// The time in ms for the answer to a call; a server takes up to 5.5 s for most operations.
+const answerTime = 10_000;
+
 // Codes with which a session is over, or a token is of another one: 1 is that of getToken, which has thrown Ended.
 const sessionOver = [1, 3500, SESSION_ENDED];
 
@@ -96,6 +99,7 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     const transports: TransportEndpoint[] = (options.transports ?? ["websocket", "http_stream"]).map((transport) => ({ transport, endpoint: endpoints[transport] }));
     this.wire = new Centrifuge(transports, {
       name: "stoa-js",
+      timeout: answerTime,
       ...options.wire,
       emulationEndpoint: at("/v1/socket/emulation", "http"),
       getToken: async () => {

@@ -153,7 +153,7 @@ func wholeNumbers(data []byte) []byte {
 }
 
 // Whole returns a JSON number without fraction and exponent, such as 1234 for 1.234e3, if it is an integer of a usual length. It
-// returns any other text as it is. Nothing is rounded.
+// returns any other text as it is, and never rounds.
 func Whole(number string) string {
 	mantissa, exponent, scaled := strings.Cut(strings.ToLower(number), "e")
 	if len(number) > 64 || !scaled && !strings.Contains(number, ".") {
