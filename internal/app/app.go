@@ -325,7 +325,7 @@ func (a *App) Run(ctx context.Context, ln net.Listener, ready func()) error {
 	})()
 	defer func() { a.log.Info("stopped", "node", a.node) }()
 	a.group.Add(
-		supervise.Part{Name: "sql", Run: whole(a.db.Watch)},
+		supervise.Part{Name: "sql", Run: whole(func(ctx context.Context) error { return a.db.Watch(ctx, a.tryWrite) })},
 		supervise.Part{Name: "events", Run: a.bus.Run},
 		supervise.Part{Name: "cluster", Run: a.cluster.Run},
 		supervise.Part{Name: "caches", Run: a.runCaches},

@@ -84,8 +84,12 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 		return []Check{check}
 	}
 	fault := func(err error) []Check {
-		if errors.Is(err, sqldb.ErrNoWrites) {
+		switch {
+		case errors.Is(err, sqldb.ErrNoWrites):
 			return noWrites(err)
+		case errors.Is(err, sqldb.ErrStatementLog):
+			check.Fault, check.Do = err.Error(), "set binlog_format = ROW, or MIXED, in the server's configuration"
+			return []Check{check}
 		}
 		check.Fault = err.Error()
 		check.Away = sqldb.IsUnavailable(err) && !sqldb.IsDenied(err) || errors.Is(err, context.DeadlineExceeded)

@@ -269,3 +269,17 @@ func TestADatabaseThatGoesWhileItIsTriedIsAway(t *testing.T) {
 		t.Errorf("%+v", check)
 	}
 }
+
+// InnoDB refuses writes while the binary log is written by statement.
+func TestConnect_StatementLogHasACure(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{})
+	server.Stop(t)
+	server.RestartWith(t, "--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT")
+	c := Config{Addr: "127.0.0.1:0", Data: t.TempDir(), Redis: "embedded", SQL: server.URL, KeyPrefix: "stoa", Dev: "true"}
+	for _, check := range c.Connect(t.Context(), time.Minute) {
+		if check.Setting == "sql" && (check.OK || check.Away || !strings.Contains(check.Fault, "binlog_format") || !strings.Contains(check.Do, "binlog_format = ROW")) {
+			t.Errorf("got %+v, want a fault with its cure", check)
+		}
+	}
+}

@@ -195,18 +195,19 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *web.E
 
 // readiness is the body of /readyz.
 type readiness struct {
-	Status string            `json:"status"` // ready, degraded, draining, starting or unavailable
+	Status string            `json:"status"` // ready, degraded, draining or starting
 	Parts  []supervise.State `json:"parts,omitempty"`
 }
 
-// readyz answers 200 while requests can be served, though perhaps degraded, and
-// 503 while they cannot. Which part is how, it tells in detail only. It asks Redis once
+// readyz answers 200 while this node can serve something, though perhaps degraded, and
+// 503 while it cannot: a proxy then sends requests to other nodes. SQL and Redis are the same for all nodes, so that a
+// node without them is degraded, and no proxy is left without nodes. The parts are for operators only. It asks Redis once
 // in healthLife at most, and SQL not at all, however often it is called.
 func (a *App) readyz(detail bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := a.readiness(r.Context())
 		status := http.StatusOK
-		if out.Status == starting || out.Status == unavailable || out.Status == draining {
+		if out.Status == starting || out.Status == draining {
 			status = http.StatusServiceUnavailable
 		}
 		if !detail {
@@ -221,19 +222,19 @@ func (a *App) readyz(detail bool) http.Handler {
 
 // The statuses of a node that cannot serve.
 const (
-	draining    = "draining"    // or drained, or stopping: others are to be asked
-	starting    = "starting"    // a part does not run
-	unavailable = "unavailable" // all parts run, and SQL is away
+	draining = "draining" // or drained, or stopping: other nodes serve
+	starting = "starting" // a part does not run
 )
 
 func (a *App) readiness(ctx context.Context) readiness {
 	out := readiness{Status: "ready"}
 	for _, p := range a.group.States() {
-		running := p.Ready
 		switch p.Name {
 		case "sql":
 			if since := a.db.Away(); !since.IsZero() {
-				p.Ready, p.Degraded = false, "away since "+since.Format(time.RFC3339)
+				p.Degraded = "away since " + since.Format(time.RFC3339) + ": " + a.db.Reason()
+			} else if why := a.db.Refuses(); why != "" {
+				p.Degraded = "refuses writes: " + why
 			}
 		case "checkin":
 			p.Degraded = a.checkin.Degraded()
@@ -241,10 +242,8 @@ func (a *App) readiness(ctx context.Context) readiness {
 			p.Degraded = a.messages.Degraded()
 		}
 		switch {
-		case !running:
+		case !p.Ready:
 			out.Status = starting
-		case !p.Ready && out.Status != starting:
-			out.Status = unavailable
 		case p.Degraded != "" && out.Status == "ready":
 			out.Status = "degraded"
 		}

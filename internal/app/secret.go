@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
@@ -93,3 +94,13 @@ func agree(ctx context.Context, db *sqldb.DB, secret []byte) error {
 	}
 	return nil
 }
+
+// tryWrite commits a small change, to find out whether the database accepts writes as the server sends them.
+func (a *App) tryWrite(ctx context.Context) error {
+	put := a.db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
+	_, err := a.db.ExecContext(ctx, put.For(1), lastWrite, a.db.Now().Format(time.RFC3339Nano))
+	return err
+}
+
+// lastWrite is the setting that [App.tryWrite] changes.
+const lastWrite = "last_trial_write"

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/testkit"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
@@ -71,8 +74,7 @@ func TestOperatorsHaveAnAddressOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Whoever looks at a node that cannot serve reads what is away, since when, and not that
-// it starts.
+// A node without SQL still serves what Redis answers: it stays in its proxy, and names what is away, since when and why.
 func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{})
 	var log logtest.Buffer
@@ -85,7 +87,7 @@ func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 	maria.Kill9(t)
 	eventually.True(t, "the database to be away", func() bool {
 		got := readyz()
-		return strings.HasPrefix(got, `503 {"status":"unavailable"`) && strings.Contains(got, `{"name":"sql","ready":false,"degraded":"away since 20`)
+		return strings.HasPrefix(got, `200 {"status":"degraded"`) && strings.Contains(got, `{"name":"sql","ready":true,"degraded":"away since 20`) && strings.Contains(got, "connect")
 	})
 	maria.Restart(t)
 	eventually.True(t, "the database to be back", func() bool { return strings.HasPrefix(readyz(), `200 {"status":"ready"`) })
@@ -95,4 +97,32 @@ func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 		}
 	}
 	t.Log(log.String())
+}
+
+// The database answers, and refuses the trial write because its table is missing.
+func TestReadiness_NamesADatabaseThatRefusesWrites(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		db := sqldbtest.Open(t, sqldb.Config{Dir: dir})
+		s := testkit.Start(t, func(c *app.Config) { c.Data = dir })
+		says := func(want ...string) {
+			t.Helper()
+			eventually.True(t, fmt.Sprint("/readyz to say ", want), func() bool {
+				code, _, body := s.Call(t, nil, "GET", "/readyz", "")
+				got := fmt.Sprint(code, " ", body)
+				return !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(got, part) })
+			})
+		}
+		rename := func(from, to string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		says(`200 {"status":"ready"`)
+		rename("settings", "elsewhere")
+		says(`200 {"status":"degraded"`, `{"name":"sql","ready":true,"degraded":"refuses writes: `, "settings")
+		rename("elsewhere", "settings")
+		says(`200 {"status":"ready"`)
+	})
 }

@@ -389,7 +389,7 @@ func (w *world) rows() rows {
 	}
 	all := rows{}
 	w.each(w.dump, func(_ []string, values []any) {
-		if row := cell(values[0]); !strings.HasPrefix(row, "settings: name=push_mark") { // a job writes it
+		if row := cell(values[0]); !strings.HasPrefix(row, "settings: name=push_mark") && !strings.HasPrefix(row, "settings: name=last_trial_write") { // the server writes these by itself
 			all[row] = true
 		}
 	})

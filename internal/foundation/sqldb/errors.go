@@ -35,12 +35,13 @@ var (
 	}
 	mysqlUnavailable = []uint16{
 		1021, 1114, // the disk is full, or a table, which is how InnoDB says so
-		1026,       // a file cannot be written: the binary log, or what a sort puts aside, on a full disk
-		1040,       // too many connections
+		1026, // a file cannot be written: the binary log, or what a sort puts aside, on a full disk
+		1040, // too many connections
 		mysqlDenied,
 		1047,       // a node of a Galera cluster that has lost the others
 		3100,       // a member of a replication group that has lost the others
 		1053,       // shutdown in progress
+		1665,       // the binary log is written by statement; see ErrStatementLog
 		1203, 1226, // the user's connections are used up
 		1927,             // connection was killed
 		2006, 2013, 2014, // gone away, lost
@@ -126,7 +127,7 @@ func IsUnavailable(err error) bool {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		return true
 	}
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, ErrNoWrites) {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, ErrNoWrites) || errors.Is(err, ErrStatementLog) {
 		return true
 	}
 	if errors.Is(err, context.Canceled) {
@@ -145,7 +146,7 @@ func IsUnanswered(err error) bool {
 	if tries, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(tries.Unwrap(), IsUnanswered)
 	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, ErrNoWrites) {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, ErrNoWrites) || errors.Is(err, ErrStatementLog) {
 		return false // no server was there to commit it
 	}
 	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || IsUnavailable(err)

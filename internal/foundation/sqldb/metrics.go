@@ -10,13 +10,13 @@ import (
 // poolCollector shows the pools as they are when asked.
 type poolCollector struct {
 	pools map[string]*sql.DB // by label
-	away  func() time.Time
+	db    *DB
 	turns *turns
 
-	up, open, most, waits, waited, turn *prometheus.Desc
+	up, writable, open, most, waits, waited, turn *prometheus.Desc
 }
 
-// Metrics is a collector of stoa_sql_*: whether the database answers, as far as [DB.Watch]
+// Metrics is a collector of stoa_sql_*: whether the database answers and accepts writes, as far as [DB.Watch]
 // knows, connections in use and idle, and what waits for one, or for a row without one. MySQL and MariaDB have one pool, "all"; SQLite has "writer"
 // and "reader".
 func (db *DB) Metrics() prometheus.Collector {
@@ -28,20 +28,21 @@ func (db *DB) Metrics() prometheus.Collector {
 		pools = map[string]*sql.DB{"writer": db.w.DB, "reader": db.r.DB}
 	}
 	return &poolCollector{
-		pools:  pools,
-		away:   db.Away,
-		turns:  &db.turns,
-		up:     prometheus.NewDesc("stoa_sql_up", "Whether the database answers: 1 or 0.", nil, nil),
-		open:   desc("connections", "Open connections, by state: in_use or idle.", "state"),
-		most:   desc("connections_max", "The most connections that the pool opens."),
-		waits:  desc("waits_total", "Times that somebody had to wait for a connection."),
-		waited: desc("wait_seconds_total", "Time spent waiting for a connection, of all who waited."),
-		turn:   prometheus.NewDesc("stoa_sql_turns_waiting", "Changes that wait, without a connection, until others of this process have changed the same row.", nil, nil),
+		pools:    pools,
+		db:       db,
+		turns:    &db.turns,
+		up:       prometheus.NewDesc("stoa_sql_up", "Whether the database answers: 1 or 0.", nil, nil),
+		writable: prometheus.NewDesc("stoa_sql_writable", "Whether the database accepted the last trial write: 1 or 0.", nil, nil),
+		open:     desc("connections", "Open connections, by state: in_use or idle.", "state"),
+		most:     desc("connections_max", "The most connections that the pool opens."),
+		waits:    desc("waits_total", "Times that somebody had to wait for a connection."),
+		waited:   desc("wait_seconds_total", "Time spent waiting for a connection, of all who waited."),
+		turn:     prometheus.NewDesc("stoa_sql_turns_waiting", "Changes that wait, without a connection, until others of this process have changed the same row.", nil, nil),
 	}
 }
 
 func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.up, c.open, c.most, c.waits, c.waited, c.turn} {
+	for _, d := range []*prometheus.Desc{c.up, c.writable, c.open, c.most, c.waits, c.waited, c.turn} {
 		ch <- d
 	}
 }
@@ -50,11 +51,9 @@ func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
-	up := 1.0
-	if !c.away().IsZero() {
-		up = 0
-	}
-	send(c.up, prometheus.GaugeValue, up)
+	bit := func(b bool) float64 { return float64(Bit(b)) }
+	send(c.up, prometheus.GaugeValue, bit(c.db.Away().IsZero()))
+	send(c.writable, prometheus.GaugeValue, bit(c.db.Refuses() == ""))
 	send(c.turn, prometheus.GaugeValue, float64(c.turns.waiting.Load()))
 	for name, pool := range c.pools {
 		s := pool.Stats()

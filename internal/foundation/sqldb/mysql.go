@@ -157,7 +157,7 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 		if err != nil && ctx.Err() != nil && away != nil {
 			err = away
 		}
-		if err == nil || !IsUnavailable(err) || IsDenied(err) || patience < 0 {
+		if err == nil || !IsUnavailable(err) || IsDenied(err) || errors.Is(err, ErrStatementLog) || patience < 0 {
 			return version, err
 		}
 		away = err
@@ -175,6 +175,9 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 
 // ErrNoWrites says that no connection is made to a server, because its tables are read-only. [IsUnavailable] reports it, too.
 var ErrNoWrites = errors.New("the server takes no writes (innodb_read_only)")
+
+// ErrStatementLog says that no connection is made to a server, because InnoDB refuses writes there. [IsUnavailable] reports it, too.
+var ErrStatementLog = errors.New("the server logs statements, which InnoDB refuses: set binlog_format to ROW")
 
 // sessionConnector prepares every new connection with mysqlSession, and makes none to a server whose tables are read-only. The
 // driver never resets a session, and tables are read-only for as long as their server runs, so once is enough.
@@ -203,25 +206,36 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
-	if err := takesWrites(ctx, conn.(driver.QueryerContext)); err != nil {
+	if err := acceptsWrites(ctx, conn.(driver.QueryerContext)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &session{driverConn: conn.(driverConn)}, nil
 }
 
-// takesWrites asks what a transaction does not tell: where tables are read-only, as at a reader of Aurora, one begins all the same.
-func takesWrites(ctx context.Context, conn driver.QueryerContext) error {
-	rows, err := conn.QueryContext(ctx, "SELECT 1 FROM DUAL WHERE @@innodb_read_only", nil)
+// acceptsWrites checks variables that the begin of a transaction does not: where tables are read-only, as at a reader of
+// Aurora, one begins all the same. A server that lacks a variable needs no check of it.
+func acceptsWrites(ctx context.Context, conn driver.QueryerContext) (err error) {
+	rows, err := conn.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('innodb_read_only', 'log_bin', 'binlog_format')", nil)
 	if err != nil {
 		return err
 	}
-	switch err = rows.Next(make([]driver.Value, 1)); {
-	case err == nil:
-		err = ErrNoWrites
-	case errors.Is(err, io.EOF):
-		err = nil
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	found, row := map[string]string{}, make([]driver.Value, 2)
+	for {
+		switch err := rows.Next(row); {
+		case errors.Is(err, io.EOF):
+			switch {
+			case found["innodb_read_only"] == "ON":
+				return ErrNoWrites
+			case found["log_bin"] == "ON" && found["binlog_format"] == "STATEMENT":
+				return ErrStatementLog
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		found[fmt.Sprintf("%s", row[0])] = fmt.Sprintf("%s", row[1])
 	}
-	return errors.Join(err, rows.Close())
 }
 
 // driverLog hands the driver's remarks (a broken connection it replaces) to

@@ -93,7 +93,7 @@ func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
 	l.lose.Store(n)
 }
 
-// commits is the way to the server, on which a COMMIT may become another statement.
+// commits forwards to the server and replaces COMMITs that are to be lost.
 type commits struct {
 	line *Line
 	io.Writer
