@@ -17,6 +17,7 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/foundation/mail"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/foundation/web"
 	"github.com/stoa-dev/stoa/internal/migrations"
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/lib/redis"
@@ -44,6 +45,9 @@ type Check struct {
 func (c Config) Connect(ctx context.Context, within time.Duration) []Check {
 	tries := []func(context.Context) []Check{c.connectSQL, c.connectRedis, c.connectSMTP, c.checkData,
 		func(ctx context.Context) []Check { return checkListen(ctx, "addr", c.Addr) }}
+	if c.does(roleGateway) {
+		tries = append(tries, c.checkFiles)
+	}
 	if c.AdminAddr != "" {
 		tries = append(tries, func(ctx context.Context) []Check { return checkListen(ctx, "admin_addr", c.AdminAddr) })
 	}
@@ -303,6 +307,19 @@ func checkBucket(ctx context.Context, setting string) Check {
 		check.Do = "correct key, secret, host, bucket and region of the URL; look whether a firewall lies between"
 	}
 	return check
+}
+
+// checkFiles holds the open files that a process of this user may have against the sockets of one household.
+func (c Config) checkFiles(context.Context) []Check {
+	can := web.CapacityOf(c.SQLConns)
+	check := Check{Setting: "gateway.max_from", Found: fmt.Sprintf("%d connections, of which %d sockets and streams", can.Conns, can.Lasting)}
+	if can.Files > 0 {
+		check.Found = fmt.Sprintf("%d open files: ", can.Files) + check.Found
+	}
+	if can.Lasting < c.Gateway.MaxFrom {
+		check.Fault, check.Do = fmt.Sprintf("%s, fewer than %d", check.Found, c.Gateway.MaxFrom), "raise ulimit -n, or LimitNOFILE of the service"
+	}
+	return []Check{check}
 }
 
 // checkListen tries whether a server could listen on addr.

@@ -44,7 +44,10 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key []byte) {
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
 		SocketsFrom: a.cfg.Gateway.MaxFrom,
 		OpTime:      a.cfg.Webhooks.Before.Timeout + 3500*time.Millisecond, // of which SQL and Redis have the rest
-		NoDocs:      !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog,
+		NoDocs:      !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog, Capacity: web.CapacityOf(a.cfg.SQLConns),
+	}
+	if most := a.cfg.Gateway.MaxFrom; a.cfg.does(roleGateway) && cfg.Capacity.Lasting < most {
+		a.log.Warn("web: fewer open files than gateway.max_from needs; raise ulimit -n", "files", cfg.Capacity.Files, "sockets", cfg.Capacity.Lasting, "max_from", most)
 	}
 	if a.cfg.Limits {
 		cfg.Limiter, cfg.Limit = limiter, web.DefaultLimit

@@ -45,7 +45,9 @@ const enough = time.Minute
 // TestStories runs testdata/*.txtar with the program as it is shipped. Beside what testscript knows there are
 //
 //	exits CODE program args…   runs a program that must end with that code
-//	serving args…              starts stoa serve on a free port, sets $SERVER and, without http://, $ADDR
+//	serving args…              starts stoa serve on a free port, sets $SERVER and, without http://, $ADDR; it may open $FILES files
+//	crowd                      opens sockets until the server refuses one for want of a place, and keeps them open
+//	restarts                   restarts Redis without its keys, and waits until the server has written to it
 //	soon program args…         runs a program again and again until it succeeds
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
 //	code ADDRESS               has $SERVER mail a code
@@ -75,7 +77,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serving": serving, "soon": soon, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
+			"exits": exits, "serving": serving, "crowd": crowd, "restarts": restarts, "soon": soon, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
 			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
 				i := redistest.Server(t)
@@ -138,6 +140,9 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	s := ts.Value(serverKey{}).(*server)
 	s.cmd = exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
+	if files := ts.Getenv("FILES"); files != "" {
+		s.cmd = exec.Command("sh", slices.Concat([]string{"-c", `ulimit -n "$0"; exec "$@"`, files}, s.cmd.Args)...)
+	}
 	s.read = make(chan struct{})
 	s.cmd.Dir = ts.MkAbs(".")
 	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "STOA_") })
@@ -161,6 +166,44 @@ func serving(ts *testscript.TestScript, _ bool, args []string) {
 	}()
 	ts.Setenv("SERVER", url)
 	ts.Setenv("ADDR", strings.TrimPrefix(url, "http://"))
+}
+
+func crowd(ts *testscript.TestScript, _ bool, _ []string) {
+	for {
+		conn, err := net.Dial("tcp", ts.Getenv("ADDR"))
+		ts.Check(err)
+		ts.Defer(func() { conn.Close() })
+		ts.Check(conn.SetDeadline(time.Now().Add(enough)))
+		_, err = io.WriteString(conn, "GET /v1/socket HTTP/1.1\r\nHost: stoa\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		ts.Check(err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		ts.Check(err)
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			continue
+		}
+		var p api.Problem
+		ts.Check(json.NewDecoder(resp.Body).Decode(&p))
+		if p.Code != "connections.full" {
+			ts.Fatalf("a socket got %d %s", resp.StatusCode, p.Code)
+		}
+		return
+	}
+}
+
+func restarts(ts *testscript.TestScript, _ bool, _ []string) {
+	i := ts.Value(serverKey{}).(*server).redis
+	i.RestartEmpty()
+	for end := time.Now().Add(enough); ; time.Sleep(10 * time.Millisecond) {
+		reply, err := i.Do("DBSIZE")
+		ts.Check(err)
+		if len(reply) == 1 && reply[0] != "0" {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("the server wrote nothing to Redis")
+		}
+	}
 }
 
 // node puts the id of the one node that lives into NODE.

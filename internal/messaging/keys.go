@@ -78,7 +78,7 @@ var (
 	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", events.Payload(
 		api.EventMessageNew, api.EventMessageChanged, api.EventMessageHidden, api.EventChatMarked,
 		api.EventChatUpdated, api.EventChatSettings, api.EventChatTyping, api.EventChatStands),
-		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10})
+		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10, Version: 2})
 )
 
 type conversationKinds struct{}

@@ -28,7 +28,7 @@ var (
 
 	nodesKey = keyspace.Def0(Keys, "presence:nodes", keyspace.HashOf("node → writing, 0 once its connections are complete, or the Unix ms of a sweep after its death"),
 		keyspace.Forever("one small field for each node; those of dead ones go after an hour"),
-		keyspace.Doc{Purpose: "whether Redis has the connections of each node"})
+		keyspace.Doc{Purpose: "whether Redis has the connections of each node", Version: 2})
 
 	statusChannel = keyspace.DefChannel0(Keys, "channel:user_status", events.Payload(api.EventPresenceChanged),
 		keyspace.Doc{Purpose: "changes of users whom their friends see", MaxBytes: 1 << 10})

@@ -184,8 +184,15 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 			web.Refuse(r, ErrTooMany)
 			return
 		}
+		free, ok := g.cfg.API.TakePlace()
+		if !ok {
+			g.from.leave(from)
+			g.metrics.refused.WithLabelValues(refusedFull).Inc()
+			web.Refuse(r, web.ErrNoPlace)
+			return
+		}
 		g.open.Add(1)
-		leave := sync.OnceFunc(func() { g.from.leave(from); g.open.Add(-1) })
+		leave := sync.OnceFunc(func() { free(); g.from.leave(from); g.open.Add(-1) })
 		opened := web.Opening(r)
 		if r.ProtoMajor != 1 || r.Method != http.MethodGet { // the connection ends with the request
 			defer leave()

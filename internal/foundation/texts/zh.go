@@ -131,6 +131,7 @@ var chinese = map[string]string{
 	"This Idempotency-Key was used for another request.":                        "此 Idempotency-Key 已用于另一个请求。",
 	"The first request with this Idempotency-Key is still running.":             "使用此 Idempotency-Key 的第一个请求仍在处理。",
 	"The database is away. Try again.":                                          "数据库暂不可用，请重试。",
+	"This server has too many connections. Please try again.":                   "此服务器的连接过多，请重试。",
 	"Too many streams are open. Close some.":                                    "打开的事件流过多，请关闭一些。",
 	"This node takes no new connections. Please try again.":                     "此节点不再接受新连接，请重试。",
 	"Too many connections are open from this address.":                          "来自此地址的连接过多。",

@@ -8,26 +8,26 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/household"
 )
 
-// How many connections a node holds at a time, and how many streams: of all callers, of one
+// How many connections a node holds at a time, and how many streams: of one
 // household, of one user. A person's devices and a large office's stay far below.
 const (
-	// MaxConns is the largest number of connections that a node holds.
-	MaxConns = 50_000
-
 	maxOthersHousehold  = 1_000 // connections that are no sockets
 	maxStreamsHousehold = 1_000
 	maxStreamsUser      = 32
 )
 
+// ErrNoPlace refuses a socket or a stream beyond [Capacity].Lasting.
+var ErrNoPlace = errs.New(errs.Unavailable, "connections.full", "This server has too many connections. Please try again.").Retry(10 * time.Second)
+
 var errStreams = errs.New(errs.TooMany, "too_many_streams", "Too many streams are open. Close some.").Retry(heartbeat)
 
-// counts counts by name.
+// counts counts all, and by name.
 type counts struct {
 	mu    sync.Mutex
 	total int
@@ -56,6 +56,13 @@ func (c *counts) add(max int, names map[string]int) bool {
 	return true
 }
 
+// open returns the count of all.
+func (c *counts) open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total
+}
+
 func (c *counts) remove(names map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,16 +74,22 @@ func (c *counts) remove(names map[string]int) {
 	}
 }
 
+// TakePlace counts a socket or another connection that stays open until free is called. It reports
+// false if the node has as many as it may.
+func (a *API) TakePlace() (free func(), ok bool) {
+	if !a.lasting.add(a.cfg.Capacity.Lasting, nil) {
+		return nil, false
+	}
+	return sync.OnceFunc(func() { a.lasting.remove(nil) }), true
+}
+
 // listener closes connections beyond what a node, and a household, may have. It takes a
 // trusted proxy for as many households as it likes.
 type listener struct {
 	net.Listener
-	api     *API
-	open    counts
-	refused prometheus.Counter
+	api *API
 
-	mu     sync.Mutex
-	logged time.Time
+	refusals, failures rate.Sometimes // bound the log lines
 }
 
 // Accept implements net.Listener.
@@ -84,30 +97,36 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
+			l.failed(err)
 			return nil, err
 		}
 		names := map[string]int{}
 		if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !l.api.trusts(at.Addr().Unmap()) {
 			names[household.Of(at.Addr().Unmap())] = maxOthersHousehold + l.api.cfg.SocketsFrom
 		}
-		if l.open.add(MaxConns, names) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.open.remove(names) })}, nil
+		if l.api.conns.add(l.api.cfg.Capacity.Conns, names) {
+			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.api.conns.remove(names) })}, nil
 		}
 		l.refuse(conn)
 	}
 }
 
-// refuse closes a connection without an answer: writing one could block. It is logged
-// once a minute.
+// refuse closes a connection without an answer: writing one could block.
 func (l *listener) refuse(conn net.Conn) {
 	_ = conn.Close()
-	l.refused.Inc()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.logged) >= time.Minute {
-		l.logged = now
+	l.api.stats.refused.Inc()
+	l.refusals.Do(func() {
 		l.api.log.Warn("connections are refused: too many are open", slog.String("from", conn.RemoteAddr().String()))
+	})
+}
+
+// failed counts and logs an error of Accept, such as that the process has no file left. net/http tries again.
+func (l *listener) failed(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
 	}
+	l.api.stats.unaccepted.Inc()
+	l.failures.Do(func() { l.api.log.Warn("web: connections cannot be accepted", slog.Any("err", err)) })
 }
 
 // counted is a connection that is counted until it is closed.

@@ -29,7 +29,7 @@ func (caller) Close() error         { return nil }
 func TestConnections_OfAHouseholdIncludeItsSockets(t *testing.T) {
 	for sockets, want := range map[int]int{0: 2000, 100: 1100, 5000: 6000} {
 		a := New(Config{SocketsFrom: sockets})
-		l := &listener{Listener: &callers{left: want + 10}, api: a, refused: a.stats.refused}
+		l := &listener{Listener: &callers{left: want + 10}, api: a}
 		got := 0
 		for {
 			if _, err := l.Accept(); errors.Is(err, io.EOF) {

@@ -118,6 +118,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	}
 	if rt.listen != nil {
 		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)
+		refusals[http.StatusServiceUnavailable] = append(refusals[http.StatusServiceUnavailable], ErrNoPlace)
 	}
 	if rt.in.body != nil {
 		if !rt.in.stream {

@@ -11,10 +11,11 @@ import (
 type stats struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	refused  prometheus.Counter
+
+	refused, unaccepted prometheus.Counter // connections
 }
 
-func newStats(reg prometheus.Registerer) *stats {
+func newStats(reg prometheus.Registerer, a *API) *stats {
 	s := &stats{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stoa_http_requests_total",
@@ -30,11 +31,27 @@ func newStats(reg prometheus.Registerer) *stats {
 			Name: "stoa_http_connections_refused_total",
 			Help: "Connections closed at once, because too many were open, of all callers or of one household.",
 		}),
+		unaccepted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "stoa_http_accept_errors_total",
+			Help: "Connections that could not be accepted, because the process has no file left, for instance.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(s.requests, s.duration, s.refused)
+		open, most := gauge("stoa_http_connections", "Open connections: lasting ones, which are sockets and streams, and other ones."),
+			gauge("stoa_http_connections_max", "The largest number of open connections that the limit of open files allows.")
+		reg.MustRegister(s.requests, s.duration, s.refused, s.unaccepted,
+			open("lasting", func() int { return a.lasting.open() }), open("other", func() int { return a.conns.open() - a.lasting.open() }),
+			most("lasting", func() int { return a.cfg.Capacity.Lasting }), most("other", func() int { return a.cfg.Capacity.Conns - a.lasting.open() }))
 	}
 	return s
+}
+
+// gauge returns a function that makes the gauge of one kind of connection.
+func gauge(name, help string) func(kind string, value func() int) prometheus.Collector {
+	return func(kind string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"kind": kind}},
+			func() float64 { return float64(value()) })
+	}
 }
 
 func (s *stats) observer(route string) prometheus.Observer { return s.duration.WithLabelValues(route) }

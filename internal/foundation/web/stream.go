@@ -81,6 +81,12 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		return
 	}
 	defer a.streams.remove(names)
+	free, ok := a.TakePlace()
+	if !ok {
+		c.refuse(newProblem(http.StatusServiceUnavailable, ErrNoPlace))
+		return
+	}
+	defer free()
 	s := &stream{c: c, control: http.NewResponseController(c.ResponseWriter)}
 	if c.r.Method == http.MethodHead {
 		s.mu.Lock()

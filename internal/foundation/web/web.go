@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
@@ -105,6 +106,9 @@ type Config struct {
 	// idle connection left to reuse when the node closes its port. Nil: it never does.
 	Draining func() bool
 
+	// Capacity bounds the connections. Zero: as if open files had no limit.
+	Capacity Capacity
+
 	// NoDocs leaves out the description of the API; see [API.DocsOn].
 	NoDocs bool
 
@@ -129,7 +133,9 @@ type API struct {
 	doc     *huma.OpenAPI
 	routes  map[string]*route // by Op.ID
 	stats   *stats
-	streams counts // that are open
+	conns   counts // connections that are open
+	lasting counts // sockets and streams among them
+	streams counts // those of households and users
 	heavy   *fairqueue.Queue
 	answers *answers // nil without Config.DB
 	spec    func() []byte
@@ -175,18 +181,21 @@ func New(cfg Config) *API {
 	if cfg.SocketsFrom == 0 {
 		cfg.SocketsFrom = 1000
 	}
+	if cfg.Capacity.Conns == 0 {
+		cfg.Capacity = capacityOf(0, 0)
+	}
 	a := &API{
 		cfg:    cfg,
 		log:    cfg.Log,
 		auth:   cfg.Auth,
 		mux:    http.NewServeMux(),
 		routes: map[string]*route{},
-		stats:  newStats(cfg.Metrics),
 		quit:   make(chan struct{}),
 		heavy:  newHeavy(),
 
 		outages: outages{all: map[string]outage{}},
 	}
+	a.stats = newStats(cfg.Metrics, a)
 	if cfg.DB != nil {
 		a.answers = newAnswers(cfg.DB, cfg.Node, cfg.Live)
 	}
@@ -297,7 +306,9 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	defer stored.Wait()
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(&listener{Listener: ln, api: a, refused: a.stats.refused}) }()
+	go func() {
+		failed <- srv.Serve(&listener{Listener: ln, api: a, refusals: rate.Sometimes{Interval: time.Minute}, failures: rate.Sometimes{Interval: time.Minute}})
+	}()
 	select {
 	case err := <-failed:
 		return err

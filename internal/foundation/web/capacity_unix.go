@@ -1,0 +1,17 @@
+//go:build unix
+
+package web
+
+import (
+	"math"
+	"syscall"
+)
+
+// openFiles returns the limit of open files, which the Go runtime has raised to the hard one; 0 if there is none.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || uint64(limit.Cur) > math.MaxInt32 {
+		return 0
+	}
+	return int(limit.Cur)
+}
