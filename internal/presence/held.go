@@ -27,7 +27,7 @@ type holding struct {
 
 // held are the connections of this node, and those that were closed a moment ago.
 type held struct {
-	wake chan struct{} // says that todo is not empty
+	wake chan struct{} // says that todo is not empty, or that Redis may have lost something
 
 	mu        sync.Mutex
 	last      uint64 // number of the newest connection
@@ -97,6 +97,11 @@ func (hs *held) queue(h *holding) {
 	}
 	h.queued = true
 	hs.todo = append(hs.todo, h)
+	hs.wakeUp()
+}
+
+// wakeUp has Run check what is to do.
+func (hs *held) wakeUp() {
 	select {
 	case hs.wake <- struct{}{}:
 	default:

@@ -67,6 +67,7 @@ type Service struct {
 	marked  bool        // this node has its mark in Redis; Run's alone
 	vouched bool        // its mark says that its connections are complete; Run's alone
 	peers   peers
+	checked time.Time // when the latest beat began; Run's alone
 	renewed time.Time // when keys were looked at last, whether to renew them; Run's alone
 	astray  bool      // Redis may have connections that this node has not; Run's alone
 	left    []leaving // users whom Redis still has among those held, by time; Run's alone
@@ -87,7 +88,10 @@ func New(cfg Config) *Service {
 		held: newHeld(), tells: newTells(),
 		seen: map[accounts.ID]time.Time{}, wishes: map[accounts.ID]struct{}{}, partly: map[accounts.ID]struct{}{}, missing: map[cluster.ID]time.Time{}}
 	s.metrics = newMetrics(cfg.Metrics, s)
-	cfg.Bus.Nodes().Handle("presence", bus.Handler{Lost: func() { s.doubt.Store(true) }})
+	cfg.Bus.Nodes().Handle("presence", bus.Handler{Lost: func() {
+		s.doubt.Store(true)
+		s.held.wakeUp()
+	}})
 	return s
 }
 

@@ -84,6 +84,9 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		case <-beat.C:
 			s.beat(ctx)
 		case <-s.held.wake:
+			if s.doubt.Load() && time.Since(s.checked) >= beatEvery { // answers are partial until then
+				s.beat(ctx)
+			}
 		}
 		for s.write(ctx) {
 		}
@@ -113,6 +116,7 @@ func (s *Service) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	now := time.Now()
+	s.checked = now
 	s.held.due(now)
 	s.letGo(ctx, now)
 	if now.Sub(s.renewed) > time.Minute {
