@@ -113,6 +113,9 @@ func (s *Service) CardOwner(ctx context.Context, token string) (_ ID, err error)
 	}
 	now := s.db.Now()
 	c, err := s.cards.byToken.Get(ctx, keyspace.Hashed{S: s.mint.cardName(token)})
+	if s.previous != nil && errors.Is(err, cache.ErrNotFound) {
+		c, err = s.cards.byToken.Get(ctx, keyspace.Hashed{S: s.previous.cardName(token)})
+	}
 	if errors.Is(err, cache.ErrNotFound) || err == nil && !c.Expires.After(now) {
 		return ID{}, ErrNoCard
 	} else if err != nil {

@@ -3,6 +3,7 @@ package accounts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,7 +72,15 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 	m.To, m.Subject, m.Text = n.To, n.Lang.Say(m.Subject), n.Lang.Sprintf(m.Text, moment(n.At))
 	switch {
 	case n.Until != 0 && n.Seed != "":
-		m.Text += n.Lang.Sprintf(undoText, moment(n.Until), s.pageLink(n.Lang, "#/undo/"+s.mint.undoToken(n.User, n.Seed)))
+		token := s.mint.undoToken(n.User, n.Seed)
+		if s.previous != nil { // the node that stored the offer may have had that secret
+			if _, err := selectUndo(ctx, s.db, hash(token)); errors.Is(err, ErrUndo) {
+				token = s.previous.undoToken(n.User, n.Seed)
+			} else if err != nil {
+				return asKind(err)
+			}
+		}
+		m.Text += n.Lang.Sprintf(undoText, moment(n.Until), s.pageLink(n.Lang, "#/undo/"+token))
 	case n.Until != 0:
 		m.Text += n.Lang.Sprintf(takeBack, moment(n.Until))
 	}

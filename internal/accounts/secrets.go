@@ -94,6 +94,16 @@ func (m mint) issued(t token) bool { return m.vouches("issued", t) }
 // another secret of the server, whose sessions last all the same.
 func (m mint) issuedAccess(t token) bool { return m.vouches("issued access", t) }
 
+// issued reports whether a server with the secret, or with the previous one, made the refresh token.
+func (s *Service) issued(t token) bool {
+	return s.mint.issued(t) || s.previous != nil && s.previous.issued(t)
+}
+
+// issuedAccess is issued for an access token.
+func (s *Service) issuedAccess(t token) bool {
+	return s.mint.issuedAccess(t) || s.previous != nil && s.previous.issuedAccess(t)
+}
+
 func (m mint) vouches(label string, t token) bool {
 	secret, err := base64.RawURLEncoding.DecodeString(t.text[tokenLen-secretLen:])
 	who := t.user.String() + "." + t.device.String()

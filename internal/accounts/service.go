@@ -102,9 +102,12 @@ type Config struct {
 	Notify func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
 
 	// Secret is the server's own, at least 32 bytes of chance, the same on all
-	// nodes and at every start. With another one, codes that were mailed and
-	// refresh tokens are worth nothing; sessions last until their access tokens end.
+	// nodes and at every start. With another one cards and codes that were mailed are
+	// worth nothing, and a refresh token that is used twice does not end its session.
 	Secret []byte
+
+	// Previous is another secret with which cards and tokens are accepted, while the secret is rotated; nil: none.
+	Previous []byte
 
 	Studio *picture.Studio // makes pictures of users; nil: one of its own
 
@@ -156,23 +159,24 @@ const afterBudget = 250 * time.Millisecond
 // Service is the accounts domain as the rest of the program sees it. It is
 // safe for concurrent use.
 type Service struct {
-	db     *sqldb.DB
-	caches *cache.Runtime
-	bus    *events.Bus
-	users  *Users
-	checks *cache.Cache[sessionKey, access]
-	uses   uses
-	untold untold
-	cards  cards
-	redis  redisStore
-	cfg    Settings
-	mint   mint
-	mail   mail.Sender
-	page   string
-	hasher *password.Hasher
-	studio *picture.Studio
-	budget time.Duration
-	log    *slog.Logger
+	db       *sqldb.DB
+	caches   *cache.Runtime
+	bus      *events.Bus
+	users    *Users
+	checks   *cache.Cache[sessionKey, access]
+	uses     uses
+	untold   untold
+	cards    cards
+	redis    redisStore
+	cfg      Settings
+	mint     mint
+	previous mint // see Config.Previous; nil: none
+	mail     mail.Sender
+	page     string
+	hasher   *password.Hasher
+	studio   *picture.Studio
+	budget   time.Duration
+	log      *slog.Logger
 
 	metrics  *metrics
 	attempts *attempts.Counter
@@ -200,21 +204,22 @@ func New(cfg Config) (*Service, error) {
 		cfg.Studio = picture.New(0)
 	}
 	s := &Service{
-		db:     cfg.DB,
-		caches: cfg.Caches,
-		bus:    cfg.Bus,
-		users:  NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
-		checks: newChecks(cfg.DB, cfg.Caches, cfg.Cache),
-		cards:  newCards(cfg.DB, cfg.Caches, cfg.Cache),
-		redis:  redisStore{db: cfg.Redis, budget: readBudget},
-		cfg:    cfg.Settings,
-		mint:   mint(slices.Clone(cfg.Secret)),
-		mail:   cfg.Mail,
-		page:   cfg.Page,
-		hasher: password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
-		studio: cfg.Studio,
-		budget: afterBudget,
-		log:    cfg.Log,
+		db:       cfg.DB,
+		caches:   cfg.Caches,
+		bus:      cfg.Bus,
+		users:    NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
+		checks:   newChecks(cfg.DB, cfg.Caches, cfg.Cache),
+		cards:    newCards(cfg.DB, cfg.Caches, cfg.Cache),
+		redis:    redisStore{db: cfg.Redis, budget: readBudget},
+		cfg:      cfg.Settings,
+		mint:     mint(slices.Clone(cfg.Secret)),
+		previous: mint(cfg.Previous),
+		mail:     cfg.Mail,
+		page:     cfg.Page,
+		hasher:   password.NewHasher(cfg.Hashers, cmp.Or(cfg.PasswordCost, password.OWASP)),
+		studio:   cfg.Studio,
+		budget:   afterBudget,
+		log:      cfg.Log,
 
 		metrics:  newMetrics(cfg.Metrics),
 		attempts: attempts.New(cfg.Redis, cfg.Log),

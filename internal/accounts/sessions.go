@@ -77,7 +77,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	}
 	h, now := hash(presented), s.db.Now()
 	key := sessionKey{A: t.user, B: t.device}
-	if s.strays.full.Load() && !s.mint.issuedAccess(t) {
+	if s.strays.full.Load() && !s.issuedAccess(t) {
 		if err := s.strays.tooMany(household.FromFar(ctx), now); err != nil {
 			if copied, there := s.checks.Peek(key); !there || !sameHash(copied.Hash, h) {
 				return Caller{}, err
@@ -227,7 +227,7 @@ func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err 
 		return Tokens{}, asKind(err)
 	}
 	inForce := found && sameHash(last.hash, hash(presented))
-	if !inForce && !s.mint.issued(old) {
+	if !inForce && !s.issued(old) {
 		// The token is made up, unless the server's secret has changed since. To know
 		// the name of a session must not suffice to have its copies dropped.
 		return Tokens{}, ErrRefresh
@@ -281,14 +281,17 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inF
 				return refreshed{}, err
 			}
 			t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, last.nonce)
+			if s.previous != nil && !sameHash(hash(t.Refresh), last.hash) { // a node rotated it with the previous secret
+				t.Access, t.Refresh = s.previous.pair(old.user, old.device, old.text, last.nonce)
+			}
 			t.Expires = last.accessExpires
-		case found && s.mint.issued(old):
+		case found && s.issued(old):
 			ended := []DeviceID{old.device}
 			if _, err = deleteSessions(ctx, tx, old.user, ended); err == nil {
 				err = s.write(ctx, tx, old.user, old.device, trail.RefreshReused, household.From(ctx))
 			}
 			return refreshed{ended: ended, refusal: ErrReused}, err
-		case s.mint.issued(old):
+		case s.issued(old):
 			refusal, err := whyEnded(ctx, tx, old.user)
 			return refreshed{refusal: refusal}, err
 		default:

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -108,6 +109,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
+	previous, err := previousSecret(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if a.db, err = sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, MaxConns: cfg.SQLConns, Now: cfg.Now, Log: log}); err != nil {
 		return nil, err
 	}
@@ -120,7 +125,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := sqlcopy.Unfinished(ctx, a.db); err != nil { // one that began meanwhile, whose schema this one may have waited for
 		return nil, err
 	}
-	if err := agree(ctx, a.db, key); err != nil {
+	origin, err := agree(ctx, a.db, key, previous)
+	if err != nil {
 		return nil, err
 	}
 	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Dial: cfg.DialRedis, Log: log}); err != nil {
@@ -150,7 +156,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	studio := picture.New(0) // all pictures share its memory
 	if a.accounts, err = accounts.New(accounts.Config{
 		Studio: studio,
-		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, PasswordCost: cfg.PasswordCost, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
+		DB:     a.db, Redis: a.redis, Limiter: limiter, Hooks: a.hooks, Caches: a.caches, DropsPending: a.drops.Pending, Bus: a.bus, Cache: cfg.Cache.policy(), Mail: mailer, Page: cfg.page(), Secret: key, Previous: previous, PasswordCost: cfg.PasswordCost, Settings: cfg.Accounts, Metrics: a.reg, Log: log,
 		Notify: a.notify,
 	}); err != nil {
 		return nil, err
@@ -179,20 +185,28 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
-	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Data: cfg.Data, Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Previous: previous, Data: cfg.Data, Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
 	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Hooks: a.hooks, Log: log, Settings: cfg.Chats})
 	a.transfers.Serve(a.messages)
 	a.groups.Follow(a.messages)
 	a.presence = presence.New(presence.Config{DB: a.db, Redis: a.redis, Bus: a.bus, Node: id, Nodes: a.cluster, People: a.accounts, Friends: a.social, Metrics: a.reg, Log: log})
-	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
+	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Previous: previous, Origin: origin, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
+	}
+	if !bytes.Equal(origin, key) { // the secret was rotated
+		if _, err := a.push.Key(ctx); err != nil { // stored before its origin is forgotten
+			return nil, err
+		}
+		if err := useSecret(ctx, a.db, key); err != nil {
+			return nil, err
+		}
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
 	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Address: func() string { return a.cluster.Self().Address },
 		People: a.accounts, MaySubscribe: func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) }, // which is made below
-		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
+		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Previous: previous, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
 		return nil, err
 	}
 	var roomLimiter *ratelimit.Limiter
@@ -208,7 +222,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if err := a.checkin.CheckMode(ctx); err != nil {
 		return nil, err
 	}
-	a.newAPI(limiter, key)
+	a.newAPI(limiter, key, previous)
 	if err := a.newGateway(ctx); err != nil {
 		return nil, err
 	}

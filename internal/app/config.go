@@ -40,24 +40,25 @@ import (
 
 // Config is everything an operator can set.
 type Config struct {
-	Addr       string          `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
-	PublicURL  origin.Origin   `koanf:"public_url" help:"where people reach the page, https://stoa.example.org: every link begins with it, scripts of this origin may open sockets, and pushes name it as contact; empty: mails have links if addr is loopback, and other links begin with the Host header of the request"`
-	AdminAddr  string          `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
-	Docs       string          `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
-	Data       string          `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
-	Redis      string          `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
-	SQL        string          `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
-	SQLConns   int             `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB, at least 8"`
-	Queue      string          `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
-	Roles      []string        `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps), worker (jobs and queue)"`
-	KeyPrefix  string          `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
-	Secret     string          `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
-	Dev        string          `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
-	Log        obs.Log         `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
-	AccessLog  bool            `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
-	Limits     bool            `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
-	Origins    origin.Patterns `koanf:"origins" help:"web origins whose scripts may call the API and open sockets: https://app.example.org, https://*.example.org, capacitor://localhost"`
-	TrustProxy []netip.Prefix  `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
+	Addr           string          `koanf:"addr" default:"127.0.0.1:8080" help:"address to listen on; :0 picks a port and prints it"`
+	PublicURL      origin.Origin   `koanf:"public_url" help:"where people reach the page, https://stoa.example.org: every link begins with it, scripts of this origin may open sockets, and pushes name it as contact; empty: mails have links if addr is loopback, and other links begin with the Host header of the request"`
+	AdminAddr      string          `koanf:"admin_addr" help:"address for operators alone: metrics, the catalogue of keys, detailed readiness; empty: they are on addr if that is loopback and no proxy is trusted, else nowhere"`
+	Docs           string          `koanf:"docs" default:"auto" enum:"auto,true,false" help:"serve the description of the API, /docs and /openapi.json, on addr; auto is true where addr serves operators, too; admin_addr always does"`
+	Data           string          `koanf:"data" default:"./stoa-data" help:"folder for the embedded database and generated secrets"`
+	Redis          string          `koanf:"redis" default:"embedded" secret:"url" help:"embedded, spawn, redis://…, rediss://…, redis-sentinel://h1,h2/name or redis-cluster://h1,h2"`
+	SQL            string          `koanf:"sql" default:"sqlite" secret:"url" help:"sqlite, sqlite:/path or mysql://user:pass@host/db"`
+	SQLConns       int             `koanf:"sql_conns" default:"16" help:"most connections to MySQL or MariaDB, at least 8"`
+	Queue          string          `koanf:"queue" default:"sql" secret:"url" help:"where messages between nodes wait: sql or redis"`
+	Roles          []string        `koanf:"roles" default:"api,gateway,worker" help:"what this node does: api, gateway (the sockets of apps), worker (jobs and queue)"`
+	KeyPrefix      string          `koanf:"key_prefix" default:"stoa" help:"what every Redis key begins with, so that deployments can share one Redis"`
+	Secret         string          `koanf:"secret" secret:"true" help:"at least 32 characters, the same on all nodes; generated and kept in the data folder when empty"`
+	SecretPrevious string          `koanf:"secret_previous" secret:"true" help:"the other secret while secret is rotated: what it has signed is accepted; read from the data folder with secret"`
+	Dev            string          `koanf:"dev" default:"auto" enum:"auto,true,false" help:"show mails to this machine at /dev/mail instead of sending them; auto is true on loopback with SQLite, the embedded Redis, no mail server and no trusted proxy"`
+	Log            obs.Log         `koanf:"log" default:"info" help:"level and format: debug, info, warn or error; pretty, text or json"`
+	AccessLog      bool            `koanf:"access_log" default:"false" help:"log a line at level info for each request: method, route, path, status, time, bytes, household, user and request id; never a query, a header or a body"`
+	Limits         bool            `koanf:"limits" default:"true" help:"limit requests for each user and operation"`
+	Origins        origin.Patterns `koanf:"origins" help:"web origins whose scripts may call the API and open sockets: https://app.example.org, https://*.example.org, capacitor://localhost"`
+	TrustProxy     []netip.Prefix  `koanf:"trust_proxy" help:"networks whose X-Forwarded-For is believed"`
 
 	SMTP     mail.Config       `koanf:"smtp"`
 	Accounts accounts.Settings `koanf:"accounts"`
@@ -114,7 +115,8 @@ func (c Config) Validate() error {
 		config.Refuse(c.Activity.Approximate() && c.Redis == "embedded", "activity.count", "the embedded Redis counts exactly; name a Redis server in redis, or use exact"),
 		config.Refuse(c.Accounts.SignIn != "" && c.Accounts.SignIn != accounts.SignInOwn && !c.JWT.On(), "accounts.sign_in", "%s needs the key by which tokens are checked: jwt.secret, jwt.jwks_url or jwt.jwks_file", c.Accounts.SignIn),
 		config.Refuse(badPrefix != nil, "key_prefix", "%v", badPrefix),
-		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"))
+		config.Refuse(c.Secret != "" && len(c.Secret) < 32, "secret", "a secret has at least 32 characters"),
+		config.Refuse(c.SecretPrevious != "" && len(c.SecretPrevious) < 32, "secret_previous", "a secret has at least 32 characters"))
 }
 
 // liveSettings are those of live streams: a node that does not serve the API has nobody who could publish or watch, and a recording

@@ -170,7 +170,8 @@ func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB) (bool, error) {
 		}
 		text = strings.TrimSpace(string(b))
 	}
-	return held == sumOf([]byte(text)), nil
+	previous, err := previousSecret(c)
+	return held == sumOf([]byte(text)) || previous != nil && held == sumOf(previous), err
 }
 
 func (c Config) connectRedis(ctx context.Context) []Check {

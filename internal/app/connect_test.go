@@ -171,7 +171,7 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 			if c := look(); !c.OK || !strings.Contains(c.Found, "the newest") {
 				t.Errorf("migrated: %+v", c)
 			}
-			if err := agree(t.Context(), db, []byte(strings.Repeat("a", 32))); err != nil {
+			if _, err := agree(t.Context(), db, []byte(strings.Repeat("a", 32)), nil); err != nil {
 				t.Fatal(err)
 			}
 			for secret, sound := range map[string]bool{strings.Repeat("a", 32): true, strings.Repeat("b", 32): false, "": false} {

@@ -38,9 +38,9 @@ func (a *App) liveNodes(ctx context.Context) (names []string, err error) {
 }
 
 // newAPI adds the routes of the node's roles; every node tells how it is.
-func (a *App) newAPI(limiter *ratelimit.Limiter, key []byte) {
+func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 	cfg := web.Config{
-		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, Node: a.node, Live: a.liveNodes,
+		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, SecretPrevious: previous, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
 		SocketsFrom: a.cfg.Gateway.MaxFrom,
 		OpTime:      a.cfg.Webhooks.Before.Timeout + 3500*time.Millisecond, // of which SQL and Redis have the rest

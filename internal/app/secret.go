@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	secretFile = "secret"     // in the data folder
-	secretSum  = "secret_sum" // the name of the setting in the database
+	secretFile   = "secret"          // in the data folder
+	previousFile = "secret_previous" // in the data folder, where the secret is; see RotateSecret
+	secretSum    = "secret_sum"      // the name of the setting in the database
 )
 
 var errSecret = errors.New("this node's secret is not that of the other nodes on this database: give them all the same STOA_SECRET, or copy the file secret from the first node's data folder")
@@ -41,7 +42,7 @@ func secret(cfg Config) ([]byte, error) {
 	path := filepath.Join(cfg.Data, secretFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := writeOnce(path, rand.Text()+rand.Text()); err != nil {
+		if err := writeOnce(path, rand.Text()+rand.Text()); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 		text, err = os.ReadFile(path)
@@ -55,8 +56,61 @@ func secret(cfg Config) ([]byte, error) {
 	return nil, fmt.Errorf("%s is damaged: a secret has at least 32 characters", path)
 }
 
+// previousSecret returns the configured other secret, or the one in the data folder if the secret is there; nil: there is none.
+func previousSecret(cfg Config) ([]byte, error) {
+	if cfg.SecretPrevious != "" {
+		return []byte(cfg.SecretPrevious), nil
+	}
+	if cfg.Secret != "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(filepath.Join(cfg.Data, previousFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return []byte(strings.TrimSpace(string(text))), err
+}
+
+// ErrRotating refuses a second rotation before the first one has ended.
+var ErrRotating = errors.New("secret_previous exists: restart the server, and remove it first")
+
+// RotateSecret returns a new secret. Where the secret is in the data folder it is stored there, beside the one
+// before, for the next start of the server; the path of that file is returned.
+func RotateSecret(cfg Config) (next, path string, err error) {
+	next = rand.Text() + rand.Text()
+	if cfg.Secret != "" {
+		return next, "", nil
+	}
+	path = filepath.Join(cfg.Data, secretFile)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	switch err := writeOnce(filepath.Join(cfg.Data, previousFile), strings.TrimSpace(string(before))); {
+	case errors.Is(err, fs.ErrExist): // it may be the only copy of the secret that the database knows
+		return "", "", ErrRotating
+	case err != nil:
+		return "", "", err
+	}
+	return next, path, replaceFile(path, next+"\n")
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "secret-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
 // writeOnce makes the file whole or not at all, also when two processes start
-// at once: the first one's text stays.
+// at once: the first one's text stays, and the other one gets fs.ErrExist.
 func writeOnce(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "secret-*") // mode 0600
 	if err != nil {
@@ -67,32 +121,37 @@ func writeOnce(path, text string) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return os.Link(f.Name(), path)
 }
 
 // agree makes sure that all nodes on one database have the same secret: with
-// different ones, codes and refresh tokens made by one would be refused by
-// another.
-func agree(ctx context.Context, db *sqldb.DB, secret []byte) error {
+// different ones, codes and cards made by one would be refused by
+// another. While the secret is rotated a node has two of them. It returns the one that nodes had so far.
+func agree(ctx context.Context, db *sqldb.DB, secret, previous []byte) (before []byte, err error) {
 	mine := sumOf(secret)
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
 	var held string
-	err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, put.For(1), secretSum, mine); err != nil {
 			return err
 		}
 		return tx.NewRaw("SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), secretSum).Scan(ctx, &held)
 	})
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return nil, err
+	case held == mine:
+		return secret, nil
+	case previous != nil && held == sumOf(previous):
+		return previous, nil
 	}
-	if held != mine {
-		return errSecret
-	}
-	return nil
+	return nil, errSecret
+}
+
+// useSecret has other nodes need this one's secret, as theirs or as their previous one.
+func useSecret(ctx context.Context, db *sqldb.DB, secret []byte) error {
+	_, err := db.ExecContext(ctx, "UPDATE settings SET value = ? WHERE name = ?", sumOf(secret), secretSum)
+	return err
 }
 
 // tryWrite commits a small change, to find out whether the database accepts writes as the server sends them.

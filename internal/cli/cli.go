@@ -75,6 +75,7 @@ type root struct {
 	Queue       queueCmd       `cmd:"" help:"Look after the messages between nodes."`
 	Restore     restoreCmd     `cmd:"" help:"Put what stoa backup wrote in the place of the SQLite database."`
 	Rooms       roomsCmd       `cmd:"" help:"Look after rooms in which people watch together."`
+	Secret      secretCmd      `cmd:"" help:"Rotate the secret that signs cards and links."`
 	Stats       statsCmd       `cmd:"" help:"Show how many users are active, by day, week and month, and how many come back."`
 	Streams     streamsCmd     `cmd:"" help:"Look after live streams: list, show, stop, give new keys."`
 	Users       usersCmd       `cmd:"" help:"Look after accounts: find, log out, ban, delete."`
@@ -154,6 +155,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 	r.Migrate.shown = []string{"data", "sql", "log"}
 	r.Backup.shown, r.Restore.shown, r.Demo.shown = r.Migrate.shown, r.Migrate.shown, r.Migrate.shown
 	r.Mail.shown = []string{"addr"}
+	r.Secret.Rotate.shown = []string{"data", "secret"}
 	for _, s := range r.Nodes.settingsOf() {
 		s.shown = []string{"redis", "key_prefix", "log"}
 	}
@@ -182,7 +184,7 @@ func parser(r *root, c *console, only string) *kong.Kong {
 		"config": {&r.Config.Print.settings, &r.Config.Check.settings}, "demo": {&r.Demo.settings}, "doctor": {&r.Doctor.settings}, "healthcheck": {&r.Healthcheck.settings},
 		"keys": r.Keys.settingsOf(), "keys-service": r.KeysService.settingsOf(), "mail": {&r.Mail.settings}, "migrate": {&r.Migrate.settings},
 		"nodes": r.Nodes.settingsOf(), "notify": r.Notify.settingsOf(), "queue": queues, "restore": {&r.Restore.settings},
-		"rooms": r.Rooms.settingsOf(), "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
+		"rooms": r.Rooms.settingsOf(), "secret": {&r.Secret.Rotate.settings}, "serve": {&r.Serve.settings}, "stats": r.Stats.settingsOf(), "streams": r.Streams.settingsOf(), "users": r.Users.settingsOf(),
 	} {
 		if only == "" || only == command {
 			for _, s := range all {

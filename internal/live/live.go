@@ -308,6 +308,15 @@ func (s signer) signed(k kind, id ID, rest, play string, now time.Time) (subject
 	return text[untilLen:], err == nil && hmac.Equal([]byte(mac), []byte(s.mac(string(k)+id.String()+text, play))) && now.Unix() < until
 }
 
+// signed is signer.signed with the secret or the previous one.
+func (s *Service) signed(k kind, id ID, rest, play string) (subject string, ok bool) {
+	now := s.db.Now()
+	if subject, ok = s.signer.signed(k, id, rest, play, now); !ok && s.previous != nil {
+		subject, ok = s.previous.signed(k, id, rest, play, now)
+	}
+	return subject, ok
+}
+
 // parseToken takes a token apart.
 func parseToken(token string) (k kind, id ID, rest string, ok bool) {
 	text, ok := strings.CutPrefix(token, Prefix)

@@ -56,8 +56,10 @@ type Config struct {
 	Files        Files
 	Folder       string // where recordings are until they are files of their owner
 	Secret       []byte // the same on all nodes
-	Metrics      prometheus.Registerer
-	Log          *slog.Logger
+	// Previous is another secret whose tokens are accepted, while the secret is rotated; nil: none.
+	Previous []byte
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 
 	Settings
 }
@@ -71,13 +73,15 @@ type Service struct {
 	streams *cache.Cache[ID, Stream]
 	bus     *bus.Bus // between nodes
 	signer  signer
-	metrics *metrics
-	cfg     Config
-	log     *slog.Logger
-	pulls   singleflight.Group // by stream
-	life    time.Duration      // of a publisher's lease
-	every   time.Duration      // between a publisher's reports
-	sweep   time.Duration      // between comparisons of all sessions with SQL
+	// previous accepts tokens; nil: none.
+	previous signer
+	metrics  *metrics
+	cfg      Config
+	log      *slog.Logger
+	pulls    singleflight.Group // by stream
+	life     time.Duration      // of a publisher's lease
+	every    time.Duration      // between a publisher's reports
+	sweep    time.Duration      // between comparisons of all sessions with SQL
 
 	mu       sync.Mutex
 	engine   *media.Engine   // nil while no media are carried
@@ -97,7 +101,7 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus.Nodes(), signer: cfg.Secret, cfg: cfg, life: leaseLife, every: reportEvery, sweep: lookEvery, log: cfg.Log,
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: lookEvery, log: cfg.Log,
 		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	s.bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
@@ -536,11 +540,11 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 	case ticket:
 		h.hash = st.Play
 		var subject string
-		if subject, ok = s.signer.signed(k, id, rest, st.Play, s.db.Now()); ok {
+		if subject, ok = s.signed(k, id, rest, st.Play); ok {
 			h.seat, ok = parseSeat(subject)
 		}
 	case relay:
-		_, ok = s.signer.signed(k, id, rest, "", s.db.Now())
+		_, ok = s.signed(k, id, rest, "")
 	default:
 		ok = false
 	}

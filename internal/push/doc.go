@@ -26,8 +26,9 @@
 //
 // When a push is sent, everything is looked at again: whether the device is still logged in, whether somebody is on
 // line, what is unread, and what the user's settings say. A push has no text of a message unless the user wants previews.
-// Its payload is encrypted for the browser (RFC 8291), and signed with the deployment's key (RFC 8292), which follows from a seed in SQL and the
-// server's secret: SQL alone signs nothing.
+// Its payload is encrypted for the browser (RFC 8291), and signed with the deployment's key (RFC 8292), which SQL has encrypted under the
+// server's secret: SQL alone signs nothing. It is made of a seed in SQL and the secret that the server had first, and stays when the secret
+// is rotated, since the browsers' subscriptions are for this key.
 //
 // 404 and 410 end a subscription. After 429 and 503 nothing goes to that host until the time it asks for; after a time-out, for
 // half a minute. Other failures are tried again with back-off, and given up after the fifth. Hosts are served side by side, so that one that hangs holds up

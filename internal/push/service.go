@@ -1,7 +1,9 @@
 package push
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -49,11 +51,15 @@ type Config struct {
 	Presence Presence
 	Chats    Chats
 	Told     Told
-	Secret   []byte // the server's own
-	Page     string // where people reach the page, for whoever asks whose pushes these are
-	Sender   string // address of the server's mails, for the same where Page is not https
-	Log      *slog.Logger
-	Metrics  prometheus.Registerer // nil: nothing is collected
+	Secret   []byte // the server's own, under which the keys are stored
+	// Previous is another secret under which the keys may be stored, while the secret is rotated; nil: none.
+	Previous []byte
+	// Origin is the secret of which keys are made that are not stored yet; nil: Secret.
+	Origin  []byte
+	Page    string // where people reach the page, for whoever asks whose pushes these are
+	Sender  string // address of the server's mails, for the same where Page is not https
+	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: nothing is collected
 
 	// Offline hands what a user should see to whoever sends pushes of their own (APNs, FCM), for each push once, and
 	// after a kill perhaps twice. It comes while no device of the user is on line, whether one has a
@@ -75,6 +81,8 @@ type Service struct {
 	chats    Chats
 	told     Told
 	secret   []byte
+	previous []byte
+	origin   []byte
 	contact  string
 	log      *slog.Logger
 	offline  func(ctx context.Context, user accounts.ID, p api.Push) error
@@ -96,7 +104,11 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("push: %w", err)
 	}
-	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
+	origin := cfg.Origin
+	if origin == nil {
+		origin = cfg.Secret
+	}
+	return &Service{db: cfg.DB, people: cfg.People, presence: cfg.Presence, chats: cfg.Chats, told: cfg.Told, secret: cfg.Secret, previous: cfg.Previous, origin: origin, contact: cfg.Settings.contact(cfg.Page, cfg.Sender), log: cfg.Log,
 		offline: cfg.Offline, cfg: cfg.Settings, metrics: newMetrics(cfg.Metrics), hosts: hosts{until: map[string]time.Time{}}, done: map[messaging.ConversationID]messaging.Said{},
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
@@ -109,16 +121,46 @@ func (s *Service) signing(ctx context.Context) (keys, error) {
 	if have.public != "" {
 		return have, nil
 	}
-	seed, err := seed(ctx, s.db)
+	have, err := s.stored(ctx)
 	if err != nil {
 		return keys{}, asKind(err)
 	}
-	have = keysOf(s.secret, seed)
 	s.mu.Lock()
 	s.keys = have
 	s.mu.Unlock()
 	return have, nil
 }
+
+// stored returns the keys from SQL, where they are sealed under the secret. The first node that asks stores them, and
+// one with a new secret seals them again.
+func (s *Service) stored(ctx context.Context) (k keys, err error) {
+	sealed, err := setting(ctx, s.db, keyName)
+	if err != nil {
+		return keys{}, err
+	}
+	if sealed == "" {
+		seed, err := firstSetting(ctx, s.db, seedName, newSeed())
+		if err != nil {
+			return keys{}, err
+		}
+		if sealed, err = firstSetting(ctx, s.db, keyName, keysOf(s.origin, seed).seal(s.secret)); err != nil {
+			return keys{}, err
+		}
+	}
+	k, ok := unseal(s.secret, sealed)
+	if !ok && s.previous != nil {
+		if k, ok = unseal(s.previous, sealed); ok && bytes.Equal(s.origin, s.previous) {
+			err = putSetting(ctx, s.db, keyName, k.seal(s.secret))
+		}
+	}
+	if !ok {
+		return keys{}, errSealed
+	}
+	return k, err
+}
+
+// errSealed reports keys that this node cannot read.
+var errSealed = errors.New("push: the keys in the database belong to another secret; set secret_previous to it")
 
 // Key returns the key with which browsers subscribe, in base64url.
 func (s *Service) Key(ctx context.Context) (_ string, err error) {

@@ -32,20 +32,21 @@ func setting(ctx context.Context, q sqldb.Querier, name string) (value string, e
 
 const (
 	seedName = "push_seed"
+	keyName  = "push_key"
 	markName = "push_mark"
 )
 
-// seed returns the deployment's seed. The first node that asks makes it.
-func seed(ctx context.Context, db *sqldb.DB) (value string, err error) {
-	if value, err = setting(ctx, db, seedName); err != nil || value != "" {
+// firstSetting returns the value of a setting. The first node that asks stores its own.
+func firstSetting(ctx context.Context, db *sqldb.DB, name, own string) (value string, err error) {
+	if value, err = setting(ctx, db, name); err != nil || value != "" {
 		return value, err
 	}
 	first := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}})
 	err = inTx(ctx, db, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := tx.ExecContext(ctx, first.For(1), seedName, newSeed()); err != nil {
+		if _, err := tx.ExecContext(ctx, first.For(1), name, own); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), seedName).Scan(&value)
+		return tx.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?"+tx.Dialect().ForUpdate(), name).Scan(&value)
 	})
 	return value, err
 }
@@ -61,8 +62,12 @@ func readMark(ctx context.Context, q sqldb.Querier) (time.Time, error) {
 }
 
 func writeMark(ctx context.Context, db *sqldb.DB, at time.Time) error {
+	return putSetting(ctx, db, markName, strconv.FormatInt(at.UnixMilli(), 10))
+}
+
+func putSetting(ctx context.Context, db *sqldb.DB, name, value string) error {
 	put := db.Dialect().Compile(sqldb.Upsert{Table: "settings", Columns: []string{"name", "value"}, Key: []string{"name"}, Set: []string{"value"}})
-	_, err := db.ExecContext(ctx, put.For(1), markName, strconv.FormatInt(at.UnixMilli(), 10))
+	_, err := db.ExecContext(ctx, put.For(1), name, value)
 	return err
 }
 

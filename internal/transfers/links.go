@@ -76,7 +76,16 @@ func (s signer) link(id ID, what variant, user accounts.ID, until time.Time) str
 	return text + s.mac(text)
 }
 
-// check takes a link apart. False for one that this server has not made.
+// check takes a link apart. False for one that this server has not made, with its secret or the previous one.
+func (s *Service) check(link string) (id ID, what variant, user accounts.ID, until time.Time, ok bool) {
+	id, what, user, until, ok = s.signer.check(link)
+	if !ok && s.previous != nil {
+		return s.previous.check(link)
+	}
+	return id, what, user, until, ok
+}
+
+// check takes a link apart. False for one that is not of this secret.
 func (s signer) check(link string) (id ID, what variant, user accounts.ID, until time.Time, ok bool) {
 	if len(link) != linkLen {
 		return id, 0, user, until, false

@@ -55,6 +55,7 @@ type Config struct {
 	People    People
 	Relations Relations
 	Secret    []byte // the server's, which signs links
+	Previous  []byte // another secret whose links are accepted, while the secret is rotated; nil: none
 	Data      string // the data folder
 	Metrics   prometheus.Registerer
 	Studio    *picture.Studio // makes thumbnails; nil: one of its own
@@ -84,6 +85,7 @@ type Service struct {
 	again     map[ID]again     // files that it could not finish
 	releasing sync.WaitGroup   // of files that messages have given up, or that were cancelled
 	signer    signer
+	previous  signer // nil: none
 	cfg       Settings
 	log       *slog.Logger
 	tells     tells
@@ -95,7 +97,7 @@ func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
 	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: signer(cfg.Secret), cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
+		signer: cfg.Secret, previous: cfg.Previous, cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, looking: newLooking()}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {
@@ -452,7 +454,7 @@ type Served struct {
 // Fetch returns what a link leads to, if its user may still have it. ErrLink, ErrGone.
 func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) {
 	defer errs.Wrap(&err, "transfers.Fetch")
-	id, what, user, until, ok := s.signer.check(link)
+	id, what, user, until, ok := s.check(link)
 	if !ok || !until.After(s.sql.db.Now()) {
 		return Served{}, ErrLink
 	}

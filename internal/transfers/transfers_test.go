@@ -116,6 +116,12 @@ func TestALinkIsGoodForItsFileItsUserAndItsTime(t *testing.T) {
 				t.Errorf("a link that is %s: %v", what, err)
 			}
 		}
+		w.previous = elsewhere // while the secret is rotated
+		for what, link := range map[string]string{"secret": good, "previous secret": elsewhere.link(id, whole, w.users[1], until)} {
+			if err := fetch(w, link); err != nil {
+				t.Errorf("a link of the %s: %v", what, err)
+			}
+		}
 		bubble.Sleep(w.cfg.LinkFor - 2*time.Second)
 		if err := fetch(w, good); err != nil {
 			t.Errorf("just in time: %v", err)

@@ -232,7 +232,7 @@ func (old record) next(rec record, now int64, alive func(node uint32) bool) (rec
 		return old, nil
 	case old.Expires <= now: // begins anew
 		return rec, nil
-	case old.RequestHash != rec.RequestHash && old.RequestHash != rec.plainHash:
+	case old.RequestHash != rec.RequestHash && old.RequestHash != rec.plainHash && old.RequestHash != rec.previousHash:
 		return rec, errMismatch
 	case old.Status != 0:
 		return old, nil
@@ -243,5 +243,8 @@ func (old record) next(rec record, now int64, alive func(node uint32) bool) (rec
 	}
 	// That try failed, or its process died.
 	rec.Created, rec.Expires = old.Created, old.Expires
+	if old.RequestHash == rec.previousHash { // the seed stays the same as well, see [API.macOf]
+		rec.RequestHash = old.RequestHash
+	}
 	return rec, nil
 }

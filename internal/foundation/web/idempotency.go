@@ -65,6 +65,9 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 	}
 	rec := record{Scope: c.scope(), Key: key,
 		RequestHash: c.route.in.requestHash(a.mac(), r, body), plainHash: c.route.in.requestHash(sha256.New(), r, body)}
+	if a.cfg.SecretPrevious != nil {
+		rec.previousHash = c.route.in.requestHash(hmac.New(sha256.New, a.cfg.SecretPrevious), r, body)
+	}
 	if op := c.route.op; a.cfg.DB == nil || op.NoReplay && !op.Creates {
 		c.id = rec.requestID()
 		a.answer(ctx, c, c, r, body)
@@ -89,7 +92,7 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 		_, _ = c.Write(rec.Body)
 		return
 	}
-	c.id, c.seed = rec.requestID(), rec.seed(a.mac())
+	c.id, c.seed = rec.requestID(), rec.seed(a.macOf(rec))
 	a.runClaimed(ctx, c, r, body, rec)
 }
 
@@ -158,6 +161,14 @@ func idempotencyKey(h http.Header) (string, bool) {
 // mac makes hashes under the server's secret. A plain one of a body with a password in it could be tried out by
 // whoever reads the table.
 func (a *API) mac() hash.Hash { return hmac.New(sha256.New, a.cfg.Secret) }
+
+// macOf is mac under the secret with which the first try of a request was stored, so that each try has the same seed.
+func (a *API) macOf(rec record) hash.Hash {
+	if rec.previousHash != "" && rec.RequestHash == rec.previousHash {
+		return hmac.New(sha256.New, a.cfg.SecretPrevious)
+	}
+	return a.mac()
+}
 
 // requestHash tells requests of one operation apart by a hash, also by the headers that it reads. Two bodies that mean
 // the same in other bytes are different requests.

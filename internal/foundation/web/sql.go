@@ -23,7 +23,8 @@ type record struct {
 	Expires     int64
 	Claim       int64 // of the running or last try: it tells whose row this is; see newClaim
 
-	plainHash string // is no column: the RequestHash as older nodes have written it
+	// Not columns: the RequestHash as older nodes have written it, and that under [Config.SecretPrevious].
+	plainHash, previousHash string
 }
 
 func (rec record) row() rowKey { return rowKey{rec.Scope, rec.Key} }

@@ -81,6 +81,9 @@ type Config struct {
 	// foresees what [NewID] returns.
 	Secret []byte
 
+	// SecretPrevious is the secret of the other nodes while the secret is rotated; nil: none.
+	SecretPrevious []byte
+
 	// Node names this process among those that share DB, and Live returns the names of
 	// those that live, this one among them, so that the requests of one that died need not
 	// be waited for. Nil: each of them is, for half a minute.
