@@ -273,6 +273,7 @@ type Typing struct {
 type ChatSettings struct {
 	MessagesFrom string `json:"messages_from" example:"friends" enum:"friends,everybody,nobody"`
 	Receipts     bool   `json:"receipts" doc:"show others how far one has read, and see how far they have"`
+	Version      int64  `json:"version,omitempty" doc:"it grows with each change; a client ignores settings of a lower one"`
 }
 
 // ChatSettingsUpdate changes what is present and leaves the rest: PUT /v1/chats/settings.

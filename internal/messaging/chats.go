@@ -330,7 +330,7 @@ func (s *Service) Settings(ctx context.Context, user accounts.ID) (_ api.ChatSet
 }
 
 func (s *Service) wireSettings(set settings) api.ChatSettings {
-	return api.ChatSettings{MessagesFrom: cmp.Or(set.From.String(), s.cfg.MessagesFrom), Receipts: set.Receipts}
+	return api.ChatSettings{MessagesFrom: cmp.Or(set.From.String(), s.cfg.MessagesFrom), Receipts: set.Receipts, Version: set.Version}
 }
 
 // SetSettings changes how the user wants to be reached, and returns all of it.

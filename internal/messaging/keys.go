@@ -70,7 +70,7 @@ var (
 
 	settingsKeys = keyspace.Def1[accounts.ID](Keys, "user:chat_settings:{uid}", keyspace.CachedOf[settings](),
 		keyspace.Expire(24*time.Hour).Jitter(2*time.Hour),
-		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256})
+		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256, Version: 2})
 
 	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", events.Payload(api.EventMessageNew, api.EventMessageChanged),
 		keyspace.Doc{Purpose: "messages of a group's chat", MaxBytes: 64 << 10})

@@ -1026,10 +1026,10 @@ func TestASettingOfOneDeviceLeavesThoseOfAnother(t *testing.T) {
 			update api.ChatSettingsUpdate
 			want   api.ChatSettings
 		}{
-			{api.ChatSettingsUpdate{Receipts: new(false)}, api.ChatSettings{MessagesFrom: "everybody"}},
-			{api.ChatSettingsUpdate{MessagesFrom: new("friends")}, api.ChatSettings{MessagesFrom: "friends"}},
-			{api.ChatSettingsUpdate{Receipts: new(true)}, api.ChatSettings{MessagesFrom: "friends", Receipts: true}},
-			{api.ChatSettingsUpdate{}, api.ChatSettings{MessagesFrom: "friends", Receipts: true}},
+			{api.ChatSettingsUpdate{Receipts: new(false)}, api.ChatSettings{MessagesFrom: "everybody", Version: 1}},
+			{api.ChatSettingsUpdate{MessagesFrom: new("friends")}, api.ChatSettings{MessagesFrom: "friends", Version: 2}},
+			{api.ChatSettingsUpdate{Receipts: new(true)}, api.ChatSettings{MessagesFrom: "friends", Receipts: true, Version: 3}},
+			{api.ChatSettingsUpdate{}, api.ChatSettings{MessagesFrom: "friends", Receipts: true, Version: 3}},
 		} {
 			got, err := w.SetSettings(ctx, ann, step.update)
 			w.must(err)

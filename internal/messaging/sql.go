@@ -688,6 +688,7 @@ func (s *sqlStore) setMember(ctx context.Context, tx *sqldb.Tx, m member) error 
 type settings struct {
 	From     Policy `json:"from"`
 	Receipts bool   `json:"receipts"`
+	Version  int64  `json:"version"`
 }
 
 func (s *sqlStore) settings(ctx context.Context, users []accounts.ID) (map[accounts.ID]settings, error) {
@@ -697,15 +698,16 @@ func (s *sqlStore) settings(ctx context.Context, users []accounts.ID) (map[accou
 func selectSettings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]settings, error) {
 	found := make(map[accounts.ID]settings, len(users))
 	for _, u := range users {
-		found[u] = settings{Unset, true}
+		found[u] = settings{From: Unset, Receipts: true}
 	}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts FROM chat_settings WHERE user_id IN (?)", bun.List(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, messages_from, receipts, version FROM chat_settings WHERE user_id IN (?)", bun.List(users))
 	return found, sqldb.Each(rows, err, func(rows *sql.Rows) error {
 		var u accounts.ID
 		var from Policy
 		var receipts int
-		err := rows.Scan(&u, &from, &receipts)
-		found[u] = settings{from, receipts != 0}
+		var version int64
+		err := rows.Scan(&u, &from, &receipts, &version)
+		found[u] = settings{from, receipts != 0, version}
 		return err
 	})
 }
@@ -722,8 +724,11 @@ func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, u api.Chat
 			receipts = 0
 		}
 	}
-	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts"}, Key: []string{"user_id"}, Set: set})
-	if _, err := tx.ExecContext(ctx, text.For(1), user, int(from), receipts); err != nil {
+	if len(set) > 0 {
+		set = append(set, "version = chat_settings.version + 1")
+	}
+	text := tx.Dialect().Compile(sqldb.Upsert{Table: "chat_settings", Columns: []string{"user_id", "messages_from", "receipts", "version"}, Key: []string{"user_id"}, Set: set})
+	if _, err := tx.ExecContext(ctx, text.For(1), user, int(from), receipts, 1); err != nil {
 		return settings{}, err
 	}
 	found, err := selectSettings(ctx, tx, []accounts.ID{user})

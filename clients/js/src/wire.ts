@@ -257,6 +257,11 @@ export interface components {
             messages_from: "friends" | "everybody" | "nobody";
             /** @description show others how far one has read, and see how far they have */
             receipts: boolean;
+            /**
+             * Format: int64
+             * @description it grows with each change; a client ignores settings of a lower one
+             */
+            version?: number;
         };
         ChatSettingsUpdate: {
             /**

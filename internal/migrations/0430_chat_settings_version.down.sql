@@ -1,0 +1,1 @@
+ALTER TABLE chat_settings DROP COLUMN version

@@ -1,0 +1,1 @@
+ALTER TABLE chat_settings ADD COLUMN version BIGINT NOT NULL DEFAULT 0
