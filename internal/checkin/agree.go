@@ -240,14 +240,27 @@ func (c change) imports(h streak.History, today civil.Day) (days []civil.Day) {
 // laterAgain is how long a [transfer.Touched] message is put off while Redis is away.
 const laterAgain = 10 * time.Second
 
-// followTouched brings Redis up to date with rows whose times lie in the past. It may
-// be repeated.
+// followTouched brings Redis up to date with rows whose times lie in the past. It skips users with a later message.
+// It may be repeated.
 func (s *Service) followTouched(ctx context.Context, t transfer.Touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followTouched")
 	if !s.projection.Writable() {
 		return s.sql.followLater(ctx, t, s.laterAgain)
 	}
-	return s.projection.Renew(ctx, mapped(t.Users, func(user accounts.ID) change {
-		return change{user: user, imported: true, first: t.First, last: t.Last}
-	})...)
+	due, err := transfer.Due(ctx, s.sql.db, t)
+	if err != nil {
+		return err
+	}
+	for _, part := range due {
+		err := s.projection.Renew(ctx, mapped(part.Users, func(user accounts.ID) change {
+			return change{user: user, imported: true, first: part.First, last: part.Last}
+		})...)
+		if err == nil && part.Mark != 0 {
+			err = transfer.Followed(ctx, s.sql.db, part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -55,37 +55,43 @@ func exports(t *testing.T, db *sqldb.DB, o transfer.ExportOptions) string {
 	return out.String()
 }
 
-// follow hands the messages of imports to the server, as the outbox does.
-func (w *world) follow(t *testing.T) (n int) {
+// touched returns the messages of imports that wait in the outbox.
+func (w *world) touched(t *testing.T) (all []transfer.Touched) {
 	t.Helper()
 	rows, err := w.db.QueryContext(t.Context(), "SELECT payload FROM outbox WHERE topic = ?", transfer.TopicTouched)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var payloads [][]byte
 	for rows.Next() {
-		var p []byte
-		if err := rows.Scan(&p); err != nil {
+		var payload []byte
+		if err := rows.Scan(&payload); err != nil {
 			t.Fatal(err)
 		}
-		payloads = append(payloads, p)
+		var users transfer.Touched
+		if err := json.Unmarshal(payload, &users); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, users)
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// follow hands the messages of imports to the server, as the outbox does.
+func (w *world) follow(t *testing.T) (n int) {
+	t.Helper()
+	all := w.touched(t)
 	if _, err := w.db.ExecContext(t.Context(), "DELETE FROM outbox WHERE topic = ?", transfer.TopicTouched); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range payloads {
-		var users transfer.Touched
-		if err := json.Unmarshal(p, &users); err != nil {
-			t.Fatal(err)
-		}
+	for _, users := range all {
 		if err := w.followTouched(t.Context(), users); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return len(payloads)
+	return len(all)
 }
 
 func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
@@ -545,4 +551,53 @@ func TestWhileRedisIsAwayAnImportsNewsWait(t *testing.T) {
 		t.Error("the news were not kept")
 	}
 	w.check(t, []accounts.ID{user}, c)
+}
+
+// The rows of an import are ordered by day, so that each chunk has most of the users.
+func TestImport_EachUserIsFollowedOnce(t *testing.T) {
+	t.Parallel()
+	worlds(t, func(t *testing.T, w *world) {
+		w.clock.set(time.Now().UTC().Truncate(time.Second))
+		users, c := newUsers(40), civil.Clock{Zone: "UTC"}
+		for _, user := range users {
+			w.register(t, user, c.Zone)
+		}
+		var text strings.Builder
+		text.WriteString("user,day\n")
+		today := c.Today(w.clock.now())
+		for day := today - 60; day < today; day++ {
+			for _, user := range users {
+				fmt.Fprintf(&text, "%s,%s\n", user, day)
+			}
+		}
+		if sum, faults, err := imports(t, w.db, text.String(), transfer.ImportOptions{Format: transfer.CSV}); err != nil || len(faults) > 0 || sum.New != sum.Rows {
+			t.Fatalf("%+v, %v, %v", sum, faults, err)
+		}
+		messages, due := w.touched(t), 0
+		for _, m := range messages {
+			parts, err := transfer.Due(t.Context(), w.db, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range parts {
+				due += len(part.Users)
+				if part.First != today-60 || part.Last != today-1 {
+					t.Errorf("followed from %s to %s, want %s to %s", part.First, part.Last, today-60, today-1)
+				}
+			}
+		}
+		if len(messages) < 2 || due != len(users) {
+			t.Errorf("%d messages are followed for %d users, want several for %d", len(messages), due, len(users))
+		}
+		if w.follow(t) != len(messages) {
+			t.Error("a message is missing")
+		}
+		w.check(t, users, c)
+		for _, m := range messages { // delivered once more
+			if err := w.followTouched(t.Context(), m); err != nil {
+				t.Error(err)
+			}
+		}
+		w.check(t, users, c)
+	})
 }

@@ -5,7 +5,8 @@
 // What an import writes is durable when it returns. Its rows have times in the past,
 // so a server does not find them as it finds what was written a moment ago: the
 // transaction notes their users in the table checkin_touched and enqueues a [Touched]
-// message, by which a server brings Redis up to date seconds later. Package checkin
+// message, by which a server brings Redis up to date seconds later. Of several messages for a user the latest
+// one alone is followed ([Due]), so that an import costs each user once. Package checkin
 // handles that message. It writes its own late rows through [Write], for the same reason.
 // Whoever looks for rows of some time finds both kinds by [Arrivals].
 //

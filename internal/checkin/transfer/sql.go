@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -36,6 +37,10 @@ type Touched struct {
 	Users []accounts.ID `json:"users"`
 	First civil.Day     `json:"first,omitempty"`
 	Last  civil.Day     `json:"last,omitempty"`
+
+	// Mark is random. checkin_touched has for each user the mark of the latest message, which alone is followed for the user: an
+	// import has many messages with the same users. Zero: the message is followed for all its users.
+	Mark int64 `json:"mark,omitempty"`
 }
 
 // LoadWithin is how long it may take to read users' days and to bring to Redis what follows
@@ -122,8 +127,11 @@ func tryImport(ctx context.Context, db *sqldb.DB, b batch, open []accounts.User)
 	if len(news.Users) == 0 {
 		return 0, nil
 	}
-	touch := db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"},
-		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", Tombstone)}})
+	news.Mark = rand.Int64N(math.MaxInt64) + 1
+	touch := db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at", "mark", "first_day", "last_day"}, Key: []string{"user_id"},
+		Set: []string{fmt.Sprintf("at = CASE WHEN at = %[1]d THEN %[1]d ELSE {new.at} END", Tombstone), "mark",
+			"first_day = CASE WHEN first_day = 0 OR {new.first_day} <> 0 AND {new.first_day} < first_day THEN {new.first_day} ELSE first_day END",
+			"last_day = CASE WHEN last_day < {new.last_day} THEN {new.last_day} ELSE last_day END"}})
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		added = 0
 		if err := accounts.InsertUsers(ctx, tx, open); err != nil {
@@ -138,9 +146,9 @@ func tryImport(ctx context.Context, db *sqldb.DB, b batch, open []accounts.User)
 		if added == 0 {
 			return nil
 		}
-		args := make([]any, 0, 2*len(news.Users))
+		args := make([]any, 0, 5*len(news.Users))
 		for _, user := range news.Users {
-			args = append(args, user.String(), tx.Now().UnixMilli())
+			args = append(args, user.String(), tx.Now().UnixMilli(), news.Mark, int32(news.First), int32(news.Last))
 		}
 		if _, err := tx.SQL().ExecContext(ctx, touch.For(len(news.Users)), args...); err != nil {
 			return err
@@ -322,6 +330,56 @@ func TouchedAt(ctx context.Context, db *sqldb.DB, users []accounts.ID) (_ map[ac
 		}
 	}
 	return out, nil
+}
+
+// Due returns those of the users of a message for whom it is the latest, each with the days of all messages that none was followed
+// for: a Touched for each of the different ranges of days.
+func Due(ctx context.Context, db *sqldb.DB, t Touched) (_ []Touched, err error) {
+	defer errs.Wrap(&err, "checkin.due")
+	if t.Mark == 0 {
+		return []Touched{t}, nil
+	}
+	type days struct{ first, last civil.Day }
+	ranges, seen := map[days][]accounts.ID{}, map[accounts.ID]bool{}
+	for some := range slices.Chunk(t.Users, 500) {
+		var rows []struct {
+			UserID            accounts.ID
+			Mark              int64
+			FirstDay, LastDay civil.Day
+		}
+		if err := db.NewRaw("SELECT user_id, mark, first_day, last_day FROM checkin_touched WHERE user_id IN (?)", bun.List(some)).Scan(ctx, &rows); err != nil {
+			return nil, asKind(err)
+		}
+		for _, r := range rows {
+			seen[r.UserID] = true
+			if r.Mark == t.Mark {
+				ranges[days{r.FirstDay, r.LastDay}] = append(ranges[days{r.FirstDay, r.LastDay}], r.UserID)
+			}
+		}
+	}
+	for _, user := range t.Users { // a row that was removed meanwhile
+		if !seen[user] {
+			ranges[days{t.First, t.Last}] = append(ranges[days{t.First, t.Last}], user)
+		}
+	}
+	var due []Touched
+	for r, users := range ranges {
+		due = append(due, Touched{Users: users, First: r.first, Last: r.last, Mark: t.Mark})
+	}
+	return due, nil
+}
+
+// Followed notes that a part of [Due] was followed, for those of its users of whom there is still no later message.
+func Followed(ctx context.Context, db *sqldb.DB, part Touched) (err error) {
+	defer errs.Wrap(&err, "checkin.followed")
+	return asKind(db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		for some := range slices.Chunk(part.Users, 500) {
+			if _, err := tx.ExecContext(ctx, "UPDATE checkin_touched SET first_day = 0, last_day = 0 WHERE user_id IN (?) AND mark = ?", bun.List(some), part.Mark); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 // countNew returns what importRows would, and writes nothing.

@@ -1,0 +1,1 @@
+ALTER TABLE checkin_touched DROP COLUMN mark

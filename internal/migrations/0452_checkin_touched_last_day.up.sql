@@ -1,0 +1,1 @@
+ALTER TABLE checkin_touched ADD COLUMN last_day INT NOT NULL DEFAULT 0
