@@ -285,6 +285,18 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 			return err
 		}
 	}
+	for _, schema := range p.schemas {
+		for _, f := range schema.Families() {
+			if f.Type != "channel" {
+				continue
+			}
+			if command, err := p.subscribe(ctx, c, p.prefix+f.Example()); err != nil {
+				return err
+			} else if command != "" {
+				refused = append(refused, command)
+			}
+		}
+	}
 	if len(refused) == 0 {
 		return nil
 	}
@@ -293,6 +305,26 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Errorf("%w: %s", ErrForbidden, shown)
+}
+
+// subscribe subscribes to a channel for a moment, and returns the command if the user may not do so.
+func (p *prober) subscribe(ctx context.Context, c rueidis.Client, channel string) (refused string, err error) {
+	listening, done := context.WithCancel(ctx)
+	defer done()
+	name, cmd := "SUBSCRIBE", c.B().Subscribe().Channel(channel).Build
+	if p.target.mode == "cluster" {
+		name, cmd = "SSUBSCRIBE", c.B().Ssubscribe().Channel(channel).Build
+	}
+	hooked := rueidis.WithOnSubscriptionHook(listening, func(rueidis.PubSubSubscription) { done() })
+	err = c.Receive(hooked, cmd(), func(rueidis.PubSubMessage) {})
+	reply, said := errors.AsType[*rueidis.RedisError](err)
+	switch {
+	case said && strings.HasPrefix(reply.Error(), "NOPERM"):
+		return name + " " + channel, nil
+	case said, ctx.Err() == nil && listening.Err() != nil: // another node of the cluster has the channel; subscribed
+		return "", nil
+	}
+	return "", err
 }
 
 // ErrForbidden reports a user who may not do what a program needs, see package keyspace/acl.

@@ -137,7 +137,8 @@ func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
 	look := acl.User{Name: "look", Secret: ">hunter2", ReadOnly: true}.Line(probedSchema)
 	other := acl.User{Name: "other", Secret: ">hunter2", Prefix: "other"}.Line(probedSchema)
 	half := strings.NewReplacer("user own", "user half", "+sadd ", "").Replace(own)
-	for _, line := range []string{own, look, other, half} {
+	deaf := strings.NewReplacer("user own", "user deaf", "+subscribe ", "").Replace(own)
+	for _, line := range []string{own, look, other, half, deaf} {
 		if _, err := i.Do(append([]string{"ACL", "SETUSER"}, strings.Fields(line)[1:]...)...); err != nil {
 			t.Fatal(err)
 		}
@@ -148,8 +149,9 @@ func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
 	}{
 		{"own", nil},
 		{"look", []string{"MULTI"}},
-		{"other", []string{"SET stoa:probed:days:", "and 6 more"}},
+		{"other", []string{"SET stoa:probed:days:", "and 7 more"}},
 		{"half", []string{"SADD stoa:probed:board:"}},
+		{"deaf", []string{"SUBSCRIBE stoa:probed:told:0"}},
 	} {
 		err := probe(t, redis.Config{URL: "redis://" + c.user + ":hunter2@" + i.Addr})[0].Err
 		if errors.Is(err, redis.ErrForbidden) != (c.want != nil) {
@@ -163,7 +165,7 @@ func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
 	}
 	// On a cluster messages are told to one shard, and a slot may be moving to another.
 	cluster := redistest.Cluster(t, 3, 0)
-	for user, lacks := range map[string]string{"own": "", "mute": "SPUBLISH stoa:probed:told:0", "settled": "ASKING"} {
+	for user, lacks := range map[string]string{"own": "", "mute": "SPUBLISH stoa:probed:told:0", "deaf": "SSUBSCRIBE stoa:probed:told:0", "settled": "ASKING"} {
 		command, _, _ := strings.Cut(strings.ToLower(lacks), " ")
 		line := strings.NewReplacer("user own", "user "+user, " +"+command+" ", " ").Replace(own)
 		for _, node := range cluster.Masters {

@@ -81,9 +81,9 @@ const lockHeader = `# The keys and channels of this program, as they were last a
 // lockEnd is the last line, by which a file that was cut off is known.
 const lockEnd = "end"
 
-// ErrTruncated reports a lock file that does not end as one does: [File.Diff] against
-// it would take the families that were cut off for new ones.
-var ErrTruncated = errors.New("the lock file is cut off: get it back from version control; the last line of a whole one is \"" + lockEnd + "\"")
+// ErrTruncated reports a lock file without its last line: [File.Diff] against it would take families that were cut off
+// for new ones. Early versions wrote no such line.
+var ErrTruncated = errors.New("the lock file is cut off, or an early version wrote it: restore it, or end it with the line \"" + lockEnd + "\"")
 
 // String returns the text of the lock file.
 func (l File) String() string {
