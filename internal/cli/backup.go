@@ -195,9 +195,12 @@ func (s *settings) open(ctx context.Context, c *console, fn func(*sqldb.DB) erro
 // errSQLAway reports a database that does not answer.
 var errSQLAway = errors.New("the database does not answer")
 
+// statementTime bounds a statement of a command: an export reads a table for as long as it takes.
+const statementTime = 24 * time.Hour
+
 // sql opens a database.
 func (c *console) sql(ctx context.Context, url string, cfg app.Config) (*sqldb.DB, error) {
-	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Dir: cfg.Data, Patience: answersWithin, Log: obs.NewLogger(c.err, cfg.Log)})
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: url, Dir: cfg.Data, Patience: answersWithin, StatementTime: statementTime, Log: obs.NewLogger(c.err, cfg.Log)})
 	if err != nil && !sqldb.IsDenied(err) && (sqldb.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)) && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", errSQLAway, err)
 	}

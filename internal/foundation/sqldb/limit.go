@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// statementTime bounds a statement whose context has neither a deadline nor a limit.
+	// statementTime is the default of Config.StatementTime.
 	statementTime = 30 * time.Second
 
 	// endTime bounds a COMMIT or a ROLLBACK. It exceeds the ten seconds for which a server that replicates
@@ -28,23 +28,10 @@ const (
 type LimitKey struct{}
 
 // WithLimit returns a context that bounds each statement on MySQL and MariaDB, and the wait for a COMMIT. The limit outlives
-// [context.WithoutCancel]. A context without a limit bounds a statement by its own deadline or, if it has none, by 30 s.
+// [context.WithoutCancel]. A context without a limit bounds a statement by its own deadline or, if it has none, by Config.StatementTime.
 // SQLite needs no network and has no limit.
 func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, LimitKey{}, limit)
-}
-
-// limited returns the context of one statement. bounded reports whether the statement has less time than ctx.
-func limited(ctx context.Context) (_ context.Context, cancel context.CancelFunc, bounded bool) {
-	limit, set := ctx.Value(LimitKey{}).(time.Duration)
-	switch end, ends := ctx.Deadline(); {
-	case ends && (!set || time.Until(end) <= limit):
-		return ctx, func() {}, false
-	case !set:
-		limit = statementTime
-	}
-	ctx, cancel = context.WithTimeout(ctx, limit)
-	return ctx, cancel, true
 }
 
 // timeToEnd returns how long the end of a transaction may take that began with ctx.
@@ -84,7 +71,8 @@ type driverConn interface {
 // session is a connection that bounds each statement and each end of a transaction; the driver's own waits without end.
 type session struct {
 	driverConn
-	unlimited bool // see withoutLimit
+	limit     time.Duration // see Config.StatementTime
+	unlimited bool          // see withoutLimit
 }
 
 // withoutLimit lifts the limits of a connection until its Close: a migration may take an hour.
@@ -97,11 +85,17 @@ func withoutLimit(conn *sql.Conn) error {
 	})
 }
 
-func (s *session) limited(ctx context.Context) (context.Context, context.CancelFunc, bool) {
-	if s.unlimited {
+// limited returns the context of one statement. bounded reports whether the statement has less time than ctx.
+func (s *session) limited(ctx context.Context) (_ context.Context, cancel context.CancelFunc, bounded bool) {
+	limit, set := ctx.Value(LimitKey{}).(time.Duration)
+	switch end, ends := ctx.Deadline(); {
+	case s.unlimited, ends && (!set || time.Until(end) <= limit):
 		return ctx, func() {}, false
+	case !set:
+		limit = s.limit
 	}
-	return limited(ctx)
+	ctx, cancel = context.WithTimeout(ctx, limit)
+	return ctx, cancel, true
 }
 
 // ResetSession implements [driver.SessionResetter].

@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -59,7 +60,7 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout})
+	pool := sql.OpenDB(sessionConnector{connector, mc.Timeout, cmp.Or(cfg.StatementTime, statementTime)})
 	conns := cfg.MaxConns
 	if conns == 0 {
 		conns = mysqlConns
@@ -183,7 +184,8 @@ var ErrStatementLog = errors.New("the server logs statements, which InnoDB refus
 // driver never resets a session, and tables are read-only for as long as their server runs, so once is enough.
 type sessionConnector struct {
 	driver.Connector
-	timeout time.Duration // bounds a Connect; database/sql does not, and its pool waits for all that are under way
+	timeout   time.Duration // bounds a Connect; database/sql does not, and its pool waits for all that are under way
+	statement time.Duration // see Config.StatementTime
 }
 
 func (c sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -209,7 +211,7 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	if err := acceptsWrites(ctx, conn.(driver.QueryerContext)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &session{driverConn: conn.(driverConn)}, nil
+	return &session{driverConn: conn.(driverConn), limit: c.statement}, nil
 }
 
 // acceptsWrites checks variables that the begin of a transaction does not: where tables are read-only, as at a reader of

@@ -37,6 +37,9 @@ type Config struct {
 	// Zero means 30 s; below zero, Open tries once, for as long as its context allows.
 	Patience time.Duration
 
+	// StatementTime bounds a statement on MySQL and MariaDB whose context has neither a deadline nor a limit. Zero means 30 s.
+	StatementTime time.Duration
+
 	// Now is the clock behind [Tx.Now] and [DB.Now]. Nil means time.Now.
 	Now func() time.Time
 
