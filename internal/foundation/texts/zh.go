@@ -139,6 +139,7 @@ var chinese = map[string]string{
 	"There is no operation with this id.":                                       "没有 id 为此的操作。",
 	"This operation takes or gives something other than JSON. Call it by HTTP.": "此操作接收或返回的不是 JSON，请通过 HTTP 调用。",
 	"is not UTF-8":    "不是 UTF-8 编码",
+	"was sent twice":  "重复出现",
 	"ended too early": "过早结束",
 	"is badly escaped, not UTF-8 or has a NUL":                             "转义有误、不是 UTF-8 或含有 NUL",
 	"has an object with the same name twice":                               "含有同名的重复字段",

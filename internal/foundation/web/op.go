@@ -278,7 +278,7 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 		return false
 	}
 	if name := rt.in.repeated(r); name != "" {
-		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On(name, "is there twice")))
+		c.refuse(newProblem(http.StatusBadRequest, errMalformed.On(name, "was sent twice")))
 		return false
 	}
 	if !rt.public {
