@@ -136,12 +136,6 @@ func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv Conversation
 	return nil
 }
 
-// Sees implements [transfers.Messages].
-func (s *Service) Sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
-	sees, err := s.sql.sees(ctx, user, file)
-	return sees, asKind(ctx, err)
-}
-
 // MayLink implements [transfers.Messages]. It refuses between two users what [Service.FileLink] refuses.
 func (s *Service) MayLink(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
 	peers, err := s.sql.peersWith(ctx, user, file)

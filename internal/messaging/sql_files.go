@@ -80,12 +80,6 @@ const seenFile = ` FROM message_files f JOIN chat_members m ON m.conversation = 
 	WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
 	AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq)`
 
-// sees reports whether a user sees a message that has a file.
-func (s *sqlStore) sees(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
-	found, err := sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT f.seq"+seenFile+" LIMIT 1", user, file, user))
-	return len(found) > 0, err
-}
-
 // peersWith returns with whom a user has the chats in which the user sees a file; the zero one stands for groups, and comes first.
 func (s *sqlStore) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+seenFile+" ORDER BY m.peer LIMIT ?", user, file, user, atMost))

@@ -48,11 +48,11 @@ func (s *Service) Routes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/transfers/{transfer}/link", ID: "transfers.link", Tags: tags, NoReplay: true, Status: http.StatusOK,
 		Summary:     "A link to the file of a done transfer",
 		Description: "Good for some minutes, and for whoever has it. A download that was cut off goes on with another link and a Range.",
-		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, social.ErrStore, ErrStore}}, s.postLink)
+		Errors:      []*errs.Error{ErrUnknown, ErrNotDone, ErrGone, ErrRefused, ErrYouBlock, social.ErrStore, ErrStore}}, s.postLink)
 	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/files/{link}", ID: "transfers.fetch", Tags: tags, Limit: fetchLimit, Answer: octets,
 		Summary:     "The file of a link, or ranges of it",
 		Description: "Octets and an attachment, whatever the file is; but recordings of messages have their type, and thumbnails, which the server has made, are images to be shown. The ETag is the SHA-256 of the file.",
-		Errors:      []*errs.Error{ErrLink, ErrGone, ErrStorage, ErrStore}}, s.getFile)
+		Errors:      []*errs.Error{ErrLink, ErrGone, accounts.ErrStore, social.ErrStore, ErrStorage, ErrStore}}, s.getFile)
 	s.tusRoutes(a, tags, offer, between)
 }
 

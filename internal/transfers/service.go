@@ -39,10 +39,7 @@ type Relations interface {
 
 // Messages says who sees the files of messages; *messaging.Service does.
 type Messages interface {
-	// Sees reports whether a user sees a message that has the file.
-	Sees(ctx context.Context, user accounts.ID, file ID) (bool, error)
-
-	// MayLink reports whether such a message gives the user new links to the file: one between two users of whom one
+	// MayLink reports whether a message that the user sees gives the user the file: one between two users of whom one
 	// blocks the other does not.
 	MayLink(ctx context.Context, user accounts.ID, file ID) (bool, error)
 }
@@ -393,7 +390,7 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 	defer errs.Wrap(&err, "transfers.Link %s", id)
 	t, err := s.sql.get(ctx, id)
 	if err == nil {
-		err = s.mayHave(ctx, user, &t, Messages.MayLink)
+		err = s.mayHave(ctx, user, &t)
 	}
 	switch {
 	case err != nil:
@@ -422,21 +419,41 @@ func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (
 		return "", time.Time{}, ErrUnknown
 	}
 	l, err := s.Link(ctx, user, id)
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrYouBlock) {
+		err = ErrUnknown
+	}
 	return l.URL, l.Expires, err
 }
 
-// mayHave refuses a user who may not have a file: of that of a message its messages are asked, also where it is the
-// sender's own. ErrUnknown.
-func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer, ask func(Messages, context.Context, accounts.ID, ID) (bool, error)) error {
+// mayHave refuses a user who may not have a file, also where it is the sender's own. Who may have the file of a message depends
+// on its messages. It refuses banned users, and receivers if one of the two blocks the other. It checks the same when a link is made and
+// when it is used. ErrUnknown, ErrRefused, ErrYouBlock.
+func (s *Service) mayHave(ctx context.Context, user accounts.ID, t *Transfer) error {
 	may := t.has(user)
 	if t.kept() {
 		var err error
-		if may, err = ask(s.messages, ctx, user, t.ID); err != nil {
+		if may, err = s.messages.MayLink(ctx, user, t.ID); err != nil {
 			return err
 		}
 	}
-	if !may {
+	who, err := s.people.Profiles(ctx, []accounts.ID{user})
+	if err != nil {
+		return err
+	}
+	if p, ok := who[user]; !may || !ok || p.Deleted {
 		return ErrUnknown
+	}
+	if user != t.To {
+		return nil
+	}
+	mine, theirs, err := s.relations.Between(ctx, user, t.From)
+	switch {
+	case err != nil:
+		return err
+	case mine.Blocked:
+		return ErrYouBlock
+	case theirs.Blocked:
+		return ErrRefused
 	}
 	return nil
 }
@@ -462,11 +479,13 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	defer cancel()
 	t, err := s.sql.get(asking, id)
 	if err == nil {
-		err = s.mayHave(asking, user, &t, Messages.Sees)
+		err = s.mayHave(asking, user, &t)
 	}
 	switch {
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrRefused), errors.Is(err, ErrYouBlock):
+		return Served{}, ErrGone
 	case err != nil:
-		return Served{}, sameAs(asKind(err), ErrUnknown, ErrGone)
+		return Served{}, asKind(err)
 	case t.Status != Done || !t.Content || !t.Expires.After(s.sql.db.Now()):
 		return Served{}, ErrGone
 	}

@@ -368,7 +368,22 @@ func TestWhoMaySend(t *testing.T) {
 				if _, err := w.Offer(t.Context(), w.users[0], Offer{To: ids.New[accounts.User](), Name: "x", Size: 1}); !errors.Is(err, accounts.ErrNoUser) {
 					t.Errorf("to nobody: %v", err)
 				}
-				pending, going := w.offer(random(10)), w.begin(random(3*testChunk))
+				data := random(10)
+				pending, going, done := w.offer(random(10)), w.begin(random(3*testChunk)), w.begin(data)
+				_, err := w.send(done.ID, piece(data, 0))
+				w.must(err)
+				link, err := w.Link(t.Context(), w.users[1], done.ID)
+				w.must(err)
+				own, err := w.Link(t.Context(), w.users[0], done.ID)
+				w.must(err)
+				follow := func(link api.FileLink) error {
+					f, err := w.Fetch(t.Context(), link.URL[len("/v1/files/"):])
+					if err == nil {
+						w.must(f.Content.Close())
+					}
+					return err
+				}
+				w.must(follow(link))
 				w.must(w.social.Block(t.Context(), w.users[1], w.users[0]))
 				bubble.Sleep(time.Second)
 				if err := offer(0, 1); !errors.Is(err, ErrRefused) {
@@ -382,6 +397,20 @@ func TestWhoMaySend(t *testing.T) {
 				}
 				if _, err := w.send(going.ID, Piece{Offset: 0, Length: 1, Body: strings.NewReader("x")}); !errors.Is(err, ErrRefused) {
 					t.Errorf("uploaded over a block: %v", err)
+				}
+				if _, err := w.Link(t.Context(), w.users[1], done.ID); !errors.Is(err, ErrYouBlock) {
+					t.Errorf("a link over a block: %v", err)
+				}
+				if err := follow(link); !errors.Is(err, ErrGone) {
+					t.Errorf("with a link from before the block: %v", err)
+				}
+				if err := follow(own); err != nil {
+					t.Errorf("the sender's own file: %v", err)
+				}
+				w.must(w.people.(*accounts.Service).Ban(t.Context(), w.users[0], accounts.Forever, "spam"))
+				bubble.Sleep(time.Second)
+				if err := follow(own); !errors.Is(err, ErrGone) {
+					t.Errorf("a banned user with a link from before the ban: %v", err)
 				}
 			})
 		})
