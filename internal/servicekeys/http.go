@@ -40,7 +40,7 @@ func (c *Caller) Act(ctx context.Context, op web.Op, as string) (web.Caller, err
 	if err != nil {
 		return nil, err
 	}
-	caller, err := c.people.Acting(ctx, user, op.Method == "GET")
+	caller, err := c.people.Acting(ctx, user, need.reads())
 	if err != nil {
 		return nil, err
 	}
