@@ -1896,7 +1896,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "blocks.unknown" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "gateway.draining" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.requests_full" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "live.codec" | "live.cursor" | "live.full" | "live.no_media" | "live.node_away" | "live.not_allowed" | "live.off_air" | "live.offer_invalid" | "live.publishing" | "live.session_unknown" | "live.state_away" | "live.store_away" | "live.stream_unknown" | "live.title_invalid" | "live.too_many" | "live.too_many_viewers" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.busy" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "connections.full" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "gateway.draining" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.requests_full" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "live.codec" | "live.cursor" | "live.full" | "live.no_media" | "live.node_away" | "live.not_allowed" | "live.off_air" | "live.offer_invalid" | "live.publishing" | "live.session_unknown" | "live.state_away" | "live.store_away" | "live.stream_unknown" | "live.title_invalid" | "live.too_many" | "live.too_many_viewers" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.busy" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.busy" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.guests_rate" | "room.is_admin" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.name_taken" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.password_tries" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.busy" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -2082,7 +2082,7 @@ export interface components {
              * @example 1000
              */
             jump: number;
-            /** @description it is in the public list */
+            /** @description it is in the public list while it is open */
             listed: boolean;
             /**
              * @description what follows the end of an item
@@ -2207,7 +2207,7 @@ export interface components {
              */
             token?: string;
             /**
-             * @description /sample.webm is a path of the server; of a live stream it is the path at which that is watched by WHEP, with a query that names the member
+             * @description /sample.webm is a path of the server; of a live stream it is the path at which it is watched by WHEP
              * @example https://example.org/film.mp4
              */
             url?: string;
@@ -2300,7 +2300,7 @@ export interface components {
         };
         RoomMemberUpdate: {
             /**
-             * @description in place of what the role allows
+             * @description in place of what the role allows: of a guest chat and danmaku alone, not of an admin
              * @example [
              *       "chat"
              *     ]
@@ -2498,6 +2498,15 @@ export interface components {
              * @description its place in the chat: 1, 2, 3 and so on, without gaps
              */
             seq: number;
+        };
+        Server: {
+            /** @description the server sends no mail and shows all mails at /dev/mail */
+            development: boolean;
+            /**
+             * @description own: users register and log in by e-mail address; jwt: only with tokens of the app; both
+             * @enum {string}
+             */
+            sign_in: "own" | "jwt" | "both";
         };
         ServiceBan: {
             /** @description the user is told */
@@ -3303,6 +3312,7 @@ export type SecurityEvent = components['schemas']['SecurityEvent'];
 export type SecurityEvents = components['schemas']['SecurityEvents'];
 export type Send = components['schemas']['Send'];
 export type Sent = components['schemas']['Sent'];
+export type Server = components['schemas']['Server'];
 export type ServiceBan = components['schemas']['ServiceBan'];
 export type ServiceGroup = components['schemas']['ServiceGroup'];
 export type ServiceJoined = components['schemas']['ServiceJoined'];
@@ -8864,6 +8874,32 @@ export interface operations {
             };
         };
     };
+    "server.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "development": true,
+                     *       "sign_in": "own"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Server"];
+                };
+            };
+        };
+    };
     "service.group_create": {
         parameters: {
             query?: never;
@@ -9667,10 +9703,7 @@ export interface operations {
     };
     "live.watch": {
         parameters: {
-            query?: {
-                /** @description for whom the token is, as the address that a room's playlist gives says it */
-                member?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 /** @description the stream's id */
