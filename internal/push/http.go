@@ -30,7 +30,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors: []*errs.Error{ErrStore}}, s.patchStatus)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/push/subscription", ID: "push.subscribe", Tags: tags, Status: http.StatusOK, Limit: subscribeLimit,
 		Summary:     "Push to the calling device while none of the caller's is on line",
-		Description: "Takes what PushSubscription.toJSON returns. It ends with the device's session.",
+		Description: "Takes what PushSubscription.toJSON returns. It ends with the device's session. An endpoint that another device has is taken over only with the same keys.",
 		Errors:      []*errs.Error{ErrEndpoint, ErrKeys, ErrStore}}, s.putSubscription)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/push/subscription", ID: "push.unsubscribe", Tags: tags, Status: http.StatusOK,
 		Summary: "Push nothing to the calling device any more", Errors: []*errs.Error{ErrStore}}, s.deleteSubscription)

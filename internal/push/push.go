@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/ecdh"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"net/mail"
@@ -72,6 +73,16 @@ func (s Subscription) check() error {
 		return ErrKeys
 	}
 	return nil
+}
+
+// sameKeys reports whether two subscriptions have the same keys, of which a browser tells its own page alone.
+func (s Subscription) sameKeys(other Subscription) bool {
+	keys := func(s Subscription) []byte {
+		point, _ := decode(s.P256DH)
+		auth, _ := decode(s.Auth)
+		return append(point, auth...)
+	}
+	return subtle.ConstantTimeCompare(keys(s), keys(other)) == 1
 }
 
 // decode takes base64url with and without padding.

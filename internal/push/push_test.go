@@ -621,6 +621,45 @@ func TestOnlyWhatThePushServiceSaysIsGoneIsDeleted(t *testing.T) {
 	}
 }
 
+func TestSubscribe_TakesOverAnEndpointOnlyWithItsKeys(t *testing.T) {
+	eachEngine(t, false, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		conv := w.conversation()
+		ann, bob := w.member(conv), w.member(conv)
+		subs, err := subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob})
+		w.must(err)
+		device := map[accounts.ID]accounts.DeviceID{subs[0].User: subs[0].Device, subs[1].User: subs[1].Device}
+		subscription := func(user accounts.ID, auth byte) Subscription {
+			key, err := ecdh.P256().NewPrivateKey(append(make([]byte, 31), 1))
+			w.must(err)
+			return Subscription{User: user, Device: device[user], Endpoint: "https://push.example/browser",
+				P256DH: base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(append(make([]byte, 15), auth))}
+		}
+		owners := func() (list []accounts.ID) {
+			subs, err := subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob})
+			w.must(err)
+			for _, s := range subs {
+				if s.Endpoint == "https://push.example/browser" {
+					list = append(list, s.User)
+				}
+			}
+			return list
+		}
+		w.must(w.Subscribe(ctx, subscription(ann, 1)))
+		if err := w.Subscribe(ctx, subscription(bob, 2)); !errors.Is(err, ErrKeys) {
+			t.Errorf("with other keys: got %v, want ErrKeys", err)
+		}
+		if got := owners(); !slices.Equal(got, []accounts.ID{ann}) {
+			t.Errorf("the endpoint is of %v, want %v", got, ann)
+		}
+		w.must(w.Subscribe(ctx, subscription(ann, 3)))
+		w.must(w.Subscribe(ctx, subscription(bob, 3)))
+		if got := owners(); !slices.Equal(got, []accounts.ID{bob}) {
+			t.Errorf("the endpoint is of %v, want %v", got, bob)
+		}
+	})
+}
+
 // TestASubscriptionIsItsDevicesAlone: who asks changes none of another user or device, but for the endpoint that is theirs now.
 func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {

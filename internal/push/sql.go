@@ -85,13 +85,23 @@ const (
 	everybody  = "1 = 1"
 )
 
-// insertSubscription has a device's subscription take the place of an earlier one, and of any of the same endpoint:
-// a browser has one, whoever is logged in there.
+// insertSubscription replaces a device's subscription, and that of the same endpoint if its keys are the same: a browser has one
+// subscription for all users who log in there. The keys prove that the caller has that browser. ErrKeys.
 func insertSubscription(ctx context.Context, tx *sqldb.Tx, s Subscription) error {
+	rows, err := tx.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE hash = ?"+tx.Dialect().ForUpdate(), s.hash())
+	if err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		old, err := scanSubscription(rows)
+		if own := old.User == s.User && old.Device == s.Device; err == nil && !own && !s.sameKeys(old) {
+			err = ErrKeys
+		}
+		return err
+	}); err != nil {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE (user_id = ? AND device_id = ?) OR hash = ?", s.User, s.Device, s.hash()); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO push_subscriptions ("+subscriptionColumns+", hash) VALUES "+sqldb.Tuples(7, 1),
+	_, err = tx.ExecContext(ctx, "INSERT INTO push_subscriptions ("+subscriptionColumns+", hash) VALUES "+sqldb.Tuples(7, 1),
 		s.User, s.Device, s.Endpoint, s.P256DH, s.Auth, s.Created, s.hash())
 	return err
 }
