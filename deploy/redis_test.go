@@ -244,6 +244,11 @@ func TestStoaOnTheShippedSentinelSettings(t *testing.T) {
 	p.arrive(t, 5)
 	p.right(t)
 
+	// A failed vote is repeated after twice this time.
+	if got, err := s.ask(t, s.sentinels[0], "SENTINEL", "MASTER", "stoa"); err != nil || !strings.Contains(got, "failover-timeout\n10000\n") {
+		t.Errorf("the sentinel has %s, %v", got, err)
+	}
+
 	s.must(t, s.master, "admin", "SET", "marker:before", "1")
 	eventually.True(t, "the replica has the marker", func() bool { return s.must(t, s.replica, "admin", "EXISTS", "marker:before") == "1" })
 	host, port, _ := net.SplitHostPort(s.replica.Addr)
