@@ -7,7 +7,7 @@ import (
 
 // BuildInfo is which build this is, as far as the binary knows.
 type BuildInfo struct {
-	Version  string `json:"version"`            // of the module: "v1.2.0"; "devel" when built from a working tree
+	Version  string `json:"version"`            // "v1.2.0"; from a checkout "v0.0.0-20260301…" or "devel-0123456789ab", with "+dirty" if modified; "devel" without version control
 	Commit   string `json:"commit,omitempty"`   // full hash
 	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // built with changes that are in no commit
@@ -15,16 +15,18 @@ type BuildInfo struct {
 	Platform string `json:"platform"`           // "linux/amd64"
 }
 
-// Build reads what the go command noted in the binary.
+// Build returns what the go command recorded in the binary.
 func Build() BuildInfo {
-	b := BuildInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return b
+		info = &debug.BuildInfo{}
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		b.Version = v
-	}
+	return buildOf(info)
+}
+
+// buildOf names a build without a module version after its revision, so that two builds from source can be told apart.
+func buildOf(info *debug.BuildInfo) BuildInfo {
+	b := BuildInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -33,6 +35,15 @@ func Build() BuildInfo {
 			b.Time = s.Value
 		case "vcs.modified":
 			b.Modified = s.Value == "true"
+		}
+	}
+	switch v := info.Main.Version; {
+	case v != "" && v != "(devel)":
+		b.Version = v
+	case b.Commit != "":
+		b.Version += "-" + b.Commit[:min(12, len(b.Commit))]
+		if b.Modified {
+			b.Version += "+dirty"
 		}
 	}
 	return b

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,29 @@ func TestHandlerServesTheMetrics(t *testing.T) {
 	for _, want := range []string{"go_goroutines ", "stoa_build_info{", "process_start_time_seconds "} {
 		if !strings.Contains(rec.Body.String(), "\n"+want) {
 			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
+
+func TestBuildOf_NamesTheRevisionOfABuildFromSource(t *testing.T) {
+	vcs := func(modified string) []debug.BuildSetting {
+		return []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-03-01T00:00:00Z"}, {Key: "vcs.modified", Value: modified}}
+	}
+	for name, tc := range map[string]struct {
+		version string
+		vcs     []debug.BuildSetting
+		want    string
+	}{
+		"a release":              {"v1.2.0", vcs("false"), "v1.2.0"},
+		"a checkout":             {"v0.0.0-20260301000000-0123456789ab+dirty", vcs("true"), "v0.0.0-20260301000000-0123456789ab+dirty"},
+		"a workspace":            {"(devel)", vcs("false"), "devel-0123456789ab"},
+		"a modified workspace":   {"(devel)", vcs("true"), "devel-0123456789ab+dirty"},
+		"without VCS":            {"(devel)", nil, "devel"},
+		"without any build info": {"", nil, "devel"},
+	} {
+		got := buildOf(&debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.vcs})
+		if got.Version != tc.want || len(tc.vcs) > 0 && (got.Commit != "0123456789abcdef0123" || got.Time != "2026-03-01T00:00:00Z") {
+			t.Errorf("%s: got %+v, want %s", name, got, tc.want)
 		}
 	}
 }
