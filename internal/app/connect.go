@@ -196,7 +196,7 @@ func (c Config) connectRedis(ctx context.Context) []Check {
 			check.Fault = s.Err.Error()
 			check.Away = errors.Is(s.Err, redis.ErrUnavailable)
 			switch {
-			case errors.Is(s.Err, redis.ErrForbidden):
+			case errors.Is(s.Err, redis.ErrForbidden), said && reply.Code() == "NOPERM":
 				check.Do = "give the user what stoa keys acl prints"
 			case said && (reply.Code() == "WRONGPASS" || reply.Code() == "NOAUTH"):
 				check.Away = false

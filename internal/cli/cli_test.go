@@ -50,6 +50,7 @@ const enough = time.Minute
 //	restarts                   restarts Redis without its keys, and waits until the server has written to it
 //	soon program args…         runs a program again and again until it succeeds
 //	stopping                   ends it with SIGTERM; it must drain and exit 0
+//	hangup                     sends it SIGHUP
 //	code ADDRESS               has $SERVER mail a code
 //	mariadb                    makes an empty database on a MariaDB server, sets $MARIADB
 //	redis                      starts a Redis server, sets $REDIS and its folder $REDIS_DIR
@@ -77,6 +78,9 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"hangup": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Check(ts.Value(serverKey{}).(*server).cmd.Process.Signal(syscall.SIGHUP))
+			},
 			"exits": exits, "serving": serving, "crowd": crowd, "restarts": restarts, "soon": soon, "stopping": stopping, "node": node, "code": mailCode, "letters": letters,
 			"mariadb": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("MARIADB", sqldbtest.Server(t).URL) },
 			"redis": func(ts *testscript.TestScript, _ bool, _ []string) {
@@ -521,6 +525,21 @@ func TestServe_RefusesConnectionsUntilItCanAnswer(t *testing.T) {
 		if err == nil {
 			conn.Close()
 		}
+	}
+}
+
+// Collectors of logs read both streams of a container.
+func TestWelcome_IsJSONIfTheLogIs(t *testing.T) {
+	var cfg app.Config
+	rep, err := config.Load(&cfg, config.Sources{Env: []string{"STOA_LOG=json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	(&console{out: &out}).welcome(cfg, rep, &net.TCPAddr{Port: 8080}, nil)
+	var line struct{ Ready string }
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Ready != "http://127.0.0.1:8080" {
+		t.Errorf("got %q, %v", &out, err)
 	}
 }
 

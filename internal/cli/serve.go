@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
@@ -24,6 +26,7 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGHUP) // service managers and log rotation send it to mean "reload", which would end the process
 	log := obs.NewLogger(c.err, cfg.Log)
 	for _, w := range rep.Warnings {
 		log.Warn(w)
@@ -89,7 +92,7 @@ func (c *console) welcome(cfg app.Config, rep *config.Report, addr net.Addr, adm
 	}
 	sql, _ := rep.Get("sql")
 	redis, _ := rep.Get("redis")
-	if c.json {
+	if c.json || cfg.Log.Format == "json" {
 		line := map[string]any{
 			"ready": url, "data": data, "sql": sql.Value, "redis": redis.Value, "development": cfg.Development(), "roles": cfg.Roles,
 		}
