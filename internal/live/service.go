@@ -628,7 +628,7 @@ func (s *Service) listen(ctx context.Context, level slog.Level) {
 	}
 	engine, err := media.New(media.Config{UDP: s.cfg.UDP, PublicIPs: s.cfg.PublicIP, Log: s.log})
 	if err != nil {
-		s.log.Log(ctx, level, "this node carries no live streams until the UDP port can be opened: each node on a machine needs another one in live.udp, or off", "udp", s.cfg.UDP, "err", err)
+		s.log.Log(ctx, level, "live: the UDP port cannot be opened; set another live.udp for this node, or off", "udp", s.cfg.UDP, "err", err)
 		return
 	}
 	s.mu.Lock()

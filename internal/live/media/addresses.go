@@ -45,7 +45,7 @@ func (a *allAddresses) look() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var fault error
-	changed := false
+	changed, causes, refused := false, map[string]error{}, map[string][]string{} // by the text of the cause
 	for ip, open := range a.open {
 		if !here[ip] && open.gone {
 			fault, changed = errors.Join(fault, open.Close()), true
@@ -59,10 +59,20 @@ func (a *allAddresses) look() error {
 		}
 		mux, err := a.listen(func(other net.IP) bool { return other.String() == ip })
 		if err != nil { // others are not kept from theirs, as by an IPv6 address that is not known to be unique yet
-			fault = errors.Join(fault, fmt.Errorf("media: %w", err))
+			if op, ok := errors.AsType[*net.OpError](err); ok {
+				err = op.Err // without the address
+			}
+			causes[err.Error()], refused[err.Error()] = err, append(refused[err.Error()], ip)
 		} else if len(mux.GetListenAddresses()) > 0 { // else it has gone meanwhile
 			a.open[ip], changed = &address{UDPMux: mux}, true
 		}
+	}
+	for _, cause := range slices.Sorted(maps.Keys(refused)) {
+		on := refused[cause][0]
+		if more := len(refused[cause]) - 1; more > 0 {
+			on += fmt.Sprintf(" and %d more addresses", more)
+		}
+		fault = errors.Join(fault, fmt.Errorf("media: UDP port %d on %s: %w", a.port, on, causes[cause]))
 	}
 	if changed {
 		a.tell()
