@@ -134,8 +134,12 @@ func TestARetryStartsAfreshAndOtherErrorsAreNotRetried(t *testing.T) {
 			tries++
 			return insert(ctx, tx, "a", "again")
 		})
-		if tries != 1 || !sqldb.IsDuplicate(err) {
-			t.Errorf("a duplicate: %d tries, error %v, want 1 and a duplicate", tries, err)
+		want := 2 // another node may have added the row meanwhile
+		if db.Dialect() == sqldb.SQLite {
+			want = 1
+		}
+		if tries != want || !sqldb.IsDuplicate(err) {
+			t.Errorf("a duplicate: %d tries, error %v, want %d and a duplicate", tries, err, want)
 		}
 		tries = 0
 		ctx, cancel := context.WithCancel(t.Context())

@@ -77,7 +77,7 @@ func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error 
 	wait := firstWait
 	for try := 1; ; try++ {
 		retry, err := run()
-		retry = retry || try == 1 && errs.KindOf(err) == errs.Internal && IsDuplicate(err)
+		retry = retry || try == 1 && db.dialect != SQLite && errs.KindOf(err) == errs.Internal && IsDuplicate(err)
 		if err == nil || !retry || try == maxTries || ctx.Err() != nil {
 			return err
 		}
