@@ -3,6 +3,7 @@ package transfers
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -12,8 +13,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on.
-func asKind(err error) error { return sqldb.AsKind(sqldb.Undecided(err), ErrStore) }
+// asKind gives errors of the engine the kind that callers act on. An error of the storage, which may be one of the network as
+// well, keeps its kind.
+func asKind(err error) error {
+	if errors.Is(err, ErrStorage) || errors.Is(err, ErrFull) {
+		return err
+	}
+	return sqldb.AsKind(sqldb.Undecided(err), ErrStore)
+}
 
 // sqlStore has every statement of this package.
 type sqlStore struct{ db *sqldb.DB }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
 // Each calls scan for every row of a query, whose results it takes as they
@@ -160,10 +158,10 @@ func Missing(err, instead error) error {
 }
 
 // AsKind adds away to an error of the engine that says that the database is away
-// or too busy, so that callers see away's kind. It returns other errors, those that have a kind already, and nil,
+// or too busy, so that callers see away's kind, also in place of another domain's. It returns other errors, and nil,
 // as they are.
 func AsKind(err, away error) error {
-	if err != nil && errs.KindOf(err) == errs.Internal && (IsUnavailable(err) || IsRetryable(err)) {
+	if err != nil && (IsUnavailable(err) || IsRetryable(err)) {
 		return errors.Join(away, err)
 	}
 	return err
@@ -172,7 +170,7 @@ func AsKind(err, away error) error {
 // AsKindWithin is [AsKind] for work whose time ends by itself, as it does in a cache and in a batch: where it ran out of time,
 // though ctx, the caller's, did not, SQL hangs.
 func AsKindWithin(ctx context.Context, err, away error) error {
-	if errs.KindOf(err) == errs.Internal && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return errors.Join(away, err)
 	}
 	return AsKind(err, away)
