@@ -465,6 +465,17 @@ func selectTies(ctx context.Context, q sqldb.Querier, views []View) (friends, ap
 	})
 }
 
+// selectBetween returns the relations of two users to each other.
+func selectBetween(ctx context.Context, q sqldb.Querier, a, b accounts.ID) (ofA, ofB Relation, err error) {
+	err = q.QueryRowContext(ctx, `SELECT
+		EXISTS (SELECT 1 FROM friends WHERE user_id = ? AND friend_id = ? AND gone = 0),
+		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?),
+		EXISTS (SELECT 1 FROM friends WHERE user_id = ? AND friend_id = ? AND gone = 0),
+		EXISTS (SELECT 1 FROM blocks WHERE user_id = ? AND blocked_id = ?)`, a, b, a, b, b, a, b, a).
+		Scan(&ofA.Friend, &ofA.Blocked, &ofB.Friend, &ofB.Blocked)
+	return ofA, ofB, err
+}
+
 func countBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM blocks WHERE user_id = ?", user).Scan(&n)
 	return n, err

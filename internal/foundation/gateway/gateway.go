@@ -157,6 +157,7 @@ type Gateway struct {
 	metrics *metrics
 
 	refusedOrigin rate.Sometimes // bounds the log lines
+	faults        faults
 
 	open     atomic.Int64  // connections, and requests for one
 	refusing atomic.Bool   // new ones
@@ -173,7 +174,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, refusedOrigin: rate.Sometimes{First: 5, Interval: time.Minute}}
+	g := &Gateway{cfg: cfg, base: context.WithoutCancel(ctx), log: cfg.Log, faults: faults{all: map[string]fault{}}, refusedOrigin: rate.Sometimes{First: 5, Interval: time.Minute}}
 	var library centrifuge.MetricsConfig
 	library.RegistererGatherer = prometheus.NewRegistry()
 	if cfg.Library != nil {
@@ -202,14 +203,45 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
+// faultPause is the time between two lines of one fault of the library: while Redis is away every connection has it.
+const faultPause = time.Minute
+
+// faults are the library's, by message.
+type faults struct {
+	mu  sync.Mutex
+	all map[string]fault
+}
+
+type fault struct {
+	logged time.Time
+	others int // since then
+}
+
+// due reports whether a fault is to be logged, and how many were not since the last one.
+func (f *faults) due(message string) (others int, due bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, now := f.all[message], time.Now()
+	if due = now.Sub(last.logged) >= faultPause; due {
+		f.all[message] = fault{logged: now}
+	} else {
+		f.all[message] = fault{last.logged, last.others + 1}
+	}
+	return last.others, due
+}
+
 // logged passes on what the library logs. Frames of clients are in some of its fields;
 // these stay out.
 func (g *Gateway) logged(e centrifuge.LogEntry) {
+	others, due := g.faults.due(e.Message)
+	if !due {
+		return
+	}
 	level := slog.LevelWarn
 	if e.Level == centrifuge.LogLevelError {
 		level = slog.LevelError
 	}
-	attrs := []slog.Attr{slog.String("said", e.Message)}
+	attrs := []slog.Attr{slog.String("said", e.Message), slog.Int("others", others)}
 	if err, ok := e.Fields["error"]; ok {
 		attrs = append(attrs, slog.Any("err", err))
 	}

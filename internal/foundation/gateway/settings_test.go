@@ -1,12 +1,33 @@
 package gateway
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/centrifugal/centrifuge"
+
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
+
+func TestLogged_CountsTheSameFault(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log logtest.Buffer
+		g := &Gateway{base: t.Context(), log: log.Logger(), faults: faults{all: map[string]fault{}}}
+		entry := centrifuge.LogEntry{Level: centrifuge.LogLevelError, Message: "error publishing", Fields: map[string]any{"error": "redis: unavailable"}}
+		for range 270 {
+			g.logged(entry)
+		}
+		bubble.Sleep(faultPause)
+		g.logged(entry)
+		if got := log.Count("error publishing"); got != 2 || !strings.Contains(log.String(), "others=269") {
+			t.Errorf("got %d lines, want 2 and the count of the others:\n%s", got, &log)
+		}
+	})
+}
 
 func TestSettingsThatWouldRefuseEverybodyAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
