@@ -293,7 +293,7 @@ func (p *tab) lacks(css string) {
 func (p *tab) logIn(who *person, zone, url string) {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
-		`localStorage.setItem("stoa.session", JSON.stringify({access: %[1]q, refresh: %[1]q, device: "d", user: {id: %[2]q, name: "", zone: %[3]q}}))`,
+		`localStorage.setItem("stoa.session", JSON.stringify({access: %[1]q, refresh: %[1]q, device: "d", user: {id: %[2]q, name: "", zone: %[3]q, created: "2020-01-01T00:00:00Z"}}))`,
 		who.token, who.id, zone)), chromedp.Navigate(url))
 }
 

@@ -304,7 +304,7 @@ func TestTwoFriendsChatInTheBrowser(t *testing.T) {
 	bob.hears("This message was recalled.", "Hi", "How are you today?")
 	bob.does(2, "Delete for me", "Yes, delete it for me")
 	bob.hears("This message was recalled.", "How are you today?")
-	bob.says(`[data-seq="3"] .quoted`, "not there any more")
+	bob.says(`[data-seq="3"] .quoted`, "no longer exists")
 	ada.hears("This message was recalled.", "Hi", "How are you today?")
 
 	// What is written is a text, whatever it looks like.

@@ -257,7 +257,7 @@ func TestTwoPeopleWatchTogetherInTheBrowser(t *testing.T) {
 	guest.shows("the same moment", fmt.Sprintf(`v.paused && Math.abs(v.currentTime - %f) < 0.05`, at))
 	guest.typ("[name=say]", "Hello from outside")
 	guest.key(kb.Enter)
-	ada.says(".said-list", "Visitor Hello from outside")
+	ada.says(".said-list", "Visitor guest Hello from outside")
 	guest.do(chromedp.Reload())
 	guest.says(".said-list", "Hello from outside")
 

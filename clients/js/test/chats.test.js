@@ -69,7 +69,7 @@ test("two friends talk", async () => {
   await until("a message after clearing", () => a.chats.messages(ab).length === 1 && a.seqs(ab).at(-1) === 3);
 
   await a.chats.setSettings({ messages_from: "nobody", receipts: false });
-  assert.deepEqual(await a.chats.settings(), { messages_from: "nobody", receipts: false });
+  assert.deepEqual(await a.chats.settings(), { messages_from: "nobody", receipts: false, version: 1 });
 });
 
 test("messages written while a line is cut come in order, each once", async () => {
