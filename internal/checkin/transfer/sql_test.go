@@ -46,6 +46,17 @@ func TestEveryStatementReadsRows(t *testing.T) {
 					all, err := TouchedAt(ctx, db, []accounts.ID{user})
 					return len(all), err
 				},
+				"Due": func() (int, error) { // of the import's own message
+					var mark int64
+					if err := db.NewRaw("SELECT MAX(mark) FROM checkin_touched").Scan(ctx, &mark); err != nil {
+						return 0, err
+					}
+					due, err := Due(ctx, db, Touched{Users: []accounts.ID{user}, Mark: mark})
+					if err != nil {
+						return 0, err
+					}
+					return int(due[0].Last), nil // without its row: 0
+				},
 				"countNew": func() (int, error) { // of a grant that is there
 					var g grant
 					if err := exportGrants(ctx, db, all, func(e exported, is grant) error {
