@@ -64,7 +64,7 @@ export class RoomChat {
 
   add(line: RoomLine): void {
     if (this.#lines.has(line.seq)) return;
-    const el = h("li", { "data-seq": line.seq }, h("span", { class: "said-name" }, line.name), " ", line.guest && h("span", { class: "role" }, r.roles.guest), " ", h("span", { class: "said-text" }, line.text), " ", h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)));
+    const el = h("li", { "data-seq": line.seq }, h("span", { class: "said-name" }, line.name), " ", ...(line.guest ? [h("span", { class: "role" }, r.roles.guest), " "] : []), h("span", { class: "said-text" }, line.text), " ", h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)));
     const near = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < NEAR;
     const after = [...this.#list.children].findLast((other) => Number((other as HTMLElement).dataset["seq"]) < line.seq);
     if (after) after.after(el);
