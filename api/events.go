@@ -147,7 +147,7 @@ type UserRef struct {
 // out. Clients do not connect again after it.
 const SocketSessionEnded = 4500
 
-// SocketNotForCaller is the code with which a socket is closed whose token is a key: sockets are for sessions of users.
+// SocketNotForCaller is the close code of a socket whose token is a key: sockets are for sessions of users.
 const SocketNotForCaller = 4501
 
 // SocketCall is the data of an RPC over the socket; its method is an operation id.

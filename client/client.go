@@ -25,8 +25,8 @@ const (
 	firstWait = 100 * time.Millisecond
 	maxWait   = 2 * time.Second
 
-	// defaultTimeout is longer than the 30 s for which a server keeps the Idempotency-Key of a try that may
-	// still run: a write whose node died is answered within it.
+	// defaultTimeout exceeds the 30 s after which a server frees the Idempotency-Key of a try that may still
+	// run, so that a write whose node died gets its answer.
 	defaultTimeout = 35 * time.Second
 
 	// refreshTimeout bounds a renewal of the tokens, which is finished even when
@@ -316,7 +316,7 @@ func (c *Client) Server(ctx context.Context) (out api.Server, err error) {
 	return out, err
 }
 
-// errNoAnswer is the cause with which a timeout of the client ends a context.
+// errNoAnswer is the cause of a context that a timeout of the client has ended.
 var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnreachable)
 
 // within bounds ctx by a timeout of the client, which [ended] distinguishes from an end that the caller has set.

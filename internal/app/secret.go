@@ -74,8 +74,8 @@ func previousSecret(cfg Config) ([]byte, error) {
 // ErrRotating refuses a second rotation before the first one has ended.
 var ErrRotating = errors.New("secret_previous exists: restart the server, and remove it first")
 
-// RotateSecret returns a new secret. Where the secret is in the data folder it is stored there, beside the one
-// before, for the next start of the server; the path of that file is returned.
+// RotateSecret returns a new secret. If the data folder holds the secret, the new one is stored there for the next
+// start, in addition to the previous one, and RotateSecret returns the path of that file.
 func RotateSecret(cfg Config) (next, path string, err error) {
 	next = rand.Text() + rand.Text()
 	if cfg.Secret != "" {

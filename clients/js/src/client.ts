@@ -8,7 +8,7 @@ import type { EventCatalogue, operations } from "./wire.js";
 /** The code with which the server closes a connection whose session has ended. */
 export const SESSION_ENDED = 4500;
 
-// The time in ms for the answer to a call; a server takes up to 5.5 s for most operations.
+// The time in ms for the answer to a call; a server takes up to 5.3 s for most operations.
 const answerTime = 10_000;
 
 // Codes with which a session is over, or a token is of another one: 1 is that of getToken, which has thrown Ended.
