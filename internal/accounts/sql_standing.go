@@ -15,6 +15,9 @@ type Standing struct {
 	Presence Audience
 }
 
+// Away reports whether the user cannot log in: the account is deleted or banned.
+func (s Standing) Away() bool { return s.Deleted || s.Banned }
+
 // Standings returns how those of up to 500 users stand that exist or existed. It
 // asks SQL, in the caller's transaction: rules may rest on it.
 func Standings(ctx context.Context, q sqldb.Querier, users ...ID) (map[ID]Standing, error) {

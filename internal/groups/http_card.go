@@ -16,7 +16,7 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 	refusals := []*errs.Error{ErrGroup, ErrMay, ErrStore}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
 		Summary:     "What others scan to find a group",
-		Description: "A link, good for 48 hours, for whoever may invite; asking again before brings the same one, and a new one after. It is among the group's links, and ends as they do: when it is revoked, or the member who has drawn it leaves.",
+		Description: "A link, good for 48 hours, for whoever may invite; asking again before brings the same one, and a new one after. It is among the group's links, and ends as they do: when it is revoked, or the member who made it may no longer invite.",
 		Errors:      refusals}, s.getCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags, Answer: "image/png",
 		Summary: "A group's card as a QR code, PNG", Errors: refusals}, s.getCardPNG)

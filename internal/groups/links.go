@@ -28,8 +28,11 @@ func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link Lin
 			l = there[i]
 			return nil
 		}
-		there = slices.DeleteFunc(useful(there, d.at), func(l Link) bool { return l.Card })
-		if len(there) >= maxLinks {
+		open, err := openLinks(ctx, tx, d.group, there, d.at)
+		if err != nil {
+			return err
+		}
+		if open = slices.DeleteFunc(open, func(l Link) bool { return l.Card }); len(open) >= maxLinks {
 			return ErrLinks
 		}
 		l = Link{ID: link, Group: id, By: user, Created: d.at.UnixMilli(), Expires: d.at.Add(life).UnixMilli(), Most: most}
@@ -38,22 +41,48 @@ func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link Lin
 	return l, err
 }
 
-func useful(links []Link, now time.Time) []Link {
-	return slices.DeleteFunc(links, func(l Link) bool { return !l.open(now) })
+// openLinks returns those of a group's links that let users in: they have not expired, are not used up, and their makers may invite.
+func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now time.Time) ([]Link, error) {
+	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
+	if len(links) == 0 {
+		return nil, nil
+	}
+	makers := make([]accounts.ID, len(links))
+	for i, l := range links {
+		makers[i] = l.By
+	}
+	members, err := selectMembers(ctx, q, g.ID, makers)
+	if err != nil {
+		return nil, err
+	}
+	standings, err := accounts.Standings(ctx, q, makers...)
+	return slices.DeleteFunc(links, func(l Link) bool {
+		m, in := members[l.By]
+		return !in || m.Role.may(invite, g) != nil || standings[l.By].Away()
+	}), err
+}
+
+// letsIn refuses a link that has expired or is used up, or whose maker may no longer invite. ErrLink.
+func letsIn(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time) error {
+	open, err := openLinks(ctx, q, g, []Link{l}, now)
+	if err == nil && len(open) == 0 {
+		err = ErrLink
+	}
+	return err
 }
 
 // Links returns the links that let users in: all of them to admins, a member's own to a member. ErrGroup.
 func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "groups.Links %s", id)
-	_, me, err := s.inGroup(ctx, user, id)
+	g, me, err := s.inGroup(ctx, user, id)
 	if err != nil {
 		return nil, err
 	}
 	all, err := linksOf(ctx, s.db, id)
-	if err != nil {
-		return nil, asKind(ctx, err)
+	if err == nil {
+		all, err = openLinks(ctx, s.db, g, all, s.db.Now())
 	}
-	return slices.DeleteFunc(useful(all, s.db.Now()), func(l Link) bool { return me.Role < Admin && l.By != user }), nil
+	return slices.DeleteFunc(all, func(l Link) bool { return me.Role < Admin && l.By != user }), asKind(ctx, err)
 }
 
 // Revoke has a link let nobody in any more; a member can revoke their own, an admin all. ErrGroup, ErrLink, ErrMay.
@@ -82,10 +111,13 @@ func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 		return Group{}, nil, asKind(ctx, err)
 	}
 	g, err := selectGroup(ctx, s.db, l.Group, "")
-	switch {
-	case errors.Is(err, ErrGroup), err == nil && !l.open(s.db.Now()):
-		return Group{}, nil, ErrLink
-	case err != nil:
+	if errors.Is(err, ErrGroup) {
+		err = ErrLink
+	}
+	if err == nil {
+		err = letsIn(ctx, s.db, l, g, s.db.Now())
+	}
+	if err != nil {
 		return Group{}, nil, asKind(ctx, err)
 	}
 	m, err := selectMember(ctx, s.db, l.Group, user)
@@ -100,7 +132,7 @@ func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 const cardLife = 48 * time.Hour
 
 // Card returns what others scan to find the group: a link, the same one until it expires, then a new one. Whoever may
-// invite gets it. It ends before if it is revoked, or the member who has drawn it leaves. ErrGroup, ErrMay.
+// invite gets it. It ends before if it is revoked, or the member who has drawn it may no longer invite. ErrGroup, ErrMay.
 func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.Card %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -108,7 +140,9 @@ func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link,
 		if err != nil {
 			return err
 		}
-		there = useful(there, d.at)
+		if there, err = openLinks(ctx, tx, d.group, there, d.at); err != nil {
+			return err
+		}
 		if i := slices.IndexFunc(there, func(l Link) bool { return l.Card }); i >= 0 {
 			card = there[i]
 			return nil
@@ -133,8 +167,8 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 	g, err := s.enter(ctx, l.Group, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, r = nil, nil
 		l, err := selectLink(ctx, tx, link) // under the lock of its group
-		if err == nil && !l.open(d.at) {
-			err = ErrLink
+		if err == nil {
+			err = letsIn(ctx, tx, l, d.group, d.at)
 		}
 		if err == nil {
 			err = s.welcome(ctx, tx, d, user)

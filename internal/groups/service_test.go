@@ -552,6 +552,57 @@ func TestALinkLetsInAsManyAsItSays(t *testing.T) {
 	})
 }
 
+func TestLink_EndsWithItsMakersRight(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})
+		ctx, other := t.Context(), w.neighbour()
+		who := w.join(4)
+		owner, maker, guest := who[0], who[1], who[2]
+		id := w.create(owner, maker)
+		link, err := w.NewLink(ctx, maker, id, ids.New[Link](), time.Hour, 0)
+		w.must(err)
+		card, err := w.Card(ctx, maker, id)
+		w.must(err)
+		admitsNobody := func(when string) {
+			t.Helper()
+			for what, l := range map[string]LinkID{"link": link.ID, "card": card.ID} {
+				_, _, err := other.Look(ctx, guest, l)
+				w.fails(when+": look at the "+what, err, ErrLink)
+				_, _, _, err = other.Join(ctx, guest, l, "")
+				w.fails(when+": join by the "+what, err, ErrLink)
+			}
+			if links, err := other.Links(ctx, owner, id); err != nil || len(links) != 0 {
+				t.Errorf("%s: got links %+v, %v", when, links, err)
+			}
+		}
+		appoint := func(role Role) {
+			t.Helper()
+			_, err := w.SetMember(ctx, owner, id, maker, MemberUpdate{Role: &role})
+			w.must(err)
+		}
+		_, _, err = w.Change(ctx, owner, id, Update{AdminsInvite: to(true)})
+		w.must(err)
+		admitsNobody("admins invite")
+		appoint(Admin)
+		_, _, err = other.Look(ctx, guest, link.ID)
+		w.must(err)
+		appoint(Member)
+		admitsNobody("demoted")
+		appoint(Admin)
+		w.must(w.accounts.Ban(ctx, maker, w.db.Now().Add(time.Hour), "spam"))
+		admitsNobody("banned account")
+		w.must(w.accounts.Unban(ctx, maker))
+		_, err = w.accounts.DeleteFor(ctx, maker, time.Hour)
+		w.must(err)
+		admitsNobody("deleted account")
+		next, err := other.Card(ctx, owner, id)
+		w.must(err)
+		if next.ID == card.ID {
+			t.Error("got the card of a user who may not invite, want a new one")
+		}
+	})
+}
+
 func TestAGroupHasOneOwnerWhoeverHandsItOver(t *testing.T) {
 	eachEngine(t, Settings{Admins: 2}, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -173,7 +173,7 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 			if err != nil {
 				return err
 			}
-			if standing, known := owner[st.Owner]; !known || standing.Deleted || standing.Banned {
+			if standing, known := owner[st.Owner]; !known || standing.Away() {
 				return ErrStream
 			}
 			newest, err := claim(ctx, tx, p.stream, token, p.began)

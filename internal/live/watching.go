@@ -480,7 +480,7 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 			return nil, err
 		}
 		for _, u := range some {
-			if standing, known := found[u]; !known || standing.Deleted || standing.Banned {
+			if standing, known := found[u]; !known || standing.Away() {
 				out[u] = true
 			}
 		}

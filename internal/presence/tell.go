@@ -124,7 +124,7 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 			continue
 		}
 		who, known := standings[u]
-		gone := !known || who.Deleted || who.Banned
+		gone := !known || who.Away()
 		if gone && c.status == Offline {
 			c.hidden = true // a deleted or banned user has gone, and friends learn no more than that
 		}

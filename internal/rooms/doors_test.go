@@ -172,6 +172,18 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 			_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Link: &link.ID})
 			w.fails("join by the link", err, want)
 		}
+		_, _, err = w.Change(ctx, owner, id, Update{MemberMay: to(forMembers)})
+		w.must(err)
+		w.must(w.accounts.Ban(ctx, who[1], w.db.Now().Add(time.Hour), "spam"))
+		_, err = w.LookAtLink(ctx, link.ID)
+		w.fails("look at the link of a banned user", err, ErrLink)
+		w.must(w.accounts.Unban(ctx, who[1]))
+		_, err = w.LookAtLink(ctx, link.ID)
+		w.must(err)
+		_, err = w.accounts.DeleteFor(ctx, who[1], time.Hour)
+		w.must(err)
+		_, err = w.LookAtLink(ctx, link.ID)
+		w.fails("look at the link of a deleted user", err, ErrLink)
 	})
 }
 

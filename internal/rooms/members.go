@@ -555,13 +555,22 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 
 // openLinks returns those of a room's links that let people in: they have not expired, are not used up, and their makers may invite.
 func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now time.Time) ([]Link, error) {
-	var makers []seat
-	for _, l := range links {
-		makers = append(makers, seat{r.ID, ViewerID(l.By)})
+	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
+	if len(links) == 0 {
+		return nil, nil
 	}
-	members, err := standings(ctx, q, makers)
-	return slices.DeleteFunc(slices.Clone(links), func(l Link) bool {
-		return !l.open(now) || members[seat{r.ID, ViewerID(l.By)}].can(invite, r, now) != nil
+	var seats []seat
+	var makers []accounts.ID
+	for _, l := range links {
+		seats, makers = append(seats, seat{r.ID, ViewerID(l.By)}), append(makers, l.By)
+	}
+	members, err := standings(ctx, q, seats)
+	if err != nil {
+		return nil, err
+	}
+	users, err := accounts.Standings(ctx, q, makers...)
+	return slices.DeleteFunc(links, func(l Link) bool {
+		return members[seat{r.ID, ViewerID(l.By)}].can(invite, r, now) != nil || users[l.By].Away()
 	}), err
 }
 
