@@ -176,7 +176,8 @@ type Chat struct {
 	Version   int64      `json:"version,omitempty" doc:"of what is the caller's own: marks, pin, mute, draft; it grows with each change, and a client ignores these of a lower one"`
 	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
 	Read      int64      `json:"read" doc:"up to which message the caller has read"`
-	Unread    int64      `json:"unread"`
+	Unread    int64      `json:"unread" doc:"messages after read that are still to be read: no system messages, no recalled ones and none that the caller has deleted for themselves, as far as these are among the latest 100"`
+	Uncounted []int64    `json:"uncounted,omitempty" doc:"numbers of the messages after read that unread leaves out, in ascending order"`
 	PeerRead  int64      `json:"peer_read,omitempty" doc:"up to which message the other has read, if both show receipts and neither blocks the other"`
 	PeerGot   int64      `json:"peer_got,omitempty" doc:"up to which message the other's devices have got; no further than peer_read for a caller who may not see the other's presence"`
 	Pinned    *time.Time `json:"pinned,omitempty" doc:"since when; the chat that was pinned last comes first"`

@@ -26,6 +26,8 @@ func TestPicturesFilesAndNoticesInTheBrowser(t *testing.T) {
 	before := evaluated[float64](bob, place)
 	group := ada.group("Rowing", bob)
 	bob.says("[data-unread-notices]", "1")
+	bob.lacks("[data-unread-chats]") // a system message needs no reading
+	ada.ask("POST", "/v1/chats/u:"+bob.id()+"/messages", `{"client_id":"a","kind":"text","text":"Look"}`)
 	bob.says("[data-unread-chats]", "1")
 	if after := evaluated[float64](bob, place); after != before {
 		t.Errorf("what is unread has moved the bell by %v pixels", after-before)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -102,6 +103,14 @@ func (w *world) agrees(plain *Service, user accounts.ID, chats []ChatRef, since 
 		got, err := w.Chat(ctx, user, chat)
 		want, wantErr := plain.Chat(ctx, user, chat)
 		differ("a chat", got, want, err, wantErr)
+		if since := got.Seq - got.Read; err == nil && since <= exactUnread {
+			list, err := plain.List(ctx, user, chat, Range{After: &got.Read, Limit: exactUnread})
+			w.must(err)
+			toRead := slices.DeleteFunc(list.Messages, func(m api.Message) bool { return m.Recalled != nil || m.Kind == api.MessageSystem })
+			if int64(len(toRead)) != got.Unread || since-int64(len(got.Uncounted)) != got.Unread {
+				w.t.Fatalf("%d messages are unread, %d of %d not counted; there are %d to read", got.Unread, len(got.Uncounted), since, len(toRead))
+			}
+		}
 		at := dice.Int64N(150)
 		for _, r := range []Range{{}, {After: &at}, {Before: at + 1}, {Around: at + 1}} {
 			r.Limit = 1 + dice.IntN(60)

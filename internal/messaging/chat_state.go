@@ -86,7 +86,7 @@ func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]m
 			return nil, err
 		}
 		for i, v := range part {
-			st := state{view: v, hidden: hidden[memberKey{v.me.user, v.id}]}
+			st := state{view: v, hidden: hidden[v.key()]}
 			m, there := known[placeAt{place{v.id, v.seq}, v.rev}]
 			if !there {
 				m, there = newest[place{v.id, v.seq}]
@@ -163,11 +163,13 @@ type keptHead struct {
 	LastAt  int64        `json:"a"`
 	Changed int64        `json:"c"`
 	Last    *keptMessage `json:"o,omitempty"`
+
+	Uncounted numbers `json:"u,omitempty"`
 }
 
 // text is a head as a value of Redis: its version, and JSON.
 func (h head) text() (string, error) {
-	k := keptHead{Title: h.title, Seq: h.seq, Rev: h.rev, LastAt: h.lastAt, Changed: h.changed}
+	k := keptHead{Title: h.title, Seq: h.seq, Rev: h.rev, LastAt: h.lastAt, Changed: h.changed, Uncounted: h.uncounted}
 	if h.last != nil {
 		last := h.last.kept()
 		k.Last = &last
@@ -186,7 +188,7 @@ func parseHead(conv ConversationID, text string) (head, error) {
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
 		return head{}, fmt.Errorf("the head of a group's chat in Redis: %w", err)
 	}
-	h := head{conversation: conversation{id: conv, kind: group, title: k.Title, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, changed: k.Changed}}
+	h := head{conversation: conversation{id: conv, kind: group, title: k.Title, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, changed: k.Changed, uncounted: k.Uncounted}}
 	if k.Last != nil {
 		last, err := k.Last.message(conv)
 		if err != nil {
@@ -248,6 +250,7 @@ type keptState struct {
 	Hidden    []int64        `json:"h,omitempty"`
 	Version   int64          `json:"w,omitempty"` // of the member's own part and one, in a chat of two
 	Last      *keptMessage   `json:"o,omitempty"`
+	Uncounted numbers        `json:"u,omitempty"`
 }
 
 // text is a state as a field of Redis: what scripts look at, and JSON.
@@ -258,13 +261,13 @@ func (st state) text() (string, error) {
 		return fmt.Sprintf("%d %s", st.version(), body), err
 	}
 	k := keptState{Conv: st.id, Peer: st.me.peer, Seq: st.seq, Rev: st.rev, LastAt: st.lastAt, Changed: max(st.changed, st.me.changed), Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
-		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden, Version: st.me.version + 1}
+		Pinned: st.me.pinned, Muted: st.me.muted, Draft: st.me.draft, PeerRead: st.peerRead, PeerGot: st.peerGot, Hidden: st.hidden, Version: st.me.version + 1, Uncounted: st.uncounted}
 	if st.last != nil {
 		last := st.last.kept()
 		k.Last = &last
 	}
 	body, err := json.Marshal(k)
-	return fmt.Sprintf("%d %d %d %d %d %s", st.version(), st.place(), st.lastChange(), st.me.unread(st.conversation), st.me.muted, body), err
+	return fmt.Sprintf("%d %d %d %d %d %s", st.version(), st.place(), st.lastChange(), st.unread(st.hidden), st.me.muted, body), err
 }
 
 // parseState reads what [state.text] has written of a user.
@@ -277,7 +280,7 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 	if err := json.Unmarshal([]byte(text[at:]), &k); err != nil {
 		return st, fmt.Errorf("a chat in Redis: %w", err)
 	}
-	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt}
+	st.conversation = conversation{id: k.Conv, kind: direct, seq: k.Seq, rev: k.Rev, lastAt: k.LastAt, uncounted: k.Uncounted}
 	version := k.Version - 1 // an earlier version of the program does not write it
 	if k.Peer.IsZero() {
 		st.kind = group

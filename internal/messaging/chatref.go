@@ -62,4 +62,6 @@ func (v view) chat() ChatRef {
 	return With(v.me.peer)
 }
 
+func (v view) key() memberKey { return memberKey{v.me.user, v.id} }
+
 func (v view) name() string { return v.chat().String() }

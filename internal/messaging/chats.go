@@ -74,7 +74,7 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 func waiting(list []state, now int64) (unread int64) {
 	for _, st := range list {
 		if st.me.muted <= now && st.me.gone == 0 {
-			unread += st.me.unread(st.conversation)
+			unread += st.unread(st.hidden)
 		}
 	}
 	return unread
@@ -179,15 +179,15 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state, sinc
 	out := make([]api.Chat, len(list))
 	for i, v := range list {
 		p := who[v.me.peer]
-		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: max(v.me.read, v.me.cleared),
-			Unread: v.me.unread(v.conversation), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt), Version: v.me.version + 1}
+		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: v.me.mark(),
+			Unread: v.unread(v.hidden), Uncounted: v.uncountedFor(v.hidden), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt), Version: v.me.version + 1}
 		if v.kind == group {
 			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
 		} else {
 			c.Peer, c.PeerGone, c.PeerName, c.PeerPhoto = v.me.peer.String(), p.Deleted, p.Name, p.Avatar
 		}
 		if c.Gone { // what has happened since is nothing of the user's any more
-			c.Seq, c.Rev, c.Unread = 0, 0, 0
+			c.Seq, c.Rev, c.Unread, c.Uncounted = 0, 0, 0, nil
 			c.GroupName, c.At, v.last = "", sqldb.Time(v.me.gone), nil
 		}
 		if v.me.muted > s.sql.db.Now().UnixMilli() {

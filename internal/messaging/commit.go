@@ -193,6 +193,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	if err := s.tellHooks(ctx, tx, fresh); err != nil {
 		return nil, err
 	}
+	if len(read) == 0 {
+		return out, nil
+	}
 	return out, s.sql.mark(ctx, tx, sorted(read, compareMembers))
 }
 
@@ -225,10 +228,14 @@ func numbered(batch []sending, there map[sendingKey]message, conversations map[C
 		c.seq++
 		c.lastAt = max(c.lastAt, now) // the order of times is the order of numbers
 		c.changed = max(c.changed, c.lastAt)
-		conversations[in.conv] = c
 		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: files.said(in), reply: in.reply, at: c.lastAt}
+		c.count(m)
+		conversations[in.conv] = c
 		out[i].message, out[i].chatRev, there[in.key()] = m, c.rev, m
 		fresh = append(fresh, m)
+		if m.said.Kind == api.MessageSystem {
+			continue // it moves no mark: the user in whose name it is sent may not have read earlier messages
+		}
 		read[sendingKey{conv: in.conv, from: in.from}] = member{user: in.from, conv: in.conv, peer: in.to.peer, read: m.seq, delivered: m.seq, changed: now}
 	}
 	return out, fresh, read

@@ -15,7 +15,11 @@
 //   - A message is identified by conversation, sender and the id that the client chose:
 //     sent again, with the same content, it is the same message.
 //   - Marks (read, delivered) only go forward. Sending moves one's own read mark, so that one's own
-//     messages are never unread; unread is seq less the mark.
+//     messages are never unread. A system message moves no mark.
+//   - unread is seq less the mark, less the messages after the mark that need no reading: system messages,
+//     recalled ones, and ones that the member has deleted for themselves. The conversation's row has the numbers of
+//     the former two among the latest 100 messages (uncounted), and each transaction that stores, recalls or
+//     erases a message writes them. See unread.go and decision 31.
 //   - A message is acknowledged after its commit. Commits are shared: see commit.go.
 //
 // # Redis

@@ -39,16 +39,20 @@ func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Wait
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
+		hidden, err := s.sql.hiddenLately(ctx, views)
+		if err != nil {
+			return nil, asKind(ctx, err)
+		}
 		now := s.sql.db.Now().UnixMilli()
 		views = slices.DeleteFunc(views, func(v view) bool {
-			return v.me.gone != 0 || v.me.unread(v.conversation) == 0 || v.me.delivered >= v.seq || v.me.muted > now
+			return v.me.gone != 0 || v.unread(hidden[v.key()]) == 0 || v.me.delivered >= v.seq || v.me.muted > now
 		})
-		latest, err := s.sql.waitingMessages(ctx, views, latestLooked)
+		latest, err := s.sql.waitingMessages(ctx, views, hidden, latestLooked)
 		if err != nil {
 			return nil, asKind(ctx, err)
 		}
 		for _, v := range views {
-			if w, there := v.waiting(latest[memberKey{v.me.user, v.id}]); there {
+			if w, there := v.waiting(latest[v.key()], hidden[v.key()]); there {
 				all[Place{v.me.user, v.id}] = w
 			}
 		}
@@ -56,14 +60,14 @@ func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Wait
 	return all, nil
 }
 
-// waiting is what waits in a chat whose latest messages are list, the newest first.
-func (v view) waiting(list []message) (w Waiting, there bool) {
-	w.Title, w.Seq, w.Unread, w.Chat = v.title, v.seq, v.me.unread(v.conversation), With(v.me.peer)
+// waiting is what waits in a chat whose latest messages are list, the newest first, without those that are hidden.
+func (v view) waiting(list []message, hidden []int64) (w Waiting, there bool) {
+	w.Title, w.Seq, w.Unread, w.Chat = v.title, v.seq, v.unread(hidden), With(v.me.peer)
 	if v.kind == group {
 		w.Chat = In(groups.ID(v.id))
 	}
 	for _, m := range list {
-		if m.from == v.me.user || m.recalled != 0 || m.said.Kind == api.MessageSystem {
+		if m.from == v.me.user || m.needsNoReading() {
 			continue
 		}
 		if !there {

@@ -103,11 +103,11 @@ func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int6
 	c.seq++
 	c.lastAt = max(c.lastAt, now)
 	c.changed = max(c.changed, c.lastAt)
+	c.uncount(c.seq)
 	// No client can choose such a client_id.
 	m := message{conv: c.id, seq: c.seq, id: ids.New[message](), from: by, clientID: ":" + strconv.FormatInt(c.seq, 10), at: c.lastAt,
 		said: said{Content: api.Content{Kind: api.MessageSystem, System: &what}}}
 	d.told = append(d.told, m)
-	d.change.users = append(d.change.users, by) // they have read it
 	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
 }
 
@@ -222,7 +222,7 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 		if !on {
 			what.Event = api.SystemUnpinned
 		}
-		did.change = v.change(user)
+		did.change = v.change()
 		did.say(&v.conversation, user, what, tx.Now().UnixMilli())
 		return s.sql.tellAll(ctx, tx, v.conversation, did.told)
 	})

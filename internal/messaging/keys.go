@@ -34,21 +34,21 @@ var (
 	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:unread:{{uid}}",
 		keyspace.HashOf("chat → unread messages, and until when it is muted, Unix ms"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "how many messages wait for a user: the newest one's number less the read mark", MaxBytes: 1 << 20, Together: together})
+		keyspace.Doc{Purpose: "the number of messages that a user has to read", MaxBytes: 1 << 20, Together: together})
 
 	chatsKeys = keyspace.Def1[accounts.ID](Keys, "user:chats:{{uid}}",
-		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings and newest message as JSON; the empty field: all chats are here"),
+		keyspace.HashOf("chat → version, place, change, unread, muted, and marks, settings, messages that need no reading and newest message as JSON; the empty field: all chats are here"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "a user's chats, as their list shows them", MaxBytes: 16 << 20, Together: together})
+		keyspace.Doc{Purpose: "a user's chats, as their list shows them", MaxBytes: 16 << 20, Version: 2, Together: together})
 
 	groupChatsKeys = keyspace.Def1[accounts.ID](Keys, "user:group_chats:{{uid}}",
 		keyspace.HashOf("chat of a group → version, and the user's marks and settings as JSON"),
 		keyspace.Expire(chatsLife),
 		keyspace.Doc{Purpose: "what a user has of their own in chats of groups: how many there are the empty field of user:chats says", MaxBytes: 1 << 20, Together: together})
 
-	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev and newest message as JSON"),
+	headKeys = keyspace.Def1[ConversationID](Keys, "chat:head:{{chat}}", keyspace.BytesOf("version, and seq, rev, messages that need no reading and newest message as JSON"),
 		keyspace.Expire(chatsLife),
-		keyspace.Doc{Purpose: "where the chat of a group stands", MaxBytes: 64 << 10})
+		keyspace.Doc{Purpose: "where the chat of a group stands", MaxBytes: 64 << 10, Version: 2})
 
 	tellingKeys = keyspace.Def1[ConversationID](Keys, "chat:telling:{{chat}}", keyspace.BytesOf("seq and rev"),
 		keyspace.Expire(tellEvery),
@@ -78,7 +78,7 @@ var (
 	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", events.Payload(
 		api.EventMessageNew, api.EventMessageChanged, api.EventMessageHidden, api.EventChatMarked,
 		api.EventChatUpdated, api.EventChatSettings, api.EventChatTyping, api.EventChatStands),
-		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10, Version: 2})
+		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10, Version: 3})
 )
 
 type conversationKinds struct{}

@@ -96,6 +96,8 @@ type conversation struct {
 	rev     int64  // of the newest change
 	lastAt  int64  // Unix ms of the newest message
 	changed int64  // Unix ms of anything that is new
+
+	uncounted numbers // of the latest messages, those that no member has to read
 }
 
 // member is a user's row in a conversation.
@@ -293,9 +295,6 @@ func pairOf(a, b accounts.ID) pair {
 func (p pair) compare(q pair) int {
 	return cmp.Or(p.low.Compare(q.low), p.high.Compare(q.high))
 }
-
-// unread is how many messages wait for a member.
-func (m member) unread(c conversation) int64 { return max(0, c.seq-max(m.read, m.cleared)) }
 
 // wire is a message as a member of the chat sees it.
 func (m message) wire(to accounts.ID, chat string) api.Message {

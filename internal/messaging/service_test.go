@@ -777,7 +777,14 @@ func (m *model) clear(side int) error {
 	return nil
 }
 
-func (m *model) unread(side int) int64 { return int64(len(m.said)) - max(m.read[side], m.gone[side]) }
+func (m *model) unread(side int) (n int64) {
+	for i, s := range m.said {
+		if int64(i) >= max(m.read[side], m.gone[side]) && !s.recalled && !s.hidden[side] {
+			n++
+		}
+	}
+	return n
+}
 
 func (m *model) sees(side int) (out []string) {
 	for i, s := range m.said {

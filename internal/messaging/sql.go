@@ -48,13 +48,13 @@ var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "del
 
 func newSQLStore(db *sqldb.DB) *sqlStore {
 	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
-	conversations := []string{"id", "kind", "title", "seq", "rev", "last_at", "changed"}
+	conversations := strings.Split(conversationColumns, ", ")
 	members := sqldb.Upsert{Table: "chat_members", Columns: memberColumns, Key: []string{"user_id", "conversation"}}
 	s := &sqlStore{
 		db:               db,
 		newPairs:         compile(sqldb.Upsert{Table: "direct_chats", Columns: []string{"low", "high", "conversation"}, Key: []string{"low", "high"}}),
 		newConversations: compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}}),
-		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed"}}),
+		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
 		newMembers:       compile(members),
 	}
 	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "version = chat_members.version + 1"}
@@ -133,13 +133,13 @@ func (m member) row() []any {
 }
 
 func (c conversation) row() []any {
-	return []any{c.id, c.kind, c.title, c.seq, c.rev, c.lastAt, c.changed}
+	return []any{c.id, c.kind, c.title, c.seq, c.rev, c.lastAt, c.changed, c.uncounted}
 }
 
-const conversationColumns = "id, kind, title, seq, rev, last_at, changed"
+const conversationColumns = "id, kind, title, seq, rev, last_at, changed, uncounted"
 
 func scanConversation(rows *sql.Rows) (c conversation, err error) {
-	err = rows.Scan(&c.id, &c.kind, &c.title, &c.seq, &c.rev, &c.lastAt, &c.changed)
+	err = rows.Scan(&c.id, &c.kind, &c.title, &c.seq, &c.rev, &c.lastAt, &c.changed, &c.uncounted)
 	return c, err
 }
 
@@ -258,13 +258,13 @@ type view struct {
 	peerVersion       int64
 }
 
-const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
+const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, c.uncounted, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
 	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.changed, 0), COALESCE(o.version, 0)`
 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 
 func scanView(rows *sql.Rows) (v view, err error) {
-	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
+	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
 		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.me.gone, &v.peerRead, &v.peerGot, &v.peerChanged, &v.peerVersion)
 	v.me.conv = v.id
 	return v, err
@@ -578,9 +578,9 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 	return err
 }
 
-// bump gives a locked conversation its next rev.
+// bump gives a locked conversation its next rev, and writes which messages need no reading.
 func (s *sqlStore) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
-	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ? WHERE id = ?", c.rev+1, max(c.changed, tx.Now().UnixMilli()), c.id)
+	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ?, uncounted = ? WHERE id = ?", c.rev+1, max(c.changed, tx.Now().UnixMilli()), c.uncounted, c.id)
 	return c.rev + 1, err
 }
 

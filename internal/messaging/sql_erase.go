@@ -49,8 +49,9 @@ func (s *sqlStore) eraseSome(ctx context.Context, user accounts.ID, n int, drop 
 			if err := s.eraseFrom(ctx, tx, user, id, own, reacted, c.rev, now); err != nil {
 				return err
 			}
+			c.uncount(own...)
 			// The rev is above those that the messages got, and makes up for the version of the row that goes; see [view.version].
-			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ? WHERE id = ?", id, user, now, id); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ?, uncounted = ? WHERE id = ?", id, user, now, c.uncounted, id); err != nil {
 				return err
 			}
 		}

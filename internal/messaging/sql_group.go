@@ -69,25 +69,14 @@ func (s *sqlStore) forgetSaid(ctx context.Context, id ConversationID) error {
 	return err
 }
 
-// tellAll writes system messages of a locked conversation, and where it then stands. Whoever has
-// caused them has read them.
+// tellAll writes system messages of a locked conversation, and the conversation. They move no marks.
 func (s *sqlStore) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, told []message) error {
 	if len(told) > 0 {
 		if err := s.insert(ctx, tx, told); err != nil {
 			return err
 		}
 	}
-	if err := s.move(ctx, tx, []conversation{c}); err != nil {
-		return err
-	}
-	for _, m := range told {
-		// Only for somebody who had read everything before: others' messages stay unread.
-		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET read_seq = ?, delivered_seq = "+tx.Dialect().Greatest()+"(delivered_seq, ?), changed = ?, version = version + 1 WHERE conversation = ? AND user_id = ? AND gone = 0 AND read_seq = ?",
-			m.seq, m.seq, m.at, m.conv, m.from, m.seq-1); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.move(ctx, tx, []conversation{c})
 }
 
 // readers returns the members who have read up to a message, without one of them.

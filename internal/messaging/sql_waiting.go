@@ -95,21 +95,18 @@ func memberKeys(places []Place) []memberKey {
 }
 
 // waitingMessages returns the latest unread messages of chats, the newest first, among the latest n of their conversations,
-// without those that their members have deleted for themselves, and without reactions. Members of one conversation share what is read of it.
-func (s *sqlStore) waitingMessages(ctx context.Context, views []view, n int) (map[memberKey][]message, error) {
+// without those that are hidden, and without reactions. Members of one conversation share what is read of it.
+func (s *sqlStore) waitingMessages(ctx context.Context, views []view, hidden map[memberKey][]int64, n int) (map[memberKey][]message, error) {
 	all := make(map[memberKey][]message, len(views))
 	if len(views) == 0 {
 		return all, nil
 	}
-	unread := func(m member) int64 { return max(m.read, m.cleared) }
 	from := make(map[ConversationID]int64, len(views)) // up to where each of its members has read
-	var hiddenArgs []any
 	for _, v := range views {
 		least, there := from[v.id]
-		if !there || unread(v.me) < least {
-			from[v.id] = unread(v.me)
+		if !there || v.me.mark() < least {
+			from[v.id] = v.me.mark()
 		}
-		hiddenArgs = append(hiddenArgs, v.me.user, v.id, unread(v.me))
 	}
 	var text strings.Builder
 	var args []any
@@ -125,31 +122,15 @@ func (s *sqlStore) waitingMessages(ctx context.Context, views []view, n int) (ma
 	if err != nil {
 		return nil, err
 	}
-	type own struct {
-		memberKey
-		seq int64
-	}
-	gone := map[own]bool{}
-	rows, err = s.db.QueryContext(ctx, "SELECT user_id, conversation, seq FROM hidden_messages WHERE "+sqldb.AnyOf("(user_id = ? AND conversation = ? AND seq > ?)", len(views)), hiddenArgs...)
-	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var h own
-		err := rows.Scan(&h.user, &h.conv, &h.seq)
-		gone[h] = true
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
 	slices.SortFunc(list, func(a, b message) int { return cmp.Compare(b.seq, a.seq) })
 	of := map[ConversationID][]message{}
 	for _, m := range list {
 		of[m.conv] = append(of[m.conv], m)
 	}
 	for _, v := range views {
-		k := memberKey{v.me.user, v.id}
 		for _, m := range of[v.id] {
-			if m.seq > unread(v.me) && m.seq <= v.seq && !gone[own{k, m.seq}] {
-				all[k] = append(all[k], m)
+			if m.seq > v.me.mark() && m.seq <= v.seq && !slices.Contains(hidden[v.key()], m.seq) {
+				all[v.key()] = append(all[v.key()], m)
 			}
 		}
 	}

@@ -61,6 +61,7 @@ interface Held {
   early: Map<number, Message>; // by seq, above seq
   changes: Map<number, Message>; // by rev, above rev
   gone: Set<number>; // deleted by the user for themselves
+  uncounted: Set<number>; // system messages and recalled ones; those up to the read mark do not matter
   window: Message[] | undefined; // of an open chat, in the order of seq
   more: boolean; // there are older ones than those of the window
   later: boolean; // there are newer ones, which are not put into it
@@ -366,6 +367,7 @@ export class Chats extends Emitter<ChatsEvents> {
     h.behind = false; // who is told of messages is told of all
     newer(h.early, m.seq, m);
     h.want = Math.max(h.want, m.seq);
+    this.count(h, m);
     void this.run(h);
   }
 
@@ -444,7 +446,7 @@ export class Chats extends Emitter<ChatsEvents> {
     h.glancing = true;
     this.later(glanceWithin * (0.1 + 0.9 * Math.random()), async () => {
       try {
-        if (h.behind) this.merge(await this.client.call("chats.get", { path: { chat: h.chat.chat } }));
+        this.merge(await this.client.call("chats.get", { path: { chat: h.chat.chat } }));
       } catch (err) {
         this.report(err); // the next message, or the next list, brings it
       } finally {
@@ -566,7 +568,7 @@ export class Chats extends Emitter<ChatsEvents> {
     if (!h) {
       h = {
         chat: { chat, ...(chat.startsWith("g:") ? { group: chat.slice(2) } : { peer: chat.slice(2) }), seq: 0, rev: 0, read: 0, unread: 0, at: new Date(0).toISOString() },
-        ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>() },
+        ...{ seq: 0, rev: 0, want: 0, wantRev: 0, early: new Map(), changes: new Map(), gone: new Set<number>(), uncounted: new Set<number>() },
         ...{ window: undefined, more: false, later: false, part: 0, bare: true, running: false, pause: 0, typing: undefined },
         ...{ behind: false, glancing: false, own: new Map(), unsubscribe: undefined },
       };
@@ -596,6 +598,7 @@ export class Chats extends Emitter<ChatsEvents> {
     if (last && last.seq > cleared && !h.gone.has(last.seq)) h.chat.last = last;
     h.want = Math.max(h.want, chat.seq);
     h.wantRev = Math.max(h.wantRev, chat.rev);
+    for (const seq of chat.uncounted ?? []) h.uncounted.add(seq);
     // What is in the first list was there before the app. A chat that comes later was cleared
     // or did not exist then.
     if (h.bare && this.backlog) [h.seq, h.rev] = [chat.seq, chat.rev];
@@ -685,9 +688,10 @@ export class Chats extends Emitter<ChatsEvents> {
 
   private deliver(h: Held, m: Message): void {
     if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
-    const own = m.from === this.user;
+    this.count(h, m);
     h.chat = { ...h.chat, seq: Math.max(h.chat.seq, m.seq), at: m.at, last: m };
-    if (own) h.chat.read = Math.max(h.chat.read, m.seq);
+    if (m.kind === "system") this.mark(m.chat, 0, m.seq); // it moves no mark of its sender
+    else if (m.from === this.user) h.chat.read = Math.max(h.chat.read, m.seq);
     else {
       clearTimeout(h.typing);
       h.typing = undefined;
@@ -706,13 +710,14 @@ export class Chats extends Emitter<ChatsEvents> {
 
   private apply(h: Held, m: Message): void {
     if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
+    this.count(h, m);
     if (m.seq > h.seq) {
       newer(h.early, m.seq, m); // it is handed on as it is now
       h.want = Math.max(h.want, m.seq);
       return;
     }
     const old = h.window?.find(({ seq }) => seq === m.seq);
-    if (old && (old.rev ?? 0) >= (m.rev ?? 0)) return; // it was loaded as it is now
+    if (old && (old.rev ?? 0) >= (m.rev ?? 0)) return this.show(h); // it was loaded as it is now
     if (old?.client_id && !m.client_id) m = { ...m, client_id: old.client_id }; // a channel does not say it
     if (old && h.window) h.window = put(h.window, m);
     if (h.chat.last?.seq === m.seq) h.chat = { ...h.chat, last: better(h.chat.last, m)! };
@@ -726,6 +731,7 @@ export class Chats extends Emitter<ChatsEvents> {
     const answer = await this.client.call("chats.messages", { path: { chat: h.chat.chat }, query: { limit: page, ...query } });
     if (!h.window || h.part !== part) return; // it was closed meanwhile, or shows others
     const list = answer.messages ?? [];
+    for (const m of list) this.count(h, m);
     if (h.behind) this.overtake(h, answer);
     if (anew) h.window = [];
     // What was handed on after the server answered is not put in: it was not known to follow.
@@ -753,6 +759,7 @@ export class Chats extends Emitter<ChatsEvents> {
     forget(h.changes, h.rev);
     const last = messages?.at(-1);
     if (last?.seq === seq) h.chat = { ...h.chat, seq, at: last.at, last };
+    this.show(h);
   }
 
   // mark collects marks, and sends those of each chat in one call.
@@ -780,8 +787,15 @@ export class Chats extends Emitter<ChatsEvents> {
     });
   }
 
+  // count leaves a message out of unread if it needs no reading, which never ends.
+  private count(h: Held, m: Message): void {
+    if (m.recalled || m.kind === "system") h.uncounted.add(m.seq);
+  }
+
   private shown(h: Held): ChatState {
-    return { ...h.chat, unread: Math.max(0, h.want - Math.max(h.chat.read, h.chat.cleared ?? 0)), typing: h.typing !== undefined };
+    const read = Math.max(h.chat.read, h.chat.cleared ?? 0);
+    const left = new Set([...h.uncounted, ...h.gone].filter((seq) => seq > read && seq <= h.want));
+    return { ...h.chat, unread: Math.max(0, h.want - read - left.size), uncounted: [...left].sort((a, b) => a - b), typing: h.typing !== undefined };
   }
 
   private show(h: Held): void {

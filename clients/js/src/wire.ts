@@ -194,7 +194,12 @@ export interface components {
              * @description of the newest message
              */
             seq: number;
-            /** Format: int64 */
+            /** @description numbers of the messages after read that unread leaves out, in ascending order */
+            uncounted?: number[];
+            /**
+             * Format: int64
+             * @description messages after read that are still to be read: no system messages, no recalled ones and none that the caller has deleted for themselves, as far as these are among the latest 100
+             */
             unread: number;
             /**
              * Format: int64
