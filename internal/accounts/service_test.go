@@ -579,6 +579,35 @@ func TestARefreshTokenUsedLaterEndsItsDevice(t *testing.T) {
 	})
 }
 
+func TestPreviousSecret_VouchesForItsTokens(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{})
+		a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "correct horse")
+		next, err := w.Refresh(t.Context(), a.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.move(b, "eve@example.org", w.emailCode(b.User.ID, "eve@example.org"), "correct horse"); err != nil {
+			t.Fatal(err)
+		}
+		w.previous, w.mint = w.mint, mint("the secret after, which is long as well")
+
+		if again, err := w.Refresh(t.Context(), a.Refresh); err != nil || again.Refresh != next.Refresh || again.Access != next.Access {
+			t.Errorf("a repeated refresh: got another pair, or %v", err)
+		}
+		w.strays.full.Store(true) // tokens that no secret vouches for are refused
+		w.check("an access token of the previous secret", next.Access, nil)
+		if err := w.undo(w.undoLink("bob@example.org")); err != nil || w.emailOf(b.User.ID) != "bob@example.org" {
+			t.Errorf("a link of the previous secret: got %v, address %s", err, w.emailOf(b.User.ID))
+		}
+		w.pass(2 * replayWindow)
+		if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
+			t.Errorf("a stolen refresh token: got %v, want ErrReused", err)
+		}
+		w.check("its session", next.Access, ErrToken)
+	})
+}
+
 // Whoever asks again while the COMMIT hangs has not been told anything.
 func TestARefreshThatWaitsForASlowCommitBringsItsPair(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

@@ -831,6 +831,10 @@ func TestATicketEndsByItsTimeAndByNewKeys(t *testing.T) {
 	w.holds(node)
 	_, err = w.Verify(ctx, strings.Replace(node, st.ID.String(), other.ID.String(), 1))
 	w.fails("a node's token for another stream", err, accounts.ErrToken)
+	w.previous, w.signer = w.signer, signer("another secret, which is as long!")
+	w.holds(token)
+	w.holds(node)
+	w.previous, w.signer = nil, w.previous
 	w.ahead.Store(int64(ticketLife + time.Second))
 	_, err = w.Verify(ctx, node)
 	w.fails("a node's token whose time is over", err, accounts.ErrToken)

@@ -453,6 +453,38 @@ func TestAllTriesOfARequestNameWhatTheyMakeAlike(t *testing.T) {
 	})
 }
 
+func TestPreviousSecret_RetriesAreTheSameRequest(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		type thing struct{}
+		var made []string
+		fails := true
+		s.do.Store(ptr(func(ctx context.Context) error {
+			made = append(made, NewID[thing](ctx).String())
+			if fails {
+				return errAway
+			}
+			return nil
+		}))
+		s.cfg.Secret = []byte("the server's")
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		s.cfg.Secret, s.cfg.SecretPrevious = []byte("the next"), s.cfg.Secret
+		clock.Add(1)
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		fails = false
+		clock.Add(1)
+		w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		if w.Code != 201 || len(made) != 3 || made[1] != made[0] || made[2] != made[0] {
+			t.Errorf("tries before and after the rotation: got %d and the ids %v, want one id", w.Code, made)
+		}
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Code != 201 || w.Header().Get("Idempotency-Replayed") == "" || len(made) != 3 {
+			t.Errorf("a retry after the answer: got %d %v and %d runs, want the stored answer", w.Code, w.Header(), len(made))
+		}
+		if w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another body: got %d %s", w.Code, w.Body)
+		}
+	})
+}
+
 func TestARequestWhoseAnswerIsSecretDoesNotRunTwiceAtOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		s.do.Store(ptr(func(context.Context) error {
