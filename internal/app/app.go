@@ -185,7 +185,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
-	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Previous: previous, Data: cfg.Data, Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Previous: previous, Data: cfg.Data, OpenLater: !cfg.does(roleAPI) && !cfg.does(roleWorker), Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
 	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Hooks: a.hooks, Log: log, Settings: cfg.Chats})

@@ -54,6 +54,7 @@ type Config struct {
 	Secret    []byte // the server's, which signs links
 	Previous  []byte // another secret whose links are accepted, while the secret is rotated; nil: none
 	Data      string // the data folder
+	OpenLater bool   // the storage's folder is created at its first use, and may be missing before
 	Metrics   prometheus.Registerer
 	Studio    *picture.Studio // makes thumbnails; nil: one of its own
 	Log       *slog.Logger
@@ -101,7 +102,11 @@ func New(cfg Config) (_ *Service, err error) {
 		s.studio = picture.New(0)
 	}
 	if s.storage == nil {
-		s.storage, err = storage.Open(cfg.Settings.Storage, filepath.Join(cfg.Data, "files"))
+		open := storage.Open
+		if cfg.OpenLater {
+			open = storage.OpenLater
+		}
+		s.storage, err = open(cfg.Settings.Storage, filepath.Join(cfg.Data, "files"))
 		if err != nil {
 			return nil, err
 		}

@@ -7,36 +7,57 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"sync"
 )
 
 // folder keeps parts as files of a folder, in a folder for each transfer.
 type folder struct {
 	path string
-	root *os.Root
+
+	mu   sync.Mutex
+	root *os.Root // nil before the first use
 }
 
-func newFolder(path string) (*folder, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, err
+// open returns the folder, which it creates if it does not exist. A failure is not remembered: the next call retries.
+func (f *folder) open() (*os.Root, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.root != nil {
+		return f.root, nil
 	}
-	root, err := os.OpenRoot(path)
-	return &folder{path, root}, err
+	err := os.MkdirAll(f.path, 0o700)
+	if err == nil {
+		f.root, err = os.OpenRoot(f.path)
+	}
+	return f.root, err
 }
 
 func (f *folder) String() string { return "folder " + f.path }
 func (f *folder) InMemory() bool { return false }
-func (f *folder) Close() error   { return f.root.Close() }
+
+func (f *folder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.root == nil {
+		return nil
+	}
+	return f.root.Close()
+}
 
 func (f *folder) Create(_ context.Context, name string) (Writing, error) {
+	root, err := f.open()
+	if err != nil {
+		return nil, err
+	}
 	for try := 1; ; try++ {
-		if err := f.root.Mkdir(path.Dir(name), 0o700); err == nil {
+		if err := root.Mkdir(path.Dir(name), 0o700); err == nil {
 			if err := f.sync("."); err != nil {
 				return nil, err
 			}
 		} else if !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if errors.Is(err, fs.ErrNotExist) && try < 3 {
 			continue // the last part of the transfer went, and its folder with it
 		}
@@ -49,15 +70,24 @@ func (f *folder) Create(_ context.Context, name string) (Writing, error) {
 
 // sync makes durable which names a folder has.
 func (f *folder) sync(dir string) error {
-	d, err := f.root.Open(dir)
+	d, err := f.openFile(dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// openFile opens a file or folder within.
+func (f *folder) openFile(name string) (*os.File, error) {
+	root, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	return root.Open(name)
+}
+
 func (f *folder) Open(_ context.Context, name string, from, _ int64) (io.ReadCloser, error) {
-	file, err := f.root.Open(name)
+	file, err := f.openFile(name)
 	if err == nil && from > 0 {
 		if _, err = file.Seek(from, io.SeekStart); err != nil {
 			err = errors.Join(err, file.Close())
@@ -72,13 +102,17 @@ func (f *folder) Open(_ context.Context, name string, from, _ int64) (io.ReadClo
 func (f *folder) Remove(_ context.Context, names ...string) error { return f.remove(names...) }
 
 func (f *folder) remove(names ...string) error {
+	root, err := f.open()
+	if err != nil {
+		return err
+	}
 	var faults []error
 	for i, name := range names {
-		if err := f.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			faults = append(faults, err)
 		}
 		if i+1 == len(names) || path.Dir(names[i+1]) != path.Dir(name) {
-			_ = f.root.Remove(path.Dir(name)) // it may have other parts
+			_ = root.Remove(path.Dir(name)) // it may have other parts
 		}
 	}
 	return errors.Join(faults...)
@@ -93,7 +127,7 @@ func (f *folder) List(ctx context.Context, each func(name string) error) error {
 
 // list is [folder.List] of a folder within.
 func (f *folder) list(ctx context.Context, dir string, each func(name string) error) error {
-	d, err := f.root.Open(dir)
+	d, err := f.openFile(dir)
 	if errors.Is(err, fs.ErrNotExist) { // it went meanwhile
 		return nil
 	}

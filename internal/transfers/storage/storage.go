@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
@@ -51,16 +52,30 @@ type Writing interface {
 // folder files. It makes a folder that is not there, and does not ask a bucket's server. Close it.
 // The error is that of [Check], or one of the folder.
 func Open(setting, files string) (Storage, error) {
-	folder, bucket, err := parse(setting)
+	s, err := OpenLater(setting, files)
+	if f, ok := s.(*folder); ok {
+		if _, err = f.open(); err != nil {
+			err = fmt.Errorf("%w: set files.storage to a writable folder or a bucket", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// OpenLater is Open for a node that may never use the storage: a folder is created at its first use. The error is that of [Check].
+func OpenLater(setting, files string) (Storage, error) {
+	dir, bucket, err := parse(setting)
 	switch {
 	case err != nil:
 		return nil, err
 	case bucket != nil:
 		return newBucket(bucket)
-	case folder != "":
-		files = folder
+	case dir != "":
+		files = dir
 	}
-	return newFolder(files)
+	return &folder{path: files}, nil
 }
 
 // Check returns what is wrong with a setting, or nil. It opens nothing.
