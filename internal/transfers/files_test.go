@@ -48,11 +48,14 @@ func photo(t testing.TB, width, height int) []byte {
 }
 
 // put has the first user upload a file for messages.
-func (w *world) put(name string, data []byte) Transfer {
+func (w *world) put(name string, data []byte) Transfer { return w.putBy(0, name, data) }
+
+// putBy is put for another user than the first.
+func (w *world) putBy(user int, name string, data []byte) Transfer {
 	w.t.Helper()
-	t, err := w.Offer(w.t.Context(), w.users[0], Offer{Name: name, Media: "text/html", Size: int64(len(data))})
+	t, err := w.Offer(w.t.Context(), w.users[user], Offer{Name: name, Media: "text/html", Size: int64(len(data))})
 	w.must(err)
-	t, err = w.send(t.ID, piece(data, 0))
+	t, err = w.Upload(w.t.Context(), w.users[user], t.ID, piece(data, 0))
 	w.must(err)
 	return t
 }

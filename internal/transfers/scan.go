@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/stoa-dev/stoa/internal/accounts"
 )
 
 // scanner looks at a file before anybody can fetch it.
@@ -69,6 +72,7 @@ func (l *limited) Write(b []byte) (int, error) {
 const (
 	scansAtOnce = 4
 	scanBatch   = 100
+	maxUnbegun  = 10 * scanBatch // the largest number of files in memory that wait for their sender's turn
 
 	// scanTurn is for how long one run of the job begins with files. Those that it has begun it ends.
 	scanTurn = time.Minute
@@ -91,22 +95,33 @@ func putOff(tries int) time.Duration {
 
 // finishWaiting finishes files that are stored as a whole, those that come meanwhile too. Where there is no scanner, that
 // are those whose node has died before it had. It begins behind the files of the run before: so those on which
-// the scanner hangs, or of which it cannot tell, keep no others waiting. It fails if no file could be finished, as where
-// the scanner is away; a single one puts off itself alone.
+// the scanner hangs, or of which it cannot tell, keep no others waiting. Senders take turns. It fails if no file could be
+// finished, as where the scanner is away; a single one puts off itself alone.
 func (s *Service) finishWaiting(ctx context.Context) error {
 	type result struct {
-		of  ID
+		of  Transfer
 		err error
 	}
-	var page []Transfer
 	var found []error
 	var fault error
 	finished := false
 	results := make(chan result, scansAtOnce)
 	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // they are gone
+	s.unbegun = s.due(s.unbegun)
+	senders := rotation{running: map[accounts.ID]int{}, last: map[accounts.ID]int{}}
 	for began, busy := time.Now(), 0; ; {
-		turn := time.Since(began) < scanTurn
-		for turn && busy < scansAtOnce && len(page) == 0 {
+		for turn := time.Since(began) < scanTurn; turn && busy < scansAtOnce; {
+			if i := senders.next(s.unbegun); i >= 0 {
+				t := s.unbegun[i]
+				s.unbegun = slices.Delete(s.unbegun, i, i+1)
+				senders.begin(t.From)
+				busy++
+				go func() { results <- result{t, s.finishSafely(ctx, &t)} }()
+				continue
+			}
+			if len(s.unbegun) >= maxUnbegun {
+				break
+			}
 			before := s.sql.db.Now()
 			if s.scanner == nil {
 				before = before.Add(-finishAfter)
@@ -118,17 +133,10 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 			if len(some) == 0 {
 				break
 			}
-			if page = s.due(some); len(page) == 0 {
-				s.waited = some[len(some)-1]
-			}
-		}
-		for turn && busy < scansAtOnce && len(page) > 0 {
-			t := page[0]
-			page, s.waited, busy = page[1:], t, busy+1
-			go func() { results <- result{t.ID, s.finishSafely(ctx, &t)} }()
+			s.unbegun, s.waited = append(s.unbegun, s.due(some)...), some[len(some)-1]
 		}
 		if busy == 0 {
-			if turn { // there are no others behind those of this run
+			if len(s.unbegun) == 0 && !began.IsZero() && time.Since(began) < scanTurn { // no others wait behind those of this run
 				s.waited = Transfer{}
 			}
 			if !finished {
@@ -142,17 +150,47 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 		select {
 		case r := <-results:
 			busy--
+			senders.running[r.of.From]--
 			if r.err != nil {
 				found = append(found, r.err)
 			} else {
 				finished = true
 			}
 			if ctx.Err() == nil {
-				s.tried(r.of, r.err)
+				s.tried(r.of.ID, r.err)
 			}
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// scansPerSender is the largest number of files of one sender that are scanned at a time.
+const scansPerSender = scansAtOnce / 2
+
+// A rotation chooses whose file is scanned next.
+type rotation struct {
+	running map[accounts.ID]int // files of each sender that are being scanned
+	last    map[accounts.ID]int // the turn at which a sender's file was begun last
+	turn    int
+}
+
+// next returns the index of the file to begin: the oldest one of the sender who has waited the longest for a turn. It returns -1
+// if every sender has scansPerSender files running.
+func (r *rotation) next(files []Transfer) int {
+	best := -1
+	for i := range files {
+		from := files[i].From
+		if r.running[from] < scansPerSender && (best < 0 || r.last[from] < r.last[files[best].From]) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (r *rotation) begin(sender accounts.ID) {
+	r.turn++
+	r.running[sender]++
+	r.last[sender] = r.turn
 }
 
 // due returns those of some files that are not put off.

@@ -266,6 +266,31 @@ func TestAFileThatCannotBeScannedKeepsNoOtherWaiting(t *testing.T) {
 	}
 }
 
+func TestScan_SendersTakeTurns(t *testing.T) {
+	for name, scanTime := range map[string]time.Duration{"slow": 10 * time.Second, "hanging": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Settings{}, func(t *testing.T, w *world) {
+				w.scanner = judge(func(ctx context.Context, of *Transfer) (bool, error) {
+					if of.From == w.users[0] {
+						return within(ctx, scanTime)
+					}
+					return true, nil
+				})
+				for range w.cfg.Open {
+					w.put("first", random(10))
+				}
+				w.works("transfers.finish")
+				bubble.Sleep(3 * time.Second)
+				id := w.putBy(2, "second", random(10)).ID
+				bubble.Sleep(3 * time.Second)
+				if got := w.stands(id); got.Status != Done {
+					t.Errorf("another sender's file is not scanned: %+v", got)
+				}
+			})
+		})
+	}
+}
+
 // A file of which the scanner cannot tell puts off itself alone: who sends one while there is nothing else to
 // scan does not have others wait for a minute.
 func TestAFileOfWhichTheScannerCannotTellPutsOffNoOther(t *testing.T) {

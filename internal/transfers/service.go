@@ -79,7 +79,8 @@ type Service struct {
 	places    places
 	studio    *picture.Studio
 	looking   *fairqueue.Queue // of files that are in memory to be decoded, in bytes
-	waited    Transfer         // with which the job that finishes has begun last; zero: it begins at the front
+	waited    Transfer         // the last file that the job that finishes has read; zero: it begins at the front
+	unbegun   []Transfer       // files that this job has read and not begun
 	again     map[ID]again     // files that it could not finish
 	releasing sync.WaitGroup   // of files that messages have given up, or that were cancelled
 	signer    signer
