@@ -146,6 +146,21 @@ func TestConnectTriesEverythingAndChangesNothing(t *testing.T) {
 	})
 }
 
+func TestConnect_RedisUserWithoutInfoHasACure(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	if _, err := server.Do("ACL", "SETUSER", "mute", "on", ">hunter2", "~*", "&*", "+@all", "-info"); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Data: t.TempDir(), Redis: "redis://mute:hunter2@" + server.Addr, SQL: "sqlite", Dev: "true"}
+	config.Defaults(&cfg)
+	for _, check := range cfg.Connect(t.Context(), time.Minute) {
+		if check.Setting == "redis" && (check.OK || !strings.Contains(check.Do, "stoa keys acl")) {
+			t.Errorf("got %+v, want a fault and the command that prints the rights", check)
+		}
+	}
+}
+
 // smtp has mails sent through a server.
 func smtp(addr string) func(*Config) {
 	return func(c *Config) {

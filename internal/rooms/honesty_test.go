@@ -87,7 +87,7 @@ func TestSource_OfADeletedFileIsUnknown(t *testing.T) {
 		_, err = w.Source(t.Context(), owner, accounts.DeviceID{}, id, it.ID)
 		w.must(err)
 		gone.Store(true)
-		bubble.Sleep(2 * sourceAge)
+		bubble.Sleep(2 * time.Second)
 		_, err = w.Source(t.Context(), owner, accounts.DeviceID{}, id, it.ID)
 		w.fails("the source of a deleted file", err, ErrItem)
 	})

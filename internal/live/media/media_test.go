@@ -540,15 +540,26 @@ func TestAnAddressOnWhichThePortCannotBeOpenedIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
+	taken := []net.PacketConn{other}
+	if six, err := net.ListenPacket("udp6", fmt.Sprintf("[::1]:%d", other.LocalAddr().(*net.UDPAddr).Port)); err == nil { // the machine has IPv6
+		taken = append(taken, six)
+	}
+	free := sync.OnceFunc(func() {
+		for _, conn := range taken {
+			_ = conn.Close()
+		}
+	})
+	defer free()
 	look, open, end := media.OnLoopback(other.LocalAddr().(*net.UDPAddr).Port, slog.New(slog.DiscardHandler))
 	defer func() { _ = end() }()
-	if err := look(); !errors.Is(err, syscall.EADDRINUSE) || slices.Contains(texts(open()), other.LocalAddr().String()) {
+	err = look()
+	if !errors.Is(err, syscall.EADDRINUSE) || slices.Contains(texts(open()), other.LocalAddr().String()) {
 		t.Errorf("while another program has the port: %v, open on %s", err, open())
 	}
-	if err := other.Close(); err != nil {
-		t.Fatal(err)
+	if text := fmt.Sprint(err); strings.Count(text, syscall.EADDRINUSE.Error()) != 1 || strings.Count(text, "127.0.0.1") != 1 {
+		t.Errorf("got %q, want the cause and the first address once", text)
 	}
+	free()
 	if err := look(); err != nil || !slices.Contains(texts(open()), other.LocalAddr().String()) {
 		t.Errorf("afterwards: %v, open on %s", err, open())
 	}
