@@ -2,7 +2,8 @@
 //
 // A [Queue] has a capacity in units. A user with nothing in use always gets the next free units, however many requests of
 // other users wait: waiting users are served in rotation, one request each, and requests of one user in the order of their
-// arrival. One user holds at most a share of the capacity, and only a bounded number of requests waits.
+// arrival. One user holds at most a share of the capacity, and only a bounded number of requests waits. A full queue refuses
+// the newest request of the user with the most requests that wait.
 package fairqueue
 
 import (
@@ -16,7 +17,7 @@ import (
 type Limits struct {
 	Capacity int64         // units in use at a time
 	Share    int64         // units in use by one user; zero means half the capacity. A user with nothing in use may exceed it by one request
-	Waiting  int           // requests that wait
+	Waiting  int           // requests that wait; a further one gets the place of one of a user with more
 	PerUser  int           // requests that wait of one user
 	Wait     time.Duration // how long a request waits; zero means until its context ends
 
@@ -43,6 +44,7 @@ type user struct {
 type request struct {
 	units   int64
 	granted chan struct{} // closed under the queue's lock
+	full    chan struct{} // closed under the queue's lock if another user's request gets the place
 }
 
 // New returns an empty queue.
@@ -59,7 +61,7 @@ func (q *Queue) Acquire(ctx context.Context, name string, units int64) (release 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &request{units: min(units, q.limits.Capacity), granted: make(chan struct{})}
+	r := &request{units: min(units, q.limits.Capacity), granted: make(chan struct{}), full: make(chan struct{})}
 	u, full := q.enqueue(name, r)
 	if full {
 		return nil, q.limits.Full
@@ -74,6 +76,8 @@ func (q *Queue) Acquire(ctx context.Context, name string, units int64) (release 
 	select {
 	case <-r.granted:
 		return release, nil
+	case <-r.full:
+		return nil, q.limits.Full
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-late:
@@ -81,11 +85,13 @@ func (q *Queue) Acquire(ctx context.Context, name string, units int64) (release 
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r.isGranted() {
+	switch {
+	case isClosed(r.granted):
 		return release, nil
+	case !isClosed(r.full):
+		q.remove(name, u, r)
+		q.grant()
 	}
-	q.remove(name, u, r)
-	q.grant()
 	return nil, err
 }
 
@@ -110,11 +116,32 @@ func (q *Queue) enqueue(name string, r *request) (u *user, full bool) {
 	u.waiting = append(u.waiting, r)
 	q.waiting++
 	q.grant()
-	full = !r.isGranted() && (q.waiting > q.limits.Waiting || len(u.waiting) > q.limits.PerUser)
-	if full {
+	switch {
+	case isClosed(r.granted):
+	case len(u.waiting) > q.limits.PerUser:
+		full = true
 		q.remove(name, u, r)
+	case q.waiting > q.limits.Waiting:
+		full = !q.displace(u)
+		if full {
+			q.remove(name, u, r)
+		}
 	}
 	return u, full
+}
+
+// displace refuses the newest request of the user with the most requests that wait, and reports false if u has as many without
+// its newest one.
+func (q *Queue) displace(u *user) bool {
+	most := slices.MaxFunc(q.turns, func(a, b *user) int { return len(a.waiting) - len(b.waiting) })
+	if len(most.waiting) <= len(u.waiting) {
+		return false
+	}
+	last := len(most.waiting) - 1
+	close(most.waiting[last].full)
+	most.waiting = most.waiting[:last] // not empty: u has a request that waits, and fewer of them
+	q.waiting--
+	return true
 }
 
 func (q *Queue) release(name string, u *user, units int64) {
@@ -169,9 +196,9 @@ func (q *Queue) forget(name string, u *user) {
 	}
 }
 
-func (r *request) isGranted() bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.granted:
+	case <-c:
 		return true
 	default:
 		return false

@@ -121,13 +121,29 @@ func TestQueue_RefusesBeyondItsBounds(t *testing.T) {
 		w.ask(t.Context(), "dan 1", 1)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		want := []string{"ann 4: full", "cat 1: full", "bob 1: context canceled", "ann 2: full", "ann 3: full", "dan 1: full"}
+		want := []string{"ann 4: full", "ann 3: full", "bob 1: context canceled", "ann 2: full", "cat 1: full", "dan 1: full"}
 		if slices.Sort(w.refused[3:]); !slices.Equal(w.refused, want) {
 			t.Errorf("refused %q, want %q", w.refused, want)
 		}
 		w.done("ann 1")
 		w.ask(t.Context(), "eve 1", 1)
 		w.granted("ann 1", "eve 1")
+	})
+}
+
+func TestQueue_FullQueueAdmitsUsersWithFewerRequests(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, Limits{Capacity: 1, Waiting: 4, PerUser: 2})
+		for _, name := range []string{"ann 1", "ann 2", "ann 3", "bob 1", "bob 2", "cat 1", "dan 1", "eve 1"} {
+			w.ask(t.Context(), name, 1)
+		}
+		for i := range 5 {
+			w.done(w.order[i])
+		}
+		w.granted("ann 1", "ann 2", "bob 1", "cat 1", "dan 1")
+		if want := []string{"ann 3: full", "bob 2: full", "eve 1: full"}; !slices.Equal(w.refused, want) {
+			t.Errorf("refused %q, want %q", w.refused, want)
+		}
 	})
 }
 
@@ -147,24 +163,25 @@ func TestQueue_RandomHistories(t *testing.T) {
 				at := rapid.IntRange(0, n-1).Draw(t, "which")
 				a := all[at]
 				all = slices.Delete(all, at, at+1)
-				if a.r.isGranted() {
+				if isClosed(a.r.granted) {
 					q.release(a.name, a.u, a.r.units)
 				} else {
 					q.remove(a.name, a.u, a.r)
 					q.grant()
 				}
 			} else {
-				a := asked{name: rapid.SampledFrom([]string{"ann", "bob", "cat"}).Draw(t, "user"), r: &request{units: min(l.Capacity, rapid.Int64Range(1, 6).Draw(t, "units")), granted: make(chan struct{})}}
+				a := asked{name: rapid.SampledFrom([]string{"ann", "bob", "cat"}).Draw(t, "user"), r: &request{units: min(l.Capacity, rapid.Int64Range(1, 6).Draw(t, "units")), granted: make(chan struct{}), full: make(chan struct{})}}
 				var full bool
 				if a.u, full = q.enqueue(a.name, a.r); !full {
 					all = append(all, a)
 				}
+				all = slices.DeleteFunc(all, func(a asked) bool { return isClosed(a.r.full) })
 			}
 			var inUse int64
 			waiting := 0
 			of := map[string]int64{}
 			for _, a := range all {
-				if a.r.isGranted() {
+				if isClosed(a.r.granted) {
 					inUse += a.r.units
 					of[a.name] += a.r.units
 				} else {
@@ -183,7 +200,7 @@ func TestQueue_RandomHistories(t *testing.T) {
 				}
 			}
 			for name, n := range of {
-				if n > q.limits.Share && !slices.ContainsFunc(all, func(a asked) bool { return a.name == name && a.r.isGranted() && a.r.units == n }) {
+				if n > q.limits.Share && !slices.ContainsFunc(all, func(a asked) bool { return a.name == name && isClosed(a.r.granted) && a.r.units == n }) {
 					t.Fatalf("%s holds %d, more than %d", name, n, q.limits.Share)
 				}
 			}
