@@ -169,7 +169,7 @@ type Profiles struct {
 	Users []Profile `json:"users" doc:"those that exist or existed, in the order asked for"`
 }
 
-// Card is what others scan to find the caller: GET /v1/me/card. Its picture is at
+// Card is what others scan to find the caller: POST /v1/me/card. Its picture is at
 // /v1/me/card.png and /v1/me/card.svg.
 type Card struct {
 	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} tells whose card it is; of a group's it is a link: GET /v1/group-links/{link}"`

@@ -276,6 +276,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		}},
 		{"DELETE /v1/me/avatar", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.RemoveAvatar(ctx) }},
 		{"GET /v1/avatars/p/64", "", true, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.Avatar(ctx, "p", 64)) }},
+		{"POST /v1/me/card", "", false, api.Card{Token: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.DrawCard(ctx) }},
 		{"GET /v1/me/card", "", false, api.Card{Token: "t"}, func(ctx context.Context, c *Client) (any, error) { return c.Card(ctx) }},
 		{"GET /v1/me/card.png?size=128", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardPNG(ctx, 128)) }},
 		{"GET /v1/me/card.png", "", false, picture, func(ctx context.Context, c *Client) (any, error) { return asJSON(c.CardPNG(ctx, 0)) }},

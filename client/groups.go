@@ -155,7 +155,13 @@ func (c *Client) AskByGroupCard(ctx context.Context, token, answer string) (out 
 	return out, err
 }
 
-// GroupCard returns what others scan to find a group: the same card until it expires.
+// DrawGroupCard returns what others scan to find a group: the same card until it expires.
+func (c *Client) DrawGroupCard(ctx context.Context, group string) (out api.Card, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: inGroup(group, "card"), out: &out})
+	return out, err
+}
+
+// GroupCard returns the card that a member has drawn. It fails with "card.not_drawn" if there is none.
 func (c *Client) GroupCard(ctx context.Context, group string) (out api.Card, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: inGroup(group, "card"), out: &out})
 	return out, err

@@ -60,7 +60,13 @@ func (c *Client) Avatar(ctx context.Context, id string, size int) ([]byte, error
 	return out, err
 }
 
-// Card returns what others scan to find the caller.
+// DrawCard returns what others scan to find the caller: the same card until it expires.
+func (c *Client) DrawCard(ctx context.Context) (out api.Card, err error) {
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/me/card", out: &out})
+	return out, err
+}
+
+// Card returns the card that the caller has drawn. It fails with "card.not_drawn" if there is none.
 func (c *Client) Card(ctx context.Context) (out api.Card, err error) {
 	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/me/card", out: &out})
 	return out, err

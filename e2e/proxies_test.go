@@ -183,7 +183,7 @@ func startFronts(t *testing.T, nodes []*node) (fronts []*front) {
 // The proxies listen on ports other than 443, so links and origins have a port.
 func checkAddress(t *testing.T, f *front, ann *person) {
 	t.Helper()
-	card, err := f.client(t, ann).Card(t.Context())
+	card, err := f.client(t, ann).DrawCard(t.Context())
 	if err != nil || !strings.HasPrefix(card.URL, f.url+"/#/card/") {
 		t.Errorf("%s: the card has the link %s, %v", f.name, card.URL, err)
 	}

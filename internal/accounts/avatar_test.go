@@ -192,7 +192,7 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 		if _, err := w.SetAvatar(t.Context(), ann.User.ID, square(t, color.Black)); !errors.Is(err, ErrNoUser) {
 			t.Errorf("a deleted user got a picture: %v", err)
 		}
-		if _, err := w.Card(t.Context(), ann.User.ID); !errors.Is(err, ErrNoUser) || w.count("cards") != 0 {
+		if _, err := w.DrawCard(t.Context(), ann.User.ID); !errors.Is(err, ErrNoUser) || w.count("cards") != 0 {
 			t.Errorf("a deleted user got a card: %v", err)
 		}
 	})

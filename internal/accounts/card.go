@@ -26,6 +26,9 @@ const cardLife = 48 * time.Hour
 // ErrNoCard refuses a token that is no card's, or not any more.
 var ErrNoCard = errs.New(errs.NotFound, "card.unknown", "There is no such card, or it has expired.")
 
+// ErrNotDrawn refuses to show a card where there is none.
+var ErrNotDrawn = errs.New(errs.NotFound, "card.not_drawn", "There is no card. Draw one first.")
+
 // CardChanged drops a card's copies.
 var CardChanged = cache.NewEvent[Card]("card drawn or withdrawn")
 
@@ -60,16 +63,26 @@ func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 	return c
 }
 
-// Card returns the user's card: the same one until it expires, then a new one.
-// ErrNoUser.
+// Card returns the user's card. It returns ErrNotDrawn if there is none that has not expired.
 func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 	defer errs.Wrap(&err, "accounts.Card %s", user)
-	held, err := s.cards.byUser.Get(ctx, user)
-	switch {
-	case err == nil && held.Expires.After(s.db.Now()):
-		return held, nil
-	case err != nil && !errors.Is(err, cache.ErrNotFound):
+	c, err := s.cards.byUser.Get(ctx, user)
+	if errors.Is(err, cache.ErrNotFound) || err == nil && !c.Expires.After(s.db.Now()) {
+		c, err = selectCard(ctx, s.db, user) // another node may have drawn it a moment ago
+	}
+	if errors.Is(err, ErrNoCard) || err == nil && !c.Expires.After(s.db.Now()) {
+		return Card{}, ErrNotDrawn
+	} else if err != nil {
 		return Card{}, loadError(ctx, err)
+	}
+	return c, nil
+}
+
+// DrawCard returns the user's card. It makes a new card if there is none or if it has expired. ErrNoUser.
+func (s *Service) DrawCard(ctx context.Context, user ID) (_ Card, err error) {
+	defer errs.Wrap(&err, "accounts.DrawCard %s", user)
+	if c, err := s.Card(ctx, user); !errors.Is(err, ErrNotDrawn) {
+		return c, err
 	}
 	drawn := Card{User: user, Name: newNonce()}
 	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

@@ -90,9 +90,9 @@ func TestACardByHTTP(t *testing.T) {
 			c.call(value, name)
 		}
 		var first, again, second api.Card
-		c.say("GET", "/v1/me/card", ann.Access, "", &first)
+		c.say("POST", "/v1/me/card", ann.Access, "", &first)
 		c.call(first.Token, "CARD1")
-		c.say("GET", "/v1/me/card", ann.Access, "", &again)
+		c.say("POST", "/v1/me/card", ann.Access, "", &again)
 		c.say("GET", "/v1/cards/"+first.Token, bob.Access, "", nil)
 		c.say("GET", "/v1/cards/"+first.Token, "", "", nil)
 		c.say("GET", "/v1/cards/0000000000000000000000", bob.Access, "", nil)
@@ -105,7 +105,7 @@ func TestACardByHTTP(t *testing.T) {
 		c.say("DELETE", "/v1/me/card", ann.Access, "", nil)
 		c.say("GET", "/v1/cards/"+first.Token, bob.Access, "", nil)
 		c.say("DELETE", "/v1/me/card", ann.Access, "", nil)
-		c.say("GET", "/v1/me/card", ann.Access, "", &second)
+		c.say("POST", "/v1/me/card", ann.Access, "", &second)
 		c.call(second.Token, "CARD2")
 		c.say("GET", "/v1/cards/"+second.Token, bob.Access, "", nil)
 		c.agrees("testdata/card.golden")
@@ -122,7 +122,7 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 		id := w.people(1)[0]
 		card := func(n *world) Card {
 			t.Helper()
-			c, err := n.Card(t.Context(), id)
+			c, err := n.DrawCard(t.Context(), id)
 			if err != nil || c.User != id || !isNonce(w.CardToken(c)) {
 				t.Fatalf("got %+v, %v", c, err)
 			}
@@ -183,7 +183,7 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 			}
 			w.exec("UPDATE users SET "+set+" = 0 WHERE id = ?", id)
 		}
-		if _, err := w.Card(t.Context(), ids.New[User]()); !errors.Is(err, ErrNoUser) {
+		if _, err := w.DrawCard(t.Context(), ids.New[User]()); !errors.Is(err, ErrNoUser) {
 			t.Errorf("nobody's card: %v", err)
 		}
 	})
@@ -193,14 +193,14 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		id := w.people(1)[0]
-		first, err := w.Card(t.Context(), id)
+		first, err := w.DrawCard(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.pass(47 * time.Hour)
 		look := func() {
 			t.Helper()
-			if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) != w.CardToken(first) {
+			if c, err := w.DrawCard(t.Context(), id); err != nil || w.CardToken(c) != w.CardToken(first) {
 				t.Fatalf("got %+v, %v", c, err)
 			}
 			if _, err := w.CardOwner(t.Context(), w.CardToken(first)); err != nil {
@@ -225,7 +225,7 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 		if _, err := w.CardOwner(t.Context(), w.CardToken(first)); !errors.Is(err, ErrNoCard) {
 			t.Errorf("withdrawn without Redis: got %v", err)
 		}
-		if c, err := w.Card(t.Context(), id); err != nil || w.CardToken(c) == w.CardToken(first) {
+		if c, err := w.DrawCard(t.Context(), id); err != nil || w.CardToken(c) == w.CardToken(first) {
 			t.Errorf("drawn without Redis: got %+v, %v", c, err)
 		}
 	})
@@ -241,7 +241,7 @@ func TestWhoeverAsksAtOnceGetsOneCard(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				c, err := nodes[i%2].Card(t.Context(), id)
+				c, err := nodes[i%2].DrawCard(t.Context(), id)
 				if err != nil {
 					t.Error(err)
 				}
@@ -408,7 +408,7 @@ func TestACardsTokenIsStoredNowhere(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		id := w.join("ann@example.org", "").User.ID
-		c, err := w.Card(t.Context(), id)
+		c, err := w.DrawCard(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,42 +18,51 @@ var scanLimit = ratelimit.Limit{Max: 120, Window: time.Hour}
 
 func (s *Service) cardRoutes(a *web.API) {
 	tags := []string{"people"}
+	none := []*errs.Error{ErrNotDrawn}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/card", ID: "me.card.draw", Summary: "Draw the caller's card", Tags: tags,
+		Description: "A card expires after 48 hours. Until then this returns the same card.", NoReplay: true}, s.postMyCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card", ID: "me.card.get", Summary: "What others scan to find the caller", Tags: tags,
-		Description: "Good for 48 hours; asking again before brings the same one, and a new one after."}, s.getMyCard)
+		Errors: none}, s.getMyCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.png", ID: "me.card.png", Summary: "The caller's card as a QR code, PNG", Tags: tags,
-		Answer: "image/png"}, s.getMyCardPNG)
+		Answer: "image/png", Errors: none}, s.getMyCardPNG)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.svg", ID: "me.card.svg", Summary: "The caller's card as a QR code, SVG", Tags: tags,
-		Answer: "image/svg+xml"}, s.getMyCardSVG)
+		Answer: "image/svg+xml", Errors: none}, s.getMyCardSVG)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Make the caller's card worthless", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteMyCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/cards/{token}", ID: "cards.get", Summary: "Whose card it is", Tags: tags,
 		Limit: scanLimit, Errors: []*errs.Error{ErrNoCard}}, s.getCard)
 }
 
-// myCard returns the caller's card and what its picture says: a link to this
-// server's page as the caller reaches it, so that the camera of any telephone opens
-// it. It is not stored, hence right after a move to another name as well.
-func (s *Service) myCard(ctx context.Context, owner ID) (c Card, token, url string, err error) {
-	c, err = s.Card(ctx, owner)
-	token = s.CardToken(c)
-	return c, token, web.Origin(ctx) + "/#/card/" + token, err
+// wireCard returns a card with the text of its picture: a link to this server's page
+// as the caller reaches it. The link is not stored, so that it survives a move of the
+// server to another name.
+func (s *Service) wireCard(ctx context.Context, c Card) api.Card {
+	token := s.CardToken(c)
+	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/card/" + token, ExpiresIn: int(c.Expires.Sub(s.db.Now()).Seconds())}
 }
 
-func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.Card], error) {
-	c, token, url, err := s.myCard(ctx, caller.User)
+func (s *Service) postMyCard(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.Card], error) {
+	c, err := s.DrawCard(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
-	left := int(c.Expires.Sub(s.db.Now()).Seconds())
-	return web.NewBody(api.Card{Token: token, URL: url, ExpiresIn: left}), nil
+	return web.NewBody(s.wireCard(ctx, c)), nil
+}
+
+func (s *Service) getMyCard(ctx context.Context, caller Caller, _ *web.Empty) (*web.Body[api.Card], error) {
+	c, err := s.Card(ctx, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	return web.NewBody(s.wireCard(ctx, c)), nil
 }
 
 func (s *Service) myCode(ctx context.Context, owner ID) (qr.Code, error) {
-	_, _, url, err := s.myCard(ctx, owner)
+	c, err := s.Card(ctx, owner)
 	if err != nil {
 		return qr.Code{}, err
 	}
-	return qr.New(url)
+	return qr.New(s.wireCard(ctx, c).URL)
 }
 
 func (s *Service) getMyCardPNG(ctx context.Context, caller Caller, in *struct {

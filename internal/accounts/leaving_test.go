@@ -179,7 +179,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		w.listen()
 		a := w.join("Ann@example.org", "")
 		other := w.join("bob@example.org", "correct horse")
-		card, err := w.Card(t.Context(), a.User.ID)
+		card, err := w.DrawCard(t.Context(), a.User.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Errorf("its card: got %v, want ErrNoCard", err)
 		}
 		name := "Late"
-		_, lateCard := w.Card(t.Context(), a.User.ID)
+		_, lateCard := w.DrawCard(t.Context(), a.User.ID)
 		_, lateAvatar := w.SetAvatar(t.Context(), a.User.ID, square(t, color.White))
 		_, lateName := w.Update(t.Context(), a.User.ID, Change{Name: &name})
 		for _, err := range []error{lateCard, lateAvatar, lateName} {

@@ -195,8 +195,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.push, err = push.New(push.Config{DB: a.db, People: a.accounts, Presence: a.presence, Chats: a.messages, Told: a.notices, Secret: key, Previous: previous, Origin: origin, Page: cfg.page(), Sender: cfg.sender(), Offline: a.offline(), Transport: cfg.PushTransport, Metrics: a.reg, Log: log, Settings: cfg.Push}); err != nil {
 		return nil, err
 	}
+	_, err = a.push.Key(ctx)       // stores the key, so that no read of it writes
 	if !bytes.Equal(origin, key) { // the secret was rotated
-		if _, err := a.push.Key(ctx); err != nil { // stored before its origin is forgotten
+		if err != nil { // the key must be stored before its origin is forgotten
 			return nil, err
 		}
 		if err := useSecret(ctx, a.db, key); err != nil {

@@ -48,7 +48,7 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
-				l, err := nodes[i%2].Card(ctx, who[i%3], id)
+				l, err := nodes[i%2].DrawCard(ctx, who[i%3], id)
 				if err != nil {
 					t.Error(err)
 				}
@@ -61,10 +61,10 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		if len(drawn) != 1 {
 			t.Errorf("members have %d cards", len(drawn))
 		}
-		first, err := w.Card(ctx, who[0], id)
+		first, err := w.DrawCard(ctx, who[0], id)
 		w.must(err)
 		w.pass(47 * time.Hour)
-		if again, err := w.Card(ctx, who[2], id); err != nil || again != first {
+		if again, err := w.DrawCard(ctx, who[2], id); err != nil || again != first {
 			t.Errorf("asked again it is %+v, %v", again, err)
 		}
 		if left := sqldb.Time(first.Expires).Sub(w.db.Now()); left <= 0 || left > time.Hour {
@@ -73,14 +73,14 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		w.pass(time.Hour)
 		_, _, _, err = w.Join(ctx, who[3], first.ID, "")
 		w.fails("an expired card", err, ErrLink)
-		next, err := w.Card(ctx, who[1], id)
+		next, err := w.DrawCard(ctx, who[1], id)
 		if err != nil || next.ID == first.ID {
 			t.Errorf("after its end it is %+v, %v", next, err)
 		}
 		w.must(w.Revoke(ctx, who[0], id, next.ID))
 		_, _, _, err = w.Join(ctx, who[3], next.ID, "")
 		w.fails("a card that was revoked", err, ErrLink)
-		next, err = w.Card(ctx, who[1], id)
+		next, err = w.DrawCard(ctx, who[1], id)
 		w.must(err)
 		w.must(w.Leave(ctx, who[1], id))
 		_, _, _, err = w.Join(ctx, who[3], next.ID, "")
@@ -90,7 +90,7 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 			_, err := w.NewLink(ctx, who[2], id, ids.New[Link](), time.Hour, 1)
 			w.must(err)
 		}
-		_, err = w.Card(ctx, who[2], id)
+		_, err = w.DrawCard(ctx, who[2], id)
 		w.must(err)
 		w.sound()
 	})
@@ -101,7 +101,7 @@ func TestACardLeadsInAsTheGroupAllows(t *testing.T) {
 		ctx := t.Context()
 		who := w.join(7)
 		id := w.create(who[0], who[1])
-		card, err := w.Card(ctx, who[1], id)
+		card, err := w.DrawCard(ctx, who[1], id)
 		w.must(err)
 		for i, joins := range []Joins{Invited, Open} {
 			_, _, err := w.Change(ctx, who[0], id, Update{Joins: &joins})

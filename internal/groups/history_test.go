@@ -137,7 +137,7 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 		}
 		return "join", err
 	case 16:
-		l, err := w.Card(ctx, me, id)
+		l, err := w.DrawCard(ctx, me, id)
 		if err == nil {
 			*links = append(*links, l.ID)
 		}

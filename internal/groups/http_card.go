@@ -14,23 +14,27 @@ import (
 
 func (s *Service) cardRoutes(a *web.API, tags []string) {
 	refusals := []*errs.Error{ErrGroup, ErrMay, ErrStore}
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/groups/{group}/card", ID: "groups.card_draw", Tags: tags,
+		Summary:     "Draw a group's card",
+		Description: "Members who may invite draw it. It is a link that expires after 48 hours; until then this returns the same one. It is among the group's links, and ends as they do: when it is revoked, or the member who drew it may no longer invite.",
+		NoReplay:    true, Errors: refusals}, s.postCard)
+	refusals = append(refusals, accounts.ErrNotDrawn)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card", ID: "groups.card", Tags: tags,
-		Summary:     "What others scan to find a group",
-		Description: "A link, good for 48 hours, for whoever may invite; asking again before brings the same one, and a new one after. It is among the group's links, and ends as they do: when it is revoked, or the member who made it may no longer invite.",
-		Errors:      refusals}, s.getCard)
+		Summary: "What others scan to find a group", Errors: refusals}, s.getCard)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.png", ID: "groups.card_png", Tags: tags, Answer: "image/png",
 		Summary: "A group's card as a QR code, PNG", Errors: refusals}, s.getCardPNG)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/card.svg", ID: "groups.card_svg", Tags: tags, Answer: "image/svg+xml",
 		Summary: "A group's card as a QR code, SVG", Errors: refusals}, s.getCardSVG)
 }
 
-// card returns a group's card as its picture says it: a link to this server's page as the caller reaches it.
-func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath) (c api.Card, err error) {
+// card returns a group's card with the text of its picture: a link to this server's page as the caller reaches it. The
+// card is the one that get returns.
+func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath, get func(context.Context, accounts.ID, ID) (Link, error)) (c api.Card, err error) {
 	id, err := in.parse()
 	if err != nil {
 		return c, err
 	}
-	l, err := s.Card(ctx, caller.User, id)
+	l, err := get(ctx, caller.User, id)
 	if err != nil {
 		return c, err
 	}
@@ -38,8 +42,13 @@ func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPat
 	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/join/" + token, ExpiresIn: int(sqldb.Time(l.Expires).Sub(s.db.Now()).Seconds())}, nil
 }
 
+func (s *Service) postCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.Card], error) {
+	c, err := s.card(ctx, caller, in, s.DrawCard)
+	return web.NewBody(c), err
+}
+
 func (s *Service) getCard(ctx context.Context, caller accounts.Caller, in *GroupPath) (*web.Body[api.Card], error) {
-	c, err := s.card(ctx, caller, in)
+	c, err := s.card(ctx, caller, in, s.Card)
 	return web.NewBody(c), err
 }
 
@@ -64,7 +73,7 @@ func (s *Service) getCardSVG(ctx context.Context, caller accounts.Caller, in *Gr
 }
 
 func (s *Service) code(ctx context.Context, caller accounts.Caller, in *GroupPath) (qr.Code, error) {
-	c, err := s.card(ctx, caller, in)
+	c, err := s.card(ctx, caller, in, s.Card)
 	if err != nil {
 		return qr.Code{}, err
 	}

@@ -131,10 +131,34 @@ func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 // cardLife is how long a group's card is good, as that of a user: over a weekend.
 const cardLife = 48 * time.Hour
 
-// Card returns what others scan to find the group: a link, the same one until it expires, then a new one. Whoever may
-// invite gets it. It ends before if it is revoked, or the member who has drawn it may no longer invite. ErrGroup, ErrMay.
+// Card returns the group's card to members who may invite: a link that others scan to find the group. ErrGroup, ErrMay.
+// It returns [accounts.ErrNotDrawn] if there is none that lets users in.
 func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.Card %s", id)
+	g, me, err := s.inGroup(ctx, user, id)
+	if err == nil {
+		err = me.Role.may(invite, g)
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	all, err := linksOf(ctx, s.db, id)
+	if err == nil {
+		all, err = openLinks(ctx, s.db, g, all, s.db.Now())
+	}
+	if err != nil {
+		return Link{}, asKind(ctx, err)
+	}
+	if i := slices.IndexFunc(all, func(l Link) bool { return l.Card }); i >= 0 {
+		return all[i], nil
+	}
+	return Link{}, accounts.ErrNotDrawn
+}
+
+// DrawCard returns the group's card, as [Service.Card] does. It makes a new card if there is none. The card ends when it
+// expires, when it is revoked, and when the member who drew it may no longer invite. ErrGroup, ErrMay.
+func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
+	defer errs.Wrap(&err, "groups.DrawCard %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
 		there, err := linksOf(ctx, tx, id)
 		if err != nil {

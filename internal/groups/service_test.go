@@ -256,14 +256,14 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 			return err
 		}, Member, [4]error{ErrGroup, ok, ok, ok}},
 		"show its card": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
-			_, err := w.Card(ctx, me, id)
+			_, err := w.DrawCard(ctx, me, id)
 			return err
 		}, Member, [4]error{ErrGroup, ok, ok, ok}},
 		"show its card where admins invite": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {
 			if g, _, err := w.Group(ctx, me, id); err == nil && !g.AdminsInvite {
 				return ErrSelf // the test is broken
 			}
-			_, err := w.Card(ctx, me, id)
+			_, err := w.DrawCard(ctx, me, id)
 			return err
 		}, Member, [4]error{ErrGroup, ErrMay, ok, ok}},
 		"give it a picture": {func(ctx context.Context, w *world, id ID, me, _ accounts.ID) error {

@@ -128,10 +128,3 @@ func TestAuthenticate_HangingSQLIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestNeed_DrawingACardIsAWrite(t *testing.T) {
-	for id, want := range map[string]Scope{"groups.get": GroupsRead, "groups.card": GroupsWrite, "groups.card_png": GroupsWrite, "groups.card_svg": GroupsWrite} {
-		if need, acting := Need(id, "GET", []string{"groups"}); need != want || !acting || need.reads() != (want == GroupsRead) {
-			t.Errorf("%s needs %s, acting %t; want %s", id, need, acting, want)
-		}
-	}
-}

@@ -76,7 +76,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 // card returns the token of a user's card.
 func (w *world) card(user accounts.ID) string {
 	w.t.Helper()
-	c, err := w.accounts.Card(w.t.Context(), user)
+	c, err := w.accounts.DrawCard(w.t.Context(), user)
 	w.must(err)
 	return w.accounts.CardToken(c)
 }

@@ -190,7 +190,10 @@ func TestAGroupHasAPictureACardAndASearch(t *testing.T) {
 			t.Errorf("one that was removed: %v", err)
 		}
 
-		card, err := eve.c.GroupCard(ctx, group)
+		if _, err := eve.c.GroupCard(ctx, group); client.CodeOf(err) != "card.not_drawn" {
+			t.Errorf("a card that nobody drew: %v", err)
+		}
+		card, err := eve.c.DrawGroupCard(ctx, group)
 		if err != nil || card.ExpiresIn != 48*60*60 || !strings.HasSuffix(card.URL, "/#/join/"+card.Token) {
 			t.Fatalf("got %+v, %v", card, err)
 		}

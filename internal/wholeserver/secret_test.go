@@ -26,7 +26,7 @@ func TestSecret_RotatesNodeByNode(t *testing.T) {
 		at := func(s *testkit.Server) *client.Client { return s.Client(t, client.WithTokens(tokens)) }
 		key, err := ann.PushKey(t.Context())
 		must(t, err)
-		old, err := ann.Card(t.Context())
+		old, err := ann.DrawCard(t.Context())
 		must(t, err)
 
 		prepared, rotated := start(before, after), start(after, before)

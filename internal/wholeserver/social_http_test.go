@@ -121,7 +121,7 @@ func TestPeopleByHTTP(t *testing.T) {
 
 	// Both ask; a card.
 	c.say(eve, "POST", "/v1/friends/requests", `{"user":"`+id(ann)+`","message":"me too"}`)
-	_, _, text := s.Call(t, eve, "GET", "/v1/me/card", "")
+	_, _, text := s.Call(t, eve, "POST", "/v1/me/card", "")
 	var card struct{ Token string }
 	if err := json.Unmarshal([]byte(text), &card); err != nil {
 		t.Fatal(err)

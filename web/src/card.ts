@@ -37,10 +37,8 @@ export function cardAt(path: string, words: { link: string; picture: string; las
   on.signal.addEventListener("abort", () => clearTimeout(expiry));
 
   async function load(): Promise<void> {
-    const [card, svg] = await Promise.all([
-      json<Card>(path, { signal: on.signal }),
-      authed(`${path}.svg`, { accept: "image/svg+xml", signal: on.signal }).then((res) => res.text()),
-    ]);
+    const card = await json<Card>(path, { method: "POST", signal: on.signal });
+    const svg = await authed(`${path}.svg`, { accept: "image/svg+xml", signal: on.signal }).then((res) => res.text());
     put(picture, drawn(svg, words.picture));
     link.value = card.url;
     lasts.textContent = words.lasts(card.expires_in);

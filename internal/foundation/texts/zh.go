@@ -220,6 +220,7 @@ var chinese = map[string]string{
 	"This account is banned until %s: %s.":                                            "该账号已被封禁至 %s：%s。",
 	"A ban ends in the future, and has a reason of at most 200 printable characters.": "封禁的结束时间在将来，理由最多 200 个可打印字符。",
 	"The account is not deleted.":                                                     "该账号未被删除。",
+	"There is no card. Draw one first.":                                               "还没有名片，请先生成一张。",
 	"There is no such card, or it has expired.":                                       "没有这张名片，或名片已过期。",
 	"Accounts cannot be reached right now. Please try again.":                         "账号服务暂不可用，请重试。",
 	"There is no such user, or none who lets themselves be found.":                    "没有这个用户，或对方不允许被找到。",
