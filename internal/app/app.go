@@ -185,7 +185,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	if a.jwt, err = jwtlogin.New(ctx, jwtlogin.Config{People: a.accounts, Hooks: a.hooks, Log: log, Now: a.db.Now, Off: cfg.Accounts.SignIn == accounts.SignInOwn, Settings: cfg.JWT}); err != nil {
 		return nil, err
 	}
-	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, Secret: key, Previous: previous, Data: cfg.Data, OpenLater: !cfg.does(roleAPI) && !cfg.does(roleWorker), Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
+	maySubscribe := func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) } // made below
+	if a.transfers, err = transfers.New(transfers.Config{DB: a.db, Redis: a.redis, Bus: a.bus, People: a.accounts, Relations: a.social, MaySubscribe: maySubscribe, Secret: key, Previous: previous, Data: cfg.Data, OpenLater: !cfg.does(roleAPI) && !cfg.does(roleWorker), Studio: studio, Metrics: a.reg, Log: log, Settings: cfg.Files}); err != nil {
 		return nil, err
 	}
 	a.messages = messaging.New(ctx, messaging.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Node: a.node, Metrics: a.reg, Bus: a.bus, People: a.accounts, Relations: a.social, Groups: a.groups, Files: a.transfers, Hooks: a.hooks, Log: log, Settings: cfg.Chats})
@@ -206,7 +207,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	a.activity = activity.New(activity.Config{DB: a.db, Redis: a.redis, Bus: a.bus.Nodes(), Metrics: a.reg, Log: log, Settings: cfg.Activity})
 	if a.live, err = live.New(live.Config{DB: a.db, Redis: a.redis, Caches: a.caches, Cache: cfg.Cache.policy(), Bus: a.bus, Node: a.node, Address: func() string { return a.cluster.Self().Address },
-		People: a.accounts, MaySubscribe: func(ctx context.Context, user, channel string) error { return a.rooms.MaySubscribe(ctx, user, channel) }, // which is made below
+		People: a.accounts, MaySubscribe: maySubscribe,
 		Files: a.transfers, Folder: filepath.Join(cfg.Data, "live"), Secret: key, Previous: previous, Metrics: a.reg, Log: log, Settings: cfg.liveSettings()}); err != nil {
 		return nil, err
 	}

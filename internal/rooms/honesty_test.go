@@ -68,6 +68,8 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 // lostFile is a file that is deleted when gone is set.
 type lostFile struct{ gone *atomic.Bool }
 
+func (lostFile) ForViewer(url, _, _ string) (string, error) { return url, nil }
+
 func (f lostFile) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
 	if f.gone.Load() {
 		return "", time.Time{}, ErrItem

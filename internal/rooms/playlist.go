@@ -195,7 +195,10 @@ func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.Dev
 		return Source{Room: id, Kind: it.Kind, URL: it.Source}, nil
 	}
 	src, err := s.copies.sources.GetFresh(ctx, item, sourceAge)
-	if errors.Is(err, cache.ErrNotFound) || err == nil && src.Room != id {
+	if err == nil && src.Room == id {
+		src.URL, err = s.cfg.Files.ForViewer(src.URL, id.String(), user.String())
+	}
+	if kind := errs.KindOf(err); errors.Is(err, cache.ErrNotFound) || kind == errs.NotFound || err == nil && src.Room != id {
 		return Source{}, ErrItem
 	}
 	return src, asKind(ctx, err)

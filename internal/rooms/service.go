@@ -47,6 +47,8 @@ type Blocks interface {
 type Files interface {
 	// RoomFile returns where a user can fetch a file of theirs, and until when.
 	RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error)
+	// ForViewer returns such a URL for a viewer in a room. It ends when the viewer leaves the room.
+	ForViewer(url, room, viewer string) (string, error)
 }
 
 // Streams is what this domain asks live streams for.

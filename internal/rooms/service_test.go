@@ -50,6 +50,8 @@ type world struct {
 // noFiles stands for transfers, of which nobody here has one.
 type noFiles struct{}
 
+func (noFiles) ForViewer(url, _, _ string) (string, error) { return url, nil }
+
 func (noFiles) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
 	return "", time.Time{}, ErrItem
 }
@@ -938,6 +940,8 @@ func TestANodeThatStartsReadsTheRoomsThatAreActive(t *testing.T) {
 
 // lent is a file that can be fetched for so long.
 type lent time.Duration
+
+func (lent) ForViewer(url, _, _ string) (string, error) { return url, nil }
 
 func (l lent) RoomFile(context.Context, accounts.ID, string) (string, time.Time, error) {
 	return "https://files.example.org/film.mp4", time.Now().Add(time.Duration(l)), nil

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -15,15 +16,25 @@ import (
 )
 
 // signer makes links that only the holder of the server's secret can make: every node, and
-// the next one after a restart. A link names a transfer, what of it, the user who asked for it and its
-// end, and nothing of it is stored.
+// the next one after a restart. Nothing of a link is stored.
 type signer []byte
 
 const (
 	untilLen = 7 // of seconds in base 36, until the year 4453
 	macLen   = 43
-	linkLen  = 2*ids.Len + untilLen + 1 + macLen
+	textLen  = 2*ids.Len + untilLen + 1
+	seatLen  = 2 * ids.Len // of a link from a room
 )
+
+// claim is the text of a link.
+type claim struct {
+	id    ID
+	what  variant
+	user  accounts.ID // whose right to the file the link has
+	until time.Time
+
+	room, viewer string // of a link from a room: the viewer whose place in the room the link needs, too
+}
 
 // variant is what of a file a link leads to.
 type variant byte
@@ -56,7 +67,7 @@ func (v variant) side() int {
 	return picture.Sides[0]
 }
 
-// mac is over texts of fixed lengths.
+// mac is over texts of two fixed lengths.
 func (s signer) mac(text string) string {
 	h := hmac.New(sha256.New, s)
 	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(label))))
@@ -67,37 +78,39 @@ func (s signer) mac(text string) string {
 // label tells a link from what else the secret signs.
 const label = "file link"
 
-func (s signer) link(id ID, what variant, user accounts.ID, until time.Time) string {
-	text := strconv.FormatInt(until.Unix(), 36)
-	for len(text) < untilLen {
-		text = "0" + text
-	}
-	text = id.String() + user.String() + text + string(what)
+func (s signer) link(c claim) string {
+	text := c.id.String() + c.user.String() + fmt.Sprintf("%0*s", untilLen, strconv.FormatInt(c.until.Unix(), 36)) + string(c.what) + c.room + c.viewer
 	return text + s.mac(text)
 }
 
-// check takes a link apart. False for one that this server has not made, with its secret or the previous one.
-func (s *Service) check(link string) (id ID, what variant, user accounts.ID, until time.Time, ok bool) {
-	id, what, user, until, ok = s.signer.check(link)
+// check parses a link. It returns false for a link that is not signed with the server's secret or the previous one.
+func (s *Service) check(link string) (claim, bool) {
+	c, ok := s.signer.check(link)
 	if !ok && s.previous != nil {
 		return s.previous.check(link)
 	}
-	return id, what, user, until, ok
+	return c, ok
 }
 
-// check takes a link apart. False for one that is not of this secret.
-func (s signer) check(link string) (id ID, what variant, user accounts.ID, until time.Time, ok bool) {
-	if len(link) != linkLen {
-		return id, 0, user, until, false
+// check parses a link. It returns false for a link that is not signed with this secret.
+func (s signer) check(link string) (claim, bool) {
+	n := len(link) - macLen
+	if n != textLen && n != textLen+seatLen {
+		return claim{}, false
 	}
-	text, mac := link[:linkLen-macLen], link[linkLen-macLen:]
+	text, mac := link[:n], link[n:]
 	if !hmac.Equal([]byte(mac), []byte(s.mac(text))) {
-		return id, 0, user, until, false
+		return claim{}, false
 	}
+	text, seat := text[:textLen], text[textLen:]
 	id, malformed := ids.Parse[Transfer](text[:ids.Len])
 	user, malformedUser := ids.Parse[accounts.User](text[ids.Len : 2*ids.Len])
 	seconds, err := strconv.ParseInt(text[2*ids.Len:2*ids.Len+untilLen], 36, 64)
-	return id, variant(text[len(text)-1]), user, time.Unix(seconds, 0).UTC(), malformed == nil && malformedUser == nil && err == nil
+	c := claim{id: id, what: variant(text[textLen-1]), user: user, until: time.Unix(seconds, 0).UTC()}
+	if seat != "" {
+		c.room, c.viewer = seat[:ids.Len], seat[ids.Len:]
+	}
+	return c, malformed == nil && malformedUser == nil && err == nil
 }
 
 // sameAs returns instead for an error that is what, and other errors as they are.

@@ -59,6 +59,9 @@ type Config struct {
 	Studio    *picture.Studio // makes thumbnails; nil: one of its own
 	Log       *slog.Logger
 
+	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room whose channel it is.
+	MaySubscribe func(ctx context.Context, viewer, channel string) error
+
 	// Storage replaces that of the settings. Nil means that.
 	Storage storage.Storage
 
@@ -85,6 +88,7 @@ type Service struct {
 	releasing sync.WaitGroup   // of files that messages have given up, or that were cancelled
 	signer    signer
 	previous  signer // nil: none
+	inRoom    func(ctx context.Context, viewer, channel string) error
 	cfg       Settings
 	log       *slog.Logger
 	tells     tells
@@ -96,7 +100,7 @@ func New(cfg Config) (_ *Service, err error) {
 	defer errs.Wrap(&err, "transfers.New")
 	config.Defaults(&cfg.Settings)
 	s := &Service{sql: &sqlStore{cfg.DB}, redis: redisStore{cfg.Redis, 2 * Chunk}, chunk: Chunk, storage: cfg.Storage, bus: cfg.Bus, people: cfg.People, relations: cfg.Relations,
-		signer: cfg.Secret, previous: cfg.Previous, cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
+		signer: cfg.Secret, previous: cfg.Previous, inRoom: cfg.MaySubscribe, cfg: cfg.Settings, log: cfg.Log, tells: tells{at: map[ID]time.Time{}}, again: map[ID]again{}, places: places{most: cfg.Open, of: map[accounts.ID][]*placed{}}, metrics: newMetrics(cfg.Metrics),
 		studio: cfg.Studio, looking: newLooking()}
 	s.scanner = newScanner(cfg.Scan)
 	if s.studio == nil {
@@ -409,13 +413,16 @@ func (s *Service) Link(ctx context.Context, user accounts.ID, id ID) (_ api.File
 	return s.linkTo(&t, whole, user), nil
 }
 
+// filePath begins the path of a link.
+const filePath = "/v1/files/"
+
 func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLink {
 	until := s.sql.db.Now().Add(s.cfg.LinkFor)
 	if t.Expires.Before(until) {
 		until = t.Expires
 	}
 	until = until.Truncate(time.Second)
-	return api.FileLink{URL: "/v1/files/" + s.signer.link(t.ID, what, user, until), Expires: until}
+	return api.FileLink{URL: filePath + s.signer.link(claim{id: t.ID, what: what, user: user, until: until}), Expires: until}
 }
 
 // RoomFile is [Service.Link] for those who know files by the text of an id.
@@ -429,6 +436,16 @@ func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (
 		err = ErrUnknown
 	}
 	return l.URL, l.Expires, err
+}
+
+// ForViewer returns the URL of [Service.RoomFile] for a viewer in a room. It ends when the viewer leaves the room. ErrLink.
+func (s *Service) ForViewer(url, room, viewer string) (string, error) {
+	c, ok := s.check(strings.TrimPrefix(url, filePath))
+	if !ok {
+		return "", ErrLink
+	}
+	c.room, c.viewer = room, viewer
+	return filePath + s.signer.link(c), nil
 }
 
 // mayHave refuses a user who may not have a file, also where it is the sender's own. Who may have the file of a message depends
@@ -477,18 +494,23 @@ type Served struct {
 // Fetch returns what a link leads to, if its user may still have it. ErrLink, ErrGone.
 func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) {
 	defer errs.Wrap(&err, "transfers.Fetch")
-	id, what, user, until, ok := s.check(link)
-	if !ok || !until.After(s.sql.db.Now()) {
+	c, ok := s.check(link)
+	if !ok || !c.until.After(s.sql.db.Now()) {
 		return Served{}, ErrLink
 	}
 	asking, cancel := context.WithTimeout(ctx, sqlTime)
 	defer cancel()
-	t, err := s.sql.get(asking, id)
+	t, err := s.sql.get(asking, c.id)
 	if err == nil {
-		err = s.mayHave(asking, user, &t)
+		err = s.mayHave(asking, c.user, &t)
+	}
+	if err == nil && c.room != "" {
+		err = s.inRoom(asking, c.viewer, api.RoomChannel(c.room))
 	}
 	switch {
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrRefused), errors.Is(err, ErrYouBlock):
+	case errs.KindOf(err) == errs.NotFound:
+		return Served{}, ErrGone
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrYouBlock):
 		return Served{}, ErrGone
 	case err != nil:
 		return Served{}, asKind(err)
@@ -497,13 +519,13 @@ func (s *Service) Fetch(ctx context.Context, link string) (_ Served, err error) 
 	}
 	out := Served{Name: t.Name, Tag: t.SHA256, Changed: t.Updated}
 	if t.forMessages() {
-		looks, err := s.sql.looks(asking, s.sql.db, []ID{id})
+		looks, err := s.sql.looks(asking, s.sql.db, []ID{c.id})
 		if err != nil {
 			return Served{}, asKind(err)
 		}
-		l := looks[id]
-		if what != whole {
-			thumb, err := l.thumbnail(what)
+		l := looks[c.id]
+		if c.what != whole {
+			thumb, err := l.thumbnail(c.what)
 			if err != nil {
 				return Served{}, ErrGone
 			}
