@@ -305,14 +305,15 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 		if err != nil {
 			return nil, err
 		}
-		if hidden.Rev, err = s.sql.bump(ctx, tx, v.conversation); err != nil {
+		if hidden.Rev, err = s.sql.nextRev(ctx, tx, v.conversation); err != nil {
 			return nil, err
 		}
 		if c.kind == group { // whose members' own parts have versions of their own
-			c.users, v.me.changed = []accounts.ID{user}, tx.Now().UnixMilli()
-			if err := s.sql.setMember(ctx, tx, v.me); err != nil {
-				return nil, err
-			}
+			c.users = []accounts.ID{user}
+		}
+		v.me.changed = tx.Now().UnixMilli() // the conversation has not changed for others
+		if err := s.sql.setMember(ctx, tx, v.me); err != nil {
+			return nil, err
 		}
 		return &step{rev: hidden.Rev}, s.sql.hide(ctx, tx, user, m, hidden.Rev)
 	})

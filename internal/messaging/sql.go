@@ -584,6 +584,12 @@ func (s *sqlStore) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int6
 	return c.rev + 1, err
 }
 
+// nextRev gives a locked conversation its next rev, for a change that one member alone sees.
+func (s *sqlStore) nextRev(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
+	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ? WHERE id = ?", c.rev+1, c.id)
+	return c.rev + 1, err
+}
+
 // setMessage writes what an edit or a recall leaves of a message.
 func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
 	body, err := json.Marshal(m.said)

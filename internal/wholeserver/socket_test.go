@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -33,6 +34,7 @@ type device struct {
 
 	mu    sync.Mutex
 	heard []string
+	got   map[string]bool // types of events
 }
 
 // line is a device's way to the servers. It can be cut, and be laid to another node.
@@ -82,6 +84,13 @@ func (d *device) all() []string {
 	return slices.Clone(d.heard)
 }
 
+// types returns the types of all events that arrived.
+func (d *device) types() map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.got)
+}
+
 // hears waits until exactly that was heard.
 func (d *device) hears(t *testing.T, want ...string) {
 	t.Helper()
@@ -92,13 +101,16 @@ func (d *device) hears(t *testing.T, want ...string) {
 func (p *pair) socket(node int, tokens api.Tokens) *device {
 	p.t.Helper()
 	bubble.Sleep(time.Second) // what was published before has been handed on
-	d := &device{line: &line{node: p.nodes[node]}, ended: make(chan error, 1)}
+	d := &device{line: &line{node: p.nodes[node]}, ended: make(chan error, 1), got: map[string]bool{}}
 	h := &http.Client{Transport: &http.Transport{DialContext: d.line.dial}}
 	p.t.Cleanup(h.CloseIdleConnections)
 	d.c = p.client(node, client.WithTokens(tokens), client.WithHTTPClient(h))
 	d.Socket = d.c.Socket(client.SocketListener{
 		Open: func(resumed bool) { d.note(map[bool]string{true: "resumed", false: "opened"}[resumed]) },
 		Event: func(e api.Event) {
+			d.mu.Lock()
+			d.got[e.Type] = true
+			d.mu.Unlock()
 			if e.Type == api.EventNoticeNew { // its tests are about nothing else
 				return
 			}
