@@ -401,7 +401,7 @@ func TestARoomShowsWhatIsNewestWhateverComesLast(t *testing.T) {
 	bob.says(".said-list", fmt.Sprintf("line %d.", said))
 	bob.button("Show older messages")
 	bob.says(".said-list", "line 1.")
-	bob.until("each line in its place", `((all) => all.length > 120 && all.every((seq, i) => seq === i + 1))([...document.querySelectorAll(".said-list li")].map((li) => Number(li.dataset.seq)))`)
+	bob.until("each line in its place", `((all) => all.length > 120 && all.every((seq, i) => seq === i + 1))([...document.querySelectorAll(".said-list [data-seq]")].map((p) => Number(p.dataset.seq)))`)
 
 	// Comments that are on their way as all are taken away do not fly.
 	ada.ask("POST", room+"/danmaku", `{"text":"Spoiler","color":16777215}`)

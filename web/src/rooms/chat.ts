@@ -15,7 +15,7 @@ const NEAR = 60; // px from the end from which on what comes is followed
 export class RoomChat {
   readonly el: HTMLElement;
 
-  readonly #list = h("ol", { class: "said-list", role: "log", "aria-label": r.tabs.chat, tabindex: 0 });
+  readonly #list = h("div", { class: "said-list", role: "log", "aria-label": r.tabs.chat, tabindex: 0 });
   readonly #none = h("p", { class: "muted", hidden: true }, r.saidNothing);
   readonly #older: HTMLButtonElement;
   readonly #text = h("input", { name: "say", maxlength: 500, autocomplete: "off", "aria-label": r.say, placeholder: r.say });
@@ -64,7 +64,7 @@ export class RoomChat {
 
   add(line: RoomLine): void {
     if (this.#lines.has(line.seq)) return;
-    const el = h("li", { "data-seq": line.seq }, h("span", { class: "said-name" }, line.name), " ", ...(line.guest ? [h("span", { class: "role" }, r.roles.guest), " "] : []), h("span", { class: "said-text" }, line.text), " ", h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)));
+    const el = h("p", { "data-seq": line.seq }, h("span", { class: "said-name" }, line.name), " ", ...(line.guest ? [h("span", { class: "role" }, r.roles.guest), " "] : []), h("span", { class: "said-text" }, line.text), " ", h("time", { class: "said-at", datetime: line.at }, timeOf(line.at)));
     const near = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < NEAR;
     const after = [...this.#list.children].findLast((other) => Number((other as HTMLElement).dataset["seq"]) < line.seq);
     if (after) after.after(el);
