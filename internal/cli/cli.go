@@ -64,7 +64,7 @@ type root struct {
 	Checkin     checkinCmd     `cmd:"" help:"Import and export check-ins; compare Redis with SQL."`
 	Completion  completion     `cmd:"" help:"Say how a shell is made to complete commands and flags: bash, zsh or fish."`
 	Copy        copyCmd        `cmd:"" help:"Copy a SQLite database to MySQL or MariaDB, to go on there."`
-	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people, a year of their days and some chats, to look around."`
+	Demo        demoCmd        `cmd:"" help:"Fill an empty database with some dozen people and a year of what they did, to look around."`
 	Doctor      doctorCmd      `cmd:"" help:"Say what is wrong with the settings, with what they name, and with what is at work there; exit code 1 when something is."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask whether a server takes requests; the exit code tells, for containers."`
 	Keys        keysCmd        `cmd:"" help:"Look at the Redis keys that the program declares, and at those that are there."`

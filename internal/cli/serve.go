@@ -26,6 +26,11 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return err
 	}
+	return c.serve(ctx, cfg, rep, func(net.Addr) {})
+}
+
+// serve runs a server until ctx ends. It calls ready with the address once the server can answer.
+func (c *console) serve(ctx context.Context, cfg app.Config, rep *config.Report, ready func(net.Addr)) (err error) {
 	signal.Ignore(syscall.SIGHUP) // service managers and log rotation send it to mean "reload", which would end the process
 	log := obs.NewLogger(c.err, cfg.Log)
 	for _, w := range rep.Warnings {
@@ -60,7 +65,10 @@ func (cmd *serveCmd) Run(ctx context.Context, c *console) (err error) {
 		}
 		a.Admin(admin)
 	}
-	return a.Run(ctx, ln, func() { c.welcome(cfg, rep, ln.Addr(), admin) })
+	return a.Run(ctx, ln, func() {
+		c.welcome(cfg, rep, ln.Addr(), admin)
+		ready(ln.Addr())
+	})
 }
 
 // checkFree listens on each address for a moment, so that a taken port is found before anything is written. Until the node

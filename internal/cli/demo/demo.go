@@ -1,146 +1,172 @@
 package demo
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/checkin/transfer"
+	"github.com/stoa-dev/stoa/internal/app"
+	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/migrations"
-	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/servicekeys"
 )
 
-// domain is reserved: no mail to it can reach anybody.
+// domain is reserved: no mail to it is delivered.
 const domain = "@demo.example"
 
-// cast are the people of a demo, the visitor first, each with a zone.
-var cast = []struct{ name, zone string }{
-	{"Ada", "Europe/London"}, {"Bo", "Europe/Stockholm"}, {"Chidi", "Africa/Lagos"}, {"Diego", "America/Bogota"}, {"Eun-ji", "Asia/Seoul"}, {"Farah", "Asia/Dubai"},
-	{"Giulia", "Europe/Rome"}, {"Hana", "Asia/Tokyo"}, {"Ines", "Europe/Lisbon"}, {"Jonas", "Europe/Berlin"}, {"Kiran", "Asia/Kolkata"}, {"Lin", "Asia/Shanghai"},
-	{"明远", "Asia/Shanghai"}, {"Noor", "Asia/Karachi"}, {"Olu", "Africa/Lagos"}, {"Petra", "Europe/Prague"}, {"Quinn", "America/Toronto"}, {"Rosa", "America/Mexico_City"},
-	{"思雨", "Asia/Shanghai"}, {"Sione", "Pacific/Auckland"}, {"Tariq", "Africa/Cairo"}, {"Uma", "Asia/Kathmandu"}, {"Vera", "Europe/Warsaw"}, {"Wairimu", "Africa/Nairobi"},
-	{"晓峰", "Asia/Taipei"}, {"Ximena", "America/Lima"}, {"Yara", "America/Sao_Paulo"}, {"Zoe", "America/New_York"}, {"Anders", "Europe/Oslo"}, {"Mei", "Asia/Singapore"},
-	{"Tomas", "Europe/Vilnius"}, {"Leila", "Africa/Casablanca"}, {"Sam", "America/Los_Angeles"}, {"Niko", "Europe/Athens"}, {"Ivy", "Australia/Sydney"}, {"Omar", "Asia/Riyadh"},
+// person is a member of the cast.
+type person struct{ name, zone, bio string }
+
+// The members of the cast that have a part of their own, by their places in it. The visitor signs in as ada.
+const (
+	ada      = 0
+	bo       = 1
+	eunji    = 4
+	giulia   = 6
+	hana     = 7
+	jonas    = 9
+	lin      = 11
+	mingyuan = 12
+	noor     = 13
+	petra    = 15
+	quinn    = 16
+	siyu     = 18
+	uma      = 21
+	vera     = 22
+	xiaofeng = 24
+	zoe      = 27
+	mei      = 29
+	omar     = 35
+)
+
+var cast = []person{
+	{"Ada", "Europe/London", "Learning Chinese, twenty words a day."}, {"Bo", "Europe/Stockholm", "Walks along the canal, in any weather."}, {"Chidi", "Africa/Lagos", ""},
+	{"Diego", "America/Bogota", "Músico los fines de semana"}, {"Eun-ji", "Asia/Seoul", "Concerts and cameras."}, {"Farah", "Asia/Dubai", ""},
+	{"Giulia", "Europe/Rome", "Cooks more than she can eat."}, {"Hana", "Asia/Tokyo", "本と猫"}, {"Ines", "Europe/Lisbon", ""},
+	{"Jonas", "Europe/Berlin", "Rides his bicycle to work."}, {"Kiran", "Asia/Kolkata", ""}, {"Lin", "Asia/Shanghai", "早起，跑步，喝茶。"},
+	{"明远", "Asia/Shanghai", "语文老师，喜欢讲成语故事。"}, {"Noor", "Asia/Karachi", "New here. Say hello!"}, {"Olu", "Africa/Lagos", ""},
+	{"Petra", "Europe/Prague", "Draws trees."}, {"Quinn", "America/Toronto", "Please write, do not call."}, {"Rosa", "America/Mexico_City", ""},
+	{"思雨", "Asia/Shanghai", "读书会发起人"}, {"Sione", "Pacific/Auckland", ""}, {"Tariq", "Africa/Cairo", ""},
+	{"Uma", "Asia/Kathmandu", "Mountains."}, {"Vera", "Europe/Warsaw", "Jonas told me about this place."}, {"Wairimu", "Africa/Nairobi", ""},
+	{"晓峰", "Asia/Taipei", "在读《红楼梦》，第三遍。"}, {"Ximena", "America/Lima", ""}, {"Yara", "America/Sao_Paulo", ""},
+	{"Zoe", "America/New_York", "Plays the cello."}, {"Anders", "Europe/Oslo", ""}, {"Mei", "Asia/Singapore", "一日一画"},
+	{"Tomas", "Europe/Vilnius", ""}, {"Leila", "Africa/Casablanca", ""}, {"Sam", "America/Los_Angeles", ""}, {"Niko", "Europe/Athens", ""}, {"Ivy", "Australia/Sydney", ""}, {"Omar", "Asia/Riyadh", ""},
 }
 
-// address is the e-mail address of one of the cast.
+// address is the e-mail address of a member of the cast.
 func address(i int) string {
-	if i == 0 {
+	if i == ada {
 		return "ada" + domain
 	}
 	return fmt.Sprintf("person%d%s", i, domain)
 }
 
-// Filled is what there is after [Fill].
+// Filled is what [Fill] has written.
 type Filled struct {
+	Existed      bool // the demo was there already: nothing was written
 	People, Days int64
-	Chats        int    // of the visitor
+	Friendships  int
+	Messages     int
 	LogIn        string // the visitor's address
 }
 
-// Fill migrates a database that has no accounts, and fills it. Others it does not touch: it
-// returns an error. It is not one transaction: what a Fill that failed has left goes with the
-// database.
-func Fill(ctx context.Context, db *sqldb.DB) (Filled, error) {
-	if err := db.Migrate(ctx, migrations.FS); err != nil {
-		return Filled{}, err
-	}
-	directory := accounts.NewDirectory(db)
-	if some, err := directory.List(ctx, accounts.ID{}, 1); err != nil {
-		return Filled{}, err
-	} else if len(some) > 0 {
-		return Filled{}, fmt.Errorf("%s has accounts already: a demo fills an empty database only. What an interrupted one has left goes with the database: remove %[1]s", db)
-	}
-	history, err := days(db.Now())
+// Fill migrates the database that cfg names and fills it if it has no accounts. If it holds a whole demo, Fill changes
+// nothing. A database with other accounts is an error. Fill is not one transaction: an interrupted one leaves a part, which
+// a later Fill refuses. No other process may use the database's accounts meanwhile.
+func Fill(ctx context.Context, cfg app.Config) (out Filled, err error) {
+	now := time.Now()
+	clock := &clock{at: now}
+	db, err := sqldb.Open(ctx, sqldb.Config{URL: cfg.SQL, Dir: cfg.Data, MaxConns: cfg.SQLConns, Now: clock.Now})
 	if err != nil {
-		return Filled{}, err
+		return out, err
 	}
-	var wrong error // with a row: a fault of this file
-	sum, err := transfer.Import(ctx, db, bytes.NewReader(history), transfer.ImportOptions{
-		Format: transfer.JSONL, CreateAccounts: true, MaxFaults: 1,
-		Fault:    func(f transfer.Fault) { wrong = f },
-		Progress: func(transfer.Imported) error { return nil },
-	})
-	if err := errors.Join(err, wrong); err != nil {
-		return Filled{}, err
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Migrate(ctx, migrations.FS); err != nil {
+		return out, err
 	}
-	if err := meetCast(ctx, db, directory); err != nil {
-		return Filled{}, err
+	out.LogIn = address(ada)
+	switch found, err := existing(ctx, db); {
+	case err != nil:
+		return out, err
+	case found:
+		out.Existed = true
+		return out, nil
 	}
-	return Filled{People: sum.Accounts, Days: sum.New, Chats: len(chats), LogIn: address(0)}, nil
+	// The key exists until the demo is complete.
+	keys := servicekeys.NewAdmin(db)
+	_, key, err := keys.Create(ctx, fillKey, []servicekeys.Scope{servicekeys.TokensIssue, servicekeys.UsersBan}, maxRate, 0)
+	if err != nil {
+		return out, err
+	}
+	stories := year(now, cfg.Checkin)
+	if out.People, out.Days, err = write(ctx, db, clock, now, stories); err != nil {
+		return out, err
+	}
+	s := &stage{ctx: ctx, db: db, clock: clock, now: now, stories: stories}
+	if s.users, err = users(ctx, db); err != nil {
+		return out, err
+	}
+	if err := s.open(cfg, key); err != nil {
+		return out, err
+	}
+	err = s.perform()
+	if err = errors.Join(err, s.close()); err != nil {
+		return out, err
+	}
+	out.Friendships, out.Messages = s.friendships, s.messages
+	return out, keys.Revoke(ctx, fillKey)
 }
 
-// days has a year of days of the cast, up to yesterday, in the form of an import. It is
-// the same for the same day.
-func days(now time.Time) ([]byte, error) {
-	var b bytes.Buffer
-	out := json.NewEncoder(&b)
-	random := rand.New(rand.NewPCG(1, 1))
-	today := now.UTC().Truncate(24 * time.Hour)
-	for i, person := range cast {
-		diligence := 0.45 + 0.54*random.Float64() // of ten days, four to nearly all
-		run := 3 + random.IntN(30)                // days in a row until yesterday
-		if i%6 == 5 {
-			run = 0 // has not been here for some days
-		}
-		since := 90 + random.IntN(275)
-		if i == 0 {
-			diligence, run, since = 0.8, 11, 364
-		}
-		for back := since; back >= 1; back-- {
-			here := random.Float64() < diligence
-			if back <= run {
-				here = true
-			} else if back <= run+3 {
-				here = false
-			}
-			if !here {
-				continue
-			}
-			if err := out.Encode(map[string]any{"email": address(i), "name": person.name, "zone": person.zone, "day": today.AddDate(0, 0, -back).Format(time.DateOnly),
-				"words": random.IntN(40), "minutes": 5 + random.IntN(55)}); err != nil {
-				return nil, err
-			}
-		}
+// The names of the service keys of Fill and of Play.
+const (
+	fillKey = "demo-fill"
+	playKey = "demo-play"
+)
+
+// maxRate is the number of requests a minute that such a key may make.
+const maxRate = 1_000_000
+
+// existing reports whether db holds a whole demo. Other accounts are an error.
+func existing(ctx context.Context, db *sqldb.DB) (bool, error) {
+	found, err := accounts.NewDirectory(db).List(ctx, accounts.ID{}, 1)
+	if err != nil || len(found) == 0 {
+		return false, err
 	}
-	return b.Bytes(), nil
+	keys, err := servicekeys.NewAdmin(db).List(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err := users(ctx, db); err == nil && !slices.ContainsFunc(keys, func(k servicekeys.Key) bool { return k.Name == fillKey }) {
+		return true, nil
+	}
+	return false, fmt.Errorf("%s has accounts already: a demo fills an empty database only. What an interrupted one has left goes with the database: remove %[1]s", db)
 }
 
-// meetCast makes Ada the friend of a third and of those with whom she chats, and the others friends of their
-// neighbours.
-func meetCast(ctx context.Context, db *sqldb.DB, directory accounts.Directory) error {
+// users returns the accounts of the cast, by their places in it.
+func users(ctx context.Context, db *sqldb.DB) ([]accounts.User, error) {
 	emails := make([]string, len(cast))
 	for i := range cast {
 		emails[i] = address(i)
 	}
-	users, err := directory.ByEmail(ctx, emails)
+	found, err := accounts.NewDirectory(db).ByEmail(ctx, emails)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	chatting := map[int]bool{}
-	for _, chat := range chats {
-		chatting[chat.with] = true
-	}
-	var pairs [][2]accounts.ID
-	id := func(i int) accounts.ID { return users[strings.ToLower(emails[i])].ID }
-	for i := 1; i < len(cast); i++ {
-		if i%3 == 1 || chatting[i] {
-			pairs = append(pairs, [2]accounts.ID{id(0), id(i)})
+	out := make([]accounts.User, len(cast))
+	for i, email := range emails {
+		u, ok := found[strings.ToLower(email)]
+		if !ok {
+			return nil, fmt.Errorf("the demo lacks %s: it was not completed, or users were deleted", email)
 		}
-		if i+1 < len(cast) {
-			pairs = append(pairs, [2]accounts.ID{id(i), id(i + 1)})
-		}
+		out[i] = u
 	}
-	if err := social.Befriend(ctx, db, pairs); err != nil {
-		return err
-	}
-	return messaging.WriteSeeds(ctx, db, seeds(db.Now(), id))
+	return out, nil
 }
+
+// clockOf is the clock of a member of the cast, who never changes their zone.
+func clockOf(i int) civil.Clock { return civil.Clock{Zone: cast[i].zone} }
