@@ -426,7 +426,7 @@ func TestSocket_KeysAreRefusedForGood(t *testing.T) {
 		_, service, err := servicekeys.NewAdmin(n.db).Create(t.Context(), "app", servicekeys.Scopes, 100, 0)
 		n.must(err)
 		for name, key := range map[string]string{"service": service, "publish": live.Keys.Publish, "play": live.Keys.Play} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			err := n.Client(t, client.WithServiceKey(key)).Socket(client.SocketListener{}).Run(ctx)
 			cancel()
 			if websocket.CloseStatus(err) != api.SocketNotForCaller {
