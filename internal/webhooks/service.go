@@ -144,8 +144,9 @@ func (s *Service) Asks(event string) bool {
 
 // Before asks the app's own backend whether what data says may happen, and returns the verdict unless
 // it is a refusal. The question has its place in the share of asker, a user or a household; the caller asks only about what
-// the server's own rules allow. check, if there is one, refuses a verdict that makes no sense. It returns ErrRefused, or ErrAway
-// if the backend is away and the policy refuses, or if the question found no place in time.
+// the server's own rules allow. check, if there is one, returns an error of the kind errs.Invalid if the content of a verdict cannot be
+// stored. Before returns ErrRefused also then: the user determines what the backend replaces. It returns ErrAway if the backend is
+// away and the policy refuses, or if the question found no place in time.
 func (s *Service) Before(ctx context.Context, event, asker string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
 	if !s.Asks(event) {
 		return api.HookVerdict{}, nil
@@ -167,9 +168,6 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 		within, cancel := context.WithTimeout(ctx, s.cfg.Before.Timeout)
 		defer cancel()
 		v, err := s.post.ask(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
-		if err == nil && check != nil && v.Refuse == nil {
-			err = check(v)
-		}
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errCallerLeft, ctx.Err())
 		}
@@ -188,6 +186,16 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 	case v.Refuse != nil:
 		s.metrics.asked.WithLabelValues(event, "refused").Inc()
 		return api.HookVerdict{}, refusal(*v.Refuse)
+	case check != nil:
+		switch err := check(v); {
+		case err == nil:
+		case errs.KindOf(err) != errs.Invalid:
+			return api.HookVerdict{}, err
+		default:
+			s.metrics.asked.WithLabelValues(event, "refused").Inc()
+			s.log.Warn("webhooks: content of a verdict cannot be stored; refused", "event", event, "err", err)
+			return api.HookVerdict{}, ErrRefused
+		}
 	}
 	s.metrics.asked.WithLabelValues(event, "allowed").Inc()
 	return v, nil

@@ -731,7 +731,7 @@ func TestABackendIsAskedAboutEditsAndRecalls(t *testing.T) {
 			t.Errorf("the backend's own text is %q; bob reads %q", got.Text, reads())
 		}
 		say(`{"content":{"kind":"text","text":""}}`)
-		if _, err := ann.EditMessage(ctx, chat, sent.Seq, "x"); client.CodeOf(err) != "hook.away" || reads() != "***" {
+		if _, err := ann.EditMessage(ctx, chat, sent.Seq, "x"); client.CodeOf(err) != "hook.refused" || reads() != "***" {
 			t.Errorf("with nonsense: %v; bob reads %q", err, reads())
 		}
 		b.set(nil, true)
@@ -1087,6 +1087,51 @@ func TestBeforeHook_FloodOfOneUserDeliversNothingUnasked(t *testing.T) {
 	})
 }
 
+// The sender chooses what the backend's replacement is, and with it whether the replacement is a message.
+func TestBeforeHook_UnusableReplacementDeliversNothing(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		b := newBackend(t)
+		n := startFor(t, func(c *app.Config) {
+			c.DialWebhooks = b.dial
+			c.Webhooks = webhooks.Settings{Secret: hookSecret, Before: webhooks.Before{URL: "http://app.example.org/ask", Events: []string{"message", "message_edit"}}}
+			c.Chats.MessagesFrom = "everybody"
+		})
+		ctx := t.Context()
+		ann, bob := n.SignUp(t, "UTC"), n.SignUp(t, "UTC")
+		b.set(func(w http.ResponseWriter, r *http.Request) {
+			var hook api.Webhook
+			_ = json.NewDecoder(r.Body).Decode(&hook)
+			var m api.HookMessage
+			_ = json.Unmarshal(hook.Data, &m)
+			m.Text = strings.ReplaceAll(m.Text, "x", "***")
+			_ = json.NewEncoder(w).Encode(api.HookVerdict{Content: &m.Content})
+		}, false)
+		to := client.ChatWith(id(bob))
+		_, err := ann.Send(ctx, to, saying("x"))
+		n.must(err)
+		long := strings.Repeat("x", 4000)
+		for i := range 6 {
+			if _, err := ann.Send(ctx, to, api.Send{ClientID: fmt.Sprint(i), Content: api.Content{Kind: api.MessageText, Text: long}}); client.CodeOf(err) != "hook.refused" {
+				t.Errorf("a message whose replacement is too long: %v", err)
+			}
+			if _, err := ann.EditMessage(ctx, to, 1, long); client.CodeOf(err) != "hook.refused" {
+				t.Errorf("an edit whose replacement is too long: %v", err)
+			}
+		}
+		_, err = bob.Send(ctx, client.ChatWith(id(ann)), saying("x too"))
+		n.must(err)
+		page, err := bob.Messages(ctx, client.ChatWith(id(ann)), client.MessageRange{})
+		n.must(err)
+		var got []string
+		for _, m := range page.Messages {
+			got = append(got, m.Text)
+		}
+		if want := []string{"***", "*** too"}; !slices.Equal(got, want) {
+			t.Errorf("bob reads %d messages, want %q", len(got), want)
+		}
+	})
+}
+
 func TestBeforeHook_IsAskedOnlyWhatTheRulesAllow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := newBackend(t)
@@ -1211,9 +1256,9 @@ func TestABackendIsAskedBeforehand(t *testing.T) {
 		say("")
 		m := start()
 		eve, dan := m.SignUp(t, "UTC"), m.SignUp(t, "UTC")
-		for _, nonsense := range []string{"<html>", `{"content":{"kind":"text","text":""}}`} {
+		for nonsense, want := range map[string]string{"<html>": "hook.away", `{"content":{"kind":"text","text":""}}`: "hook.refused"} {
 			say(nonsense)
-			if _, err := eve.Send(ctx, client.ChatWith(id(dan)), saying("x")); client.CodeOf(err) != "hook.away" {
+			if _, err := eve.Send(ctx, client.ChatWith(id(dan)), saying("x")); client.CodeOf(err) != want {
 				t.Errorf("with %s: %v", nonsense, err)
 			}
 		}
