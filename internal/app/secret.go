@@ -47,6 +47,11 @@ func secret(cfg Config) ([]byte, error) {
 		}
 		text, err = os.ReadFile(path)
 	}
+	return checkSecret(path, text, err)
+}
+
+// checkSecret returns the secret of a file. Signatures with an empty secret can be forged.
+func checkSecret(path string, text []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +69,12 @@ func previousSecret(cfg Config) ([]byte, error) {
 	if cfg.Secret != "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(filepath.Join(cfg.Data, previousFile))
+	path := filepath.Join(cfg.Data, previousFile)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return []byte(strings.TrimSpace(string(text))), err
+	return checkSecret(path, text, err)
 }
 
 // ErrRotating refuses a second rotation before the first one has ended.
