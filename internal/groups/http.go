@@ -50,7 +50,7 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrGroup, ErrOwner, ErrStore}}, s.deleteMe)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/seen", ID: "groups.seen", Tags: tags,
 		Summary: "How many members have seen the newest announcement", Errors: []*errs.Error{ErrGroup, ErrMay, ErrStore}}, s.getSeen)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/groups/{group}/members", ID: "groups.members", Tags: tags, HeavyQuery: "q",
 		Summary:     "The members of a group, the higher roles first, then those who joined first",
 		Description: "A client that keeps the list reads all pages, keeps the version of the first, and asks for changes since then. With q only those whose nickname, name, or the caller's remark of them, has each word of it, whole or in part; a call looks at a thousand members: an answer may have few, or none, and yet a next.",
 		Errors:      []*errs.Error{ErrGroup, ErrCursor, ErrQuery, ErrStore}}, s.getMembers)

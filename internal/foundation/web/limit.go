@@ -74,12 +74,12 @@ func (a *API) Allow(ctx context.Context, who Caller, name string) bool {
 }
 
 // Heavy operations: heavyRuns is the largest number that a node runs at a time, half of them of one user. heavyWaiting and
-// heavyWaitingPerUser bound those that wait, and heavyWait how long.
+// heavyWaitingPerUser bound those that wait, and heavyWait how long: most of the operation's time is left for its work.
 const (
 	heavyRuns           = 8
 	heavyWaiting        = 256
 	heavyWaitingPerUser = 16
-	heavyWait           = 5 * time.Second
+	heavyWait           = 2 * time.Second
 )
 
 func newHeavy() *fairqueue.Queue {
@@ -87,9 +87,10 @@ func newHeavy() *fairqueue.Queue {
 }
 
 // enter waits for the turn of a heavy operation.
-func (a *API) enter(ctx context.Context, c *call) (release func(), err error) {
+func (a *API) enter(ctx context.Context, c *call, r *http.Request) (release func(), err error) {
+	op := &c.route.op
 	switch {
-	case !c.route.op.Heavy:
+	case !op.Heavy && (op.HeavyQuery == "" || r.URL.Query().Get(op.HeavyQuery) == ""):
 		return func() {}, nil
 	case c.as == nil:
 		return a.heavy.Acquire(ctx, household.Of(c.clientIP()), 1)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,11 +185,19 @@ func TestTryingPathsHasALimitForAHousehold(t *testing.T) {
 }
 
 func TestHeavyOperation_OneUserDoesNotDelayAnother(t *testing.T) {
+	t.Run("each call", func(t *testing.T) { testHeavy(t, Op{Heavy: true}) })
+	t.Run("calls with a query", func(t *testing.T) { testHeavy(t, Op{HeavyQuery: "q"}) })
+}
+
+func testHeavy(t *testing.T, op Op) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		over := make(chan struct{})
-		Handle(s.API, Op{Method: "GET", Path: "/v1/heavy", ID: "thing.heavy", Heavy: true}, func(_ context.Context, caller person, _ *struct{}) (*struct{}, error) {
-			if caller.name != "bob" {
+		op.Method, op.Path, op.ID = "GET", "/v1/heavy", "thing.heavy"
+		Handle(s.API, op, func(_ context.Context, caller person, in *struct {
+			Q string `query:"q"`
+		}) (*struct{}, error) {
+			if caller.name != "bob" && in.Q != "" {
 				<-over
 			}
 			return nil, nil
@@ -196,7 +205,7 @@ func TestHeavyOperation_OneUserDoesNotDelayAnother(t *testing.T) {
 		const others, refused = heavyRuns/2 + heavyWaitingPerUser, 3
 		answers := make(chan *httptest.ResponseRecorder, others+refused)
 		for range others + refused {
-			go func() { answers <- s.ask(t, "GET", "/v1/heavy", "") }()
+			go func() { answers <- s.ask(t, "GET", "/v1/heavy?q=x", "") }()
 		}
 		synctest.Wait()
 		if len(answers) != refused {
@@ -207,8 +216,13 @@ func TestHeavyOperation_OneUserDoesNotDelayAnother(t *testing.T) {
 				t.Errorf("got %d %s %v, want 503 request.busy", w.Code, w.Body, w.Header())
 			}
 		}
-		if w := s.ask(t, "GET", "/v1/heavy", "", "Authorization", "Bearer good-bob"); w.Code != 204 {
+		if w := s.ask(t, "GET", "/v1/heavy?q=x", "", "Authorization", "Bearer good-bob"); w.Code != 204 {
 			t.Errorf("another user: got %d %s", w.Code, w.Body)
+		}
+		if op.HeavyQuery != "" {
+			if w := s.ask(t, "GET", "/v1/heavy", ""); w.Code != 204 {
+				t.Errorf("a call without the query: got %d %s", w.Code, w.Body)
+			}
 		}
 		close(over)
 		for range others {
@@ -216,5 +230,28 @@ func TestHeavyOperation_OneUserDoesNotDelayAnother(t *testing.T) {
 				t.Errorf("a request that waited: got %d %s", w.Code, w.Body)
 			}
 		}
+	})
+}
+
+func TestHeavyOperation_HasTimeAfterItsWait(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		Handle(s.API, Op{Method: "GET", Path: "/v1/heavy", ID: "thing.heavy", Heavy: true}, func(ctx context.Context, _ person, _ *struct{}) (*struct{}, error) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(heavyWait - time.Millisecond):
+				return nil, nil
+			}
+		})
+		var all sync.WaitGroup
+		for range heavyRuns { // the second half waits for the first
+			all.Go(func() {
+				if w := s.ask(t, "GET", "/v1/heavy", ""); w.Code != 204 {
+					t.Errorf("got %d %s", w.Code, w.Body)
+				}
+			})
+		}
+		all.Wait()
 	})
 }

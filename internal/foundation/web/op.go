@@ -46,6 +46,9 @@ type Op struct {
 	// Heavy is for operations that read far more than they return. A node runs a few of them at a time, users in rotation.
 	Heavy bool
 
+	// HeavyQuery is a query parameter with which a call is heavy, such as the text of a search in a list; empty: none.
+	HeavyQuery string
+
 	// Errors are the refusals that the handler may return; those of this package
 	// and of Config.AuthErrors are added. The description of the API lists them: one
 	// that is missing here is a fault, which is logged.
@@ -321,7 +324,7 @@ func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *htt
 		}
 		reflect.ValueOf(in).Elem().FieldByIndex(rt.in.body).Set(reflect.ValueOf(s))
 	}
-	release, err := a.enter(ctx, c)
+	release, err := a.enter(ctx, c, r)
 	if err != nil {
 		a.refusal(ctx, err).write(c, w)
 		return

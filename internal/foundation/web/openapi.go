@@ -113,7 +113,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	if op.Limit.Max > 0 {
 		refusals[http.StatusTooManyRequests] = []*errs.Error{ErrLimit}
 	}
-	if op.Heavy {
+	if op.Heavy || op.HeavyQuery != "" {
 		refusals[http.StatusServiceUnavailable] = append(refusals[http.StatusServiceUnavailable], errHeavy)
 	}
 	if rt.listen != nil {
