@@ -61,7 +61,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg.Settings, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	n := cfg.Before.Concurrency
-	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n, Wait: cfg.Before.Timeout, Full: ErrAway})
+	s.queue = fairqueue.New(fairqueue.Limits{Capacity: int64(n), Waiting: waiting * n, PerUser: waitingPerUser * n, Wait: cfg.Before.queueWait(), Full: ErrAway})
 	s.breaker = gobreaker.NewCircuitBreaker[api.HookVerdict](gobreaker.Settings{
 		Timeout:     breakFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakAfter },

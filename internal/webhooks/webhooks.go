@@ -49,6 +49,14 @@ type Before struct {
 	Concurrency int           `koanf:"concurrency" default:"64" help:"questions that a node asks at a time, half of them about one user; further ones wait"`
 }
 
+// maxQueueWait is the longest time that a question waits for its turn.
+const maxQueueWait = 1500 * time.Millisecond
+
+func (b Before) queueWait() time.Duration { return min(b.Timeout, maxQueueWait) }
+
+// Longest returns the longest time that [Service.Before] takes: the wait for a turn and that for an answer.
+func (b Before) Longest() time.Duration { return b.queueWait() + b.Timeout }
+
 const (
 	refuse       = "refuse" // a policy
 	beforePrefix = "before."
