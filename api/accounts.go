@@ -78,6 +78,7 @@ type User struct {
 	Presence    string    `json:"presence" enum:"friends,nobody" doc:"who sees whether the user is on line"`
 	HasPassword bool      `json:"has_password" doc:"a password is set; else log-in is by code only"`
 	Created     time.Time `json:"created"`
+	Version     int64     `json:"version" doc:"grows with each change: ignore an event or an answer with a lower version"`
 }
 
 // Who sees whether a user is on line.

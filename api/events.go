@@ -31,9 +31,9 @@ const (
 	EventFriendUnread        = "friend.unread"         // Unread
 	EventFriendAdded         = "friend.added"          // Friend
 	EventFriendUpdated       = "friend.updated"        // Friend
-	EventFriendRemoved       = "friend.removed"        // UserRef
-	EventBlockAdded          = "block.added"           // UserRef, to the user who blocks only
-	EventBlockRemoved        = "block.removed"         // UserRef
+	EventFriendRemoved       = "friend.removed"        // Relative
+	EventBlockAdded          = "block.added"           // Relative, to the user who blocks only
+	EventBlockRemoved        = "block.removed"         // Relative
 
 	EventGroupMine          = "group.mine"           // GroupMembership: the user has joined, or changed something of their own
 	EventGroupChanged       = "group.changed"        // GroupChange
@@ -68,9 +68,9 @@ var UserEvents = map[string]any{
 	EventFriendUnread:        Unread{},
 	EventFriendAdded:         Friend{},
 	EventFriendUpdated:       Friend{},
-	EventFriendRemoved:       UserRef{},
-	EventBlockAdded:          UserRef{},
-	EventBlockRemoved:        UserRef{},
+	EventFriendRemoved:       Relative{},
+	EventBlockAdded:          Relative{},
+	EventBlockRemoved:        Relative{},
 
 	EventGroupMine:          GroupMembership{},
 	EventGroupChanged:       GroupChange{},
@@ -116,6 +116,34 @@ var RoomEvents = map[string]any{
 	EventRoomDanmaku:        Danmaku{},
 	EventRoomDanmakuCleared: RoomRef{},
 	EventRoomViewers:        RoomViewers{},
+}
+
+// EventVersions has for each type of event that carries state the fields of its data that order the events of one thing, the
+// most significant first. A client ignores an event whose fields are lower than those that it has. Other types are facts or
+// hints, which need no order.
+var EventVersions = map[string][]string{
+	EventCheckinMarked:    {"day", "total"},
+	EventAccountUpdated:   {"version"},
+	EventFriendUnread:     {"version"},
+	EventFriendAdded:      {"version"},
+	EventFriendUpdated:    {"version"},
+	EventFriendRemoved:    {"version"},
+	EventBlockAdded:       {"version"},
+	EventBlockRemoved:     {"version"},
+	EventGroupMine:        {"group.version"},
+	EventGroupChanged:     {"group.version"},
+	EventMessageNew:       {"rev"},
+	EventMessageChanged:   {"rev"},
+	EventChatMarked:       {"read", "delivered"}, // each grows by itself
+	EventChatUpdated:      {"version"},
+	EventChatSettings:     {"version"},
+	EventChatStands:       {"seq", "rev"},
+	EventTransferUpdated:  {"updated"},
+	EventTransferProgress: {"received"},
+	EventRoomChanged:      {"version"},
+	EventRoomMember:       {"version"},
+	EventRoomGone:         {"version"},
+	EventRoomPlayback:     {"generation", "version"},
 }
 
 // What an account.notice is about.

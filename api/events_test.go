@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,4 +45,62 @@ func TestEveryTypeOfEventHasItsData(t *testing.T) {
 	if n == 0 || n != len(api.EventData) {
 		t.Errorf("there are %d types of events, and EventData has %d", n, len(api.EventData))
 	}
+}
+
+// withoutVersion are the types of events that need none, and why.
+var withoutVersion = map[string]string{
+	api.EventAccountNotice:       "a fact",
+	api.EventSessionOpened:       "the end of a session follows its beginning",
+	api.EventSessionEnded:        "a session that ended does not return",
+	api.EventFriendRequested:     "a request that closed stays closed",
+	api.EventFriendRequestClosed: "a request that closed stays closed",
+	api.EventGroupLeft:           "a hint: the client reads its groups",
+	api.EventGroupRequested:      "a request that closed stays closed",
+	api.EventGroupRequestClosed:  "a request that closed stays closed",
+	api.EventPresenceChanged:     "not kept anywhere: clients read the present state after each connection",
+	api.EventPresenceComplete:    "a hint",
+	api.EventNoticeNew:           "the numbers of notices and of the last one read grow",
+	api.EventNoticeRead:          "the numbers of notices and of the last one read grow",
+	api.EventMessageHidden:       "a hidden message stays hidden",
+	api.EventChatTyping:          "it ends by itself",
+	api.EventRoomPlaylist:        "a hint: the client reads the playlist",
+	api.EventRoomSaid:            "a fact with a number",
+	api.EventRoomDanmaku:         "a fact",
+	api.EventRoomDanmakuCleared:  "a fact",
+	api.EventRoomViewers:         "the next one follows within seconds",
+}
+
+func TestEvents_NameTheirVersion(t *testing.T) {
+	for name, data := range api.EventData {
+		fields, reason := api.EventVersions[name], withoutVersion[name]
+		if (fields == nil) == (reason == "") {
+			t.Errorf("%s has the version %q and no version because %q; want one of them", name, fields, reason)
+		}
+		for _, path := range fields {
+			at := reflect.TypeOf(data)
+			for field := range strings.SplitSeq(path, ".") {
+				at = fieldOf(at, field)
+				if at == nil {
+					t.Errorf("the data of %s has no field %s", name, path)
+					break
+				}
+			}
+		}
+	}
+	if len(api.EventVersions)+len(withoutVersion) != len(api.EventData) {
+		t.Errorf("%d types with a version and %d without, want %d", len(api.EventVersions), len(withoutVersion), len(api.EventData))
+	}
+}
+
+// fieldOf returns the type of a struct's field by its name in JSON, or nil.
+func fieldOf(t reflect.Type, name string) reflect.Type {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+			return f.Type
+		}
+	}
+	return nil
 }

@@ -33,6 +33,7 @@ type Room struct {
 	Words     []string  `json:"words,omitempty" doc:"texts that have one of these are refused; shown to who may change settings, and not in events"`
 	Viewers   int       `json:"viewers" doc:"who are on line in it, as of a few seconds ago"`
 	Created   time.Time `json:"created"`
+	Version   int64     `json:"version" doc:"grows with each change of the settings and of the members: ignore room.changed with a lower version"`
 }
 
 // RoomSelf is the caller's own place in a room.
@@ -50,6 +51,7 @@ type RoomMember struct {
 	May        []string   `json:"may" example:"chat"`
 	MutedUntil *time.Time `json:"muted_until,omitempty"`
 	Joined     time.Time  `json:"joined"`
+	Version    int64      `json:"version,omitempty" doc:"in events: of the room; ignore an event of this member with a lower version than the last one"`
 }
 
 // RoomPlace is a room and the caller's place in it; without me, the caller is not in it.
@@ -362,9 +364,10 @@ type RoomViewers struct {
 
 // RoomGone tells that someone is not in a room any more.
 type RoomGone struct {
-	Room string `json:"room" example:"Hk3u7sPq2ZxB"`
-	User string `json:"user" example:"V1StGXR8_Z5j"`
-	Why  string `json:"why" enum:"left,kicked,banned,closed,erased"`
+	Room    string `json:"room" example:"Hk3u7sPq2ZxB"`
+	User    string `json:"user" example:"V1StGXR8_Z5j"`
+	Why     string `json:"why" enum:"left,kicked,banned,closed,erased"`
+	Version int64  `json:"version,omitempty" doc:"of the room, unless it is closed; ignore an event of this user with a lower version than the last one"`
 }
 
 // Why somebody is not in a room any more.

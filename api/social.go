@@ -54,7 +54,8 @@ type FriendRequestAccept struct {
 
 // Unread is the red dot: GET /v1/friends/requests/unread. DELETE clears it.
 type Unread struct {
-	Unread int `json:"unread" doc:"pending requests to the caller that came since they last looked"`
+	Unread  int   `json:"unread" doc:"pending requests to the caller that came since they last looked"`
+	Version int64 `json:"version,omitempty" doc:"in events: grows with each change; ignore an event with a lower version than the last one"`
 }
 
 // Friend is somebody in the caller's list: GET /v1/friends/{user}. DELETE ends
@@ -68,6 +69,13 @@ type Friend struct {
 	Order   int       `json:"order" doc:"lists have lower ones first; equal ones, the newest friend first"`
 	Since   time.Time `json:"since"`
 	Updated time.Time `json:"updated" doc:"last change of remark, tag or order"`
+	Version int64     `json:"version,omitempty" doc:"in events: of the list, as in Friends; ignore an event of this friend with a lower version than the last one"`
+}
+
+// Relative names a user who is no longer a friend, or whom the caller blocks or no longer blocks.
+type Relative struct {
+	User    string `json:"user" example:"V1StGXR8_Z5j"`
+	Version int64  `json:"version" doc:"friend.removed: of the list, as in Friends; block.added and block.removed: grows with each of them. Ignore an event with a lower version than the last one of the user"`
 }
 
 // Friends is a page of the caller's friends: GET /v1/friends.

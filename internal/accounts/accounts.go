@@ -37,6 +37,7 @@ type User struct {
 	Presence    Audience    `json:"presence"`
 	HasPassword bool        `json:"has_password"`
 	Created     time.Time   `json:"created"`
+	Version     int64       `json:"version"` // grows with each change that has an event
 
 	// Erased is when a deleted account is or was erased; zero: it is not deleted.
 	// From the deletion on others see a deleted user.

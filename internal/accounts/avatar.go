@@ -43,6 +43,7 @@ func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes 
 			return err
 		}
 		u.Avatar = id.String()
+		u.Version++
 		if err := deleteAvatars(ctx, tx, user); err != nil {
 			return err
 		}

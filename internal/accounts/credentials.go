@@ -145,6 +145,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 	if err != nil {
 		return err
 	}
+	var after User
 	err = s.endAll(ctx, user, device, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := unchanged(ctx, tx, seen, device); err != nil {
 			return err
@@ -154,7 +155,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 				return err
 			}
 		}
-		if err := setPassword(ctx, tx, seen.User, hash); err != nil {
+		if after, err = setPassword(ctx, tx, seen.User, hash); err != nil {
 			return err
 		}
 		return s.writeAs(ctx, tx, c.Event, user, device, trail.PasswordSet, household.From(ctx))
@@ -162,7 +163,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 	if err != nil {
 		return err
 	}
-	s.passwordSet(seen.User, device)
+	s.passwordSet(seen.User, after, device)
 	return nil
 }
 
@@ -205,6 +206,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if c.ID.IsZero() { // a guessed code that was mailed to nobody
 		return codes.Wrong("body.code")
 	}
+	var after User
 	err = s.endAll(ctx, c.ID, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := code.Consume(ctx, tx); err != nil {
 			return err
@@ -216,7 +218,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		if emails.Key(now.Email) != e.Key { // the address was changed in this moment
 			return codes.Wrong("body.code")
 		}
-		if err := setPassword(ctx, tx, now.User, hash); err != nil {
+		if after, err = setPassword(ctx, tx, now.User, hash); err != nil {
 			return err
 		}
 		return s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.Household)
@@ -224,25 +226,27 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if err != nil {
 		return err
 	}
-	s.passwordSet(c.User, DeviceID{})
+	s.passwordSet(c.User, after, DeviceID{})
 	return nil
 }
 
-// setPassword writes the password and enqueues the notice of it.
-func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) error {
+// setPassword writes the password, enqueues the notice of it, and returns the account as it is then.
+func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) (User, error) {
 	if err := updatePassword(ctx, tx, u.ID, hash); err != nil {
-		return err
+		return User{}, err
 	}
-	return notify(ctx, tx, u.ID, u.Email, api.NoticePasswordChanged)
+	if err := notify(ctx, tx, u.ID, u.Email, api.NoticePasswordChanged); err != nil {
+		return User{}, err
+	}
+	return selectUser(ctx, tx, u.ID)
 }
 
 // passwordSet publishes a change of password to the devices.
-func (s *Service) passwordSet(u User, by DeviceID) {
+func (s *Service) passwordSet(before, after User, by DeviceID) {
 	now := s.db.Now()
-	s.noticed(u.ID, now, api.NoticePasswordChanged, by)
-	if !u.HasPassword {
-		u.HasPassword = true
-		s.publish(api.EventAccountUpdated, u.ID, now, wireUser(u, now))
+	s.noticed(after.ID, now, api.NoticePasswordChanged, by)
+	if !before.HasPassword {
+		s.publish(api.EventAccountUpdated, after.ID, now, wireUser(after, now))
 	}
 }
 

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"encoding/json"
+	"image/color"
 	"slices"
 	"sync"
 	"testing"
@@ -102,5 +103,40 @@ func TestEventsAreOnTheUsersChannel(t *testing.T) {
 				t.Fatalf("heard of no %s", api.EventAccountUpdated)
 			}
 		}
+	})
+}
+
+// A device ignores an event or an answer with a lower version than the last one.
+func TestUser_EachChangeGrowsTheVersion(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		w.listen()
+		ann := w.join("ann@example.org", "").User.ID
+		sub := w.bus.Subscribe(t.Context(), ann.String())
+		defer sub.Close()
+		last := int64(-1)
+		grows := func(what string) {
+			t.Helper()
+			var u api.User
+			hear(t, sub, api.EventAccountUpdated, &u)
+			if u.Version <= last {
+				t.Errorf("%s: version %d after %d", what, u.Version, last)
+			}
+			last = u.Version
+			if stored, err := selectUser(t.Context(), w.db, ann); err != nil || stored.Version != last {
+				t.Errorf("%s: the event has version %d, SQL %d, %v", what, last, stored.Version, err)
+			}
+		}
+		w.rename(ann, "Bea")
+		grows("a name")
+		if _, err := w.SetAvatar(t.Context(), ann, square(t, color.White)); err != nil {
+			t.Fatal(err)
+		}
+		grows("a picture")
+		if err := w.RemoveAvatar(t.Context(), ann); err != nil {
+			t.Fatal(err)
+		}
+		grows("no picture")
+		w.rename(ann, "Eve")
+		grows("another name")
 	})
 }

@@ -31,13 +31,13 @@ var (
 			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
 				PasswordChanged.Name(), AccountDeleted.Name(), AccountBanned.Name()},
 			MaxBytes: 4096,
-			Version:  4,
+			Version:  5,
 		})
 
 	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", events.Payload(
 		api.EventAccountUpdated, api.EventAccountNotice, api.EventSessionOpened,
 		api.EventSessionEnded, api.EventNoticeNew, api.EventNoticeRead),
-		keyspace.Doc{Purpose: "what happens to an account, its sessions and notices", MaxBytes: 8 << 10})
+		keyspace.Doc{Purpose: "what happens to an account, its sessions and notices", MaxBytes: 8 << 10, Version: 2})
 
 	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),

@@ -492,6 +492,7 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	if u == before {
 		return u, nil
 	}
+	u.Version++
 	if err := updateUser(ctx, tx, u); err != nil {
 		return u, err
 	}

@@ -24,11 +24,11 @@ type credential struct {
 	passwordHash string // empty: none was set
 }
 
-const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, password_hash IS NOT NULL, created, erased, banned_until"
+const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, password_hash IS NOT NULL, created, erased, banned_until, version"
 
 func (u *User) columns() []any {
 	return []any{&u.ID, &u.Email, &u.Name, &u.Bio, &u.Avatar, &u.Clock.Zone, &u.Clock.Next, &u.Clock.From, &u.FindByID, &u.FindByEmail, &u.Requests, &u.OnBoards, &u.Presence,
-		&u.HasPassword, (*millis)(&u.Created), (*erasure)(&u.Erased), (*millis)(&u.Banned)}
+		&u.HasPassword, (*millis)(&u.Created), (*erasure)(&u.Erased), (*millis)(&u.Banned), &u.Version}
 }
 
 // millis is a time kept as Unix milliseconds, 0 for none.
@@ -74,9 +74,9 @@ func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHas
 	return err
 }
 
-// updateUser writes what its owner may change, see [Change].
+// updateUser writes what its owner may change, see [Change], and counts the version of the row.
 func updateUser(ctx context.Context, tx *sqldb.Tx, u User) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ?, on_boards = ?, presence = ? WHERE id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ?, on_boards = ?, presence = ?, version = version + 1 WHERE id = ?",
 		u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.ID)
 	return err
 }

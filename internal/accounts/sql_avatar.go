@@ -25,7 +25,7 @@ func insertAvatar(ctx context.Context, tx *sqldb.Tx, user ID, id AvatarID, sizes
 }
 
 func updateAvatar(ctx context.Context, tx *sqldb.Tx, user ID, id AvatarID) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET avatar = ? WHERE id = ?", id, user)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET avatar = ?, version = version + 1 WHERE id = ?", id, user)
 	return err
 }
 

@@ -29,13 +29,13 @@ func scanCredential(row *sql.Row) (c credential, err error) {
 
 // updatePassword sets the password; an empty hash removes it.
 func updatePassword(ctx context.Context, tx *sqldb.Tx, id ID, hash string) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET password_hash = NULLIF(?, '') WHERE id = ?", hash, id)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET password_hash = NULLIF(?, ''), version = version + 1 WHERE id = ?", hash, id)
 	return err
 }
 
 // updateEmail answers ErrEmailTaken for an address that has an account already.
 func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e emails.Address) error {
-	_, err := tx.ExecContext(ctx, "UPDATE users SET email = ?, email_key = ? WHERE id = ?", e.Given, e.Key, id)
+	_, err := tx.ExecContext(ctx, "UPDATE users SET email = ?, email_key = ?, version = version + 1 WHERE id = ?", e.Given, e.Key, id)
 	if sqldb.IsDuplicate(err) {
 		return ErrEmailTaken
 	}

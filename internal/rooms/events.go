@@ -46,9 +46,17 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 		data := n.data
 		switch v := data.(type) {
 		case Member:
-			data = v.wire(d.room, who)
+			m := v.wire(d.room, who)
+			m.Version = d.room.Version
+			data = m
 		case Room:
+			v.Version = d.room.Version
 			data = v.wire(s.viewersOf(context.WithoutCancel(ctx), v.ID))
+		case api.RoomGone:
+			if n.versioned() {
+				v.Version = d.room.Version
+			}
+			data = v
 		}
 		if n.to.IsZero() {
 			batch = s.appendEvent(batch, d.room.ID, ViewerID{}, n.typ, d.at, data)
@@ -77,7 +85,7 @@ func (m Member) self(r Room) api.RoomSelf {
 
 func (r Room) wire(viewers int) api.Room {
 	return api.Room{ID: r.ID.String(), Name: r.Name, Access: r.Access.String(), Password: r.Password, Listed: r.Listed, Guests: r.Guests,
-		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: sqldb.Time(r.Created)}
+		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: sqldb.Time(r.Created), Version: r.Version}
 }
 
 // place is a room with somebody's place in it; nil: they are not in it.

@@ -45,7 +45,7 @@ var (
 
 	roomKeys = keyspace.Def1[ID](Keys, "cache:room:{room}", keyspace.CachedOf[Room](),
 		keyspace.Expire(10*time.Minute).Jitter(time.Minute).Negative(time.Minute),
-		keyspace.Doc{Purpose: "a room and its settings", InvalidatedBy: []string{SettingsChanged.Name(), RoomUpdated.Name(), RoomDeleted.Name()}, MaxBytes: 32 << 10})
+		keyspace.Doc{Purpose: "a room and its settings", InvalidatedBy: []string{SettingsChanged.Name(), RoomUpdated.Name(), RoomDeleted.Name()}, MaxBytes: 32 << 10, Version: 2})
 	checkpointKeys = keyspace.Def1[ID](Keys, "cache:room_state:{room}", keyspace.CachedOf[checkpoint](),
 		keyspace.Expire(5*time.Minute), keyspace.Doc{Purpose: "a room's register as SQL has it, for while the one in Redis cannot be read", InvalidatedBy: []string{RoomDeleted.Name()}, MaxBytes: 1 << 10})
 	memberKeys = keyspace.Def2[ID, ViewerID](Keys, "cache:member:{room}:{uid}", keyspace.CachedOf[Member](),

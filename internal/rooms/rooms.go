@@ -80,6 +80,7 @@ type Room struct {
 	Loop      Loop       `json:"loop,omitempty"`
 	Words     []string   `json:"words,omitempty"` // folded; texts that have one are refused
 	Created   int64      `json:"created"`         // Unix ms
+	Version   int64      `json:"version"`         // grows with each change of the settings and of the members
 
 	hash    string // of the password
 	members int

@@ -139,6 +139,17 @@ type news struct {
 	data any // a Member stands for how it looks by then, a Room as well
 }
 
+// versioned reports whether the event has the room's version: all but hints and the end of the room.
+func (n news) versioned() bool {
+	switch v := n.data.(type) {
+	case Room, Member:
+		return true
+	case api.RoomGone:
+		return v.User != ""
+	}
+	return false
+}
+
 func (d *changeSet) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
 
 // small is up to how many members a room has of whose coming and going all in it are told: of a film's whole audience that would be
@@ -192,8 +203,14 @@ func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn f
 				}
 				d.was = d.room
 				d.was.Words = slices.Clone(d.room.Words)
-				if err := fn(ctx, tx, &d); err != nil || same(d.was, d.room) {
+				if err := fn(ctx, tx, &d); err != nil {
 					return err
+				}
+				if slices.ContainsFunc(d.news, news.versioned) {
+					d.room.Version++
+				}
+				if same(d.was, d.room) {
+					return nil
 				}
 				return updateRoom(ctx, tx, d.room)
 			})

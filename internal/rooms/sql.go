@@ -42,12 +42,12 @@ func transactBatch(ctx context.Context, db *sqldb.DB, fn func(ctx context.Contex
 	return db.Batch(ctx, fn)
 }
 
-const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, r.repeats, r.words, r.members, r.said, r.created"
+const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, r.repeats, r.words, r.members, r.said, r.created, r.version"
 
 // scanRoom reads roomColumns, and what else is selected behind them.
 func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
 	var words string
-	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.said, &r.Created}, more...)...)
+	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.said, &r.Created, &r.Version}, more...)...)
 	r.Password = r.hash != ""
 	if err == nil && words != "" {
 		err = json.Unmarshal([]byte(words), &r.Words)
@@ -97,8 +97,8 @@ func insertRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
 }
 
 func updateRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
-	_, err := tx.ExecContext(ctx, "UPDATE rooms SET name = ?, folded = ?, password = ?, access = ?, listed = ?, guests = ?, member_may = ?, guest_may = ?, hold = ?, drift = ?, jump = ?, repeats = ?, words = ?, members = ? WHERE id = ?",
-		r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.ID)
+	_, err := tx.ExecContext(ctx, "UPDATE rooms SET name = ?, folded = ?, password = ?, access = ?, listed = ?, guests = ?, member_may = ?, guest_may = ?, hold = ?, drift = ?, jump = ?, repeats = ?, words = ?, members = ?, version = ? WHERE id = ?",
+		r.Name, folded(r.Name), r.hash, r.Access, r.Listed, r.Guests, r.MemberMay, r.GuestMay, r.Hold, r.Drift, r.Jump, r.Loop, r.wordsText(), r.members, r.Version, r.ID)
 	return err
 }
 

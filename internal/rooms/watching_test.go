@@ -905,3 +905,39 @@ func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
 		}
 	})
 }
+
+// Clients ignore an event with a lower version than the last one of the same thing.
+func TestEvents_VersionOfARoomGrows(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		who := w.people(2)
+		id := w.open(who[0], who[1])
+		bubble.Sleep(time.Second) // the events of the members who joined are published
+		got := make(chan int64, 9)
+		_, leave := w.cfg.Bus.Listen(t.Context(), api.RoomChannel(id.String()), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
+			var data struct{ Version int64 }
+			if json.Unmarshal(e.Data, &data) == nil && api.EventVersions[e.Type] != nil {
+				got <- data.Version
+			}
+		}})
+		defer leave()
+		last, err := selectRoom(t.Context(), w.cfg.DB, id, "")
+		w.must(err)
+		version := last.Version
+		grows := func(what string) {
+			t.Helper()
+			if v := <-got; v <= version {
+				t.Errorf("%s: version %d after %d", what, v, version)
+			} else {
+				version = v
+			}
+		}
+		_, _, err = w.Change(t.Context(), ViewerID(who[0]), id, Update{Name: to("Another name")})
+		w.must(err)
+		grows("another name")
+		w.appoint(id, who[0], who[1])
+		grows("another role")
+		w.must(w.Kick(t.Context(), ViewerID(who[0]), id, ViewerID(who[1])))
+		grows("a member taken out")
+	})
+}

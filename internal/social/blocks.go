@@ -67,6 +67,9 @@ func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err err
 	var d changeSet
 	targets := slices.Concat(s.rel.targets(user, inBlocks, &d), s.rel.targets(other, inBlockers, &d))
 	return s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, user); err != nil {
+			return err
+		}
 		if found, err := deleteBlock(ctx, tx, user, other); err != nil || !found {
 			return err
 		}

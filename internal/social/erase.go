@@ -76,6 +76,9 @@ func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more boo
 		targets = append(targets, s.rel.targets(u, inRequests, &d)...)
 	}
 	return len(left) == sweepBatch, s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, asked...); err != nil {
+			return err
+		}
 		var err error
 		if d.closed, err = lockWaiting(ctx, tx, requestIDs(left)); err != nil {
 			return err

@@ -44,18 +44,23 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 		add(api.EventFriendRequestClosed, r.From, r.wire(who))
 	}
 	for u, n := range d.unread {
-		add(api.EventFriendUnread, u, api.Unread{Unread: n})
+		add(api.EventFriendUnread, u, api.Unread{Unread: n, Version: d.lists[u].news})
 	}
 	for _, t := range d.written {
 		typ := api.EventFriendUpdated
 		if t.added {
 			typ = api.EventFriendAdded
 		}
-		add(typ, t.user, t.wire(who))
+		f := t.wire(who)
+		f.Version = d.lists[t.user].version
+		add(typ, t.user, f)
 	}
-	for typ, edges := range map[string][]edge{api.EventFriendRemoved: d.removed, api.EventBlockAdded: d.blocked, api.EventBlockRemoved: d.unblocked} {
+	for _, m := range d.removed {
+		add(api.EventFriendRemoved, m.user, api.Relative{User: m.other.String(), Version: d.lists[m.user].version})
+	}
+	for typ, edges := range map[string][]edge{api.EventBlockAdded: d.blocked, api.EventBlockRemoved: d.unblocked} {
 		for _, m := range edges {
-			add(typ, m.user, api.UserRef{User: m.other.String()})
+			add(typ, m.user, api.Relative{User: m.other.String(), Version: d.lists[m.user].news})
 		}
 	}
 	s.bus.Publish(batch)

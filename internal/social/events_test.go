@@ -21,11 +21,12 @@ import (
 // heard collects what a user's devices on a node are told, in short.
 type heard struct {
 	*world
-	sub *events.Subscription
+	sub      *events.Subscription
+	versions map[string]int64 // of the last event of each thing
 }
 
 func (w *world) listen(user accounts.ID) heard {
-	h := heard{w, w.bus.Subscribe(w.t.Context(), user.String())}
+	h := heard{w, w.bus.Subscribe(w.t.Context(), user.String()), map[string]int64{}}
 	w.t.Cleanup(h.sub.Close)
 	from := events.New("from here", user.String(), time.Now(), []byte("1"))
 	w.bus.Publish([]events.Event{from}) // what was published before may be on its way still
@@ -46,6 +47,7 @@ func (h heard) expect(want ...string) {
 		select {
 		case e := <-h.sub.C:
 			got = append(got, short(h.t, e))
+			h.newer(e)
 		case <-time.After(patience):
 			h.t.Fatalf("heard %v, want %v", got, want)
 		}
@@ -55,6 +57,32 @@ func (h heard) expect(want ...string) {
 	if !slices.Equal(got, want) {
 		h.t.Errorf("heard %v, want %v", got, want)
 	}
+}
+
+// newer expects a higher version than that of the last event of the same thing.
+func (h heard) newer(e events.Event) {
+	h.t.Helper()
+	var data struct {
+		User    json.RawMessage
+		Version int64
+	}
+	h.must(json.Unmarshal(e.Data, &data))
+	kind, _, _ := strings.Cut(e.Type, ".")
+	switch e.Type {
+	case api.EventFriendRequested, api.EventFriendRequestClosed: // a closed request stays closed
+		return
+	case api.EventFriendUnread:
+		kind = e.Type
+	case api.EventFriendAdded, api.EventFriendUpdated:
+		var p api.Profile
+		h.must(json.Unmarshal(data.User, &p))
+		data.User = []byte(`"` + p.ID + `"`)
+	}
+	thing := kind + string(data.User)
+	if data.Version <= h.versions[thing] {
+		h.t.Errorf("%s %s has version %d after %d", e.Type, e.Data, data.Version, h.versions[thing])
+	}
+	h.versions[thing] = data.Version
 }
 
 func short(t testing.TB, e events.Event) string {

@@ -329,6 +329,9 @@ func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Seen %s", user)
 	var d changeSet
 	return s.change(ctx, &d, []cache.Target{s.rel.unread.Target(user)}, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := lockLists(ctx, tx, user); err != nil {
+			return err
+		}
 		n, err := unread(ctx, tx, user)
 		if err != nil || n[user] == 0 {
 			return err
@@ -361,6 +364,9 @@ func (s *Service) expire(ctx context.Context) (err error) {
 			targets = append(targets, s.rel.targets(u, inRequests, &d)...)
 		}
 		err = s.change(ctx, &d, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+			if _, err := lockLists(ctx, tx, asked...); err != nil {
+				return err
+			}
 			var err error
 			if d.closed, err = lockWaiting(ctx, tx, requestIDs(old)); err != nil || len(d.closed) == 0 {
 				return err

@@ -105,7 +105,8 @@ type changeSet struct {
 	removed   []edge
 	blocked   []edge
 	unblocked []edge
-	unread    map[accounts.ID]int // of users whose number may have changed
+	unread    map[accounts.ID]int  // of users whose number may have changed
+	lists     map[accounts.ID]list // of users who get an event, with the versions of this change
 }
 
 // change runs fn in a transaction that fills in d, brings the copies up to date that
@@ -116,6 +117,9 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 			*d = changeSet{at: tx.Now()} // a transaction may be run again
 			if err := fn(ctx, tx); err != nil {
+				return err
+			}
+			if err := d.version(ctx, tx); err != nil {
 				return err
 			}
 			if err := s.tellHooks(ctx, tx, d); err != nil {
@@ -135,6 +139,36 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	}
 	s.publish(ctx, d)
 	return nil
+}
+
+// version counts the changes of blocks and of unread requests, and reads the versions that d's events have. The lists of
+// users who get an event are locked.
+func (d *changeSet) version(ctx context.Context, tx *sqldb.Tx) error {
+	counted := map[accounts.ID]bool{}
+	for _, e := range slices.Concat(d.blocked, d.unblocked) {
+		counted[e.user] = true
+	}
+	for u := range d.unread {
+		counted[u] = true
+	}
+	if len(counted) > 0 {
+		if err := countNews(ctx, tx, slices.SortedFunc(maps.Keys(counted), accounts.ID.Compare)); err != nil {
+			return err
+		}
+	}
+	users := slices.Collect(maps.Keys(counted))
+	for _, f := range d.written {
+		users = append(users, f.user)
+	}
+	for _, e := range d.removed {
+		users = append(users, e.user)
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	var err error
+	d.lists, err = selectLists(ctx, tx, users)
+	return err
 }
 
 // count notes in d how many unread requests users have.

@@ -436,7 +436,10 @@ func TestATransactionThatIsRunAgainTellsOnce(t *testing.T) {
 		h := w.listen(who[0])
 		tries := 0
 		var d changeSet
-		w.must(w.change(t.Context(), &d, nil, func(context.Context, *sqldb.Tx) error {
+		w.must(w.change(t.Context(), &d, nil, func(ctx context.Context, tx *sqldb.Tx) error {
+			if _, err := lockLists(ctx, tx, who[0]); err != nil {
+				return err
+			}
 			d.blocked = append(d.blocked, edge{who[0], who[1]})
 			if tries++; tries == 1 {
 				return &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}

@@ -31,6 +31,7 @@ func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx
 // or requests of that user: see lockLists.
 type list struct {
 	version int64 // of the list of friends: the highest in the user's rows, so far
+	news    int64 // the number of changes of blocks and of unread requests, which is the version of their events
 	pruned  int64 // removals up to this version are not remembered any more
 	asked   int64 // Unix ms of the newest request to the user; no two have the same
 	seen    int64 // up to which of them the user has looked
@@ -70,6 +71,25 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 func readList(ctx context.Context, q sqldb.Querier, user accounts.ID) (l list, err error) {
 	err = q.QueryRowContext(ctx, "SELECT version, pruned, asked, seen FROM friend_lists WHERE user_id = ?", user).Scan(&l.version, &l.pruned, &l.asked, &l.seen)
 	return l, sqldb.Missing(err, nil)
+}
+
+// selectLists returns the versions of lists.
+func selectLists(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]list, error) {
+	lists := make(map[accounts.ID]list, len(users))
+	rows, err := q.QueryContext(ctx, "SELECT user_id, version, news FROM friend_lists WHERE user_id IN (?)", bun.List(users))
+	return lists, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var u accounts.ID
+		var l list
+		err := rows.Scan(&u, &l.version, &l.news)
+		lists[u] = l
+		return err
+	})
+}
+
+// countNews counts a change of blocks or of unread requests of users.
+func countNews(ctx context.Context, tx *sqldb.Tx, users []accounts.ID) error {
+	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET news = news + 1 WHERE user_id IN (?)", bun.List(users))
+	return err
 }
 
 // bumpVersions gives each list the next version.

@@ -61,6 +61,7 @@ export interface User {
   presence?: "friends" | "nobody"; // who sees whether the user is on line
   has_password: boolean;
   created: string;
+  version: number; // grows with each change
 }
 
 export interface UserUpdate {
@@ -186,6 +187,7 @@ export interface FriendRequestAccept {
 
 export interface Unread {
   unread: number;
+  version?: number; // in events
 }
 
 export interface Friend {

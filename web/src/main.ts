@@ -89,6 +89,7 @@ function begin(): Login {
         state: showState,
         missed,
         event: (e) => {
+          if (e.type === "account.updated" && (e.data as User).version < (user()?.version ?? 0)) return; // older than what is stored
           happened(e);
           people.event(e);
           view?.event?.(e);

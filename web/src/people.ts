@@ -37,6 +37,7 @@ export class People {
   fault: unknown; // why it could not be read the last time
 
   #version = 0;
+  #unreadVersion = 0;
   #told = false; // an event has told unread since it was asked for: the answer may be older
   #list = new Map<string, Friend>();
   #changed = new EventTarget();
@@ -186,8 +187,11 @@ export class People {
 
   event(e: Event): void {
     if (e.type === "friend.unread") {
+      const { unread, version = 0 } = e.data as Unread;
+      if (version < this.#unreadVersion) return; // older than the last one
+      this.#unreadVersion = version;
       this.#told = true;
-      this.unread = (e.data as Unread).unread;
+      this.unread = unread;
       this.#tell();
     } else if (this.#wanted && /^(friend|block)\./.test(e.type)) {
       void this.#sync();

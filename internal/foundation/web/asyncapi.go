@@ -18,7 +18,8 @@ type object = map[string]any
 
 const eventsIntro = "What a server tells the devices of users over `/v1/socket`, and programs beside it in Redis. " +
 	"Events are hints about what was committed: where some were missed, ask for the present state. " +
-	"The version is a checksum of all else here; `x-version` is that of the layout of a channel in Redis."
+	"The version is a checksum of all else here; `x-version` is that of the layout of a channel in Redis. " +
+	"`x-ordered-by` names the fields of an event's data by which a client ignores what is older than it has."
 
 // EventChannel is a channel of the AsyncAPI document.
 type EventChannel struct {
@@ -44,10 +45,14 @@ func AsyncAPI(title string, channels []EventChannel) ([]byte, error) {
 		}
 		properties["type"] = object{"type": "string", "const": name}
 		properties["data"] = schemas.Schema(reflect.TypeOf(data), true, "")
-		return object{
+		described := object{
 			"name":    name,
 			"payload": object{"type": "object", "required": event.Required, "properties": properties},
 		}
+		if fields := api.EventVersions[name]; fields != nil {
+			described["x-ordered-by"] = fields
+		}
+		return described
 	}
 	described, operations, messages := object{}, object{}, object{}
 	for _, c := range channels {

@@ -51,6 +51,7 @@ export class RoomView {
   #offs: (() => void)[];
   #reading = false;
   #due: "" | "room" | "all" = ""; // to be read: what is being read may be older than what has changed
+  readonly #versions = new Map<string, number>(); // of the last event of each member
   #heard: RoomSelf | undefined; // what an event has told of the caller since the scene was asked for
   #lists = 0; // questions for the playlist
   #shown = 0; // the one whose answer is shown
@@ -182,6 +183,7 @@ export class RoomView {
         return;
       case "room.member": {
         const member = data as RoomMember;
+        if (this.#older(member.user.id, member.version)) return;
         this.#people.changed(member);
         if (member.user.id === this.#me?.id) this.#self((this.#heard = { ...member, id: member.user.id }));
         return;
@@ -191,8 +193,15 @@ export class RoomView {
     }
   }
 
+  // older reports whether an event of a member is older than the last one of that member.
+  #older(member: string, version = 0): boolean {
+    if (version < (this.#versions.get(member) ?? 0)) return true;
+    this.#versions.set(member, version);
+    return false;
+  }
+
   #gone(gone: RoomGone): void {
-    if (gone.room !== this.seat.room) return;
+    if (gone.room !== this.seat.room || (gone.user && this.#older(gone.user, gone.version))) return;
     if (gone.user === this.#me?.id || gone.why === "closed") this.#leave(r.gone[gone.why](this.#room?.name ?? r.doorTitle));
     else this.#people.gone(gone);
   }

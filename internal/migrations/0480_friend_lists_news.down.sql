@@ -1,0 +1,1 @@
+ALTER TABLE friend_lists DROP COLUMN news
