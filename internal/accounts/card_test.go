@@ -262,6 +262,12 @@ func TestTheCodeOnACardLeadsToTheServersPage(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		c := w.talk()
 		ann := w.join("ann@example.org", "")
+		if _, err := w.Card(t.Context(), ann.User.ID); !errors.Is(err, ErrNotDrawn) {
+			t.Errorf("before it is drawn: got %v, want %v", err, ErrNotDrawn)
+		}
+		if _, err := w.DrawCard(t.Context(), ann.User.ID); err != nil {
+			t.Fatal(err)
+		}
 		get := func(path, host string) *httptest.ResponseRecorder {
 			t.Helper()
 			r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
