@@ -81,10 +81,10 @@ func visible(r rune) bool {
 	return !unicode.IsMark(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf) && !isBlank(r)
 }
 
-// isBlank reports characters that show nothing though they count as letters, marks or
-// symbols. Unicode has a property for all but the empty pattern of Braille.
+// isBlank reports characters that show nothing although they are letters, marks or symbols. Unicode has a property for all but the empty
+// pattern of Braille, the null notehead of music, and the blanks of hieroglyphs.
 func isBlank(r rune) bool {
-	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == '\u2800'
+	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || strings.ContainsRune("\u2800\U0001D159\U00013441\U00013442", r)
 }
 
 // isJoiner reports the zero-width joiner and non-joiner.
