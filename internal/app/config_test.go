@@ -127,6 +127,24 @@ func TestOrigins_AreParsedAsTheyAreLoaded(t *testing.T) {
 	}
 }
 
+func TestHandover_NeedsAProxyAndOtherNodes(t *testing.T) {
+	proxy := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for name, c := range map[string]struct {
+		cfg  Config
+		want bool
+	}{
+		"every address":             {Config{Addr: ":8080", Redis: "redis://127.0.0.1:6379"}, true},
+		"proxy of a private net":    {Config{Addr: ":8080", Redis: "redis://127.0.0.1:6379", TrustProxy: proxy}, true},
+		"loopback behind a proxy":   {Config{Addr: "127.0.0.1:8080", Redis: "redis://127.0.0.1:6379", TrustProxy: proxy}, true},
+		"loopback without a proxy":  {Config{Addr: "127.0.0.1:8080", Redis: "redis://127.0.0.1:6379"}, false},
+		"a Redis of the node's own": {Config{Addr: ":8080", Redis: "embedded", TrustProxy: proxy}, false},
+	} {
+		if got := c.cfg.handover(); (got > 0) != c.want {
+			t.Errorf("%s: got %s, want a handover: %t", name, got, c.want)
+		}
+	}
+}
+
 func TestARecordingIsNoLargerThanAFileMayBe(t *testing.T) {
 	for name, tc := range map[string]struct{ recording, file, want int64 }{
 		"as they come":    {0, 0, 1 << 30},

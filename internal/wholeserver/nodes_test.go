@@ -253,44 +253,36 @@ func TestANodeWithoutSocketsStaysUntilProxiesHaveSeenItDrain(t *testing.T) {
 
 // A proxy, or Kubernetes, sends requests to a stopping node until it has probed /readyz again. The proxy may run on the node's own machine.
 func TestStop_ServesUntilProxiesHaveProbed(t *testing.T) {
-	for name, change := range map[string]func(*app.Config){
-		"beyond loopback":   func(c *app.Config) { c.Addr = ":8080" },
-		"proxy on loopback": func(c *app.Config) { c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} },
-		"proxy of a private net": func(c *app.Config) {
-			c.Addr, c.TrustProxy = ":8080", []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble.Test(t, func(t *testing.T) {
-				wire := redistest.InMemory(t).Wire()
-				s := testkit.Start(t, func(c *app.Config) { change(c); c.Redis, c.DialRedis = wire.Config().URL, wire.Config().Dial })
-				get := func(path string) *http.Response {
-					resp, err := s.HTTP.Get(s.URL + path)
-					if err != nil {
-						t.Fatal(err)
-					}
-					resp.Body.Close()
-					return resp
-				}
-				if get("/v1/me").Close {
-					t.Error("a serving node closes connections")
-				}
-				s.Stop()
-				time.Sleep(4 * time.Second)
-				s.HTTP.CloseIdleConnections() // the next requests open connections
-				for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/v1/socket": http.StatusBadRequest, "/v1/me": http.StatusUnauthorized} {
-					if resp := get(path); resp.StatusCode != want || !resp.Close {
-						t.Errorf("%s: got %d, and the connection closes: %t", path, resp.StatusCode, resp.Close)
-					}
-				}
-				time.Sleep(2 * time.Second)
-				if conn, err := s.Dial(t.Context(), "tcp", ""); err == nil {
-					conn.Close()
-					t.Error("the port is still open")
-				}
-			})
+	bubble.Test(t, func(t *testing.T) {
+		wire := redistest.InMemory(t).Wire()
+		s := testkit.Start(t, func(c *app.Config) {
+			c.Redis, c.DialRedis, c.TrustProxy = wire.Config().URL, wire.Config().Dial, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		})
-	}
+		get := func(path string) *http.Response {
+			resp, err := s.HTTP.Get(s.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			return resp
+		}
+		if get("/v1/me").Close {
+			t.Error("a serving node closes connections")
+		}
+		s.Stop()
+		time.Sleep(4 * time.Second)
+		s.HTTP.CloseIdleConnections() // the next requests open connections
+		for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/v1/socket": http.StatusBadRequest, "/v1/me": http.StatusUnauthorized} {
+			if resp := get(path); resp.StatusCode != want || !resp.Close {
+				t.Errorf("%s: got %d, and the connection closes: %t", path, resp.StatusCode, resp.Close)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if conn, err := s.Dial(t.Context(), "tcp", ""); err == nil {
+			conn.Close()
+			t.Error("the port is still open")
+		}
+	})
 }
 
 // TestADrainThatIsUndoneAtOnceLeavesTheNodeServing: whichever way the two cross.
