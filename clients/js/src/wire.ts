@@ -588,7 +588,7 @@ export interface components {
             type: "account.updated";
         };
         EventBlockAdded: {
-            data: components["schemas"]["UserRef"];
+            data: components["schemas"]["Relative"];
             /** Format: date-time */
             time: string;
             /**
@@ -598,7 +598,7 @@ export interface components {
             type: "block.added";
         };
         EventBlockRemoved: {
-            data: components["schemas"]["UserRef"];
+            data: components["schemas"]["Relative"];
             /** Format: date-time */
             time: string;
             /**
@@ -678,7 +678,7 @@ export interface components {
             type: "friend.added";
         };
         EventFriendRemoved: {
-            data: components["schemas"]["UserRef"];
+            data: components["schemas"]["Relative"];
             /** Format: date-time */
             time: string;
             /**
@@ -1100,6 +1100,11 @@ export interface components {
              */
             updated: string;
             user: components["schemas"]["Profile"];
+            /**
+             * Format: int64
+             * @description in events: of the list, as in Friends; ignore an event of this friend with a lower version than the last one
+             */
+            version?: number;
         };
         FriendChanges: {
             changed: components["schemas"]["Friend"][];
@@ -1901,7 +1906,7 @@ export interface components {
              * @example checkin.day_closed
              * @enum {string}
              */
-            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "connections.full" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "gateway.draining" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.requests_full" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "live.codec" | "live.cursor" | "live.full" | "live.no_media" | "live.node_away" | "live.not_allowed" | "live.off_air" | "live.offer_invalid" | "live.publishing" | "live.session_unknown" | "live.state_away" | "live.store_away" | "live.stream_unknown" | "live.title_invalid" | "live.too_many" | "live.too_many_viewers" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.busy" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.busy" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.guests_rate" | "room.is_admin" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.name_taken" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.password_tries" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.busy" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
+            code: "account.ban_invalid" | "account.banned" | "account.bio_invalid" | "account.external_id_invalid" | "account.name_invalid" | "account.no_email" | "account.unknown" | "accounts.store_away" | "auth.bad_credentials" | "auth.busy" | "auth.caller" | "auth.code_wrong" | "auth.codes_suspended" | "auth.device_invalid" | "auth.either" | "auth.email_invalid" | "auth.email_taken" | "auth.jwt_invalid" | "auth.jwt_off" | "auth.jwt_unknown_user" | "auth.locked" | "auth.malformed" | "auth.password_common" | "auth.password_invalid" | "auth.password_wrong" | "auth.purpose_unknown" | "auth.refresh_invalid" | "auth.refresh_reused" | "auth.required" | "auth.sign_in_off" | "auth.token_invalid" | "auth.too_many_codes" | "auth.undo_invalid" | "avatar.unknown" | "blocks.full" | "card.not_drawn" | "card.unknown" | "chat.cursor" | "chat.future" | "chat.large" | "chat.pins_full" | "chat.query" | "chat.self" | "chat.store_away" | "chat.unknown" | "checkin.board_unknown" | "checkin.cursor" | "checkin.day_closed" | "checkin.day_counts" | "checkin.makeup_day" | "checkin.makeup_limit" | "checkin.makeup_off" | "checkin.season" | "checkin.store_away" | "checkin.year" | "connections.full" | "friends.already" | "friends.cursor_invalid" | "friends.full" | "friends.not_accepting" | "friends.not_friends" | "friends.order_invalid" | "friends.other_full" | "friends.request_closed" | "friends.request_unknown" | "friends.self" | "friends.source_invalid" | "friends.store_away" | "friends.text_invalid" | "friends.too_many_asked" | "friends.too_many_requests" | "friends.too_soon" | "friends.whom" | "friends.you_block" | "gateway.draining" | "group.admins_full" | "group.all_muted" | "group.already" | "group.ban_unknown" | "group.banned" | "group.cursor" | "group.full" | "group.link_unknown" | "group.links_full" | "group.member_unknown" | "group.muted" | "group.not_allowed" | "group.not_friends" | "group.owner" | "group.picture_unknown" | "group.query" | "group.rank" | "group.request_unknown" | "group.requests_full" | "group.self" | "group.store_away" | "group.text_invalid" | "group.they_are_banned" | "group.too_many" | "group.unknown" | "group.until_invalid" | "hook.away" | "hook.refused" | "id.malformed" | "idempotency.busy" | "idempotency.key" | "idempotency.mismatch" | "internal" | "limit.exceeded" | "live.codec" | "live.cursor" | "live.full" | "live.no_media" | "live.node_away" | "live.not_allowed" | "live.off_air" | "live.offer_invalid" | "live.publishing" | "live.session_unknown" | "live.state_away" | "live.store_away" | "live.stream_unknown" | "live.title_invalid" | "live.too_many" | "live.too_many_viewers" | "message.client_id" | "message.client_id_used" | "message.content" | "message.emoji" | "message.file" | "message.no_file" | "message.not_yours" | "message.reactions_full" | "message.recalled" | "message.refused" | "message.reply" | "message.system" | "message.too_late" | "message.unknown" | "message.you_block" | "notice.cursor" | "notice.store_away" | "notice.unknown" | "picture.busy" | "picture.dimensions" | "picture.unreadable" | "presence.store_away" | "presence.too_many_asked" | "presence.wish_invalid" | "push.endpoint" | "push.keys" | "push.store_away" | "request.busy" | "request.invalid" | "request.malformed" | "request.media_type" | "request.timeout" | "request.too_large" | "room.ban_unknown" | "room.banned" | "room.busy" | "room.command_invalid" | "room.cursor" | "room.full" | "room.guests_rate" | "room.is_admin" | "room.is_guest" | "room.item_unknown" | "room.link_unknown" | "room.links_full" | "room.member_unknown" | "room.muted" | "room.name_taken" | "room.no_guests" | "room.not_allowed" | "room.owner" | "room.password" | "room.password_tries" | "room.permission_unknown" | "room.playback_changed" | "room.playlist_full" | "room.rank" | "room.self" | "room.source_invalid" | "room.state_away" | "room.store_away" | "room.text_invalid" | "room.too_many" | "room.unknown" | "room.until_invalid" | "room.word_muted" | "route.method" | "route.unknown" | "security.cursor_invalid" | "service.act_as" | "service.closed" | "service.key_invalid" | "service.scope" | "service.store_away" | "service.to" | "session.unknown" | "too_many_streams" | "transfer.busy" | "transfer.checksum" | "transfer.cursor" | "transfer.cut" | "transfer.ended" | "transfer.gone" | "transfer.kept" | "transfer.link" | "transfer.name" | "transfer.no_thumbnail" | "transfer.not_accepted" | "transfer.not_done" | "transfer.not_yours" | "transfer.offset" | "transfer.open" | "transfer.piece_checksum" | "transfer.quota" | "transfer.refused" | "transfer.self" | "transfer.sha256" | "transfer.size" | "transfer.storage_away" | "transfer.storage_full" | "transfer.store_away" | "transfer.too_long" | "transfer.too_small" | "transfer.tus" | "transfer.tus_version" | "transfer.unknown" | "transfer.you_block" | "unavailable" | "user.not_found" | "user.search_either" | "zone.unknown";
             /** @example Check-in is for today, and for a few minutes after midnight for the day before. */
             detail?: string;
             errors?: components["schemas"]["ProblemField"][];
@@ -2054,6 +2059,15 @@ export interface components {
         Relations: {
             relations: components["schemas"]["Relation"][];
         };
+        Relative: {
+            /** @example V1StGXR8_Z5j */
+            user: string;
+            /**
+             * Format: int64
+             * @description friend.removed: of the list, as in Friends; block.added and block.removed: grows with each of them. Ignore an event with a lower version than the last one of the user
+             */
+            version: number;
+        };
         Room: {
             /**
              * @description who comes in: only by links, or everybody
@@ -2107,6 +2121,11 @@ export interface components {
             password: boolean;
             /**
              * Format: int64
+             * @description grows with each change of the settings and of the members: ignore room.changed with a lower version
+             */
+            version: number;
+            /**
+             * Format: int64
              * @description who are on line in it, as of a few seconds ago
              */
             viewers: number;
@@ -2136,6 +2155,11 @@ export interface components {
             room: string;
             /** @example V1StGXR8_Z5j */
             user: string;
+            /**
+             * Format: int64
+             * @description of the room, unless it is closed; ignore an event of this user with a lower version than the last one
+             */
+            version?: number;
             /** @enum {string} */
             why: "left" | "kicked" | "banned" | "closed" | "erased";
         };
@@ -2298,6 +2322,11 @@ export interface components {
             role: "guest" | "member" | "admin" | "owner";
             /** @description of a guest: the id and the name alone */
             user: components["schemas"]["Profile"];
+            /**
+             * Format: int64
+             * @description in events: of the room; ignore an event of this member with a lower version than the last one
+             */
+            version?: number;
         };
         RoomMembers: {
             members: components["schemas"]["RoomMember"][];
@@ -3010,6 +3039,11 @@ export interface components {
              * @description pending requests to the caller that came since they last looked
              */
             unread: number;
+            /**
+             * Format: int64
+             * @description in events: grows with each change; ignore an event with a lower version than the last one
+             */
+            version?: number;
         };
         User: {
             /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty */
@@ -3044,6 +3078,11 @@ export interface components {
             presence: "friends" | "nobody";
             /** @description others may ask for friendship */
             requests: boolean;
+            /**
+             * Format: int64
+             * @description grows with each change: ignore an event or an answer with a lower version
+             */
+            version: number;
             /**
              * @description the time zone in force now
              * @example Europe/Athens
@@ -3280,6 +3319,7 @@ export type RegisterRequest = components['schemas']['RegisterRequest'];
 export type Relation = components['schemas']['Relation'];
 export type RelationRequest = components['schemas']['RelationRequest'];
 export type Relations = components['schemas']['Relations'];
+export type Relative = components['schemas']['Relative'];
 export type Room = components['schemas']['Room'];
 export type RoomBan = components['schemas']['RoomBan'];
 export type RoomBans = components['schemas']['RoomBans'];
@@ -3464,6 +3504,7 @@ export interface operations {
                      *         "on_boards": true,
                      *         "presence": "friends",
                      *         "requests": true,
+                     *         "version": 1,
                      *         "zone": "Europe/Athens"
                      *       }
                      *     }
@@ -3514,6 +3555,7 @@ export interface operations {
                      *         "on_boards": true,
                      *         "presence": "friends",
                      *         "requests": true,
+                     *         "version": 1,
                      *         "zone": "Europe/Athens"
                      *       }
                      *     }
@@ -3610,6 +3652,7 @@ export interface operations {
                      *         "on_boards": true,
                      *         "presence": "friends",
                      *         "requests": true,
+                     *         "version": 1,
                      *         "zone": "Europe/Athens"
                      *       }
                      *     }
@@ -3662,6 +3705,7 @@ export interface operations {
                      *         "on_boards": true,
                      *         "presence": "friends",
                      *         "requests": true,
+                     *         "version": 1,
                      *         "zone": "Europe/Athens"
                      *       }
                      *     }
@@ -5788,6 +5832,36 @@ export interface operations {
             };
         };
     };
+    "groups.card_draw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the group's id */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires_in": 1,
+                     *       "token": "aFf9GGdJ2P1xnbdV7Q",
+                     *       "url": "https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Card"];
+                };
+            };
+        };
+    };
     "groups.card_png": {
         parameters: {
             query?: {
@@ -6519,6 +6593,7 @@ export interface operations {
                      *       "on_boards": true,
                      *       "presence": "friends",
                      *       "requests": true,
+                     *       "version": 1,
                      *       "zone": "Europe/Athens"
                      *     }
                      */
@@ -6558,6 +6633,7 @@ export interface operations {
                      *       "on_boards": true,
                      *       "presence": "friends",
                      *       "requests": true,
+                     *       "version": 1,
                      *       "zone": "Europe/Athens"
                      *     }
                      */
@@ -6614,6 +6690,33 @@ export interface operations {
         };
     };
     "me.card.get": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires_in": 1,
+                     *       "token": "aFf9GGdJ2P1xnbdV7Q",
+                     *       "url": "https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Card"];
+                };
+            };
+        };
+    };
+    "me.card.draw": {
         parameters: {
             query?: never;
             header?: never;
@@ -6834,6 +6937,7 @@ export interface operations {
                      *       "on_boards": true,
                      *       "presence": "friends",
                      *       "requests": true,
+                     *       "version": 1,
                      *       "zone": "Europe/Athens"
                      *     }
                      */
@@ -7414,6 +7518,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -7468,6 +7573,7 @@ export interface operations {
                      *           ],
                      *           "name": "Film night",
                      *           "password": true,
+                     *           "version": 1,
                      *           "viewers": 1
                      *         }
                      *       ]
@@ -7522,6 +7628,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -7569,6 +7676,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -7652,6 +7760,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -8002,6 +8111,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       },
                      *       "token": "stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2"
@@ -8055,6 +8165,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -8380,6 +8491,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -8792,6 +8904,7 @@ export interface operations {
                      *         ],
                      *         "name": "Film night",
                      *         "password": true,
+                     *         "version": 1,
                      *         "viewers": 1
                      *       }
                      *     }
@@ -8868,6 +8981,7 @@ export interface operations {
                      *             ],
                      *             "name": "Film night",
                      *             "password": true,
+                     *             "version": 1,
                      *             "viewers": 1
                      *           }
                      *         }
@@ -9316,6 +9430,7 @@ export interface operations {
                      *         "on_boards": true,
                      *         "presence": "friends",
                      *         "requests": true,
+                     *         "version": 1,
                      *         "zone": "Europe/Athens"
                      *       }
                      *     }
@@ -10363,8 +10478,8 @@ export interface operations {
 export interface EventCatalogue {
     "account.notice": AccountNotice;
     "account.updated": User;
-    "block.added": UserRef;
-    "block.removed": UserRef;
+    "block.added": Relative;
+    "block.removed": Relative;
     "chat.marked": ChatMark;
     "chat.settings": ChatSettings;
     "chat.stands": ChatStands;
@@ -10372,7 +10487,7 @@ export interface EventCatalogue {
     "chat.updated": Chat;
     "checkin.marked": CheckinStatus;
     "friend.added": Friend;
-    "friend.removed": UserRef;
+    "friend.removed": Relative;
     "friend.request_closed": FriendRequest;
     "friend.requested": FriendRequest;
     "friend.unread": Unread;

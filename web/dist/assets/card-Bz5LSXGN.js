@@ -1,1 +1,0 @@
-export{n as cardView}from"./card-juw1SLWA.js";
