@@ -260,7 +260,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			}
 		}
 		u, err := selectUser(t.Context(), w.db, a.User.ID)
-		want := User{ID: a.User.ID, Clock: a.User.Clock, Created: a.User.Created, Erased: erased}
+		want := User{ID: a.User.ID, Clock: a.User.Clock, Created: a.User.Created, Erased: erased, Version: 1}
 		if err != nil || u != want {
 			t.Errorf("left is %+v, %v, want %+v", u, err, want)
 		}

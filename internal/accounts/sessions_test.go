@@ -63,12 +63,20 @@ func TestAWarmCheckIsNothingFromTheProcessAndOneGETFromRedis(t *testing.T) {
 		w.listen()
 		a := w.join("ann@example.org", "")
 		w.check("cold", a.Access, nil)
-		other := w.neighbour()
-		other.named(a.User.ID, "Ann") // the user is at hand, the session is not
 		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
-			t.Fatal(err) // behind the domain's back: whoever asks SQL now is refused
+			t.Fatal(err) // not by the domain: a check that reads SQL is refused
 		}
-		if got := w.spent(func() { other.check("from Redis", a.Access, nil) }); !maps.Equal(got, map[string]int{"get": 1}) {
+		// A read in a hundred also renews the copy, by a script.
+		var other *world
+		var got map[string]int
+		for range 3 {
+			other = w.neighbour()
+			other.named(a.User.ID, "Ann") // the node has the user and not the session
+			if got = w.spent(func() { other.check("from Redis", a.Access, nil) }); maps.Equal(got, map[string]int{"get": 1}) {
+				break
+			}
+		}
+		if !maps.Equal(got, map[string]int{"get": 1}) {
 			t.Errorf("from Redis a check was %v, want one GET", got)
 		}
 		if got := w.spent(func() { other.check("from the process", a.Access, nil) }); len(got) != 0 {
