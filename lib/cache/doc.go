@@ -143,6 +143,9 @@ is told what leaves, and why.
 
 Redis refuses or does not answer: reads ask the source, at most [Config].Loads at a
 time, after [Config].Budget at first and at once when a circuit breaker has opened.
+A breaker opens after three failures in a row. Commands that waited at the same time count as one,
+and a failure that this process noticed late counts a quarter: a paused or overloaded process
+does not take its own delay for a silent Redis.
 Changes wait for [Config].ChangeBudget, which is longer, and have a circuit breaker of
 their own. Then they return [ErrUnfenced] and change nothing, or go ahead and retry the drop:
 [Unfenced] chooses for each cache.

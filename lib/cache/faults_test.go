@@ -20,6 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
@@ -249,6 +250,41 @@ func TestMutate_EndsWithItsContext(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBreaker_StaysClosedAfterOnePause(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &row{}
+		wire := redistest.InMemory(t).Wire()
+		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
+		wire.BlackHole() // for this process, its own pause looks the same
+		var reads sync.WaitGroup
+		for i := range int64(16) {
+			reads.Go(func() {
+				_, err := c.Get(t.Context(), keyspace.Int{N: i})
+				must(t, err)
+			})
+		}
+		reads.Wait()
+		if open := rt.Health().Open; open != 0 {
+			t.Errorf("%d breakers are open, want 0", open)
+		}
+	})
+}
+
+func TestBreaker_FollowsARealServer(t *testing.T) {
+	server := redistest.Server(t)
+	s := &row{}
+	rt, c := numberNode(t, redistest.Open(t, server.URL), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
+	isOpen := func() bool {
+		_, err := c.Get(t.Context(), one)
+		must(t, err)
+		return rt.Health().Open != 0
+	}
+	server.Pause()
+	eventually.True(t, "a breaker that opens", isOpen)
+	server.Resume()
+	eventually.True(t, "a breaker that closes", func() bool { return !isOpen() })
 }
 
 // What a network holds back arrives behind a later change.

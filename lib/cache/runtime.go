@@ -284,8 +284,9 @@ func (l *line) one(cmd keyspace.Cmd) keyspace.Reply {
 	if !b.allows() {
 		return keyspace.Fail(errOpen)
 	}
-	reply := l.rt.db.Do(l.deadlines.Within(l.budget), cmd)
-	l.note(b, reply.Err)
+	ctx := l.deadlines.Within(l.budget)
+	reply := l.rt.db.Do(ctx, cmd)
+	l.note(ctx, b, reply.Err)
 	return reply
 }
 
@@ -294,8 +295,9 @@ func (l *line) do(cmds ...keyspace.Cmd) []keyspace.Reply {
 	if len(cmds) == 1 {
 		return []keyspace.Reply{l.one(cmds[0])}
 	}
-	replies, asked := l.send(l.deadlines.Within(l.budget), cmds)
-	l.noteAll(asked, cmds, replies)
+	ctx := l.deadlines.Within(l.budget)
+	replies, asked := l.send(ctx, cmds)
+	l.noteAll(ctx, asked, cmds, replies)
 	return replies
 }
 
@@ -306,7 +308,7 @@ func (l *line) doWithin(ctx context.Context, budget time.Duration, cmds ...keysp
 	defer cancel()
 	replies, asked := l.send(inner, cmds)
 	if ctx.Err() == nil {
-		l.noteAll(asked, cmds, replies)
+		l.noteAll(inner, asked, cmds, replies)
 	}
 	return replies
 }
@@ -335,7 +337,7 @@ func (l *line) send(ctx context.Context, cmds []keyspace.Cmd) (replies []keyspac
 }
 
 // noteAll reports the first error of each breaker's replies to it.
-func (l *line) noteAll(asked []*breaker, cmds []keyspace.Cmd, replies []keyspace.Reply) {
+func (l *line) noteAll(ctx context.Context, asked []*breaker, cmds []keyspace.Cmd, replies []keyspace.Reply) {
 	for _, b := range asked {
 		var err error
 		for i, cmd := range cmds {
@@ -343,7 +345,7 @@ func (l *line) noteAll(asked []*breaker, cmds []keyspace.Cmd, replies []keyspace
 				err = replies[i].Err
 			}
 		}
-		l.note(b, err)
+		l.note(ctx, b, err)
 	}
 }
 
@@ -360,38 +362,59 @@ func (l *line) mget(keys []keyspace.Key) []keyspace.Reply {
 	if !b.allows() {
 		return slices.Repeat([]keyspace.Reply{keyspace.Fail(errOpen)}, len(keys))
 	}
-	replies := l.rt.db.MGet(l.deadlines.Within(l.budget), keys)
-	l.note(b, keyspace.FirstErr(replies))
+	ctx := l.deadlines.Within(l.budget)
+	replies := l.rt.db.MGet(ctx, keys)
+	l.note(ctx, b, keyspace.FirstErr(replies))
 	return replies
 }
 
-// note reports an outcome to a breaker.
-func (l *line) note(b *breaker, err error) {
+// note reports the outcome of commands that ran with ctx to a breaker.
+func (l *line) note(ctx context.Context, b *breaker, err error) {
 	if err == nil {
 		b.worked()
 		return
 	}
-	if errors.Is(err, redis.ErrUnavailable) && b.failed() {
-		l.rt.cfg.Log.Warn(l.opened, "err", err)
+	if errors.Is(err, redis.ErrUnavailable) {
+		deadline, _ := ctx.Deadline() // lines send no command without one
+		now := bus.Now()
+		if b.failed(l.budget, now-bus.Moment(time.Since(deadline)), now) {
+			l.rt.cfg.Log.Warn(l.opened, "err", err)
+		}
 	}
 	if l.rt.cfg.Hooks.Redis != nil {
 		l.rt.cfg.Hooks.Redis(err)
 	}
 }
 
-// A breaker is a circuit breaker: it opens for a while after some failures in a row,
+// A breaker is a circuit breaker: it opens for a while when the failures in a row weigh enough,
 // and then lets one command try.
 type breaker struct {
-	failures atomic.Int32
-	until    atomic.Int64 // a bus.Moment
+	weight atomic.Int32 // of the failures since the last success
+	last   atomic.Int64 // a bus.Moment: the last failure that had a weight
+	until  atomic.Int64 // a bus.Moment
 }
 
 const (
-	breakAfter = 3
-	breakFor   = 500 * time.Millisecond
+	breakAt  = 12 // three failures, or twelve that this process noticed late
+	breakFor = 500 * time.Millisecond
 )
 
-var errOpen = fmt.Errorf("cache: %w: it failed %d times in a row, the circuit breaker is open", redis.ErrUnavailable, breakAfter)
+// weightOf returns the weight of a failure at the moment now. A command can also time out because this process was stopped or got
+// no processor time. All commands that wait at that moment then fail together, so that only the first of them has a weight. A
+// failure long after its deadline weighs less, because the process was late itself. It has a weight nevertheless: on an overloaded
+// machine every failure is late, and a silent Redis must open the breaker there, too.
+func weightOf(budget time.Duration, last, deadline, now bus.Moment) int32 {
+	switch sent := deadline - bus.Moment(budget); {
+	case last != 0 && sent < last:
+		return 0
+	case now-deadline > bus.Moment(budget/4):
+		return breakAt / 12
+	default:
+		return breakAt / 3
+	}
+}
+
+var errOpen = fmt.Errorf("cache: %w: it failed several times in a row, the circuit breaker is open", redis.ErrUnavailable)
 
 // breaker returns the one of a key: in a cluster a single master can be away, and
 // each owns ranges of slots.
@@ -411,19 +434,21 @@ func (b *breaker) allows() bool {
 	return now >= until && b.until.CompareAndSwap(until, now+int64(breakFor))
 }
 
-// worked closes the breaker. It looks at both fields: a failure that is noted beside it may write until after this has written 0.
+// worked closes the breaker. It reads both fields: a concurrent failure may write until after this has written 0.
 func (b *breaker) worked() {
-	if b.failures.Load() != 0 || b.until.Load() != 0 {
-		b.failures.Store(0)
+	if b.weight.Load() != 0 || b.until.Load() != 0 {
+		b.weight.Store(0)
 		b.until.Store(0)
 	}
 }
 
-// failed reports whether this failure has opened the breaker.
-func (b *breaker) failed() bool {
-	if b.failures.Add(1) < breakAfter {
+// failed adds a failure, and reports whether it has opened the breaker.
+func (b *breaker) failed(budget time.Duration, deadline, now bus.Moment) bool {
+	last := b.last.Load()
+	w := weightOf(budget, bus.Moment(last), deadline, now)
+	if w == 0 || !b.last.CompareAndSwap(last, int64(now)) || b.weight.Add(w) < breakAt {
 		return false
 	}
 	jitter := rand.N(breakFor / 4) // nodes should not come back in step
-	return b.until.Swap(int64(bus.Now())+int64(breakFor+jitter)) == 0
+	return b.until.Swap(int64(now)+int64(breakFor+jitter)) == 0
 }
