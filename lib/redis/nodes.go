@@ -31,6 +31,8 @@ import (
 //     not answer;
 //   - a connection that the client library gives up before any answer, after
 //     Config.Patience, has asked already: its server is away.
+//   - a time-out that this process notices late is no proof: the process was
+//     stopped, or got no processor time. The watcher asks again.
 type nodes struct {
 	log  *slog.Logger
 	open func(ctx context.Context, network, addr string) (net.Conn, error) // Config.Dial
@@ -104,13 +106,18 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 	if away != nil {
 		return nil, &dialError{away}
 	}
+	began := time.Now()
 	c, err := ns.connect(ctx, n)
 	if err != nil {
 		if ctx.Err() != nil { // the caller's patience ended, which proves nothing
 			ns.suspect()
 			return nil, err
 		}
-		ns.lost(n, err)
+		if starved(began, ns.patience) {
+			ns.suspect()
+		} else {
+			ns.lost(n, err)
+		}
 		return nil, &dialError{err}
 	}
 	by, err := ns.credentials(ctx, addr, d, c)
@@ -172,9 +179,23 @@ func (ns *nodes) connect(ctx context.Context, n *node) (net.Conn, error) {
 	return c, nil
 }
 
+// starved reports whether a wait that was limited to d took so long that this process itself was stopped, or got no processor
+// time. A time-out then says nothing about the server.
+func starved(began time.Time, d time.Duration) bool { return time.Since(began) > d+d/8 }
+
 // ask reports whether the server answers on a fresh connection, be it with an
-// error: before authentication it may say little else.
-func (ns *nodes) ask(ctx context.Context, n *node) error {
+// error: before authentication it may say little else. A starved process asks again, three times at most.
+func (ns *nodes) ask(ctx context.Context, n *node) (err error) {
+	for range 3 {
+		began := time.Now()
+		if err = ns.askOnce(ctx, n); err == nil || ctx.Err() != nil || !starved(began, ns.patience) {
+			break
+		}
+	}
+	return err
+}
+
+func (ns *nodes) askOnce(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithTimeout(ctx, ns.patience)
 	defer cancel()
 	c, err := ns.connect(ctx, n)
@@ -298,11 +319,18 @@ func (ns *nodes) check(ctx context.Context) {
 		case <-asking.Done():
 			return
 		}
-		select {
-		case <-time.After(hurry):
-			enough()
-		case <-asking.Done():
+		for range 10 { // a starved process had less time to read the answers
+			began := time.Now()
+			select {
+			case <-time.After(hurry):
+			case <-asking.Done():
+				return
+			}
+			if !starved(began, hurry) {
+				break
+			}
 		}
+		enough()
 	})
 	ns.each(func(n *node) bool { return n.away == nil }, func(n *node) {
 		before := n.said.Load()
@@ -439,9 +467,13 @@ func (t *tracked) Close() error {
 		t.nodes.ends.Add(1)
 	}
 	silent := open && !t.nodes.closed && !t.heard.Load() && time.Since(t.made) >= t.nodes.patience
+	late := starved(t.made, t.nodes.patience)
 	t.nodes.mu.Unlock()
 	err := t.Conn.Close()
-	if silent {
+	switch {
+	case silent && late:
+		t.nodes.suspect()
+	case silent:
 		t.nodes.lost(t.node, fmt.Errorf("no answer from %s: %w", t.node.addr, os.ErrDeadlineExceeded))
 	}
 	return err

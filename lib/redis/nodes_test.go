@@ -159,6 +159,7 @@ func TestAConnectionGivenUpBeforeAnyAnswerHasAskedAlready(t *testing.T) {
 		"after the patience":                  {held: patience, away: true},
 		"just before":                         {held: patience - 1},
 		"after the patience, but it answered": {held: patience, answered: true},
+		"by a process that was stopped":       {held: 2 * patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -177,6 +178,38 @@ func TestAConnectionGivenUpBeforeAnyAnswerHasAskedAlready(t *testing.T) {
 					if took := untilCut(t, first); took != 0 {
 						t.Errorf("the other connection is cut after %s, want at once", took)
 					}
+				}
+			})
+		})
+	}
+}
+
+func TestNodes_PauseOfTheProcessLosesNoServer(t *testing.T) {
+	for name, paused := range map[string]int64{"in a dial": 1, "in a question": 2, "in two questions": 3} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				var dials atomic.Int64
+				ns := newNodes(Config{Patience: patience, Dial: func(context.Context, string, string) (net.Conn, error) {
+					if n := dials.Add(1); n <= paused && (n > 1 || paused == 1) {
+						time.Sleep(2 * patience) // a stopped process does not notice its deadline
+						return nil, os.ErrDeadlineExceeded
+					}
+					near, far := pipe.New()
+					t.Cleanup(func() { far.Close() })
+					_, err := far.Write([]byte("+PONG\r\n"))
+					return near, err
+				}}, slog.New(slog.DiscardHandler))
+				ctx, cancel := context.WithCancel(t.Context())
+				var watch sync.WaitGroup
+				watch.Go(func() { ns.watch(ctx) })
+				defer func() { cancel(); watch.Wait() }()
+				if _, err := ns.dial(ctx, "server", new(net.Dialer), nil); err == nil {
+					ns.note(context.DeadlineExceeded)
+				}
+				time.Sleep(10 * patience)
+				var s Stats
+				if ns.count(&s); s.Losses != 0 || ns.suspects.Load() {
+					t.Errorf("%d losses, and a question is under way: %v; want none", s.Losses, ns.suspects.Load())
 				}
 			})
 		})
