@@ -109,7 +109,7 @@ func (b *bench) comeBack(ctx context.Context) error {
 	}
 	var count int
 	for round, emptied := range []bool{false, true} {
-		s, err := b.stoa()
+		s, err := b.stoa(b.redis)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (b *bench) miss(ctx context.Context, s *servers.Program, clients []*returni
 
 // storm starts a server, has all clients come back, and prints what that took.
 func (b *bench) storm(ctx context.Context, name, form string, clients []*returning) (err error) {
-	s, err := b.stoa()
+	s, err := b.stoa(b.redis)
 	if err != nil {
 		return err
 	}

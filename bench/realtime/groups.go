@@ -149,7 +149,7 @@ func (b *bench) fanOut(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bareServer.Stop()) }()
-	stoa, err := b.stoa()
+	stoa, err := b.stoa(b.redis)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (b *bench) fanOut(ctx context.Context) (err error) {
 // crowded has the owner of a group of 5,000 write to it, of whom a thousand are on line, at a pace; and at the
 // same pace to one friend.
 func (b *bench) crowded(ctx context.Context) (err error) {
-	s, err := b.stoa()
+	s, err := b.stoa(b.redis)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (b *bench) idle(ctx context.Context) error {
 		{"the library's bare echo server", alone("library")},
 		{"that, reading through 512 bytes", alone("small")},
 		{"that, on the sockets of gws", alone("gws")},
-		{"stoa, each token looked up in SQL", b.stoa},
+		{"stoa, each token looked up in SQL", func() (*servers.Program, error) { return b.stoa(b.redis) }},
 	} {
 		s, err := side.start()
 		if err != nil {

@@ -25,7 +25,7 @@ func (b *bench) imports(ctx context.Context) (err error) {
 	if err := json.Unmarshal(key, &made); err != nil {
 		return err
 	}
-	s, err := b.stoa()
+	s, err := b.stoa(b.redis)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@
 //	4  one message to 1,000 open sockets, against the library's publish alone
 //	5  messages into a group of 5,000 with 1,000 on line: when they are acknowledged
 //	6  members who join two groups of 5,000 by a backend's import
+//	7  operations while Redis is away, against the same with Redis
 //
 //	go run ./realtime [-figure 1,2] [-short]      (in the folder bench)
 //
@@ -34,7 +35,7 @@ import (
 )
 
 var (
-	figures = flag.String("figure", "1,2,3,4,5,6", "which ones")
+	figures = flag.String("figure", "1,2,3,4,5,6,7", "which ones")
 	short   = flag.Bool("short", false, "take seconds, only to see that everything runs")
 	idle    = flag.Int("idle", 10_000, "connections of figure 1")
 	// A Go program that rests collects what connecting has left behind every two minutes, and
@@ -48,13 +49,14 @@ var (
 	reach   = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is sent messages")
 	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, and of each of the two of figure 6, at most 5,000")
 	spread  = flag.Int("spread", 200, "messages of a turn of figure 4, and of figure 5")
+	asked   = flag.Int("asked", 4_000, "requests of each operation of figure 7, with Redis and without")
 	bare    = flag.String("bare", "", "serve the bare echo in this form: library, small, gws or fan; the program starts itself so")
 )
 
 func main() {
 	flag.Parse()
 	if *short {
-		*idle, *settle, *turn, *rounds, *pace, *back, *missed, *reach, *crowdOf, *spread = 200, time.Second, 500*time.Millisecond, 1, 100, 100, 3, 250, 300, 10
+		*idle, *settle, *turn, *rounds, *pace, *back, *missed, *reach, *crowdOf, *spread, *asked = 200, time.Second, 500*time.Millisecond, 1, 100, 100, 3, 250, 300, 10, 80
 	}
 	do := run
 	if *bare != "" {
@@ -107,7 +109,7 @@ func run() (err error) {
 	if err := b.populate(ctx, max(*idle, *back+senders, 2*senders, 2**crowdOf, *reach+1)); err != nil {
 		return err
 	}
-	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded, "6": b.imports}
+	all := map[string]func(context.Context) error{"1": b.idle, "2": b.messages, "3": b.comeBack, "4": b.fanOut, "5": b.crowded, "6": b.imports, "7": b.away}
 	for number := range strings.SplitSeq(*figures, ",") {
 		if all[number] == nil {
 			return fmt.Errorf("there is no figure %q", number)
@@ -136,9 +138,9 @@ func files(need uint64) error {
 
 // stoa starts the server. All clients are on this machine: with a trusted proxy they are not
 // taken for one household, which may have fewer connections.
-func (b *bench) stoa() (*servers.Program, error) {
-	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", b.redis, "--log", "error", "--dev", "--no-limits",
-		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "1000000", "--groups-members", "5000"))
+func (b *bench) stoa(redisURL string) (*servers.Program, error) {
+	return servers.Start(exec.Command(b.binary, "serve", "--addr", "127.0.0.1:0", "--data", b.dir, "--sql", b.sqlURL, "--redis", redisURL, "--log", "error", "--dev", "--no-limits",
+		"--trust-proxy", "127.0.0.0/8", "--gateway-max-from", "50000", "--groups-members", "5000"))
 }
 
 func median(v []float64) float64 {

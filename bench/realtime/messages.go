@@ -190,7 +190,7 @@ func (c *crowd) turn(ctx context.Context, long time.Duration, pace int, send fun
 
 // messages has 64 people write to 64 others who are on line.
 func (b *bench) messages(ctx context.Context) (err error) {
-	s, err := b.stoa()
+	s, err := b.stoa(b.redis)
 	if err != nil {
 		return err
 	}
