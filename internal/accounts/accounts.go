@@ -190,13 +190,12 @@ func (s *Service) hash(ctx context.Context, asker, password string) (string, err
 }
 
 // matches compares what somebody gives as their password with its hash. What can be
-// nobody's password costs the same.
-func (s *Service) matches(ctx context.Context, asker, given, stored string) (bool, error) {
+// nobody's password costs the same. Call it within [Service.countedMatch].
+func (s *Service) matches(given, stored string) (bool, error) {
 	if normal, err := password.Normalize(given); err == nil {
 		given = normal
 	}
-	ok, err := s.hasher.Matches(ctx, asker, given, stored)
-	return ok, busy(err)
+	return s.hasher.Matches(given, stored)
 }
 
 func busy(err error) error {

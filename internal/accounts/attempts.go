@@ -76,6 +76,19 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)
 	}
+	return s.count(ctx, a, try)
+}
+
+// countedMatch is [Service.counted] for tries of a password, which try compares by [Service.matches]. A try in progress counts as
+// wrong, so it begins with a slot of the hasher: right passwords that wait for one lock nobody out.
+func (s *Service) countedMatch(ctx context.Context, a attempt, asker string, try func() error) error {
+	if err := s.db.Ping(ctx); err != nil {
+		return asKind(err)
+	}
+	return busy(s.hasher.Do(ctx, asker, func() error { return s.count(ctx, a, try) }))
+}
+
+func (s *Service) count(ctx context.Context, a attempt, try func() error) error {
 	var taken []attempts.Meter
 	for _, meters := range [][]attempts.Meter{a.first, a.then} {
 		allowed, left, err := s.attempts.Take(ctx, meters, s.db.Now())

@@ -80,6 +80,18 @@ func TestAHouseholdIsOneAddressOrOneSubscriber(t *testing.T) {
 	})
 }
 
+func TestLogin_RightPasswordsThatWaitDoNotCount(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := onSQLite(t, Settings{Hashers: 1, Limits: Limits{LoginFails: 2, HouseholdFails: 2}})
+		w.join("ann@example.org", "correct horse")
+		together(12, func(int) {
+			if err := w.from("203.0.113.1", "ann@example.org", "correct horse"); err != nil {
+				t.Errorf("one of a crowd: %v", err)
+			}
+		})
+	})
+}
+
 // A household that tries one password on many addresses is stopped, and a good log-in
 // in between does not wipe the count.
 func TestAHouseholdHasSoManyTriesForAllAddresses(t *testing.T) {

@@ -29,11 +29,11 @@ func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c 
 	if err != nil {
 		return credential{}, asKind(err)
 	}
-	return seen, s.counted(ctx, s.confirmAttempt(user, device, household.From(ctx)), func() error {
-		if ok, err := s.matches(ctx, user.String(), c.Current, seen.passwordHash); ok || err != nil {
+	return seen, s.countedMatch(ctx, s.confirmAttempt(user, device, household.From(ctx)), user.String(), func() error {
+		if ok, err := s.matches(c.Current, seen.passwordHash); ok || err != nil {
 			return err
 		}
-		ok, err := s.matches(ctx, user.String(), c.Password, seen.passwordHash)
+		ok, err := s.matches(c.Password, seen.passwordHash)
 		switch {
 		case err != nil:
 			return err
@@ -59,8 +59,8 @@ func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, passwor
 	if password == "" {
 		return credential{}, ErrPasswordWrong.On(where, "is needed")
 	}
-	return c, s.counted(ctx, s.confirmAttempt(user, device, household.From(ctx)), func() error {
-		ok, err := s.matches(ctx, user.String(), password, c.passwordHash)
+	return c, s.countedMatch(ctx, s.confirmAttempt(user, device, household.From(ctx)), user.String(), func() error {
+		ok, err := s.matches(password, c.passwordHash)
 		if err == nil && !ok {
 			err = ErrPasswordWrong.On(where, "is not the password in force")
 		}

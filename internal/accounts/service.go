@@ -361,14 +361,14 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if err != nil {
 		return Tokens{}, err
 	}
-	err = s.counted(ctx, a, func() error {
-		if l.Code != "" {
+	if l.Code != "" {
+		err = s.counted(ctx, a, func() error {
 			t, err = s.loginByCode(ctx, e, l, c)
-		} else {
-			t, err = s.loginByPassword(ctx, l, c)
-		}
-		return err
-	})
+			return err
+		})
+	} else {
+		t, err = s.loginByPassword(ctx, a, l, c)
+	}
 	if errors.Is(err, codes.ErrWrong) || errors.Is(err, ErrNoUser) {
 		err = ErrCredentials
 	}
@@ -378,13 +378,22 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	return t, nil
 }
 
-func (s *Service) loginByPassword(ctx context.Context, l Login, c credential) (t Tokens, err error) {
-	if ok, err := s.matches(ctx, household.Parse(l.IP), l.Password, c.passwordHash); err != nil {
+func (s *Service) loginByPassword(ctx context.Context, a attempt, l Login, c credential) (Tokens, error) {
+	err := s.countedMatch(ctx, a, a.household, func() error {
+		ok, err := s.matches(l.Password, c.passwordHash)
+		if err == nil && !ok {
+			err = ErrCredentials
+		}
+		return err
+	})
+	if err != nil {
 		return Tokens{}, err
-	} else if !ok {
-		return Tokens{}, ErrCredentials
 	}
-	return s.openSessionAs(ctx, c.ID, l, c.admit)
+	t, err := s.openSessionAs(ctx, c.ID, l, c.admit)
+	if isWrong(err) { // the password was changed, or the account erased, in this moment
+		s.note(a, a.failed)
+	}
+	return t, err
 }
 
 func (s *Service) loginByCode(ctx context.Context, e emails.Address, l Login, c credential) (t Tokens, err error) {

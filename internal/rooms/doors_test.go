@@ -2,7 +2,9 @@ package rooms
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,6 +134,44 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 		link, err := w.NewLink(t.Context(), ViewerID(who[0]), r.ID, ids.New[Link](), time.Hour, 0)
 		w.must(err)
 		w.fails("a link", join("2001:db8:3::/64", Key{Link: &link.ID}), nil)
+	})
+}
+
+func TestJoin_CrowdOfOneNetworkIsComparedWithinItsTries(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := single(t, Settings{})
+		who := w.people(51)
+		r, _, err := w.Create(t.Context(), who[0], ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Password: to("4711")})
+		w.must(err)
+		at := from(t, "2001:db8:1:1::/64")
+		join := func(password string) (in, wrong, locked int) {
+			errs := make([]error, len(who)-1)
+			var crowd sync.WaitGroup
+			for i := range errs {
+				crowd.Go(func() { _, _, errs[i] = w.Join(at, who[i+1], r.ID, Key{Password: password}) })
+			}
+			crowd.Wait()
+			for _, err := range errs {
+				switch {
+				case err == nil:
+					in++
+				case errors.Is(err, ErrPassword):
+					wrong++
+				case errors.Is(err, ErrTries):
+					locked++
+				default:
+					t.Error(err)
+				}
+			}
+			return in, wrong, locked
+		}
+		if in, wrong, locked := join("0000"); in != 0 || wrong != maxWrongFrom || locked != 50-maxWrongFrom {
+			t.Errorf("50 wrong passwords at once: %d entered, %d were compared, %d locked; want %d compared", in, wrong, locked, maxWrongFrom)
+		}
+		at = from(t, "2001:db8:2:1::/64")
+		if in, wrong, locked := join("4711"); in != 50 {
+			t.Errorf("50 right passwords at once: %d entered, %d were wrong, %d locked; want 50", in, wrong, locked)
+		}
 	})
 }
 

@@ -105,18 +105,21 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 	if err != nil {
 		return "", ErrPassword
 	}
-	tries := passwordTries(ctx, id)
-	switch allowed, left, err := s.tries.Take(ctx, tries, s.db.Now()); {
-	case err != nil:
-		return "", err
-	case !allowed:
-		return "", ErrTries.Retry(left)
-	}
-	ok, err := s.cfg.Passwords.Matches(ctx, key.asker, given, r.hash)
-	if err == nil && !ok {
-		return "", ErrPassword
-	}
-	s.tries.Settle(ctx, nil, tries) // the password was right, or not compared
+	err = s.cfg.Passwords.Do(ctx, key.asker, func() error { // tries in progress count as wrong: only those with a slot are in progress
+		tries := passwordTries(ctx, id)
+		switch allowed, left, err := s.tries.Take(ctx, tries, s.db.Now()); {
+		case err != nil:
+			return err
+		case !allowed:
+			return ErrTries.Retry(left)
+		}
+		ok, err := s.cfg.Passwords.Matches(given, r.hash)
+		if err == nil && !ok {
+			return ErrPassword
+		}
+		s.tries.Settle(ctx, nil, tries) // the password was right, or not compared
+		return err
+	})
 	return r.hash, busy(err)
 }
 

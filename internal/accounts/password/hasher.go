@@ -61,23 +61,28 @@ func decoy(cost argon2id.Params) string {
 
 // Hash returns the hash of a password in the form that [Normalize] gives. asker is on
 // whose behalf it waits: nobody's requests keep out those of others. ErrBusy.
-func (h *Hasher) Hash(ctx context.Context, asker, password string) (string, error) {
-	release, err := h.queue.Acquire(ctx, asker, 1)
-	if err != nil {
-		return "", err
-	}
-	defer h.done(release)
-	return argon2id.CreateHash(password, &h.cost)
+func (h *Hasher) Hash(ctx context.Context, asker, password string) (hash string, err error) {
+	err = h.Do(ctx, asker, func() error {
+		hash, err = argon2id.CreateHash(password, &h.cost)
+		return err
+	})
+	return hash, err
 }
 
-// Matches compares with stored, or with nothing at the same cost when stored is
-// empty. ErrBusy.
-func (h *Hasher) Matches(ctx context.Context, asker, password, stored string) (bool, error) {
+// Do waits on behalf of an asker, and calls fn while it has one of the hasher's slots. fn may call [Hasher.Matches].
+// It returns the error of fn, or ErrBusy.
+func (h *Hasher) Do(ctx context.Context, asker string, fn func() error) error {
 	release, err := h.queue.Acquire(ctx, asker, 1)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer h.done(release)
+	return fn()
+}
+
+// Matches compares a password with a stored hash, or with nothing at the same cost if the hash is empty. Call it within
+// [Hasher.Do], which bounds how many passwords are compared at a time.
+func (h *Hasher) Matches(password, stored string) (bool, error) {
 	if stored == "" {
 		_, err := argon2id.ComparePasswordAndHash(password, h.decoy)
 		return false, err
