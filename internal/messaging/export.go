@@ -11,8 +11,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
-// exportAtOnce is how many messages one part of an export has.
-const exportAtOnce = 500
+// maxExportChats and exportAtOnce are the largest numbers of chats and messages that one part of an export has. Each chat costs some
+// statements, which have to fit into the time of an operation.
+const (
+	maxExportChats = 50
+	exportAtOnce   = 500
+)
 
 // Export returns a part of everything that is stored of the user's chats: of the chats in the
 // order of their ids, and in each of the messages that the user sees. ErrCursor, ErrStore.
@@ -34,9 +38,12 @@ func (s *Service) Export(ctx context.Context, user accounts.ID, cursor string) (
 		return out, asKind(ctx, err)
 	}
 	slices.SortFunc(views, func(a, b view) int { return a.id.Compare(b.id) })
-	for _, v := range views {
-		if v.id.Compare(from.conv) < 0 {
-			continue
+	views = slices.DeleteFunc(views, func(v view) bool { return v.id.Compare(from.conv) < 0 })
+	for i, v := range views {
+		if i == maxExportChats {
+			last := views[i-1]
+			out.Next = last.id.String() + "." + strconv.FormatInt(last.seq, 10)
+			return out, nil
 		}
 		after := v.me.cleared
 		if v.id == from.conv {

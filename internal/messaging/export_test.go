@@ -2,10 +2,14 @@ package messaging
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/redis/redistest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 func TestAnExportHasAllThatAUserSees(t *testing.T) {
@@ -79,3 +83,32 @@ func TestAnExportHasAllThatAUserSees(t *testing.T) {
 }
 
 const ids13 = "abcdefghijklm"
+
+func TestExport_PartEndsAfterItsChats(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
+		who := w.join(maxExportChats + 3)
+		for _, peer := range who[1:] {
+			w.says(who[0], peer, "Hi")
+		}
+		var sizes []int
+		chats, messages := map[string]bool{}, map[string]bool{}
+		for cursor := ""; ; {
+			part, err := w.Export(t.Context(), who[0], cursor)
+			w.must(err)
+			sizes = append(sizes, len(part.Chats), len(part.Messages))
+			for _, c := range part.Chats {
+				chats[c.Chat] = true
+			}
+			for _, m := range part.Messages {
+				messages[m.Chat] = true
+			}
+			if cursor = part.Next; cursor == "" {
+				break
+			}
+		}
+		if want := []int{maxExportChats, maxExportChats, 2, 2}; !slices.Equal(sizes, want) || len(chats) != maxExportChats+2 || len(messages) != maxExportChats+2 {
+			t.Errorf("parts of %d chats and messages, %d and %d in all; want %d", sizes, len(chats), len(messages), want)
+		}
+	})
+}
