@@ -31,12 +31,12 @@ func (v view) version() int64 {
 	return v.seq + v.rev + v.me.version + v.peerVersion
 }
 
-// lastChange is when anything in the chat changed. For somebody who is not in the group any more that ends with their leave.
+// lastChange is when anything that the user may see in the chat changed. For somebody who is not in the group any more that ends with their leave.
 func (v view) lastChange() int64 {
 	if v.me.gone != 0 {
 		return v.me.changed
 	}
-	return max(v.changed, v.me.changed, v.peerChanged)
+	return max(v.changed, v.me.changed, v.peerMarked)
 }
 
 // place says where the chat stands in the list: the higher the more to the front. At 0 it is
@@ -286,12 +286,12 @@ func parseState(user accounts.ID, text string) (st state, err error) {
 		st.kind = group
 		_, err = fmt.Sscanf(text, "%d", &version)
 	} else {
-		_, err = fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerChanged)
+		_, err = fmt.Sscanf(text, "%d %d %d", new(int64), new(int64), &st.peerMarked)
 	}
 	if err != nil {
 		return st, fmt.Errorf("a chat in Redis begins with %.40q: %w", text, err)
 	}
-	st.changed = cmp.Or(k.Changed, st.peerChanged)
+	st.changed = cmp.Or(k.Changed, st.peerMarked)
 	st.me = member{user: user, peer: k.Peer, conv: k.Conv, changed: k.Changed, gone: k.Gone, read: k.Read, delivered: k.Delivered, cleared: k.Cleared, pinned: k.Pinned, muted: k.Muted, draft: k.Draft, version: version}
 	st.peerRead, st.peerGot, st.hidden = k.PeerRead, k.PeerGot, k.Hidden
 	if k.Last != nil {

@@ -42,7 +42,7 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 	if len(list) > limit {
 		list, out.Next = list[:limit], strconv.FormatInt(skip+int64(limit), 10)
 	}
-	out.Chats, err = s.wire(ctx, user, list, from)
+	out.Chats, err = s.wire(ctx, user, list)
 	return out, asKind(ctx, err)
 }
 
@@ -143,16 +143,15 @@ func (s *Service) Chat(ctx context.Context, user accounts.ID, chat ChatRef) (_ a
 	if err != nil {
 		return api.Chat{}, err
 	}
-	chats, err := s.wire(ctx, user, []state{st}, 0)
+	chats, err := s.wire(ctx, user, []state{st})
 	if err != nil {
 		return api.Chat{}, asKind(ctx, err)
 	}
 	return chats[0], nil
 }
 
-// wire returns a user's chats as the API has them, with the others' names. With since it leaves out chats in which only the other has
-// changed something since then that the user may not see.
-func (s *Service) wire(ctx context.Context, user accounts.ID, list []state, since int64) ([]api.Chat, error) {
+// wire returns a user's chats as the API has them, with the others' names.
+func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]api.Chat, error) {
 	users := []accounts.ID{user}
 	for _, st := range list {
 		if st.kind != group {
@@ -173,9 +172,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state, sinc
 			shown = append(shown, st.me.peer)
 		}
 	}
-	sights, err := s.sights(ctx, user, shown)
-	hidden := func(v state) bool { return err == nil && v.kind == direct && !sights[v.me.peer].Contact }
-	list = slices.DeleteFunc(list, func(v state) bool { return since > 0 && since >= max(v.changed, v.me.changed) && hidden(v) })
+	sights := s.sights(ctx, user, shown)
 	out := make([]api.Chat, len(list))
 	for i, v := range list {
 		p := who[v.me.peer]
@@ -210,14 +207,26 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state, sinc
 const sightTime = 2 * time.Second
 
 // sights returns what a user may learn of others; nothing, if that cannot be read: a list from Redis does not fail with SQL.
-func (s *Service) sights(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]social.Sight, error) {
+func (s *Service) sights(ctx context.Context, user accounts.ID, others []accounts.ID) map[accounts.ID]social.Sight {
 	ctx, cancel := context.WithTimeout(ctx, sightTime)
 	defer cancel()
 	sights, err := s.relations.Sights(ctx, user, others)
 	if err != nil {
 		s.log.Debug("messaging: others' marks left out: relations not read", "err", err)
 	}
-	return sights, err
+	return sights
+}
+
+// sightOfMarks returns what the other user of a chat of two may learn of the user's marks; nothing in a group, or without receipts.
+func (s *Service) sightOfMarks(ctx context.Context, user accounts.ID, chat ChatRef) (social.Sight, error) {
+	if !chat.direct() {
+		return social.Sight{}, nil
+	}
+	set, err := s.settings.GetMany(ctx, []accounts.ID{user, chat.peer})
+	if err != nil || !set[user].Receipts || !set[chat.peer].Receipts {
+		return social.Sight{}, err
+	}
+	return s.sights(ctx, chat.peer, []accounts.ID{user})[user], nil
 }
 
 // Mark moves the user's marks in a chat forward. ErrChat, ErrFuture, ErrStore.
@@ -234,10 +243,19 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	if read <= st.me.read && delivered <= st.me.delivered {
 		return nil
 	}
+	was, to := marks{st.me.read, st.me.delivered}, marks{max(read, st.me.read), max(delivered, st.me.delivered)}
+	sight, err := s.sightOfMarks(ctx, user, chat)
+	if err != nil {
+		return asKind(ctx, err)
+	}
 	at := s.sql.db.Now()
 	s.projection.Begin(at)
 	changed := s.sql.db.Now().UnixMilli() // not before Begin: the sync of another user's list may be between the two
-	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: max(read, st.me.read), delivered: max(delivered, st.me.delivered), changed: changed}, st.kind, at, marks{st.me.read, st.me.delivered}})
+	var marked int64
+	if to.shown(sight) != was.shown(sight) {
+		marked = changed
+	}
+	refused, err := s.marks.Do(ctx, marking{member{user: user, conv: st.id, peer: st.me.peer, read: to.read, delivered: to.delivered, changed: changed, marked: marked}, st.kind, at, was})
 	s.notTaken(at, err)
 	return asKind(ctx, cmp.Or(err, refused))
 }
@@ -266,7 +284,14 @@ func (s *Service) Set(ctx context.Context, user accounts.ID, chat ChatRef, to ap
 // ErrChat, ErrStore.
 func (s *Service) Clear(ctx context.Context, user accounts.ID, chat ChatRef) (err error) {
 	defer errs.Wrap(&err, "messaging.Clear %s", user)
-	_, err = s.set(ctx, user, chat, func(v *view, _ int64) {
+	sight, err := s.sightOfMarks(ctx, user, chat)
+	if err != nil {
+		return asKind(ctx, err)
+	}
+	_, err = s.set(ctx, user, chat, func(v *view, now int64) {
+		if sight.Contact && v.me.read < v.seq {
+			v.me.marked = now
+		}
 		v.me.cleared, v.me.read, v.me.pinned, v.me.draft = v.seq, v.seq, 0, ""
 	})
 	return err

@@ -380,7 +380,7 @@ func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, er
 		if !there {
 			m = in.member
 		}
-		m.read, m.delivered = max(m.read, in.read), max(m.delivered, in.delivered)
+		m.read, m.delivered, m.marked = max(m.read, in.read), max(m.delivered, in.delivered), max(m.marked, in.marked)
 		furthest[key] = m
 	}
 	refusals := make([]error, len(batch))

@@ -76,7 +76,7 @@ func (s *Service) exportChat(ctx context.Context, v view, out *api.ChatExport) e
 	if err != nil {
 		return err
 	}
-	chats, err := s.wire(ctx, v.me.user, list, 0)
+	chats, err := s.wire(ctx, v.me.user, list)
 	out.Chats = append(out.Chats, chats...)
 	return err
 }

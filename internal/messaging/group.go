@@ -125,7 +125,7 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })
-	sights, _ := s.sights(ctx, user, others)
+	sights := s.sights(ctx, user, others)
 	others = slices.DeleteFunc(others, func(m accounts.ID) bool { return !sights[m].Contact })
 	s.tellFleeting(others, api.EventChatTyping, what)
 	return nil

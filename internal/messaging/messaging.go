@@ -111,6 +111,7 @@ type member struct {
 	muted      int64 // Unix ms until when
 	draft      string
 	changed    int64
+	marked     int64 // Unix ms of the last change of marks that the other user was allowed to see; [sqlStore.view] does not read the member's own
 	version    int64 // grows with each change of the row
 	gone       int64 // Unix ms since when the user is not in the group any more; 0: is
 }

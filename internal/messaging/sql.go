@@ -44,7 +44,7 @@ type sqlStore struct {
 	newPairs, newConversations, newMembers, joined, moved, marks *sqldb.Statement
 }
 
-var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version", "gone"}
+var memberColumns = []string{"user_id", "conversation", "peer", "read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "version", "gone", "marked"}
 
 func newSQLStore(db *sqldb.DB) *sqlStore {
 	compile := func(u sqldb.Upsert) *sqldb.Statement { return db.Dialect().Compile(u) }
@@ -57,7 +57,7 @@ func newSQLStore(db *sqldb.DB) *sqlStore {
 		moved:            compile(sqldb.Upsert{Table: "conversations", Columns: conversations, Key: []string{"id"}, Set: []string{"title", "seq", "last_at", "changed", "uncounted"}}),
 		newMembers:       compile(members),
 	}
-	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "version = chat_members.version + 1"}
+	members.Set = []string{"read_seq = {greatest}(read_seq, {new.read_seq})", "delivered_seq = {greatest}(delivered_seq, {new.delivered_seq})", "changed = {greatest}(changed, {new.changed})", "marked = {greatest}(marked, {new.marked})", "version = chat_members.version + 1"}
 	s.marks = compile(members)
 	members.Set = []string{"read_seq", "delivered_seq", "cleared_seq", "pinned", "muted", "draft", "changed", "gone", "version = chat_members.version + 1"}
 	s.joined = compile(members)
@@ -129,7 +129,7 @@ func (s *sqlStore) createPairs(ctx context.Context, pairs []pair) (found map[pai
 }
 
 func (m member) row() []any {
-	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone}
+	return []any{m.user, m.conv, m.peer, m.read, m.delivered, m.cleared, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone, m.marked}
 }
 
 func (c conversation) row() []any {
@@ -254,18 +254,18 @@ type view struct {
 	conversation
 	me                member
 	peerRead, peerGot int64
-	peerChanged       int64
+	peerMarked        int64
 	peerVersion       int64
 }
 
 const viewColumns = `c.id, c.kind, c.title, c.seq, c.rev, c.last_at, c.changed, c.uncounted, m.user_id, m.peer, m.read_seq, m.delivered_seq, m.cleared_seq, m.pinned, m.muted, m.draft, m.changed, m.version, m.gone,
-	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.changed, 0), COALESCE(o.version, 0)`
+	COALESCE(o.read_seq, 0), COALESCE(o.delivered_seq, 0), COALESCE(o.marked, 0), COALESCE(o.version, 0)`
 
 const viewTables = ` FROM chat_members m JOIN conversations c ON c.id = m.conversation LEFT JOIN chat_members o ON o.conversation = m.conversation AND o.user_id = m.peer `
 
 func scanView(rows *sql.Rows) (v view, err error) {
 	err = rows.Scan(&v.id, &v.kind, &v.title, &v.seq, &v.rev, &v.lastAt, &v.changed, &v.uncounted, &v.me.user, &v.me.peer, &v.me.read, &v.me.delivered, &v.me.cleared,
-		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.me.gone, &v.peerRead, &v.peerGot, &v.peerChanged, &v.peerVersion)
+		&v.me.pinned, &v.me.muted, &v.me.draft, &v.me.changed, &v.me.version, &v.me.gone, &v.peerRead, &v.peerGot, &v.peerMarked, &v.peerVersion)
 	v.me.conv = v.id
 	return v, err
 }
@@ -685,8 +685,8 @@ func (s *sqlStore) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m m
 
 // setMember writes a member's settings, and up to where the chat is cleared.
 func (s *sqlStore) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
-	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, version = version + 1 WHERE user_id = ? AND conversation = ?",
-		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.user, m.conv)
+	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, marked = "+tx.Dialect().Greatest()+"(marked, ?), version = version + 1 WHERE user_id = ? AND conversation = ?",
+		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.marked, m.user, m.conv)
 	return err
 }
 

@@ -141,8 +141,17 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 				devices = append(devices, c.connect(0, 1+i))
 			}
 			for n, act := range acts {
+				known, since := len(devices[0].all()), fmt.Sprint(time.Now().UnixMilli()-1)
 				if err := act(); (err != nil) != r.gone {
 					t.Errorf("%s: act %d: %v", r.what, n, err)
+				}
+				bubble.Sleep(100 * time.Millisecond)
+				changed, err := viewer.Chats(ctx, since, "", 50)
+				c.must(err)
+				listed := slices.ContainsFunc(changed.Chats, func(other api.Chat) bool { return other.Chat == client.ChatWith(all[i]) })
+				marked := slices.ContainsFunc(devices[0].all()[known:], func(event string) bool { return strings.HasPrefix(event, api.EventChatMarked) })
+				if listed != marked {
+					t.Errorf("%s: after act %d, among the chats that have changed: got %t, want %t", r.what, n, listed, marked)
 				}
 			}
 			bubble.Sleep(time.Second)
