@@ -138,6 +138,7 @@ var EventVersions = map[string][]string{
 	EventChatUpdated:      {"version"},
 	EventChatSettings:     {"version"},
 	EventChatStands:       {"seq", "rev"},
+	EventPresenceChanged:  {"version"},
 	EventTransferUpdated:  {"updated"},
 	EventTransferProgress: {"received"},
 	EventRoomChanged:      {"version"},

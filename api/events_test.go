@@ -57,7 +57,6 @@ var withoutVersion = map[string]string{
 	api.EventGroupLeft:           "a hint: the client reads its groups",
 	api.EventGroupRequested:      "a request that closed stays closed",
 	api.EventGroupRequestClosed:  "a request that closed stays closed",
-	api.EventPresenceChanged:     "not kept anywhere: clients read the present state after each connection",
 	api.EventPresenceComplete:    "a hint",
 	api.EventNoticeNew:           "the numbers of notices and of the last one read grow",
 	api.EventNoticeRead:          "the numbers of notices and of the last one read grow",

@@ -16,6 +16,7 @@ type Presence struct {
 	User     string     `json:"user" example:"V1StGXR8_Z5j"`
 	Status   string     `json:"status" enum:"offline,online,away,busy"`
 	LastSeen *time.Time `json:"last_seen,omitempty" doc:"when a user who is off line was last on line, as far as it is known"`
+	Version  int64      `json:"version,omitempty" doc:"grows with each change that friends see: ignore an event or an answer with a lower version than the last one of the user; absent if it is not known, or if the caller may not see the user"`
 }
 
 // Presences are those of several users: GET /v1/presence, in the order asked for, and

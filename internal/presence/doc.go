@@ -31,6 +31,10 @@
 // event may be lost, with the node that was to send it or with Redis: what is read is right
 // all the same.
 //
+// Each event and each answer has the version of the user's status, user:presence_version. The script that stores a
+// change draws it: higher than the last one, and at least the Unix milliseconds of the node's clock. An event has the
+// status and the version of one read, so a higher version never has an older status.
+//
 // # Who sees it
 //
 // A user's friends, unless the user's setting says nobody. A block ends the friendship in the

@@ -242,7 +242,7 @@ func TestWhoIsNotedByATryWhoseAnswerWasLostIsToldOf(t *testing.T) {
 		w.enter(n, 1, "a")
 		w.enter(n, 1, "b")
 		bubble.Sleep(3 * time.Second)
-		tried := redisStore{w.memory.Open(t)}
+		tried := redisStore{w.memory.Open(t), w.db.Now}
 		for _, c := range n.held.of(w.users[1]) {
 			tried.open(t.Context(), n.cfg.Node, []*opening{{user: w.users[1], c: c}})
 		}

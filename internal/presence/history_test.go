@@ -65,6 +65,8 @@ type telling struct {
 	status string
 	seen   bool // with the time
 	at     time.Time
+
+	version int64
 }
 
 func newWorld(t *testing.T, users int) *world {
@@ -137,7 +139,7 @@ func (w *world) listen(n *node) {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told[[2]accounts.ID{u, of}] = append(w.told[[2]accounts.ID{u, of}], telling{p.Status, p.LastSeen != nil, time.Now()})
+			w.told[[2]accounts.ID{u, of}] = append(w.told[[2]accounts.ID{u, of}], telling{p.Status, p.LastSeen != nil, time.Now(), p.Version})
 		}})
 		w.t.Cleanup(leave)
 	}
@@ -352,12 +354,15 @@ func (h *history) heard() error {
 			if v == u || h.apart[pairOf(v, u)] {
 				continue
 			}
-			last := api.StatusOffline
+			last, version := api.StatusOffline, int64(1)
 			for i, told := range h.told[[2]accounts.ID{viewer, user}] {
 				if told.status == last && !h.wasHidden(u) {
 					return fmt.Errorf("user %d was told twice that user %d is %s, at %s (%d)", v, u, last, told.at.Sub(bubble.Began), i)
 				}
-				last = told.status
+				if told.version < version {
+					return fmt.Errorf("an event to user %d of user %d has version %d after %d, at %s", v, u, told.version, version, told.at.Sub(bubble.Began))
+				}
+				last, version = told.status, told.version
 			}
 			if want := h.sees(v, u).String(); last != want {
 				return fmt.Errorf("user %d was last told that user %d is %s, want %s", v, u, last, want)

@@ -82,7 +82,8 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 			batch[i] = &closing{user: u, prefix: node.String() + ":"}
 		}
 		s.redis.close(ctx, batch)
-		var off, done []accounts.ID
+		var done []accounts.ID
+		var off []*closing
 		for _, c := range batch {
 			if c.err != nil {
 				err = c.err
@@ -90,7 +91,7 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 			}
 			done = append(done, c.user)
 			if c.found > 0 && c.last {
-				off = append(off, c.user)
+				off = append(off, c)
 			}
 		}
 		s.wentOff(off)

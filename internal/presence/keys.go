@@ -23,6 +23,9 @@ var (
 	statusKeys = keyspace.Def1[accounts.ID](Keys, "user:status:{{uid}}", keyspace.BytesOf("wish (1 online, 2 away, 3 busy):version"),
 		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "what a user wishes to be while on line; SQL has it, too", Together: "uid", InvalidatedBy: []string{"a newer wish"}, MaxBytes: 32})
 
+	versionKeys = keyspace.Def1[accounts.ID](Keys, "user:presence_version:{{uid}}", keyspace.CounterKind(),
+		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "the version of a user's status, at least the Unix ms of its last change", Together: "uid", MaxBytes: 32})
+
 	heldKeys = keyspace.Def1[cluster.ID](Keys, "presence:node:{node}", keyspace.SetOf("users"),
 		keyspace.UpTo(keyLife), keyspace.Doc{Purpose: "whose connections a node holds, for when it dies", MaxBytes: 64 << 20})
 
@@ -31,5 +34,5 @@ var (
 		keyspace.Doc{Purpose: "whether Redis has the connections of each node", Version: 2})
 
 	statusChannel = keyspace.DefChannel0(Keys, "channel:user_status", events.Payload(api.EventPresenceChanged),
-		keyspace.Doc{Purpose: "changes of users whom their friends see", MaxBytes: 1 << 10})
+		keyspace.Doc{Purpose: "changes of users whom their friends see", MaxBytes: 1 << 10, Version: 2})
 )

@@ -140,10 +140,12 @@ type Seen struct {
 	User   accounts.ID
 	Status Status
 	Last   time.Time // when the user went off line; zero: on line, or not known
+
+	Version int64 // grows with each change that the user's friends see; zero: not known
 }
 
 func (s Seen) wire() api.Presence {
-	w := api.Presence{User: s.User.String(), Status: s.Status.String()}
+	w := api.Presence{User: s.User.String(), Status: s.Status.String(), Version: s.Version}
 	if s.Status == Offline && !s.Last.IsZero() {
 		w.LastSeen = &s.Last
 	}

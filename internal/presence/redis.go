@@ -17,6 +17,8 @@ import (
 )
 
 var (
+	//go:embed lua/change.lua
+	changeSource string
 	//go:embed lua/open.lua
 	openSource string
 	//go:embed lua/close.lua
@@ -26,14 +28,18 @@ var (
 	//go:embed lua/wish.lua
 	wishSource string
 
-	openScript  = redis.NewScript(openSource)
-	closeScript = redis.NewScript(closeSource)
-	vouchScript = redis.NewScript(vouchSource)
-	wishScript  = redis.NewScript(wishSource)
+	changeScript = redis.NewScript(changeSource)
+	openScript   = redis.NewScript(openSource)
+	closeScript  = redis.NewScript(closeSource)
+	vouchScript  = redis.NewScript(vouchSource)
+	wishScript   = redis.NewScript(wishSource)
 )
 
 // redisStore has every Redis call of this package.
-type redisStore struct{ db *redis.DB }
+type redisStore struct {
+	db  *redis.DB
+	now func() time.Time
+}
 
 // away reports that Redis cannot be reached.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
@@ -45,13 +51,27 @@ type kept struct {
 	connections []Connection
 	wish        Wish
 	told        bool // friends believe that the user is on line
+	version     int64
+}
+
+func (s *redisStore) millis() string { return strconv.FormatInt(s.now().UnixMilli(), 10) }
+
+// parseVersion returns 0 for a missing or malformed version.
+func parseVersion(value string) int64 {
+	v, _ := strconv.ParseInt(value, 10, 64)
+	return v
+}
+
+// change draws a version for a change of a user's audience.
+func (s *redisStore) change(ctx context.Context, user accounts.ID) (int64, error) {
+	return changeScript.Run(ctx, s.db, []keyspace.Key{versionKeys.At(user).Key}, life, s.millis()).Int()
 }
 
 // read returns what Redis has of users, in one round trip.
 func (s *redisStore) read(ctx context.Context, users []accounts.ID) ([]kept, error) {
-	keys := make([]keyspace.Key, 0, 2*len(users))
+	keys := make([]keyspace.Key, 0, 3*len(users))
 	for _, u := range users {
-		keys = append(keys, connectionKeys.At(u).Key, statusKeys.At(u).Key)
+		keys = append(keys, connectionKeys.At(u).Key, statusKeys.At(u).Key, versionKeys.At(u).Key)
 	}
 	replies := s.db.MGet(ctx, keys)
 	if err := keyspace.FirstErr(replies); err != nil {
@@ -59,8 +79,8 @@ func (s *redisStore) read(ctx context.Context, users []accounts.ID) ([]kept, err
 	}
 	all := make([]kept, len(users))
 	for i := range all {
-		value := replies[2*i].Str
-		all[i] = kept{parseConnections(value), parseWishValue(replies[2*i+1].Str), value != ""}
+		value := replies[3*i].Str
+		all[i] = kept{parseConnections(value), parseWishValue(replies[3*i+1].Str), value != "", parseVersion(replies[3*i+2].Str)}
 	}
 	return all, nil
 }
@@ -72,7 +92,8 @@ type opening struct {
 	wish Wish
 	err  error // it may or may not have been noted
 
-	first bool // the user had none before, whichever try it was that noted this one
+	first   bool // the user had none before, whichever try it was that noted this one
+	version int64
 }
 
 // open notes connections of users that are among a node's already, and their wishes.
@@ -91,22 +112,34 @@ func (s *redisStore) open(ctx context.Context, node cluster.ID, batch []*opening
 	var cmds []keyspace.Cmd
 	for _, o := range batch {
 		if o.wish.Version > 0 {
-			cmds = append(cmds, wishCmd(o.user, o.wish))
+			cmds = append(cmds, s.wishCmd(o.user, o.wish))
 		}
-		cmds = append(cmds, openScript.Cmd([]keyspace.Key{connectionKeys.At(o.user).Key}, o.c.String(), life))
+		cmds = append(cmds, openScript.Cmd([]keyspace.Key{connectionKeys.At(o.user).Key, versionKeys.At(o.user).Key}, o.c.String(), life, s.millis()))
 	}
 	replies := s.db.DoMulti(ctx, cmds)
 	for _, o := range batch {
 		if o.wish.Version > 0 {
 			o.err, replies = replies[0].Err, replies[1:]
 		}
-		before, _, err := replies[0].Text()
+		list, err := items(replies[0], 2)
 		replies = replies[1:]
-		o.first = before == "" || strings.HasPrefix(before, o.c.name()) // there since a try whose answer was lost
 		if err != nil {
 			o.err = err
+			continue
 		}
+		before := list[0].Str
+		o.first = before == "" || strings.HasPrefix(before, o.c.name()) // there since a try whose answer was lost
+		o.version = parseVersion(list[1].Str)
 	}
+}
+
+// items returns a script's reply of n items.
+func items(r keyspace.Reply, n int) ([]keyspace.Reply, error) {
+	list, err := r.Items()
+	if err == nil && len(list) != n {
+		err = keyspace.ErrReply
+	}
+	return list, err
 }
 
 // closing is one connection, or all of a node, to be taken out.
@@ -115,24 +148,22 @@ type closing struct {
 	prefix string
 	err    error
 
-	found int
-	last  bool // none is left
+	found   int
+	last    bool // none is left
+	version int64
 }
 
 // close takes connections out.
 func (s *redisStore) close(ctx context.Context, batch []*closing) {
 	cmds := make([]keyspace.Cmd, len(batch))
 	for i, c := range batch {
-		cmds[i] = closeScript.Cmd([]keyspace.Key{connectionKeys.At(c.user).Key}, c.prefix)
+		cmds[i] = closeScript.Cmd([]keyspace.Key{connectionKeys.At(c.user).Key, versionKeys.At(c.user).Key}, c.prefix, life, s.millis())
 	}
 	for i, r := range s.db.DoMulti(ctx, cmds) {
 		c := batch[i]
-		list, err := r.Items()
-		if err == nil && len(list) != 2 {
-			err = keyspace.ErrReply
-		}
+		list, err := items(r, 3)
 		if c.err = err; err == nil {
-			c.found, c.last = int(list[0].N), list[1].Str == ""
+			c.found, c.last, c.version = int(list[0].N), list[1].Str == "", parseVersion(list[2].Str)
 		}
 	}
 }
@@ -160,10 +191,7 @@ func (s *redisStore) heldBy(ctx context.Context, node cluster.ID, n int) ([]acco
 
 // heldFrom returns some of those whose connections a node holds, and the cursor of the others; "0" is the first one, and after the last.
 func (s *redisStore) heldFrom(ctx context.Context, node cluster.ID, cursor string) (users []accounts.ID, next string, err error) {
-	page, err := s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: heldKeys.At(node).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}).Items()
-	if err == nil && len(page) != 2 {
-		err = keyspace.ErrReply
-	}
+	page, err := items(s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: heldKeys.At(node).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}), 2)
 	if err != nil {
 		return nil, "", err
 	}
@@ -183,23 +211,24 @@ func parseUsers(items []keyspace.Reply) ([]accounts.ID, error) {
 	return users, nil
 }
 
-func wishCmd(user accounts.ID, w Wish) keyspace.Cmd {
-	return wishScript.Cmd([]keyspace.Key{statusKeys.At(user).Key}, strconv.Itoa(int(w.Status)), strconv.FormatInt(w.Version, 10), life)
+func (s *redisStore) wishCmd(user accounts.ID, w Wish) keyspace.Cmd {
+	return wishScript.Cmd([]keyspace.Key{statusKeys.At(user).Key, connectionKeys.At(user).Key, versionKeys.At(user).Key},
+		strconv.Itoa(int(w.Status)), strconv.FormatInt(w.Version, 10), life, s.millis())
 }
 
 // wish notes a user's wish, and returns what Redis has of the user then.
 func (s *redisStore) wish(ctx context.Context, user accounts.ID, w Wish) (kept, error) {
-	replies := s.db.DoMulti(ctx, []keyspace.Cmd{wishCmd(user, w), {Name: "GET", Key: connectionKeys.At(user).Key}})
-	if err := keyspace.FirstErr(replies); err != nil {
+	list, err := items(s.db.Do(ctx, s.wishCmd(user, w)), 2)
+	if err != nil {
 		return kept{}, err
 	}
-	value := replies[1].Str
-	return kept{parseConnections(value), w, value != ""}, nil
+	value := list[0].Str
+	return kept{parseConnections(value), w, value != "", parseVersion(list[1].Str)}, nil
 }
 
 // forget removes what Redis has of a user.
 func (s *redisStore) forget(ctx context.Context, user accounts.ID) error {
-	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key, More: []keyspace.Key{statusKeys.At(user).Key}}).Err
+	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key, More: []keyspace.Key{statusKeys.At(user).Key, versionKeys.At(user).Key}}).Err
 }
 
 // announce tells programs beside the server of a change.

@@ -84,7 +84,7 @@ type Service struct {
 // New returns the domain on those parts. It handles a topic of the bus, and so comes before
 // the bus runs.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, db: cfg.DB, redis: redisStore{cfg.Redis}, log: cfg.Log,
+	s := &Service{cfg: cfg, db: cfg.DB, redis: redisStore{cfg.Redis, cfg.DB.Now}, log: cfg.Log,
 		held: newHeld(), tells: newTells(),
 		seen: map[accounts.ID]time.Time{}, wishes: map[accounts.ID]struct{}{}, partly: map[accounts.ID]struct{}{}, missing: map[cluster.ID]time.Time{}}
 	s.metrics = newMetrics(cfg.Metrics, s)
@@ -107,7 +107,7 @@ func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.I
 	}
 	var friends map[accounts.ID]bool
 	var audiences map[accounts.ID]accounts.Audience
-	var states []Status
+	var states []Seen
 	g, beside := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { friends, err = s.cfg.Friends.AreFriends(beside, viewer, users); return err })
 	g.Go(func() (err error) { audiences, err = s.cfg.People.Audiences(beside, users); return err })
@@ -123,7 +123,7 @@ func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.I
 		if u != viewer && !audiences[u].Includes(friends[u]) {
 			continue
 		}
-		if out[i].Status = states[i]; states[i] == Offline {
+		if out[i] = states[i]; states[i].Status == Offline {
 			off = append(off, u)
 		}
 	}
@@ -153,7 +153,7 @@ func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen
 		return nil, false, asKind(err)
 	}
 	var audiences map[accounts.ID]accounts.Audience
-	var states []Status
+	var states []Seen
 	g, beside := errgroup.WithContext(ctx)
 	g.Go(func() (err error) { audiences, err = s.cfg.People.Audiences(beside, friends); return err })
 	g.Go(func() (err error) { states, partial, err = s.states(beside, friends); return err })
@@ -163,8 +163,8 @@ func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen
 	s.owes(user, partial)
 	var out []Seen
 	for i, u := range friends {
-		if states[i] != Offline && audiences[u].Includes(true) {
-			out = append(out, Seen{User: u, Status: states[i]})
+		if states[i].Status != Offline && audiences[u].Includes(true) {
+			out = append(out, states[i])
 		}
 	}
 	return out, partial, nil
@@ -177,7 +177,7 @@ func (s *Service) Online(ctx context.Context, users []accounts.ID) (_ map[accoun
 	states, partial, err := s.states(ctx, users)
 	on := make(map[accounts.ID]bool, len(states))
 	for i, st := range states {
-		on[users[i]] = st != Offline
+		on[users[i]] = st.Status != Offline
 	}
 	return on, partial, err
 }
@@ -186,14 +186,14 @@ func (s *Service) Online(ctx context.Context, users []accounts.ID) (_ map[accoun
 const askTime = 500 * time.Millisecond
 
 // states returns what users are, whoever may see it.
-func (s *Service) states(ctx context.Context, users []accounts.ID) (_ []Status, partial bool, err error) {
+func (s *Service) states(ctx context.Context, users []accounts.ID) (_ []Seen, partial bool, err error) {
 	all, alive, partial, err := s.known(ctx, users)
 	if err != nil {
 		return nil, partial, err
 	}
-	states := make([]Status, len(users))
+	states := make([]Seen, len(users))
 	for i, k := range all {
-		states[i] = k.status(alive)
+		states[i] = Seen{User: users[i], Status: k.status(alive), Version: k.version}
 	}
 	return states, partial, nil
 }
@@ -330,7 +330,7 @@ func (s *Service) Mine(ctx context.Context, user accounts.ID) (now, wish Status,
 	}
 	s.owes(user, partial)
 	rows, err := selectRows(ctx, s.db, []accounts.ID{user})
-	return states[0], rows[user].wish.status(), partial, asKind(err)
+	return states[0].Status, rows[user].wish.status(), partial, asKind(err)
 }
 
 // SetWish sets what a user is while on line, and tells the user's friends if it is another
@@ -349,7 +349,7 @@ func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err
 		return nil
 	}
 	if k.told {
-		s.tells.add(user, change{status: w.status(), at: s.db.Now(), own: true})
+		s.tells.add(user, change{status: w.status(), at: s.db.Now(), own: true, version: k.version})
 	}
 	return nil
 }
@@ -393,7 +393,11 @@ func (s *Service) AudienceChanged(ctx context.Context, user accounts.ID) (err er
 		return asKind(err)
 	}
 	shown := standings[user].Presence == accounts.ToFriends
-	s.tells.add(user, change{status: Online, at: s.db.Now(), own: true, shown: shown, hidden: !shown})
+	version, err := s.redis.change(ctx, user)
+	if err != nil {
+		return err // the queue retries
+	}
+	s.tells.add(user, change{status: Online, at: s.db.Now(), own: true, shown: shown, hidden: !shown, version: version})
 	return nil
 }
 

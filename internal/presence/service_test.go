@@ -3,6 +3,7 @@ package presence
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,7 +83,11 @@ func TestProgramsBesideTheServerHearOfEachVisibleChangeOnce(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				heard = append(heard, fmt.Sprint(slices.IndexFunc(w.users, func(u accounts.ID) bool { return u.String() == e.User }), string(e.Data)))
+				var p api.Presence
+				if err := json.Unmarshal(e.Data, &p); err != nil || p.Version == 0 {
+					t.Errorf("got %s, %v", e.Data, err)
+				}
+				heard = append(heard, fmt.Sprintf("%d %s %s", slices.IndexFunc(w.users, func(u accounts.ID) bool { return u.String() == e.User }), p.User, p.Status))
 			}})
 		})
 		defer running.Wait()
@@ -104,7 +109,7 @@ func TestProgramsBesideTheServerHearOfEachVisibleChangeOnce(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		say := func(user int, status string) string {
-			return fmt.Sprintf(`%d{"user":"%s","status":"%s"}`, user, w.users[user], status)
+			return fmt.Sprintf("%d %s %s", user, w.users[user], status)
 		}
 		slices.Sort(heard)
 		if want := []string{say(0, "online"), say(1, "busy"), say(1, "online")}; !slices.Equal(heard, want) {
@@ -312,6 +317,60 @@ func TestFriendsAreToldWhenSQLIsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestVersion_GrowsWithEachVisibleChange(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		n, m := w.start(), w.start()
+		w.befriend(n, 0, 1)
+		w.listen(n)
+		last := int64(0)
+		check := func(what string, want Status) {
+			t.Helper()
+			bubble.Sleep(8 * time.Second)
+			told := w.toldOf(0, 1)
+			got := w.looks(m, 0, 1)
+			if len(told) == 0 || told[len(told)-1].version != got.Version || got.Status != want || got.Version <= last {
+				t.Errorf("%s: the answer is %+v, the events are %+v, want a version above %d in both", what, got, told, last)
+			}
+			if got := w.looks(n, 2, 1); got != (Seen{User: w.users[1]}) {
+				t.Errorf("%s: a stranger gets %+v", what, got)
+			}
+			last = got.Version
+		}
+		w.enter(n, 1, "x")
+		check("online at one node", Online)
+		w.enter(m, 1, "y")
+		w.must(m.SetWish(t.Context(), w.users[1], Busy))
+		check("busy at the other one", Busy)
+		n.Watch(Socket).Closed("x")
+		bubble.Sleep(8 * time.Second)
+		if got := w.looks(n, 0, 1); got.Version != last {
+			t.Errorf("after another connection closed: %+v, want version %d", got, last)
+		}
+		w.memory.FlushAll()
+		bubble.Sleep(8 * time.Second)
+		if got := w.looks(n, 0, 1); got.Status != Busy || got.Version <= last {
+			t.Errorf("after Redis was emptied: %+v, want a version above %d", got, last)
+		}
+		m.Watch(Socket).Closed("y")
+		check("off line", Offline)
+		nobody, friends := accounts.ToNobody, accounts.ToFriends
+		w.enter(n, 1, "z")
+		check("online again", Busy)
+		for _, to := range []*accounts.Audience{&nobody, &friends} {
+			_, err := n.people.Update(t.Context(), w.users[1], accounts.Change{Presence: to})
+			w.must(err)
+			w.must(n.AudienceChanged(t.Context(), w.users[1]))
+			bubble.Sleep(8 * time.Second)
+		}
+		told := w.toldOf(0, 1)
+		if hidden := told[len(told)-2]; hidden.status != api.StatusOffline || hidden.version <= last {
+			t.Errorf("after the user hid: %+v, want a version above %d", hidden, last)
+		}
+		check("visible again", Busy)
+	})
 }
 
 func TestAnOlderWishReplacesNoNewerOne(t *testing.T) {

@@ -20,6 +20,8 @@ type change struct {
 	hidden bool // to the friends the user is off line from now on
 	shown  bool // the user has just let the friends see them
 	own    bool // the user's devices are told, too: one of them may have made the change
+
+	version int64 // of the status; a newer status has a higher one
 }
 
 // tells are changes of which nobody was told yet. A later one of the same user takes the
@@ -38,7 +40,7 @@ func newTells() tells {
 func (t *tells) add(user accounts.ID, c change) {
 	t.mu.Lock()
 	before := t.pending[user]
-	c.hidden, c.own = c.hidden || before.hidden && !c.shown, c.own || before.own
+	c.hidden, c.own, c.version = c.hidden || before.hidden && !c.shown, c.own || before.own, max(c.version, before.version)
 	t.pending[user] = c
 	t.mu.Unlock()
 	select {
@@ -52,7 +54,7 @@ func (t *tells) back(user accounts.ID, c change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if later, ok := t.pending[user]; ok {
-		later.hidden, later.own = later.hidden || c.hidden && !later.shown, later.own || c.own
+		later.hidden, later.own, later.version = later.hidden || c.hidden && !later.shown, later.own || c.own, max(later.version, c.version)
 		c = later
 	}
 	t.pending[user] = c
@@ -142,6 +144,7 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 // still returns what is to be told by now: nothing where another change has come, of
 // which whoever made it tells.
 func (c change) still(k kept) change {
+	c.version = max(c.version, k.version)
 	switch {
 	case k.told:
 		if c.status == Offline && !c.hidden {
@@ -166,7 +169,7 @@ func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visibl
 		}
 	}
 	s.metrics.changes.WithLabelValues(c.status.String()).Inc()
-	seen := data(Seen{User: user, Status: c.status, Last: c.at})
+	seen := data(Seen{User: user, Status: c.status, Last: c.at, Version: c.version})
 	var batch []events.Event
 	if c.own {
 		batch = append(batch, event(user, c, seen))
@@ -177,7 +180,7 @@ func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visibl
 		}
 	}
 	if c.hidden {
-		seen = data(Seen{User: user})
+		seen = data(Seen{User: user, Version: c.version})
 	}
 	for _, f := range friends {
 		batch = append(batch, event(f, c, seen))

@@ -257,7 +257,7 @@ func (s *Service) note(ctx context.Context, in []*holding) bool {
 		}
 		renew := time.Now().Add(renewAfter - rand.N(renewAfter/4))
 		if told := s.held.wasNoted(in[i], renew); o.first && !told {
-			s.tells.add(o.user, change{status: o.wish.status(), at: s.db.Now()})
+			s.tells.add(o.user, change{status: o.wish.status(), at: s.db.Now(), version: o.version})
 		}
 	}
 	s.held.again(failed)
@@ -276,7 +276,7 @@ func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
 	}
 	s.redis.close(ctx, batch)
 	var failed, done []*holding
-	var off []accounts.ID
+	var off []*closing
 	for i, c := range batch {
 		switch {
 		case c.err != nil:
@@ -285,12 +285,11 @@ func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
 		default:
 			done = append(done, out[i])
 			if c.last {
-				off = append(off, c.user)
+				off = append(off, c)
 			}
 		}
 	}
-	s.held.untold(off)
-	s.wentOff(off)
+	s.held.untold(s.wentOff(off))
 	s.held.again(failed)
 	for _, u := range s.held.tookOut(done) {
 		s.left = append(s.left, leaving{u, time.Now()})
@@ -307,13 +306,18 @@ func (s *Service) lingers(h *holding) bool {
 	return again
 }
 
-// wentOff has the friends of users told that they are off line, and notes when that was.
-func (s *Service) wentOff(users []accounts.ID) {
+// wentOff publishes that users are off line after their last connections closed, and stores the time. It returns the users.
+func (s *Service) wentOff(off []*closing) []accounts.ID {
 	now := s.db.Now()
-	s.lastSeen(users, now)
-	for _, u := range users {
-		s.tells.add(u, change{status: Offline, at: now})
+	users := make([]accounts.ID, len(off))
+	for i, c := range off {
+		users[i] = c.user
 	}
+	s.lastSeen(users, now)
+	for _, c := range off {
+		s.tells.add(c.user, change{status: Offline, at: now, version: c.version})
+	}
+	return users
 }
 
 // lastSeen has SQL get when users were last seen.
@@ -426,7 +430,7 @@ func (s *Service) writeWishes(ctx context.Context) bool {
 		if w := rows[u].wish; err == nil && w.Version > 0 {
 			var k kept
 			if k, err = s.redis.wish(ctx, u, w); err == nil && k.told {
-				s.tells.add(u, change{status: w.status(), at: s.db.Now(), own: true})
+				s.tells.add(u, change{status: w.status(), at: s.db.Now(), own: true, version: k.version})
 			}
 		}
 		if err != nil {

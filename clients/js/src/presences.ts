@@ -53,8 +53,12 @@ export class Presences {
     });
   }
 
+  // take ignores a presence that is older than the known one. One without a version does not change the known version.
   private take(all: Presence[]): void {
-    for (const p of all) this.known.set(p.user, p);
+    for (const p of all) {
+      const version = this.known.get(p.user)?.version ?? 0;
+      if ((p.version ?? version) >= version) this.known.set(p.user, { ...p, version: p.version ?? version });
+    }
     this.changed.dispatchEvent(new Event("change"));
   }
 

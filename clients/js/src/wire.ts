@@ -1891,6 +1891,11 @@ export interface components {
             status: "offline" | "online" | "away" | "busy";
             /** @example V1StGXR8_Z5j */
             user: string;
+            /**
+             * Format: int64
+             * @description grows with each change that friends see: ignore an event or an answer with a lower version than the last one of the user; absent if it is not known, or if the caller may not see the user
+             */
+            version?: number;
         };
         Presences: {
             /** @description not all connections are known: users who look off line may be on line; presence.complete follows */

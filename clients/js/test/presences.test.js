@@ -70,3 +70,25 @@ test("a partial answer is asked for again without an event", async () => {
   assert.equal(presences.status("bob"), "online");
   mock.timers.reset();
 });
+
+test("an older presence does not replace a newer one", async () => {
+  const line = new Line();
+  const presences = new Presences(line);
+  const bob = (status, version) => ({ user: "bob", status, version });
+  line.answer = { users: [bob("online", 5)] };
+  await line.send("open", {});
+  await line.send("presence.changed", bob("offline", 4));
+  assert.equal(presences.status("bob"), "online", "after an event that is older than the list");
+
+  await line.send("presence.changed", bob("busy", 6));
+  await line.send("presence.changed", bob("away", 5));
+  assert.equal(presences.status("bob"), "busy", "after an older event");
+  await line.send("open", {});
+  assert.equal(presences.status("bob"), "busy", "after an older list");
+
+  line.answer = { users: [{ user: "bob", status: "offline" }] }; // the caller may not see bob
+  await presences.ask("bob");
+  assert.equal(presences.status("bob"), "offline");
+  await line.send("presence.changed", bob("online", 5));
+  assert.equal(presences.status("bob"), "offline", "after an event that is older than a presence without a version");
+});

@@ -1,10 +1,14 @@
--- close: take connections of a user out: one, or all of a node.
+-- close: remove connections of a user: one, or all of a node. The last one draws a version.
 --
 -- KEYS[1] connections  string  entries with spaces between them
--- ARGV[1] what the entries begin with
+-- KEYS[2] version      string  of the user's status, see change.lua
+-- ARGV[1] the prefix of the entries
+-- ARGV[2] the version's life in milliseconds
+-- ARGV[3] Unix milliseconds
 --
--- Returns how many there were, and the value as it is then; empty: none is left.
-local before, after, found = redis.call('GET', KEYS[1]) or '', '', 0
+-- Returns the number of removed entries, the connections after that (empty: none is left), and the version.
+local before, version = redis.call('GET', KEYS[1]) or '', redis.call('GET', KEYS[2]) or '0'
+local after, found = '', 0
 for entry in string.gmatch(before, '%S+') do
   if string.sub(entry, 1, #ARGV[1]) == ARGV[1] then
     found = found + 1
@@ -12,11 +16,11 @@ for entry in string.gmatch(before, '%S+') do
     after = after == '' and entry or after .. ' ' .. entry
   end
 end
-if found > 0 then
-  if after == '' then
-    redis.call('DEL', KEYS[1])
-  else
-    redis.call('SET', KEYS[1], after, 'KEEPTTL')
-  end
+if found > 0 and after ~= '' then
+  redis.call('SET', KEYS[1], after, 'KEEPTTL')
+elseif found > 0 then
+  version = string.format('%.0f', math.max(tonumber(version) + 1, tonumber(ARGV[3])))
+  redis.call('DEL', KEYS[1])
+  redis.call('SET', KEYS[2], version, 'PX', ARGV[2])
 end
-return {found, after}
+return {found, after, version}

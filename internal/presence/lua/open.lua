@@ -1,14 +1,20 @@
--- open: note a connection of a user.
+-- open: store a connection of a user. The first one draws a version.
 --
 -- KEYS[1] connections  string  entries with spaces between them, the oldest first
+-- KEYS[2] version      string  of the user's status, see change.lua
 -- ARGV[1] the entry
--- ARGV[2] the key's life in milliseconds
+-- ARGV[2] the keys' life in milliseconds
+-- ARGV[3] Unix milliseconds
 --
--- Returns the value as it was before; empty: the user had none.
-local before = redis.call('GET', KEYS[1]) or ''
+-- Returns the connections as they were before, and the version; empty: the user had none.
+local before, version = redis.call('GET', KEYS[1]) or '', redis.call('GET', KEYS[2])
 local after = ''
 for entry in string.gmatch(before, '%S+') do
   if entry ~= ARGV[1] then after = after .. entry .. ' ' end
 end
+if before == '' or not version then
+  version = string.format('%.0f', math.max(tonumber(version or 0) + 1, tonumber(ARGV[3])))
+end
 redis.call('SET', KEYS[1], after .. ARGV[1], 'PX', ARGV[2])
-return before
+redis.call('SET', KEYS[2], version, 'PX', ARGV[2])
+return {before, version}
