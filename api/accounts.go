@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // Purposes of a verification code.
 const (
 	PurposeRegister      = "register"
@@ -64,21 +62,21 @@ type Tokens struct {
 
 // User is an account as its owner sees it: GET /v1/me.
 type User struct {
-	ID          string    `json:"id" example:"V1StGXR8_Z5j"`
-	Email       string    `json:"email,omitempty" format:"email" doc:"absent: the app's own backend has opened the account"`
-	Name        string    `json:"name" example:"Ada"`
-	Bio         string    `json:"bio,omitempty" doc:"what the user says of themselves"`
-	Avatar      string    `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
-	Zone        string    `json:"zone" example:"Europe/Athens" doc:"the time zone in force now"`
-	NextZone    string    `json:"next_zone,omitempty" doc:"a changed zone counts from the next midnight in the old one"`
-	FindByID    bool      `json:"find_by_id" doc:"others may find the account by its id"`
-	FindByEmail bool      `json:"find_by_email" doc:"others may find the account by its address"`
-	Requests    bool      `json:"requests" doc:"others may ask for friendship"`
-	OnBoards    bool      `json:"on_boards" doc:"others see the name on boards; else a place without a name"`
-	Presence    string    `json:"presence" enum:"friends,nobody" doc:"who sees whether the user is on line"`
-	HasPassword bool      `json:"has_password" doc:"a password is set; else log-in is by code only"`
-	Created     time.Time `json:"created"`
-	Version     int64     `json:"version" doc:"grows with each change: ignore an event or an answer with a lower version"`
+	ID          string `json:"id" example:"V1StGXR8_Z5j"`
+	Email       string `json:"email,omitempty" format:"email" doc:"absent: the app's own backend has opened the account"`
+	Name        string `json:"name" example:"Ada"`
+	Bio         string `json:"bio,omitempty" doc:"what the user says of themselves"`
+	Avatar      string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
+	Zone        string `json:"zone" example:"Europe/Athens" doc:"the time zone in force now"`
+	NextZone    string `json:"next_zone,omitempty" doc:"a changed zone counts from the next midnight in the old one"`
+	FindByID    bool   `json:"find_by_id" doc:"others may find the account by its id"`
+	FindByEmail bool   `json:"find_by_email" doc:"others may find the account by its address"`
+	Requests    bool   `json:"requests" doc:"others may ask for friendship"`
+	OnBoards    bool   `json:"on_boards" doc:"others see the name on boards; else a place without a name"`
+	Presence    string `json:"presence" enum:"friends,nobody" doc:"who sees whether the user is on line"`
+	HasPassword bool   `json:"has_password" doc:"a password is set; else log-in is by code only"`
+	Created     Time   `json:"created"`
+	Version     int64  `json:"version" doc:"grows with each change: ignore an event or an answer with a lower version"`
 }
 
 // Who sees whether a user is on line.
@@ -148,7 +146,7 @@ type AccountDeletion struct {
 // AccountDeleted tells when a deleted account is erased. Logging in before that
 // takes the deletion back.
 type AccountDeleted struct {
-	Erased time.Time `json:"erased" doc:"until then logging in brings the account back"`
+	Erased Time `json:"erased" doc:"until then logging in brings the account back"`
 }
 
 // Avatar names a picture: PUT /v1/me/avatar.
@@ -180,11 +178,11 @@ type Card struct {
 
 // SecurityEvent is one thing that happened to the security of the caller's account.
 type SecurityEvent struct {
-	Kind   string    `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored,profile_changed" doc:"what happened"`
-	Time   time.Time `json:"time"`
-	Device string    `json:"device,omitempty" doc:"the device's id, where one is concerned"`
-	From   string    `json:"from,omitempty" doc:"the IPv4 address or the IPv6 /64 that it came from, where it is known"`
-	By     string    `json:"by,omitempty" doc:"the name of the service key with which the app's own backend did it"`
+	Kind   string `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored,profile_changed" doc:"what happened"`
+	Time   Time   `json:"time"`
+	Device string `json:"device,omitempty" doc:"the device's id, where one is concerned"`
+	From   string `json:"from,omitempty" doc:"the IPv4 address or the IPv6 /64 that it came from, where it is known"`
+	By     string `json:"by,omitempty" doc:"the name of the service key with which the app's own backend did it"`
 }
 
 // SecurityEvents are the newest first: GET /v1/me/security.
@@ -195,13 +193,13 @@ type SecurityEvents struct {
 
 // Session is one logged-in device: GET /v1/sessions.
 type Session struct {
-	Device  string    `json:"device" example:"Kx7mQ2pLw9Za" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`
-	Name    string    `json:"name" example:"Phone" doc:"what the user calls it"`
-	Agent   string    `json:"agent,omitempty" doc:"the program that logged in, as it calls itself"`
-	IP      string    `json:"ip" example:"203.0.113.7" doc:"the address it logged in from"`
-	Created time.Time `json:"created" doc:"log-in"`
-	Used    time.Time `json:"used" doc:"last use, to the minute"`
-	Current bool      `json:"current" doc:"the device that asks"`
+	Device  string `json:"device" example:"Kx7mQ2pLw9Za" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`
+	Name    string `json:"name" example:"Phone" doc:"what the user calls it"`
+	Agent   string `json:"agent,omitempty" doc:"the program that logged in, as it calls itself"`
+	IP      string `json:"ip" example:"203.0.113.7" doc:"the address it logged in from"`
+	Created Time   `json:"created" doc:"log-in"`
+	Used    Time   `json:"used" doc:"last use, to the minute"`
+	Current bool   `json:"current" doc:"the device that asks"`
 }
 
 // Sessions lists a user's logged-in devices, the last used first.

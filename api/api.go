@@ -1,6 +1,6 @@
 // Package api has the wire types of Stoa's HTTP interface, one file for each
 // domain, for servers and clients alike. It imports the standard library only.
-// Times are RFC 3339, dates are "2006-01-02", identifiers are 12-character
+// Times are RFC 3339 in UTC with milliseconds ([Time]), dates are "2006-01-02", identifiers are 12-character
 // nanoids, and lists end in a cursor when there is more.
 package api
 

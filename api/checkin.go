@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // CheckinRequest checks the caller in for today: POST /v1/checkin. Words and
 // minutes are what the user did since the last check-in; an empty object is fine.
 type CheckinRequest struct {
@@ -25,8 +23,8 @@ type CheckinStatus struct {
 
 // CheckinReply answers a check-in. It is sent when the check-in is durable.
 type CheckinReply struct {
-	New bool      `json:"new" doc:"false when the user had checked in today already; nothing was changed then"`
-	At  time.Time `json:"at" doc:"when today's check-in was made"`
+	New bool `json:"new" doc:"false when the user had checked in today already; nothing was changed then"`
+	At  Time `json:"at" doc:"when today's check-in was made"`
 	CheckinStatus
 }
 
@@ -73,8 +71,8 @@ type MakeupReply struct {
 
 // Makeup is one day that was made up.
 type Makeup struct {
-	Day string    `json:"day" format:"date"`
-	At  time.Time `json:"at" doc:"when it was made up"`
+	Day string `json:"day" format:"date"`
+	At  Time   `json:"at" doc:"when it was made up"`
 }
 
 // Makeups say what the caller may make up and has made up:

@@ -1,16 +1,13 @@
 package api
 
-import (
-	"maps"
-	"time"
-)
+import "maps"
 
 // Event is one line of GET /v1/events, a stream of server-sent events for the
 // caller's own account; the SSE event name repeats Type.
 type Event struct {
-	Type string    `json:"type"`
-	Time time.Time `json:"time"`
-	Data any       `json:"data" doc:"of the type that EventData has for Type"`
+	Type string `json:"type"`
+	Time Time   `json:"time"`
+	Data any    `json:"data" doc:"of the type that EventData has for Type"`
 }
 
 // Types of events, with what their data is. Each goes to all devices of the user

@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // Roles of a member of a group.
 const (
 	RoleMember = "member"
@@ -25,39 +23,39 @@ const (
 
 // Group is a group of users.
 type Group struct {
-	ID           string     `json:"id" example:"V1StGXR8_Z5j"`
-	Name         string     `json:"name" example:"Rowing"`
-	Picture      string     `json:"picture,omitempty" example:"V1StGXR8_Z5j" doc:"GET /v1/group-pictures/{picture}/{size}; absent: there is none"`
-	Announcement string     `json:"announcement,omitempty"`
-	Announced    int64      `json:"announced,omitempty" doc:"counts announcements; a member who has seen fewer has not seen the newest"`
-	Joins        string     `json:"joins" enum:"invited,asking,open" doc:"how users who are not invited come in: not at all, when an admin approves, or at once"`
-	Question     string     `json:"question,omitempty" doc:"what a user who asks to join is to answer"`
-	Inviters     string     `json:"inviters" enum:"member,admin" doc:"the lowest role that may invite and make links"`
-	MutedUntil   *time.Time `json:"muted_until,omitempty" doc:"until then members may not write; admins and the owner may"`
-	Members      int        `json:"members" example:"12"`
-	Version      int64      `json:"version" doc:"of the newest change, see /v1/groups/{group}/changes"`
-	Created      time.Time  `json:"created"`
+	ID           string `json:"id" example:"V1StGXR8_Z5j"`
+	Name         string `json:"name" example:"Rowing"`
+	Picture      string `json:"picture,omitempty" example:"V1StGXR8_Z5j" doc:"GET /v1/group-pictures/{picture}/{size}; absent: there is none"`
+	Announcement string `json:"announcement,omitempty"`
+	Announced    int64  `json:"announced,omitempty" doc:"counts announcements; a member who has seen fewer has not seen the newest"`
+	Joins        string `json:"joins" enum:"invited,asking,open" doc:"how users who are not invited come in: not at all, when an admin approves, or at once"`
+	Question     string `json:"question,omitempty" doc:"what a user who asks to join is to answer"`
+	Inviters     string `json:"inviters" enum:"member,admin" doc:"the lowest role that may invite and make links"`
+	MutedUntil   *Time  `json:"muted_until,omitempty" doc:"until then members may not write; admins and the owner may"`
+	Members      int    `json:"members" example:"12"`
+	Version      int64  `json:"version" doc:"of the newest change, see /v1/groups/{group}/changes"`
+	Created      Time   `json:"created"`
 }
 
 // GroupMember is a member of a group, as all members see them.
 type GroupMember struct {
-	User       Profile    `json:"user"`
-	Role       string     `json:"role" enum:"member,admin,owner"`
-	Nickname   string     `json:"nickname,omitempty" doc:"what the member is called in this group"`
-	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"until then the member may not write"`
-	Joined     time.Time  `json:"joined"`
-	InvitedBy  string     `json:"invited_by,omitempty" doc:"the id of who invited the member, or made the link"`
+	User       Profile `json:"user"`
+	Role       string  `json:"role" enum:"member,admin,owner"`
+	Nickname   string  `json:"nickname,omitempty" doc:"what the member is called in this group"`
+	MutedUntil *Time   `json:"muted_until,omitempty" doc:"until then the member may not write"`
+	Joined     Time    `json:"joined"`
+	InvitedBy  string  `json:"invited_by,omitempty" doc:"the id of who invited the member, or made the link"`
 }
 
 // GroupSelf is what only a member sees of their own place in a group.
 type GroupSelf struct {
-	Role       string     `json:"role" enum:"member,admin,owner"`
-	Nickname   string     `json:"nickname,omitempty" doc:"what the member is called in this group"`
-	Remark     string     `json:"remark,omitempty" doc:"what the member calls the group"`
-	Notify     string     `json:"notify" enum:"all,mentions,none"`
-	Seen       int64      `json:"seen,omitempty" doc:"the member has seen announcements up to this one"`
-	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"until then the member may not write"`
-	Joined     time.Time  `json:"joined"`
+	Role       string `json:"role" enum:"member,admin,owner"`
+	Nickname   string `json:"nickname,omitempty" doc:"what the member is called in this group"`
+	Remark     string `json:"remark,omitempty" doc:"what the member calls the group"`
+	Notify     string `json:"notify" enum:"all,mentions,none"`
+	Seen       int64  `json:"seen,omitempty" doc:"the member has seen announcements up to this one"`
+	MutedUntil *Time  `json:"muted_until,omitempty" doc:"until then the member may not write"`
+	Joined     Time   `json:"joined"`
 }
 
 // GroupMembership is a group and the caller's place in it; without me, the caller is not in it.
@@ -80,12 +78,12 @@ type GroupNew struct {
 
 // GroupUpdate changes what is present and leaves the rest: PATCH /v1/groups/{group}.
 type GroupUpdate struct {
-	Name         *string    `json:"name,omitempty" minLength:"1" maxLength:"60" doc:"admins"`
-	Announcement *string    `json:"announcement,omitempty" maxLength:"2000" doc:"admins; each change counts as a new one that nobody else has seen"`
-	Joins        *string    `json:"joins,omitempty" enum:"invited,asking,open" doc:"the owner"`
-	Question     *string    `json:"question,omitempty" maxLength:"200" doc:"the owner"`
-	Inviters     *string    `json:"inviters,omitempty" enum:"member,admin" doc:"the owner"`
-	MutedUntil   *time.Time `json:"muted_until,omitempty" doc:"admins; a time that has passed lets members write again"`
+	Name         *string `json:"name,omitempty" minLength:"1" maxLength:"60" doc:"admins"`
+	Announcement *string `json:"announcement,omitempty" maxLength:"2000" doc:"admins; each change counts as a new one that nobody else has seen"`
+	Joins        *string `json:"joins,omitempty" enum:"invited,asking,open" doc:"the owner"`
+	Question     *string `json:"question,omitempty" maxLength:"200" doc:"the owner"`
+	Inviters     *string `json:"inviters,omitempty" enum:"member,admin" doc:"the owner"`
+	MutedUntil   *Time   `json:"muted_until,omitempty" doc:"admins; a time that has passed lets members write again"`
 }
 
 // GroupMembers is a page of a group's members, the higher roles first, then those who joined first:
@@ -120,8 +118,8 @@ type GroupAdded struct {
 // GroupMemberUpdate changes what is present and leaves the rest:
 // PATCH /v1/groups/{group}/members/{user}.
 type GroupMemberUpdate struct {
-	Role       *string    `json:"role,omitempty" enum:"member,admin" doc:"the owner"`
-	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"admins, of members of a lower role; a time that has passed lets the member write again"`
+	Role       *string `json:"role,omitempty" enum:"member,admin" doc:"the owner"`
+	MutedUntil *Time   `json:"muted_until,omitempty" doc:"admins, of members of a lower role; a time that has passed lets the member write again"`
 }
 
 // GroupSelfUpdate changes what is present and leaves the rest: PATCH /v1/groups/{group}/me.
@@ -146,9 +144,9 @@ type GroupOwner struct {
 
 // GroupBan keeps a user out of a group: PUT and DELETE /v1/groups/{group}/bans/{user}.
 type GroupBan struct {
-	User Profile   `json:"user"`
-	By   string    `json:"by" example:"V1StGXR8_Z5j"`
-	At   time.Time `json:"at"`
+	User Profile `json:"user"`
+	By   string  `json:"by" example:"V1StGXR8_Z5j"`
+	At   Time    `json:"at"`
 }
 
 // GroupBans is a page of who is banned from a group, the last one first.
@@ -165,13 +163,13 @@ type GroupLinkNew struct {
 
 // GroupLink lets users who have it into a group.
 type GroupLink struct {
-	ID      string    `json:"id" example:"V1StGXR8_Z5j" doc:"whoever knows it can join: POST /v1/group-links/{link}"`
-	By      string    `json:"by" example:"V1StGXR8_Z5j"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`
-	Uses    int       `json:"uses" doc:"so far"`
-	Most    int       `json:"most,omitempty" doc:"0: as many as come"`
-	Card    bool      `json:"card,omitempty" doc:"it is the group's card, by which those who join ask first where admins decide"`
+	ID      string `json:"id" example:"V1StGXR8_Z5j" doc:"whoever knows it can join: POST /v1/group-links/{link}"`
+	By      string `json:"by" example:"V1StGXR8_Z5j"`
+	Created Time   `json:"created"`
+	Expires Time   `json:"expires"`
+	Uses    int    `json:"uses" doc:"so far"`
+	Most    int    `json:"most,omitempty" doc:"0: as many as come"`
+	Card    bool   `json:"card,omitempty" doc:"it is the group's card, by which those who join ask first where admins decide"`
 }
 
 // GroupLinks are the links into a group that let users in.
@@ -186,13 +184,13 @@ type GroupRequestNew struct {
 
 // GroupRequest is a user's wish to join a group.
 type GroupRequest struct {
-	ID      string    `json:"id" example:"V1StGXR8_Z5j"`
-	Group   string    `json:"group" example:"V1StGXR8_Z5j"`
-	User    Profile   `json:"user"`
-	Answer  string    `json:"answer,omitempty"`
-	State   string    `json:"state" enum:"pending,accepted,refused,withdrawn,expired"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`
+	ID      string  `json:"id" example:"V1StGXR8_Z5j"`
+	Group   string  `json:"group" example:"V1StGXR8_Z5j"`
+	User    Profile `json:"user"`
+	Answer  string  `json:"answer,omitempty"`
+	State   string  `json:"state" enum:"pending,accepted,refused,withdrawn,expired"`
+	Created Time    `json:"created"`
+	Expires Time    `json:"expires"`
 }
 
 // GroupRequests is a page of the requests to join that wait for an answer, the oldest first.

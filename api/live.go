@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // Stream is a live stream: what somebody publishes by WHIP, and others watch by WHEP.
 type Stream struct {
 	ID       string      `json:"id" example:"V1StGXR8_Z5j"`
@@ -10,21 +8,21 @@ type Stream struct {
 	Access   string      `json:"access" enum:"key,open" doc:"who may watch: whoever has the play key, or every user"`
 	Record   bool        `json:"record" doc:"what is published is recorded"`
 	Live     *StreamLive `json:"live,omitempty" doc:"none: nobody publishes it"`
-	Created  time.Time   `json:"created"`
-	LastLive *time.Time  `json:"last_live,omitempty" doc:"when it was published last"`
+	Created  Time        `json:"created"`
+	LastLive *Time       `json:"last_live,omitempty" doc:"when it was published last"`
 }
 
 // StreamLive is what is known of a stream that is published.
 type StreamLive struct {
-	Since     time.Time `json:"since"`
-	Video     string    `json:"video,omitempty" example:"VP8" doc:"codec of the pictures: VP8 or H264; none: there are none"`
-	Audio     string    `json:"audio,omitempty" example:"opus" doc:"codec of the sound; none: there is none"`
-	Recording bool      `json:"recording" doc:"it is being recorded"`
-	Viewers   int       `json:"viewers" doc:"who watch by now, on all nodes; a node that died takes up to 30 seconds"`
-	Bitrate   int64     `json:"bitrate" doc:"bits a second that the publisher has sent of late"`
-	Packets   int64     `json:"packets" doc:"RTP packets that have come of the publisher"`
-	Bytes     int64     `json:"bytes" doc:"bytes of media that have come of the publisher"`
-	Lost      int64     `json:"lost" doc:"packets that never came"`
+	Since     Time   `json:"since"`
+	Video     string `json:"video,omitempty" example:"VP8" doc:"codec of the pictures: VP8 or H264; none: there are none"`
+	Audio     string `json:"audio,omitempty" example:"opus" doc:"codec of the sound; none: there is none"`
+	Recording bool   `json:"recording" doc:"it is being recorded"`
+	Viewers   int    `json:"viewers" doc:"who watch by now, on all nodes; a node that died takes up to 30 seconds"`
+	Bitrate   int64  `json:"bitrate" doc:"bits a second that the publisher has sent of late"`
+	Packets   int64  `json:"packets" doc:"RTP packets that have come of the publisher"`
+	Bytes     int64  `json:"bytes" doc:"bytes of media that have come of the publisher"`
+	Lost      int64  `json:"lost" doc:"packets that never came"`
 }
 
 // StreamNew makes a stream: POST /v1/streams.
@@ -79,12 +77,12 @@ type StreamViewers struct {
 
 // StreamRecording is what was recorded of one publisher.
 type StreamRecording struct {
-	ID       string    `json:"id" example:"V1StGXR8_Z5j"`
-	File     string    `json:"file,omitempty" example:"V1StGXR8_Z5j" doc:"the transfer that has the file; it can go on a room's playlist"`
-	Fault    string    `json:"fault,omitempty" example:"transfer.quota" doc:"why there is no file"`
-	Started  time.Time `json:"started"`
-	Duration int64     `json:"duration" doc:"ms"`
-	Bytes    int64     `json:"bytes"`
+	ID       string `json:"id" example:"V1StGXR8_Z5j"`
+	File     string `json:"file,omitempty" example:"V1StGXR8_Z5j" doc:"the transfer that has the file; it can go on a room's playlist"`
+	Fault    string `json:"fault,omitempty" example:"transfer.quota" doc:"why there is no file"`
+	Started  Time   `json:"started"`
+	Duration int64  `json:"duration" doc:"ms"`
+	Bytes    int64  `json:"bytes"`
 }
 
 // StreamRecordings is a page of the recordings of a stream, the newest first.

@@ -1,9 +1,6 @@
 package api
 
-import (
-	"encoding/json"
-	"time"
-)
+import "encoding/json"
 
 // What a message can be.
 const (
@@ -100,10 +97,10 @@ type Send struct {
 
 // Sent says that a message is stored for good.
 type Sent struct {
-	ID   string    `json:"id" example:"hT3kQ9_xLm2A"`
-	Chat string    `json:"chat" example:"u:V1StGXR8_Z5j"`
-	Seq  int64     `json:"seq" doc:"its place in the chat: 1, 2, 3 and so on, without gaps"`
-	At   time.Time `json:"at"`
+	ID   string `json:"id" example:"hT3kQ9_xLm2A"`
+	Chat string `json:"chat" example:"u:V1StGXR8_Z5j"`
+	Seq  int64  `json:"seq" doc:"its place in the chat: 1, 2, 3 and so on, without gaps"`
+	At   Time   `json:"at"`
 }
 
 // MessageRef names a message.
@@ -130,16 +127,16 @@ type Message struct {
 	Content
 	ReplyTo   int64      `json:"reply_to,omitempty"`
 	Forwarded *Forwarded `json:"forwarded,omitempty"`
-	At        time.Time  `json:"at"`
-	Edited    *time.Time `json:"edited,omitempty"`
-	Recalled  *time.Time `json:"recalled,omitempty" doc:"its content is gone"`
+	At        Time       `json:"at"`
+	Edited    *Time      `json:"edited,omitempty"`
+	Recalled  *Time      `json:"recalled,omitempty" doc:"its content is gone"`
 	Reactions []Reaction `json:"reactions,omitempty"`
 }
 
 // Forwarded says where a message came from first.
 type Forwarded struct {
-	From string    `json:"from" example:"V1StGXR8_Z5j"`
-	At   time.Time `json:"at"`
+	From string `json:"from" example:"V1StGXR8_Z5j"`
+	At   Time   `json:"at"`
 }
 
 // Reaction is one emoji, and who reacted with it.
@@ -166,28 +163,28 @@ type MessageChanges struct {
 
 // Chat is one of the caller's chats.
 type Chat struct {
-	Chat      string     `json:"chat" example:"u:V1StGXR8_Z5j" doc:"u: and the other's id, or g: and the group's"`
-	Peer      string     `json:"peer,omitempty" example:"V1StGXR8_Z5j" doc:"of a chat of two users, the other"`
-	Group     string     `json:"group,omitempty" example:"V1StGXR8_Z5j" doc:"of a chat of a group, its id"`
-	GroupName string     `json:"group_name,omitempty" example:"Rowing"`
-	Gone      bool       `json:"gone,omitempty" doc:"the caller is not in the group any more; only in what has changed since a sync"`
-	Seq       int64      `json:"seq" doc:"of the newest message"`
-	Rev       int64      `json:"rev" doc:"of the newest change of what was there"`
-	Version   int64      `json:"version,omitempty" doc:"of what is the caller's own: marks, pin, mute, draft; it grows with each change, and a client ignores these of a lower one"`
-	Cleared   int64      `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
-	Read      int64      `json:"read" doc:"up to which message the caller has read"`
-	Unread    int64      `json:"unread" doc:"messages after read that are still to be read: no system messages, no recalled ones and none that the caller has deleted for themselves, as far as these are among the latest 100"`
-	Uncounted []int64    `json:"uncounted,omitempty" doc:"numbers of the messages after read that unread leaves out, in ascending order"`
-	PeerRead  int64      `json:"peer_read,omitempty" doc:"up to which message the other has read, if both show receipts and neither blocks the other"`
-	PeerGot   int64      `json:"peer_got,omitempty" doc:"up to which message the other's devices have got; no further than peer_read for a caller who may not see the other's presence"`
-	Pinned    *time.Time `json:"pinned,omitempty" doc:"since when; the chat that was pinned last comes first"`
-	Muted     *time.Time `json:"muted,omitempty" doc:"until when"`
-	Draft     string     `json:"draft,omitempty"`
-	At        time.Time  `json:"at" doc:"when the newest message was sent"`
-	Last      *Message   `json:"last,omitempty" doc:"the newest message"`
-	PeerGone  bool       `json:"peer_gone,omitempty" doc:"the other's account is deleted"`
-	PeerName  string     `json:"peer_name,omitempty"`
-	PeerPhoto string     `json:"peer_avatar,omitempty"`
+	Chat      string   `json:"chat" example:"u:V1StGXR8_Z5j" doc:"u: and the other's id, or g: and the group's"`
+	Peer      string   `json:"peer,omitempty" example:"V1StGXR8_Z5j" doc:"of a chat of two users, the other"`
+	Group     string   `json:"group,omitempty" example:"V1StGXR8_Z5j" doc:"of a chat of a group, its id"`
+	GroupName string   `json:"group_name,omitempty" example:"Rowing"`
+	Gone      bool     `json:"gone,omitempty" doc:"the caller is not in the group any more; only in what has changed since a sync"`
+	Seq       int64    `json:"seq" doc:"of the newest message"`
+	Rev       int64    `json:"rev" doc:"of the newest change of what was there"`
+	Version   int64    `json:"version,omitempty" doc:"of what is the caller's own: marks, pin, mute, draft; it grows with each change, and a client ignores these of a lower one"`
+	Cleared   int64    `json:"cleared,omitempty" doc:"messages up to here are deleted for the caller"`
+	Read      int64    `json:"read" doc:"up to which message the caller has read"`
+	Unread    int64    `json:"unread" doc:"messages after read that are still to be read: no system messages, no recalled ones and none that the caller has deleted for themselves, as far as these are among the latest 100"`
+	Uncounted []int64  `json:"uncounted,omitempty" doc:"numbers of the messages after read that unread leaves out, in ascending order"`
+	PeerRead  int64    `json:"peer_read,omitempty" doc:"up to which message the other has read, if both show receipts and neither blocks the other"`
+	PeerGot   int64    `json:"peer_got,omitempty" doc:"up to which message the other's devices have got; no further than peer_read for a caller who may not see the other's presence"`
+	Pinned    *Time    `json:"pinned,omitempty" doc:"since when; the chat that was pinned last comes first"`
+	Muted     *Time    `json:"muted,omitempty" doc:"until when"`
+	Draft     string   `json:"draft,omitempty"`
+	At        Time     `json:"at" doc:"when the newest message was sent"`
+	Last      *Message `json:"last,omitempty" doc:"the newest message"`
+	PeerGone  bool     `json:"peer_gone,omitempty" doc:"the other's account is deleted"`
+	PeerName  string   `json:"peer_name,omitempty"`
+	PeerPhoto string   `json:"peer_avatar,omitempty"`
 }
 
 // FoundMessages are messages that say what was searched for.
@@ -213,7 +210,7 @@ type ExportedMessage struct {
 // EarlierContent is what a message said until it was edited.
 type EarlierContent struct {
 	Content
-	Until time.Time `json:"until"`
+	Until Time `json:"until"`
 }
 
 // Chats is a part of the caller's chats: pinned ones first, then by their newest message.
@@ -226,9 +223,9 @@ type Chats struct {
 
 // ChatChange changes what the caller has set for a chat; what is not there stays.
 type ChatChange struct {
-	Pinned *bool      `json:"pinned,omitempty"`
-	Muted  *time.Time `json:"muted,omitempty" doc:"until when; a time that has passed: not at all"`
-	Draft  *string    `json:"draft,omitempty" maxLength:"4000"`
+	Pinned *bool   `json:"pinned,omitempty"`
+	Muted  *Time   `json:"muted,omitempty" doc:"until when; a time that has passed: not at all"`
+	Draft  *string `json:"draft,omitempty" maxLength:"4000"`
 }
 
 // ChatMark says how far somebody is in a chat.

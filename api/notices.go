@@ -1,9 +1,6 @@
 package api
 
-import (
-	"encoding/json"
-	"time"
-)
+import "encoding/json"
 
 // Kinds of notices, with what their data is. What stands before the dot is the category, by which
 // they are counted.
@@ -52,8 +49,8 @@ var NoticeData = map[string]any{
 type Notice struct {
 	Seq     int64           `json:"seq" example:"17" doc:"the notice's number in the caller's list; a newer one has a higher one"`
 	Kind    string          `json:"kind" example:"friend.requested"`
-	At      time.Time       `json:"at"`
-	Expires *time.Time      `json:"expires,omitempty" doc:"when it leaves the list; none: after some months"`
+	At      Time            `json:"at"`
+	Expires *Time           `json:"expires,omitempty" doc:"when it leaves the list; none: after some months"`
 	Read    bool            `json:"read"`
 	User    *Profile        `json:"user,omitempty" doc:"of whom it tells, as they look now"`
 	Data    json.RawMessage `json:"data" example:"{\"v\":1,\"request\":\"Qm3x_8TzP-1k\",\"user\":\"V1StGXR8_Z5j\"}" doc:"the document of the kind; v is its version"`

@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // What a user is to others: Presence.Status.
 const (
 	StatusOffline = "offline"
@@ -13,10 +11,10 @@ const (
 // Presence is whether a user is on line: GET /v1/presence, and the data of
 // presence.changed. A user whom the caller may not see looks off line.
 type Presence struct {
-	User     string     `json:"user" example:"V1StGXR8_Z5j"`
-	Status   string     `json:"status" enum:"offline,online,away,busy"`
-	LastSeen *time.Time `json:"last_seen,omitempty" doc:"when a user who is off line was last on line, as far as it is known"`
-	Version  int64      `json:"version,omitempty" doc:"grows with each change that friends see: ignore an event or an answer with a lower version than the last one of the user; absent if it is not known, or if the caller may not see the user"`
+	User     string `json:"user" example:"V1StGXR8_Z5j"`
+	Status   string `json:"status" enum:"offline,online,away,busy"`
+	LastSeen *Time  `json:"last_seen,omitempty" doc:"when a user who is off line was last on line, as far as it is known"`
+	Version  int64  `json:"version,omitempty" doc:"grows with each change that friends see: ignore an event or an answer with a lower version than the last one of the user; absent if it is not known, or if the caller may not see the user"`
 }
 
 // Presences are those of several users: GET /v1/presence, in the order asked for, and
@@ -46,10 +44,10 @@ const (
 
 // Connection is one of a device to a node.
 type Connection struct {
-	Device string    `json:"device" example:"m4Xw1pTq_0Zs"`
-	Kind   string    `json:"kind" enum:"socket,events"`
-	Node   string    `json:"node" example:"MNWZz-mnEwtd"`
-	Since  time.Time `json:"since"`
+	Device string `json:"device" example:"m4Xw1pTq_0Zs"`
+	Kind   string `json:"kind" enum:"socket,events"`
+	Node   string `json:"node" example:"MNWZz-mnEwtd"`
+	Since  Time   `json:"since"`
 }
 
 // Connections are the caller's, the oldest first: GET /v1/me/connections.

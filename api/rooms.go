@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // RoleGuest is the role of somebody who is in a room without an account; the others are those of groups.
 const RoleGuest = "guest"
 
@@ -18,40 +16,40 @@ const (
 
 // Room is a room in which people watch something together.
 type Room struct {
-	ID        string    `json:"id" example:"V1StGXR8_Z5j"`
-	Name      string    `json:"name" example:"Film night"`
-	Access    string    `json:"access" enum:"invited,open" doc:"who comes in: only by links, or everybody"`
-	Password  bool      `json:"password" doc:"an open room that asks for one"`
-	Listed    bool      `json:"listed" doc:"it is in the public list while it is open"`
-	Guests    bool      `json:"guests" doc:"people without an account may come in, too"`
-	MemberMay []string  `json:"member_may" example:"chat" doc:"what members may do: chat, danmaku, control, playlist, invite, moderate, settings"`
-	GuestMay  []string  `json:"guest_may" example:"chat" doc:"what guests may do: chat, danmaku"`
-	Hold      bool      `json:"hold" doc:"all wait while a viewer's player waits for data"`
-	Drift     int       `json:"drift" doc:"ms by which a player may be off before it drifts back by its rate" example:"40"`
-	Jump      int       `json:"jump" doc:"ms by which a player may be off before it seeks" example:"1000"`
-	Loop      string    `json:"loop" enum:"off,item,list" doc:"what follows the end of an item"`
-	Words     []string  `json:"words,omitempty" doc:"texts that have one of these are refused; shown to who may change settings, and not in events"`
-	Viewers   int       `json:"viewers" doc:"who are on line in it, as of a few seconds ago"`
-	Created   time.Time `json:"created"`
-	Version   int64     `json:"version" doc:"grows with each change of the settings and of the members: ignore room.changed with a lower version"`
+	ID        string   `json:"id" example:"V1StGXR8_Z5j"`
+	Name      string   `json:"name" example:"Film night"`
+	Access    string   `json:"access" enum:"invited,open" doc:"who comes in: only by links, or everybody"`
+	Password  bool     `json:"password" doc:"an open room that asks for one"`
+	Listed    bool     `json:"listed" doc:"it is in the public list while it is open"`
+	Guests    bool     `json:"guests" doc:"people without an account may come in, too"`
+	MemberMay []string `json:"member_may" example:"chat" doc:"what members may do: chat, danmaku, control, playlist, invite, moderate, settings"`
+	GuestMay  []string `json:"guest_may" example:"chat" doc:"what guests may do: chat, danmaku"`
+	Hold      bool     `json:"hold" doc:"all wait while a viewer's player waits for data"`
+	Drift     int      `json:"drift" doc:"ms by which a player may be off before it drifts back by its rate" example:"40"`
+	Jump      int      `json:"jump" doc:"ms by which a player may be off before it seeks" example:"1000"`
+	Loop      string   `json:"loop" enum:"off,item,list" doc:"what follows the end of an item"`
+	Words     []string `json:"words,omitempty" doc:"texts that have one of these are refused; shown to who may change settings, and not in events"`
+	Viewers   int      `json:"viewers" doc:"who are on line in it, as of a few seconds ago"`
+	Created   Time     `json:"created"`
+	Version   int64    `json:"version" doc:"grows with each change of the settings and of the members: ignore room.changed with a lower version"`
 }
 
 // RoomSelf is the caller's own place in a room.
 type RoomSelf struct {
-	ID         string     `json:"id" example:"V1StGXR8_Z5j" doc:"the user's id, or the guest's"`
-	Role       string     `json:"role" enum:"guest,member,admin,owner"`
-	May        []string   `json:"may" example:"chat" doc:"what the caller may do by now"`
-	MutedUntil *time.Time `json:"muted_until,omitempty"`
+	ID         string   `json:"id" example:"V1StGXR8_Z5j" doc:"the user's id, or the guest's"`
+	Role       string   `json:"role" enum:"guest,member,admin,owner"`
+	May        []string `json:"may" example:"chat" doc:"what the caller may do by now"`
+	MutedUntil *Time    `json:"muted_until,omitempty"`
 }
 
 // RoomMember is someone in a room.
 type RoomMember struct {
-	User       Profile    `json:"user" doc:"of a guest: the id and the name alone"`
-	Role       string     `json:"role" enum:"guest,member,admin,owner"`
-	May        []string   `json:"may" example:"chat"`
-	MutedUntil *time.Time `json:"muted_until,omitempty"`
-	Joined     time.Time  `json:"joined"`
-	Version    int64      `json:"version,omitempty" doc:"in events: of the room; ignore an event of this member with a lower version than the last one"`
+	User       Profile  `json:"user" doc:"of a guest: the id and the name alone"`
+	Role       string   `json:"role" enum:"guest,member,admin,owner"`
+	May        []string `json:"may" example:"chat"`
+	MutedUntil *Time    `json:"muted_until,omitempty"`
+	Joined     Time     `json:"joined"`
+	Version    int64    `json:"version,omitempty" doc:"in events: of the room; ignore an event of this member with a lower version than the last one"`
 }
 
 // RoomPlace is a room and the caller's place in it; without me, the caller is not in it.
@@ -112,8 +110,8 @@ type RoomGuestNew struct {
 
 // RoomGuest is a guest's token, and what it is good for.
 type RoomGuest struct {
-	Token   string    `json:"token" example:"stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2" doc:"a bearer token for operations of this room, and for the socket"`
-	Expires time.Time `json:"expires"`
+	Token   string `json:"token" example:"stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2" doc:"a bearer token for operations of this room, and for the socket"`
+	Expires Time   `json:"expires"`
 	RoomPlace
 }
 
@@ -125,9 +123,9 @@ type RoomMembers struct {
 
 // RoomMemberUpdate changes what is present: PATCH /v1/rooms/{room}/members/{user}.
 type RoomMemberUpdate struct {
-	Role       *string    `json:"role,omitempty" enum:"member,admin" doc:"the owner's to change"`
-	May        *[]string  `json:"may,omitempty" maxItems:"7" example:"chat" doc:"in place of what the role allows: of a guest chat and danmaku alone, not of an admin"`
-	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"a time that has passed lets them write again"`
+	Role       *string   `json:"role,omitempty" enum:"member,admin" doc:"the owner's to change"`
+	May        *[]string `json:"may,omitempty" maxItems:"7" example:"chat" doc:"in place of what the role allows: of a guest chat and danmaku alone, not of an admin"`
+	MutedUntil *Time     `json:"muted_until,omitempty" doc:"a time that has passed lets them write again"`
 }
 
 // RoomOwner hands a room over: PUT /v1/rooms/{room}/owner.
@@ -137,9 +135,9 @@ type RoomOwner struct {
 
 // RoomBan keeps a user out of a room.
 type RoomBan struct {
-	User Profile   `json:"user"`
-	By   string    `json:"by" example:"V1StGXR8_Z5j"`
-	At   time.Time `json:"at"`
+	User Profile `json:"user"`
+	By   string  `json:"by" example:"V1StGXR8_Z5j"`
+	At   Time    `json:"at"`
 }
 
 // RoomBans is a page of bans, the last one first.
@@ -156,13 +154,13 @@ type RoomLinkNew struct {
 
 // RoomLink lets people into a room.
 type RoomLink struct {
-	ID      string    `json:"id" example:"V1StGXR8_Z5j"`
-	Room    string    `json:"room" example:"Hk3u7sPq2ZxB"`
-	By      string    `json:"by" example:"V1StGXR8_Z5j"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`
-	Uses    int       `json:"uses"`
-	Most    int       `json:"most,omitempty"`
+	ID      string `json:"id" example:"V1StGXR8_Z5j"`
+	Room    string `json:"room" example:"Hk3u7sPq2ZxB"`
+	By      string `json:"by" example:"V1StGXR8_Z5j"`
+	Created Time   `json:"created"`
+	Expires Time   `json:"expires"`
+	Uses    int    `json:"uses"`
+	Most    int    `json:"most,omitempty"`
 }
 
 // RoomLinks are the links that let people in.
@@ -237,13 +235,13 @@ const RoomSample = "/sample.webm"
 
 // RoomItem is something on a playlist.
 type RoomItem struct {
-	ID       string    `json:"id" example:"V1StGXR8_Z5j"`
-	Kind     string    `json:"kind" enum:"url,hls,file,live"`
-	Source   string    `json:"source" example:"https://example.org/film.mp4" doc:"the URL, or /sample.webm, which every server has; of a file and of a live stream its id"`
-	Title    string    `json:"title" example:"The film"`
-	Duration int64     `json:"duration,omitempty" doc:"ms; 0: not known"`
-	By       string    `json:"by" example:"V1StGXR8_Z5j" doc:"the user who added it"`
-	Added    time.Time `json:"added"`
+	ID       string `json:"id" example:"V1StGXR8_Z5j"`
+	Kind     string `json:"kind" enum:"url,hls,file,live"`
+	Source   string `json:"source" example:"https://example.org/film.mp4" doc:"the URL, or /sample.webm, which every server has; of a file and of a live stream its id"`
+	Title    string `json:"title" example:"The film"`
+	Duration int64  `json:"duration,omitempty" doc:"ms; 0: not known"`
+	By       string `json:"by" example:"V1StGXR8_Z5j" doc:"the user who added it"`
+	Added    Time   `json:"added"`
 }
 
 // RoomItemNew adds to the end of a playlist: POST /v1/rooms/{room}/playlist.
@@ -266,10 +264,10 @@ type RoomItemMove struct {
 
 // RoomItemSource is how an item is fetched: GET /v1/rooms/{room}/playlist/{item}/source.
 type RoomItemSource struct {
-	Kind    string     `json:"kind" enum:"url,hls,file,live"`
-	URL     string     `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; of a live stream it is the path at which it is watched by WHEP"`
-	Token   string     `json:"token,omitempty" example:"stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1" doc:"of a live stream: the bearer token for that path"`
-	Expires *time.Time `json:"expires,omitempty" doc:"until when the URL, or the token, is good"`
+	Kind    string `json:"kind" enum:"url,hls,file,live"`
+	URL     string `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; of a live stream it is the path at which it is watched by WHEP"`
+	Token   string `json:"token,omitempty" example:"stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1" doc:"of a live stream: the bearer token for that path"`
+	Expires *Time  `json:"expires,omitempty" doc:"until when the URL, or the token, is good"`
 }
 
 // RoomSay says something in a room's chat: POST /v1/rooms/{room}/chat.
@@ -279,13 +277,13 @@ type RoomSay struct {
 
 // RoomLine is something that was said in a room.
 type RoomLine struct {
-	Room  string    `json:"room" example:"Hk3u7sPq2ZxB"`
-	Seq   int64     `json:"seq" doc:"its number in the room"`
-	From  string    `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
-	Name  string    `json:"name" example:"Ada" doc:"what they were called then"`
-	Guest bool      `json:"guest,omitempty" doc:"a guest said it, under a name of their choice"`
-	Text  string    `json:"text" example:"What a scene!"`
-	At    time.Time `json:"at"`
+	Room  string `json:"room" example:"Hk3u7sPq2ZxB"`
+	Seq   int64  `json:"seq" doc:"its number in the room"`
+	From  string `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
+	Name  string `json:"name" example:"Ada" doc:"what they were called then"`
+	Guest bool   `json:"guest,omitempty" doc:"a guest said it, under a name of their choice"`
+	Text  string `json:"text" example:"What a scene!"`
+	At    Time   `json:"at"`
 }
 
 // RoomLines are the latest of a room's chat, in their order. Those of people whom the caller blocks are not
@@ -314,16 +312,16 @@ type DanmakuNew struct {
 
 // Danmaku is a comment that flies over the picture.
 type Danmaku struct {
-	ID       string    `json:"id" example:"V1StGXR8_Z5j"`
-	Room     string    `json:"room" example:"Hk3u7sPq2ZxB"`
-	From     string    `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
-	Text     string    `json:"text" example:"What a scene!"`
-	Item     string    `json:"item,omitempty" example:"c0aT9vWm4LyR"`
-	Position int64     `json:"position"`
-	Color    int       `json:"color"`
-	Mode     string    `json:"mode" enum:"scroll,top,bottom"`
-	Size     string    `json:"size" enum:"small,normal,large"`
-	At       time.Time `json:"at"`
+	ID       string `json:"id" example:"V1StGXR8_Z5j"`
+	Room     string `json:"room" example:"Hk3u7sPq2ZxB"`
+	From     string `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
+	Text     string `json:"text" example:"What a scene!"`
+	Item     string `json:"item,omitempty" example:"c0aT9vWm4LyR"`
+	Position int64  `json:"position"`
+	Color    int    `json:"color"`
+	Mode     string `json:"mode" enum:"scroll,top,bottom"`
+	Size     string `json:"size" enum:"small,normal,large"`
+	At       Time   `json:"at"`
 }
 
 // DanmakuList is what flew at a part of an item, in the order of positions:
@@ -352,8 +350,8 @@ type RoomOnline struct {
 
 // RoomViewer is someone on line in a room.
 type RoomViewer struct {
-	ID     string    `json:"id" example:"V1StGXR8_Z5j" doc:"of a user or a guest"`
-	Active time.Time `json:"active" doc:"when they last did something"`
+	ID     string `json:"id" example:"V1StGXR8_Z5j" doc:"of a user or a guest"`
+	Active Time   `json:"active" doc:"when they last did something"`
 }
 
 // RoomViewers is how many are on line in a room.

@@ -1,20 +1,18 @@
 package api
 
-import "time"
-
 // ServiceUser is a user as the app's own backend sees them.
 type ServiceUser struct {
-	ID          string     `json:"id" example:"V1StGXR8_Z5j"`
-	ExternalID  string     `json:"external_id,omitempty" example:"customer-4711" doc:"the app's own name for the user; absent: the user has registered here"`
-	Name        string     `json:"name" example:"Ada"`
-	Bio         string     `json:"bio,omitempty"`
-	Avatar      string     `json:"avatar,omitempty" doc:"the picture's id"`
-	Email       string     `json:"email,omitempty" format:"email" doc:"absent: the app's own backend has opened the account"`
-	Zone        string     `json:"zone" example:"Europe/Athens"`
-	Created     time.Time  `json:"created"`
-	New         bool       `json:"new,omitempty" doc:"the account was opened just now"`
-	BannedUntil *time.Time `json:"banned_until,omitempty" doc:"in 9999: for ever"`
-	Erased      *time.Time `json:"erased,omitempty" doc:"when a deleted account is or was erased"`
+	ID          string `json:"id" example:"V1StGXR8_Z5j"`
+	ExternalID  string `json:"external_id,omitempty" example:"customer-4711" doc:"the app's own name for the user; absent: the user has registered here"`
+	Name        string `json:"name" example:"Ada"`
+	Bio         string `json:"bio,omitempty"`
+	Avatar      string `json:"avatar,omitempty" doc:"the picture's id"`
+	Email       string `json:"email,omitempty" format:"email" doc:"absent: the app's own backend has opened the account"`
+	Zone        string `json:"zone" example:"Europe/Athens"`
+	Created     Time   `json:"created"`
+	New         bool   `json:"new,omitempty" doc:"the account was opened just now"`
+	BannedUntil *Time  `json:"banned_until,omitempty" doc:"in 9999: for ever"`
+	Erased      *Time  `json:"erased,omitempty" doc:"when a deleted account is or was erased"`
 }
 
 // ExternalUser is a user whom the app knows by itself.
@@ -44,8 +42,8 @@ type ServiceUserUpdate struct {
 
 // ServiceBan bans a user: PUT /v1/service/users/{user}/ban.
 type ServiceBan struct {
-	Until  *time.Time `json:"until,omitempty" doc:"for ever when left out"`
-	Reason string     `json:"reason,omitempty" maxLength:"200" doc:"the user is told"`
+	Until  *Time  `json:"until,omitempty" doc:"for ever when left out"`
+	Reason string `json:"reason,omitempty" maxLength:"200" doc:"the user is told"`
 }
 
 // ServiceTokens logs a device of a user in: POST /v1/service/users/{user}/tokens.

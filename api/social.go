@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // States of a friend request.
 const (
 	RequestPending   = "pending"
@@ -23,14 +21,14 @@ type FriendRequestNew struct {
 
 // FriendRequest is one request, as either side sees it.
 type FriendRequest struct {
-	ID      string    `json:"id" example:"V1StGXR8_Z5j"`
-	From    Profile   `json:"from"`
-	To      Profile   `json:"to"`
-	Message string    `json:"message,omitempty"`
-	Source  string    `json:"source,omitempty"`
-	State   string    `json:"state" enum:"pending,accepted,refused,withdrawn,expired"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires" doc:"a pending request is worthless from then on"`
+	ID      string  `json:"id" example:"V1StGXR8_Z5j"`
+	From    Profile `json:"from"`
+	To      Profile `json:"to"`
+	Message string  `json:"message,omitempty"`
+	Source  string  `json:"source,omitempty"`
+	State   string  `json:"state" enum:"pending,accepted,refused,withdrawn,expired"`
+	Created Time    `json:"created"`
+	Expires Time    `json:"expires" doc:"a pending request is worthless from then on"`
 }
 
 // FriendRequestReply says what asking came to. When the other had asked already,
@@ -61,15 +59,15 @@ type Unread struct {
 // Friend is somebody in the caller's list: GET /v1/friends/{user}. DELETE ends
 // the friendship.
 type Friend struct {
-	User    Profile   `json:"user"`
-	Remark  string    `json:"remark,omitempty" doc:"what the caller calls them"`
-	Tag     string    `json:"tag,omitempty" doc:"the caller's group for them"`
-	Source  string    `json:"source,omitempty" doc:"where the two met"`
-	Streak  *int      `json:"streak,omitempty" doc:"the friend's current streak; absent in events and where the server cannot tell just now"`
-	Order   int       `json:"order" doc:"lists have lower ones first; equal ones, the newest friend first"`
-	Since   time.Time `json:"since"`
-	Updated time.Time `json:"updated" doc:"last change of remark, tag or order"`
-	Version int64     `json:"version,omitempty" doc:"in events: of the list, as in Friends; ignore an event of this friend with a lower version than the last one"`
+	User    Profile `json:"user"`
+	Remark  string  `json:"remark,omitempty" doc:"what the caller calls them"`
+	Tag     string  `json:"tag,omitempty" doc:"the caller's group for them"`
+	Source  string  `json:"source,omitempty" doc:"where the two met"`
+	Streak  *int    `json:"streak,omitempty" doc:"the friend's current streak; absent in events and where the server cannot tell just now"`
+	Order   int     `json:"order" doc:"lists have lower ones first; equal ones, the newest friend first"`
+	Since   Time    `json:"since"`
+	Updated Time    `json:"updated" doc:"last change of remark, tag or order"`
+	Version int64   `json:"version,omitempty" doc:"in events: of the list, as in Friends; ignore an event of this friend with a lower version than the last one"`
 }
 
 // Relative names a user who is no longer a friend, or whom the caller blocks or no longer blocks.
@@ -126,8 +124,8 @@ type Relations struct {
 
 // Block is a user whom the caller has blocked: PUT and DELETE /v1/blocks/{user}.
 type Block struct {
-	User  Profile   `json:"user"`
-	Since time.Time `json:"since"`
+	User  Profile `json:"user"`
+	Since Time    `json:"since"`
 }
 
 // Blocks is a page of whom the caller has blocked, the newest first:

@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // Where a transfer stands: Transfer.Status.
 const (
 	TransferPending      = "pending"      // 0 in Redis: it waits to be accepted
@@ -39,14 +37,14 @@ type Transfer struct {
 	Status string `json:"status" enum:"pending,transferring,done,failed,rejected"`
 	Reason string `json:"reason,omitempty" enum:"cancelled,expired,checksum,scan,erased" doc:"why it failed"`
 
-	Received  int64     `json:"received" doc:"bytes that have come, a part of which may be asked for again"`
-	Percent   int       `json:"percent" example:"40"`
-	Chunk     int64     `json:"chunk" doc:"the chunk that is coming, from 1 on; 0 before the upload"`
-	Chunks    int64     `json:"chunks" doc:"how many there are"`
-	Available bool      `json:"available" doc:"the file can be fetched"`
-	Created   time.Time `json:"created"`
-	Updated   time.Time `json:"updated"`
-	Expires   time.Time `json:"expires" doc:"when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten; the year 9999 while messages have it"`
+	Received  int64 `json:"received" doc:"bytes that have come, a part of which may be asked for again"`
+	Percent   int   `json:"percent" example:"40"`
+	Chunk     int64 `json:"chunk" doc:"the chunk that is coming, from 1 on; 0 before the upload"`
+	Chunks    int64 `json:"chunks" doc:"how many there are"`
+	Available bool  `json:"available" doc:"the file can be fetched"`
+	Created   Time  `json:"created"`
+	Updated   Time  `json:"updated"`
+	Expires   Time  `json:"expires" doc:"when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten; the year 9999 while messages have it"`
 }
 
 // Transfers are some of a user's, without files that messages have: GET /v1/transfers.
@@ -68,6 +66,6 @@ type TransferProgress struct {
 // FileLink is where a file can be fetched: POST /v1/transfers/{transfer}/link, or that of a message
 // POST /v1/chats/{chat}/messages/{seq}/file.
 type FileLink struct {
-	URL     string    `json:"url" example:"/v1/files/…" doc:"a path of this server; it needs no token, and takes ranges"`
-	Expires time.Time `json:"expires" doc:"until when; a download that has begun goes on"`
+	URL     string `json:"url" example:"/v1/files/…" doc:"a path of this server; it needs no token, and takes ranges"`
+	Expires Time   `json:"expires" doc:"until when; a download that has begun goes on"`
 }

@@ -1,15 +1,12 @@
 package api
 
-import (
-	"encoding/json"
-	"time"
-)
+import "encoding/json"
 
 // Webhook is the body of a POST to the app's own backend, signed as
 // https://www.standardwebhooks.com has it.
 type Webhook struct {
 	Type      string          `json:"type" doc:"one of Hook… and Before…"`
-	Timestamp time.Time       `json:"timestamp" doc:"when it happened"`
+	Timestamp Time            `json:"timestamp" doc:"when it happened"`
 	Data      json.RawMessage `json:"data" doc:"what HookData has for the type: of a webhook after the fact a list of such"`
 }
 

@@ -205,7 +205,7 @@ func TestEveryMethodCallsItsRoute(t *testing.T) {
 		}},
 		{"DELETE /v1/sessions/a%2Fb%3Fc", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSession(ctx, "a/b?c") }},
 		{"DELETE /v1/sessions", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndSessions(ctx) }},
-		{"POST /v1/me/deletion", `{"password":"pw"}`, false, api.AccountDeleted{Erased: time.Unix(1, 0).UTC()}, func(ctx context.Context, c *Client) (any, error) {
+		{"POST /v1/me/deletion", `{"password":"pw"}`, false, api.AccountDeleted{Erased: api.At(time.Unix(1, 0).UTC())}, func(ctx context.Context, c *Client) (any, error) {
 			return c.DeleteAccount(ctx, api.AccountDeletion{Password: "pw"})
 		}},
 		{"DELETE /v1/sessions?others=true", "", false, nil, func(ctx context.Context, c *Client) (any, error) { return nil, c.EndOtherSessions(ctx) }},
@@ -725,13 +725,13 @@ func TestEventsComeAcrossBreaksAndRenewals(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	p.write <- ": hello\n\nretry: 1\nevent: checkin.marked\nid: e1\n" +
 		"data: {\"id\":\"e1\",\"type\":\"checkin.marked\",\ndata: \"time\":\"2026-03-01T12:00:00Z\",\"data\":{\"day\":\"2026-03-01\",\"streak\":3}}\n\n: still here\n\n"
-	check(api.Event{Type: "checkin.marked", Time: noon, Data: api.CheckinStatus{Day: "2026-03-01", Streak: 3}})
+	check(api.Event{Type: "checkin.marked", Time: api.At(noon), Data: api.CheckinStatus{Day: "2026-03-01", Streak: 3}})
 
 	p.write <- ""
 	<-p.seen
 	<-opened
 	p.write <- "id: e2\r\ndata: {\"id\":\"e2\",\"type\":\"new\",\"time\":\"2026-03-01T12:00:00Z\",\"data\":[1]}\r\n\r\n"
-	check(api.Event{Type: "new", Time: noon, Data: json.RawMessage("[1]")})
+	check(api.Event{Type: "new", Time: api.At(noon), Data: json.RawMessage("[1]")})
 
 	// The token runs out while the stream is broken.
 	s.mu.Lock()

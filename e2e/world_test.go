@@ -498,13 +498,13 @@ func (w *world) tap(n *node, p *person) outcome {
 	switch {
 	case reply.New && (p.news > 1 || !before.IsZero()) && !w.first.tellsTwice():
 		w.bad("%s was told twice that the check-in is new", p.id)
-	case !p.at.IsZero() && !p.at.Equal(reply.At) && !w.first.tellsTwice():
+	case !p.at.IsZero() && !p.at.Equal(reply.At.Time) && !w.first.tellsTwice():
 		w.bad("%s was told %s, then %s", p.id, p.at, reply.At)
 	case statusOf(reply.CheckinStatus) != p.after:
 		w.bad("%s was told %+v, want %+v", p.id, reply, p.after)
 	}
-	p.at = reply.At
-	p.told = append(p.told, reply.At)
+	p.at = reply.At.Time
+	p.told = append(p.told, reply.At.Time)
 	return out
 }
 

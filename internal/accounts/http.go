@@ -127,7 +127,7 @@ func (s *Service) user(u User, err error) (*web.Body[api.User], error) {
 
 func wireUser(u User, now time.Time) api.User {
 	w := api.User{ID: u.ID.String(), Email: u.Email, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Zone: u.Clock.In(now),
-		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, OnBoards: u.OnBoards, Presence: u.Presence.String(), HasPassword: u.HasPassword, Created: u.Created, Version: u.Version}
+		FindByID: u.FindByID, FindByEmail: u.FindByEmail, Requests: u.Requests, OnBoards: u.OnBoards, Presence: u.Presence.String(), HasPassword: u.HasPassword, Created: api.At(u.Created), Version: u.Version}
 	if u.Clock.Next != w.Zone {
 		w.NextZone = u.Clock.Next
 	}

@@ -26,5 +26,5 @@ func (s *Service) postDeletion(ctx context.Context, caller Caller, in *web.Body[
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.AccountDeleted{Erased: erased}), nil
+	return web.NewBody(api.AccountDeleted{Erased: api.At(erased)}), nil
 }

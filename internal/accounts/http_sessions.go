@@ -73,5 +73,5 @@ func (s *Service) deleteAllSessions(ctx context.Context, caller Caller, in *stru
 }
 
 func wireSession(d Session) api.Session {
-	return api.Session{Device: d.Device.String(), Name: d.Name, Agent: d.Agent, IP: d.IP, Created: d.Created, Used: d.Used}
+	return api.Session{Device: d.Device.String(), Name: d.Name, Agent: d.Agent, IP: d.IP, Created: api.At(d.Created), Used: api.At(d.Used)}
 }

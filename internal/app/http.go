@@ -189,7 +189,7 @@ func (a *App) streamEvents(ctx context.Context, caller accounts.Caller, _ *web.E
 			if !open {
 				return nil // fell behind: the client connects again and looks
 			}
-			if err := send(e.Type, api.Event{Type: e.Type, Time: time.UnixMilli(e.Time).UTC(), Data: e.Data}); err != nil {
+			if err := send(e.Type, api.Event{Type: e.Type, Time: api.At(time.UnixMilli(e.Time).UTC()), Data: e.Data}); err != nil {
 				return nil // the client is gone, or was logged out
 			}
 		}

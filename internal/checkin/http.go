@@ -61,7 +61,7 @@ func (s *Service) postMark(ctx context.Context, caller accounts.Caller, in *web.
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.CheckinReply{New: res.New, At: res.At.UTC(), CheckinStatus: wireStatus(res.Status)}), nil
+	return web.NewBody(api.CheckinReply{New: res.New, At: api.At(res.At.UTC()), CheckinStatus: wireStatus(res.Status)}), nil
 }
 
 func (s *Service) getStatus(ctx context.Context, caller accounts.Caller, _ *web.Empty) (*web.Body[api.CheckinStatus], error) {
@@ -105,7 +105,7 @@ func (s *Service) getMakeups(ctx context.Context, caller accounts.Caller, in *ma
 	}), nil
 }
 
-func wireMakeup(m Makeup) api.Makeup { return api.Makeup{Day: m.Day.String(), At: m.At.UTC()} }
+func wireMakeup(m Makeup) api.Makeup { return api.Makeup{Day: m.Day.String(), At: api.At(m.At.UTC())} }
 
 type yearInput struct {
 	Year int `path:"year" minimum:"1970" maximum:"9999"`

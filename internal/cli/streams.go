@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/live"
@@ -26,23 +27,23 @@ func (s *streamsCmd) settingsOf() []*settings {
 
 // streamView is a stream in the commands' JSON.
 type streamView struct {
-	ID       string     `json:"id"`
-	Title    string     `json:"title"`
-	Owner    string     `json:"owner"`
-	Access   string     `json:"access"`
-	Record   bool       `json:"record"`
-	Created  time.Time  `json:"created"`
-	Since    *time.Time `json:"since,omitempty"` // published since; a node that died is noticed within a minute
-	LastLive *time.Time `json:"last_live,omitempty"`
+	ID       string    `json:"id"`
+	Title    string    `json:"title"`
+	Owner    string    `json:"owner"`
+	Access   string    `json:"access"`
+	Record   bool      `json:"record"`
+	Created  api.Time  `json:"created"`
+	Since    *api.Time `json:"since,omitempty"` // published since; a node that died is noticed within a minute
+	LastLive *api.Time `json:"last_live,omitempty"`
 }
 
 func viewStream(s live.Stream) streamView {
 	return streamView{ID: s.ID.String(), Title: s.Title, Owner: s.Owner.String(), Access: s.Access.String(), Record: s.Record,
-		Created: sqldb.Time(s.Created), Since: sqldb.TimeOrNil(s.Since), LastLive: sqldb.TimeOrNil(s.Last)}
+		Created: api.At(sqldb.Time(s.Created)), Since: api.AtOrNil(sqldb.TimeOrZero(s.Since)), LastLive: api.AtOrNil(sqldb.TimeOrZero(s.Last))}
 }
 
 // shownTime is a moment as people read it.
-func shownTime(t *time.Time) string {
+func shownTime(t *api.Time) string {
 	if t == nil {
 		return "-"
 	}
@@ -116,11 +117,11 @@ func (cmd *someStream) with(ctx context.Context, c *console, fn func(*sqldb.DB, 
 
 // recordingView is a recording in the commands' JSON.
 type recordingView struct {
-	File     string    `json:"file,omitempty"`
-	Fault    string    `json:"fault,omitempty"`
-	Started  time.Time `json:"started"`
-	Duration int64     `json:"duration"` // ms
-	Bytes    int64     `json:"bytes"`
+	File     string   `json:"file,omitempty"`
+	Fault    string   `json:"fault,omitempty"`
+	Started  api.Time `json:"started"`
+	Duration int64    `json:"duration"` // ms
+	Bytes    int64    `json:"bytes"`
 }
 
 type streamsShowCmd struct{ someStream }
@@ -134,7 +135,7 @@ func (cmd *streamsShowCmd) Run(ctx context.Context, c *console) error {
 		}
 		recordings := make([]recordingView, len(found))
 		for i, r := range found {
-			recordings[i] = recordingView{r.File, r.Fault, sqldb.Time(r.Started), r.Duration, r.Bytes}
+			recordings[i] = recordingView{r.File, r.Fault, api.At(sqldb.Time(r.Started)), r.Duration, r.Bytes}
 		}
 		v := viewStream(s)
 		return c.result(map[string]any{"stream": v, "recordings": recordings}, func(w io.Writer) error {

@@ -202,7 +202,7 @@ func (s *Service) patchGroup(ctx context.Context, caller accounts.Caller, in *st
 	if err != nil {
 		return nil, err
 	}
-	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: parsed[Joins](in.Body.Joins, joins[:]), Question: in.Body.Question, MutedUntil: in.Body.MutedUntil}
+	u := Update{Name: in.Body.Name, Announcement: in.Body.Announcement, Joins: parsed[Joins](in.Body.Joins, joins[:]), Question: in.Body.Question, MutedUntil: in.Body.MutedUntil.Std()}
 	if in.Body.Inviters != nil {
 		admins := *in.Body.Inviters == api.RoleAdmin
 		u.AdminsInvite = &admins
@@ -334,7 +334,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil})
+	m, err := s.SetMember(ctx, caller.User, id, other, MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil.Std()})
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	}
 	who, err := s.people.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return b.User }))
 	wire := func(b Ban) api.GroupBan {
-		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: sqldb.Time(b.At)}
+		return api.GroupBan{User: who.Wire(b.User), By: b.By.String(), At: api.At(sqldb.Time(b.At))}
 	}
 	return web.NewBody(api.GroupBans{Bans: web.List(list, wire), Next: next}), err
 }
@@ -385,7 +385,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.GroupLink {
-	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: sqldb.Time(l.Created), Expires: sqldb.Time(l.Expires), Uses: l.Uses, Most: l.Most, Card: l.Card}
+	return api.GroupLink{ID: l.ID.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.Most, Card: l.Card}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {

@@ -122,9 +122,9 @@ func (p SessionPath) session() (SessionID, error) {
 }
 
 func (s Shown) wire() api.Stream {
-	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record, Created: sqldb.Time(s.Created), LastLive: sqldb.TimeOrNil(s.Last)}
+	w := api.Stream{ID: s.ID.String(), Owner: s.Owner.String(), Title: s.Title, Access: s.Access.String(), Record: s.Record, Created: api.At(sqldb.Time(s.Created)), LastLive: api.AtOrNil(sqldb.TimeOrZero(s.Last))}
 	if a := s.OnAir; a != nil {
-		w.Live = &api.StreamLive{Since: sqldb.Time(a.Started), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate, Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
+		w.Live = &api.StreamLive{Since: api.At(sqldb.Time(a.Started)), Recording: a.Recording, Viewers: s.Stats.Viewers, Bitrate: s.Stats.Bitrate, Packets: s.Stats.Packets, Bytes: s.Stats.Bytes, Lost: s.Stats.Lost}
 		if f := a.Formats.Video; f != nil {
 			w.Live.Video = f.Name()
 		}
@@ -263,7 +263,7 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 		return nil, err
 	}
 	return web.NewBody(api.StreamRecordings{Next: next, Recordings: web.List(list, func(r Recording) api.StreamRecording {
-		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: sqldb.Time(r.Started), Duration: r.Duration, Bytes: r.Bytes}
+		return api.StreamRecording{ID: r.ID.String(), File: r.File, Fault: r.Fault, Started: api.At(sqldb.Time(r.Started)), Duration: r.Duration, Bytes: r.Bytes}
 	})}), nil
 }
 

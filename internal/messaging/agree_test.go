@@ -171,7 +171,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					case n < 90:
 						_, _ = w.Set(ctx, user, chat, api.ChatChange{Pinned: new(dice.IntN(2) == 0), Draft: new([]string{"", "draft"}[dice.IntN(2)])})
 					case n < 92:
-						_, _ = w.Set(ctx, user, chat, api.ChatChange{Muted: new(w.sql.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour))})
+						_, _ = w.Set(ctx, user, chat, api.ChatChange{Muted: new(api.At(w.sql.db.Now().Add(time.Duration(dice.IntN(3)-1) * time.Hour)))})
 					case n < 94:
 						_ = w.Clear(ctx, user, chat)
 					case n < 95:

@@ -177,7 +177,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	for i, v := range list {
 		p := who[v.me.peer]
 		c := api.Chat{Chat: v.name(), Seq: v.seq, Rev: v.rev, Cleared: v.me.cleared, Read: v.me.mark(),
-			Unread: v.unread(v.hidden), Uncounted: v.uncountedFor(v.hidden), Pinned: sqldb.TimeOrNil(v.me.pinned), Draft: v.me.draft, At: sqldb.Time(v.lastAt), Version: v.me.version + 1}
+			Unread: v.unread(v.hidden), Uncounted: v.uncountedFor(v.hidden), Pinned: api.AtOrNil(sqldb.TimeOrZero(v.me.pinned)), Draft: v.me.draft, At: api.At(sqldb.Time(v.lastAt)), Version: v.me.version + 1}
 		if v.kind == group {
 			c.Group, c.GroupName, c.Gone = v.id.String(), v.title, v.me.gone != 0
 		} else {
@@ -185,10 +185,10 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 		}
 		if c.Gone { // what has happened since is nothing of the user's any more
 			c.Seq, c.Rev, c.Unread, c.Uncounted = 0, 0, 0, nil
-			c.GroupName, c.At, v.last = "", sqldb.Time(v.me.gone), nil
+			c.GroupName, c.At, v.last = "", api.At(sqldb.Time(v.me.gone)), nil
 		}
 		if v.me.muted > s.sql.db.Now().UnixMilli() {
-			c.Muted = sqldb.TimeOrNil(v.me.muted)
+			c.Muted = api.AtOrNil(sqldb.TimeOrZero(v.me.muted))
 		}
 		if v.kind == direct { // without a sight the two do not both show receipts
 			shown := marks{v.peerRead, v.peerGot}.shown(sights[v.me.peer])

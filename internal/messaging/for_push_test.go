@@ -46,7 +46,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		w.must(w.Mark(ctx, who[1], In(g), head.seq-1, 0))
 		w.must(w.Hide(ctx, who[2], In(g), head.seq))
 		w.must(w.Mark(ctx, who[3], In(g), head.seq, 0))
-		_, err = w.Set(ctx, who[4], In(g), api.ChatChange{Muted: new(w.sql.db.Now().Add(time.Hour))})
+		_, err = w.Set(ctx, who[4], In(g), api.ChatChange{Muted: new(api.At(w.sql.db.Now().Add(time.Hour)))})
 		w.must(err)
 		w.wantWaits("who has read all but one", places, 1, "1 text 2 false")
 		w.wantWaits("who has deleted the newest", places, 2, "2 text 1 false")

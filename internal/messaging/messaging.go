@@ -300,7 +300,7 @@ func (p pair) compare(q pair) int {
 // wire is a message as a member of the chat sees it.
 func (m message) wire(to accounts.ID, chat string) api.Message {
 	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.said.Content, ReplyTo: m.reply,
-		Forwarded: m.said.Forwarded, At: sqldb.Time(m.at), Edited: sqldb.TimeOrNil(m.edited), Recalled: sqldb.TimeOrNil(m.recalled)}
+		Forwarded: m.said.Forwarded, At: api.At(sqldb.Time(m.at)), Edited: api.AtOrNil(sqldb.TimeOrZero(m.edited)), Recalled: api.AtOrNil(sqldb.TimeOrZero(m.recalled))}
 	if m.from == to {
 		w.ClientID = m.clientID
 	}

@@ -326,7 +326,7 @@ func (s *Service) before(ctx context.Context, req sending, refused error) (api.S
 
 // answer is what the sender of a message gets.
 func (m message) answer(to ChatRef) api.Sent {
-	return api.Sent{ID: m.id.String(), Chat: to.String(), Seq: m.seq, At: sqldb.Time(m.at)}
+	return api.Sent{ID: m.id.String(), Chat: to.String(), Seq: m.seq, At: api.At(sqldb.Time(m.at))}
 }
 
 // forwarded returns what a message says that the user can read, with where it came from, and its place.
@@ -344,7 +344,7 @@ func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.Messa
 	case m.said.Kind == api.MessageSystem:
 		return said{}, nil, ErrSystem
 	case m.said.Forwarded == nil:
-		m.said.Forwarded = &api.Forwarded{From: m.from.String(), At: sqldb.Time(m.at)}
+		m.said.Forwarded = &api.Forwarded{From: m.from.String(), At: api.At(sqldb.Time(m.at))}
 	}
 	m.said.Mentions = nil
 	return m.said, &place{m.conv, m.seq}, nil

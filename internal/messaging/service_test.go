@@ -332,7 +332,7 @@ func TestNumbersHaveNoGapsWhoeverWrites(t *testing.T) {
 				t.Fatalf("%d messages, want %d", len(list.Messages), 4*each)
 			}
 			for i, m := range list.Messages {
-				if m.Seq != int64(i+1) || i > 0 && m.At.Before(list.Messages[i-1].At) {
+				if m.Seq != int64(i+1) || i > 0 && m.At.Before(list.Messages[i-1].At.Time) {
 					t.Errorf("message %d has the number %d and the time %v", i, m.Seq, m.At)
 				}
 			}

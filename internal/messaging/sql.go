@@ -627,7 +627,7 @@ func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.E
 			}
 			var was said
 			err := json.Unmarshal(body, &was)
-			found[p] = append(found[p], api.EarlierContent{Content: was.Content, Until: sqldb.Time(until)})
+			found[p] = append(found[p], api.EarlierContent{Content: was.Content, Until: api.At(sqldb.Time(until))})
 			return err
 		})
 		if err != nil {

@@ -88,7 +88,7 @@ func (s *Service) getConnections(ctx context.Context, caller accounts.Caller, _ 
 		return nil, err
 	}
 	wire := func(c Connection) api.Connection {
-		return api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: c.Since}
+		return api.Connection{Device: c.Device.String(), Kind: c.Kind.String(), Node: c.Node.String(), Since: api.At(c.Since)}
 	}
 	return web.NewBody(api.Connections{Connections: web.List(found, wire), Partial: partial}), nil
 }

@@ -147,7 +147,7 @@ type Seen struct {
 func (s Seen) wire() api.Presence {
 	w := api.Presence{User: s.User.String(), Status: s.Status.String(), Version: s.Version}
 	if s.Status == Offline && !s.Last.IsZero() {
-		w.LastSeen = &s.Last
+		w.LastSeen = new(api.At(s.Last))
 	}
 	return w
 }

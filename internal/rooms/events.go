@@ -70,7 +70,7 @@ func (s *Service) publish(ctx context.Context, d changeSet) {
 }
 
 func (m Member) wire(r Room, who accounts.Profiles) api.RoomMember {
-	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: sqldb.TimeOrNil(m.Muted), Joined: sqldb.Time(m.Joined)}
+	w := api.RoomMember{Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted)), Joined: api.At(sqldb.Time(m.Joined))}
 	if m.Role == Guest {
 		w.User = api.Profile{ID: m.User.String(), Name: m.Name}
 	} else {
@@ -80,12 +80,12 @@ func (m Member) wire(r Room, who accounts.Profiles) api.RoomMember {
 }
 
 func (m Member) self(r Room) api.RoomSelf {
-	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(), MutedUntil: sqldb.TimeOrNil(m.Muted)}
+	return api.RoomSelf{ID: m.User.String(), Role: m.Role.String(), May: m.may(r).names(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(m.Muted))}
 }
 
 func (r Room) wire(viewers int) api.Room {
 	return api.Room{ID: r.ID.String(), Name: r.Name, Access: r.Access.String(), Password: r.Password, Listed: r.Listed, Guests: r.Guests,
-		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: sqldb.Time(r.Created), Version: r.Version}
+		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: api.At(sqldb.Time(r.Created)), Version: r.Version}
 }
 
 // place is a room with somebody's place in it; nil: they are not in it.
@@ -113,5 +113,5 @@ func stateOf(p api.Playback) playback.State {
 }
 
 func (it Item) wire() api.RoomItem {
-	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: sqldb.Time(it.Added)}
+	return api.RoomItem{ID: it.ID.String(), Kind: it.Kind.String(), Source: it.Source, Title: it.Title, Duration: it.Duration, By: it.By.String(), Added: api.At(sqldb.Time(it.Added))}
 }

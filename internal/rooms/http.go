@@ -388,7 +388,7 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewBody(api.RoomGuest{Token: token, Expires: sqldb.Time(m.Expires), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}), nil
+	return web.NewBody(api.RoomGuest{Token: token, Expires: api.At(sqldb.Time(m.Expires)), RoomPlace: r.place(&m, s.viewersOf(ctx, id))}), nil
 }
 
 func (s *Service) deleteMe(ctx context.Context, caller web.Caller, in *RoomPath) (*web.Empty, error) {
@@ -421,7 +421,7 @@ func (s *Service) getOnline(ctx context.Context, caller web.Caller, in *RoomPath
 		return nil, err
 	}
 	list, err := s.Online(ctx, me, id)
-	return web.NewBody(api.RoomOnline{Viewers: web.List(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: p.Active} })}), err
+	return web.NewBody(api.RoomOnline{Viewers: web.List(list, func(p Presence) api.RoomViewer { return api.RoomViewer{ID: p.User.String(), Active: api.At(p.Active)} })}), err
 }
 
 func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *struct {
@@ -432,7 +432,7 @@ func (s *Service) patchMember(ctx context.Context, caller accounts.Caller, in *s
 	if err != nil {
 		return nil, err
 	}
-	u := MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil}
+	u := MemberUpdate{Role: parsed[Role](in.Body.Role, roles[:]), MutedUntil: in.Body.MutedUntil.Std()}
 	if u.May, err = parseMay("body.may", in.Body.May); err != nil {
 		return nil, err
 	}
@@ -465,7 +465,7 @@ func (s *Service) getBans(ctx context.Context, caller accounts.Caller, in *struc
 	}
 	who, err := s.cfg.People.Profiles(ctx, web.List(list, func(b Ban) accounts.ID { return accounts.ID(b.User) }))
 	wire := func(b Ban) api.RoomBan {
-		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: sqldb.Time(b.At)}
+		return api.RoomBan{User: who.Wire(accounts.ID(b.User)), By: b.By.String(), At: api.At(sqldb.Time(b.At))}
 	}
 	return web.NewBody(api.RoomBans{Bans: web.List(list, wire), Next: next}), err
 }
@@ -487,7 +487,7 @@ func (s *Service) deleteBan(ctx context.Context, caller accounts.Caller, in *Mem
 }
 
 func (l Link) wire() api.RoomLink {
-	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: sqldb.Time(l.Created), Expires: sqldb.Time(l.Expires), Uses: l.Uses, Most: l.Most}
+	return api.RoomLink{ID: l.ID.String(), Room: l.Room.String(), By: l.By.String(), Created: api.At(sqldb.Time(l.Created)), Expires: api.At(sqldb.Time(l.Expires)), Uses: l.Uses, Most: l.Most}
 }
 
 func (s *Service) postLink(ctx context.Context, caller accounts.Caller, in *struct {

@@ -105,7 +105,7 @@ func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath
 	}
 	user, _ := caller.(accounts.Caller) // a guest has no login session
 	src, err := s.Source(ctx, me, user.Device, id, item)
-	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: sqldb.TimeOrNil(src.Expires)}), err
+	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: api.AtOrNil(sqldb.TimeOrZero(src.Expires))}), err
 }
 
 func (s *Service) postLine(ctx context.Context, caller web.Caller, in *struct {

@@ -198,11 +198,11 @@ func (s *Service) flying(ctx context.Context, m Member, id ID) ([]api.Danmaku, e
 
 func (c Comment) wire(id ID) api.Danmaku {
 	return api.Danmaku{ID: c.ID.String(), Room: id.String(), From: c.From.String(), Text: c.Text, Item: c.Item, Position: c.Position,
-		Color: c.Color, Mode: modes[c.Mode], Size: sizes[c.Size], At: sqldb.Time(c.At)}
+		Color: c.Color, Mode: modes[c.Mode], Size: sizes[c.Size], At: api.At(sqldb.Time(c.At))}
 }
 
 func (l Line) wire(id ID) api.RoomLine {
-	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text, At: sqldb.Time(l.At)}
+	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text, At: api.At(sqldb.Time(l.At))}
 }
 
 // batchTime is how long the statements of a batch may take.

@@ -76,12 +76,12 @@ func (s Service) Routes(a *web.API) {
 }
 
 func wireUser(u accounts.User, external string, now time.Time) api.ServiceUser {
-	w := api.ServiceUser{ID: u.ID.String(), ExternalID: external, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Email: u.Email, Zone: u.Clock.In(now), Created: u.Created}
+	w := api.ServiceUser{ID: u.ID.String(), ExternalID: external, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar, Email: u.Email, Zone: u.Clock.In(now), Created: api.At(u.Created)}
 	if u.BannedAt(now) {
-		w.BannedUntil = &u.Banned
+		w.BannedUntil = new(api.At(u.Banned))
 	}
 	if u.Deleted() {
-		w.Erased = &u.Erased
+		w.Erased = new(api.At(u.Erased))
 	}
 	return w
 }
@@ -151,7 +151,7 @@ func (s Service) deleteUser(ctx context.Context, key *servicekeys.Caller, in *st
 			grace = 0
 		}
 		erased, err := s.Accounts.DeleteFor(ctx, id, grace)
-		out = web.NewBody(api.AccountDeleted{Erased: erased})
+		out = web.NewBody(api.AccountDeleted{Erased: api.At(erased)})
 		return err
 	})
 	return out, err
@@ -163,7 +163,7 @@ func (s Service) putBan(ctx context.Context, key *servicekeys.Caller, in *struct
 }) (*web.Empty, error) {
 	until := accounts.Forever
 	if in.Body.Until != nil {
-		until = *in.Body.Until
+		until = in.Body.Until.Time
 	}
 	return &web.Empty{}, s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error { return s.Accounts.Ban(ctx, id, until, in.Body.Reason) })
 }

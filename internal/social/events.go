@@ -72,11 +72,11 @@ func (d *changeSet) empty() bool {
 
 func (r Request) wire(who accounts.Profiles) api.FriendRequest {
 	return api.FriendRequest{ID: r.ID.String(), From: who.Wire(r.From), To: who.Wire(r.To), Message: r.Message, Source: r.Source,
-		State: r.State.String(), Created: r.Created, Expires: r.Expires}
+		State: r.State.String(), Created: api.At(r.Created), Expires: api.At(r.Expires)}
 }
 
 func (f Friend) wire(who accounts.Profiles) api.Friend {
-	return api.Friend{User: who.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: f.Since, Updated: f.Updated}
+	return api.Friend{User: who.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: api.At(f.Since), Updated: api.At(f.Updated)}
 }
 
 // tellHooks has the app's own backend told of what tx has changed, once for the two whom it concerns.

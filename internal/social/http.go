@@ -299,7 +299,7 @@ func (s *Service) getBlocks(ctx context.Context, caller accounts.Caller, in *Pag
 	if err != nil {
 		return nil, err
 	}
-	wire := func(b Block) api.Block { return api.Block{User: who.Wire(b.User), Since: b.Since} }
+	wire := func(b Block) api.Block { return api.Block{User: who.Wire(b.User), Since: api.At(b.Since)} }
 	return web.NewBody(api.Blocks{Blocks: web.List(found, wire), Next: next}), nil
 }
 

@@ -422,7 +422,7 @@ func (s *Service) linkTo(t *Transfer, what variant, user accounts.ID) api.FileLi
 		until = t.Expires
 	}
 	until = until.Truncate(time.Second)
-	return api.FileLink{URL: filePath + s.signer.link(claim{id: t.ID, what: what, user: user, until: until}), Expires: until}
+	return api.FileLink{URL: filePath + s.signer.link(claim{id: t.ID, what: what, user: user, until: until}), Expires: api.At(until)}
 }
 
 // RoomFile is [Service.Link] for those who know files by the text of an id.
@@ -435,7 +435,7 @@ func (s *Service) RoomFile(ctx context.Context, user accounts.ID, file string) (
 	if errors.Is(err, ErrRefused) || errors.Is(err, ErrYouBlock) {
 		err = ErrUnknown
 	}
-	return l.URL, l.Expires, err
+	return l.URL, l.Expires.Time, err
 }
 
 // ForViewer returns the URL of [Service.RoomFile] for a viewer in a room. It ends when the viewer leaves the room. ErrLink.

@@ -324,5 +324,5 @@ func (t *Transfer) progress(received, chunk int64) progress {
 func (t *Transfer) wire(p progress) api.Transfer {
 	return api.Transfer{ID: t.ID.String(), From: t.From.String(), To: t.To.String(), Name: t.Name, Type: t.Media, Size: t.Size, SHA256: t.SHA256,
 		Status: t.Status.String(), Reason: t.Reason, Received: p.received, Percent: p.percent, Chunk: p.chunk, Chunks: p.chunks,
-		Available: t.Status == Done && t.Content, Created: t.Created, Updated: t.Updated, Expires: t.Expires}
+		Available: t.Status == Done && t.Content, Created: api.At(t.Created), Updated: api.At(t.Updated), Expires: api.At(t.Expires)}
 }

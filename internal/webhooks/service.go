@@ -90,7 +90,7 @@ type envelope struct {
 
 // message returns the body that is posted for an envelope.
 func (e envelope) message() ([]byte, error) {
-	return json.Marshal(api.Webhook{Type: e.Type, Timestamp: time.UnixMilli(e.At).UTC(), Data: e.Data})
+	return json.Marshal(api.Webhook{Type: e.Type, Timestamp: api.At(time.UnixMilli(e.At).UTC()), Data: e.Data})
 }
 
 // rowSize is about how many bytes of data one row has at most; the outbox takes a MiB.

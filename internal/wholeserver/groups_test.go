@@ -44,7 +44,7 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 		heard("bob", "changed:1 mine:1")
 		link, err := bob.NewGroupLink(ctx, g, api.GroupLinkNew{Uses: 1})
 		c.must(err)
-		if link.Most != 1 || link.Expires.Sub(link.Created) != 7*24*time.Hour {
+		if link.Most != 1 || link.Expires.Sub(link.Created.Time) != 7*24*time.Hour {
 			t.Errorf("a link %+v", link)
 		}
 		there := c.client(1, client.WithTokens(eve.Tokens()))
@@ -73,7 +73,7 @@ func TestAGroupFromItsMakingToItsEnd(t *testing.T) {
 		if added, err := ann.InviteToGroup(ctx, g, id(c.people[3])); err != nil || len(added.Added) != 1 || added.Added[0].InvitedBy != id(ann) {
 			t.Errorf("added %+v, %v", added, err)
 		}
-		admin, word, until := api.RoleAdmin, "Tomorrow", time.Now().Add(time.Hour)
+		admin, word, until := api.RoleAdmin, "Tomorrow", api.At(time.Now().Add(time.Hour))
 		if m, err := ann.UpdateGroupMember(ctx, g, id(bob), api.GroupMemberUpdate{Role: &admin}); err != nil || m.Role != admin {
 			t.Errorf("appointed %+v, %v", m, err)
 		}

@@ -236,7 +236,7 @@ func TestALiveStreamOnAPlaylistIsWatchedByWhoIsInTheRoom(t *testing.T) {
 	asGuest := node.Client(t, client.WithTokens(api.Tokens{AccessToken: guest.Token}))
 	for who, c := range map[string]*client.Client{"a member": bob, "a guest": asGuest} {
 		src, err := c.RoomItemSource(ctx, room.Room.ID, item.ID)
-		if err != nil || src.Kind != api.ItemLive || src.Token == "" || src.Expires == nil || time.Until(*src.Expires) < time.Minute {
+		if err != nil || src.Kind != api.ItemLive || src.Token == "" || src.Expires == nil || time.Until(src.Expires.Time) < time.Minute {
 			t.Fatalf("%s: %+v, %v", who, src, err)
 		}
 		look(t, node, src.URL, src.Token, nil)

@@ -308,7 +308,7 @@ func TestRedisIsEmptiedOrAwayAndEverybodyIsOnLineAgain(t *testing.T) {
 func TestWhenAFriendWasLastSeen(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := newCircle(t, 2)
-		last := func() *time.Time {
+		last := func() *api.Time {
 			got, err := c.at(0, 0).PresenceAndLastSeen(t.Context(), id(c.people[1]))
 			c.must(err)
 			return got.Users[0].LastSeen

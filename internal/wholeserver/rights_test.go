@@ -452,7 +452,7 @@ func groupRole(r *rights) (func() error, tries) {
 			return err
 		},
 		"role.mute": func() error {
-			_, err := there.UpdateGroupMember(ctx, g, id(dan), api.GroupMemberUpdate{MutedUntil: new(time.Now().Add(time.Hour))})
+			_, err := there.UpdateGroupMember(ctx, g, id(dan), api.GroupMemberUpdate{MutedUntil: new(api.At(time.Now().Add(time.Hour)))})
 			return err
 		},
 		"role.link": func() error { _, err := guest.LookAtGroupLink(ctx, link.ID); return err },

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -185,6 +186,11 @@ func (w *world) try(r request) (answer, error) {
 	return a, nil
 }
 
+var (
+	timesOnWire = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`)
+	threeDigits = regexp.MustCompile(`:\d\d\.\d{3}Z"$`)
+)
+
 // promised holds an answer against what holds for all of them.
 func (w *world) promised(r request, a answer) {
 	w.t.Helper()
@@ -208,6 +214,11 @@ func (w *world) promised(r request, a answer) {
 	}
 	if a.header.Get("Access-Control-Allow-Credentials") != "" {
 		fault("it lets other origins use what the browser knows")
+	}
+	for _, at := range timesOnWire.FindAllString(a.body, -1) {
+		if !threeDigits.MatchString(at) {
+			fault("%s is not in UTC with three digits of fraction", at)
+		}
 	}
 	if strings.HasPrefix(r.path, "/v1/") {
 		if a.status >= 400 && (a.header.Get("Content-Type") != "application/problem+json" || a.code() == "") {

@@ -79,7 +79,7 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 				return []string{user + " online", user + " away", "chat.typing", "chat.typing", "message.new"}
 			}, "0 0 away", false},
 			{"friend whose chat the viewer mutes", func(c *circle, viewer, user *client.Client) {
-				_, err := viewer.SetChat(c.t.Context(), client.ChatWith(id(user)), api.ChatChange{Muted: new(time.Now().Add(time.Hour))})
+				_, err := viewer.SetChat(c.t.Context(), client.ChatWith(id(user)), api.ChatChange{Muted: new(api.At(time.Now().Add(time.Hour)))})
 				c.must(err)
 			}, func(user string) []string {
 				return []string{user + " online", user + " away", "chat.marked 0", "chat.marked 2", "chat.typing", "chat.typing", "message.new"}
@@ -117,7 +117,7 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 				func() error { return user.Mark(ctx, direct, api.MarkRequest{Read: 2}) },
 				func() error { return user.Mark(ctx, group, api.MarkRequest{Read: 1}) },
 				func() error {
-					_, err := user.SetChat(ctx, direct, api.ChatChange{Pinned: new(true), Draft: new("Well"), Muted: new(time.Now().Add(time.Hour))})
+					_, err := user.SetChat(ctx, direct, api.ChatChange{Pinned: new(true), Draft: new("Well"), Muted: new(api.At(time.Now().Add(time.Hour)))})
 					return err
 				},
 				func() error { return user.Typing(ctx, direct, true) },
@@ -184,7 +184,7 @@ func TestUsers_LearnOnlyWhatTheyMaySee(t *testing.T) {
 			}
 			own := devices[len(devices)-1]
 			from = len(own.all())
-			_, err = viewer.SetChat(ctx, chat.Chat, api.ChatChange{Muted: new(time.Now().Add(time.Hour)), Pinned: new(true), Draft: new("Well")})
+			_, err = viewer.SetChat(ctx, chat.Chat, api.ChatChange{Muted: new(api.At(time.Now().Add(time.Hour))), Pinned: new(true), Draft: new("Well")})
 			c.must(err)
 			bubble.Sleep(time.Second)
 			if got := own.all()[from:]; !r.gone && len(got) > 0 {

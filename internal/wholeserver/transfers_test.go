@@ -256,7 +256,7 @@ func (p *pair) isNoContentOfOurs(who *client.Client, id string, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if until := time.Until(link.Expires); until < 4*time.Minute || until > 5*time.Minute {
+	if until := time.Until(link.Expires.Time); until < 4*time.Minute || until > 5*time.Minute {
 		t.Errorf("the link is good for %s", until)
 	}
 	r := p.tus(1, nil, "GET", link.URL, nil)

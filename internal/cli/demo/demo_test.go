@@ -97,7 +97,7 @@ func TestDemo_ShowsEachAreaWithoutContradictions(t *testing.T) {
 
 	t.Run("account", func(t *testing.T) {
 		me, err := c.Me(ctx)
-		if err != nil || me.Avatar == "" || me.Bio == "" || began.Sub(me.Created) < 360*24*time.Hour {
+		if err != nil || me.Avatar == "" || me.Bio == "" || began.Sub(me.Created.Time) < 360*24*time.Hour {
 			t.Errorf("got %+v, %v; want a picture, a text and an account of last year", me, err)
 		}
 		if devices, err := c.Sessions(ctx); err != nil || len(devices) != 1 {
@@ -154,7 +154,7 @@ func TestDemo_ShowsEachAreaWithoutContradictions(t *testing.T) {
 				t.Errorf("chat %s of %d messages is read to %d with %d unread", chat.Chat, chat.Seq, chat.Read, chat.Unread)
 			}
 			for n, m := range messages.Messages {
-				if n > 0 && m.At.Before(messages.Messages[n-1].At) {
+				if n > 0 && m.At.Before(messages.Messages[n-1].At.Time) {
 					t.Errorf("message %d of %s is older than the one before", m.Seq, chat.Chat)
 				}
 				text, _ := json.Marshal(m)
@@ -196,7 +196,7 @@ func TestDemo_ShowsEachAreaWithoutContradictions(t *testing.T) {
 				t.Errorf("%s was last seen at %v", p.User, p.LastSeen)
 				continue
 			}
-			times[*p.LastSeen] = true
+			times[p.LastSeen.Time] = true
 		}
 		if len(times) < 5 {
 			t.Errorf("the friends were last seen at %d times; want five at least", len(times))

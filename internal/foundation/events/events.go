@@ -82,7 +82,7 @@ func (e *Event) appendJSON(b []byte) []byte {
 // AppendWire appends the event as clients get it, the JSON of an api.Event.
 func (e *Event) AppendWire(b []byte) []byte {
 	b = append(b, `{"id":"`+e.ID+`","type":"`+e.Type+`","time":"`...)
-	b = time.UnixMilli(e.Time).UTC().AppendFormat(b, time.RFC3339Nano)
+	b = api.AppendTime(b, time.UnixMilli(e.Time))
 	b = append(b, `","data":`...)
 	return append(append(b, e.Data...), '}')
 }

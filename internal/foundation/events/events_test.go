@@ -855,3 +855,12 @@ func TestWhatHasNoJSONIsLoggedAndNoEvent(t *testing.T) {
 		t.Errorf("of a function: got %s, %v, and the log %q", text, ok, &log)
 	}
 }
+
+func TestAppendWire_WritesThreeDigits(t *testing.T) {
+	for ms, at := range map[int64]string{946684800000: "2000-01-01T00:00:00.000Z", 946684800100: "2000-01-01T00:00:00.100Z", 946684800123: "2000-01-01T00:00:00.123Z"} {
+		e := Event{ID: "1", Type: "x", Time: ms, Data: []byte(`{"n":1}`)}
+		if got, want := string(e.AppendWire(nil)), `{"id":"1","type":"x","time":"`+at+`","data":{"n":1}}`; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

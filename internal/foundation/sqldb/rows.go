@@ -123,15 +123,6 @@ func TimeOrZero(ms int64) time.Time {
 	return Time(ms)
 }
 
-// TimeOrNil is [Time] where 0 is nil.
-func TimeOrNil(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := Time(ms)
-	return &t
-}
-
 // MillisOrZero returns what [TimeOrZero] reads: 0 for the zero time.
 func MillisOrZero(t time.Time) int64 {
 	if t.IsZero() {

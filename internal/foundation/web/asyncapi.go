@@ -36,7 +36,7 @@ var placeholders = regexp.MustCompile(`\{(\w+)\}`)
 
 // AsyncAPI returns the AsyncAPI 3.0 document of the events on channels as JSON.
 func AsyncAPI(title string, channels []EventChannel) ([]byte, error) {
-	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	schemas := newSchemas()
 	onSocket, inRedis := huma.SchemaFromType(schemas, reflect.TypeFor[api.Event]()), huma.SchemaFromType(schemas, reflect.TypeFor[events.Event]())
 	message := func(event *huma.Schema, name string, data any) object {
 		properties := object{}

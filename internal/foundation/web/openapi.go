@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
@@ -31,7 +33,7 @@ func describe(cfg Config) *huma.OpenAPI {
 			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
 		Servers: []*huma.Server{{URL: "/", Description: "The server that this document comes from"}},
 		Components: &huma.Components{
-			Schemas: huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer),
+			Schemas: newSchemas(),
 			Headers: headers(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"bearer": {Type: "http", Scheme: "bearer", Description: "The access token from log-in or registration."},
@@ -45,6 +47,13 @@ func describe(cfg Config) *huma.OpenAPI {
 }
 
 const schemaRef = "#/components/schemas/"
+
+// newSchemas returns an empty registry in which [api.Time] has the schema of [time.Time].
+func newSchemas() huma.Registry {
+	schemas := huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer)
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
+	return schemas
+}
 
 // headers are those that many answers have.
 func headers() map[string]*huma.Header {
@@ -383,7 +392,7 @@ func (a *API) example(s *huma.Schema) any {
 	case "date":
 		return "2026-11-23"
 	case "date-time":
-		return "2026-11-23T09:30:00Z"
+		return "2026-11-23T09:30:00.000Z"
 	case "email":
 		return "ada@example.org"
 	}

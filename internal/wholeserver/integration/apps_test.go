@@ -941,7 +941,7 @@ func TestABackendIsToldWhatUsersShouldSeeWhileTheyAreOffLine(t *testing.T) {
 		say(2)
 		want = append(want, users[1].ID+" messages "+client.ChatWith(users[2].ID))
 		eventually.Equal(t, "told of another chat", want, told)
-		_, err = app.As(users[1].ID).SetChat(ctx, client.ChatWith(users[2].ID), api.ChatChange{Muted: new(time.Now().Add(time.Hour))})
+		_, err = app.As(users[1].ID).SetChat(ctx, client.ChatWith(users[2].ID), api.ChatChange{Muted: new(api.At(time.Now().Add(time.Hour)))})
 		n.must(err)
 		bubble.Sleep(time.Minute)
 		say(2)
