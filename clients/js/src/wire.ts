@@ -3500,7 +3500,7 @@ export interface operations {
                      *       "expires_in": 1,
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -3551,7 +3551,7 @@ export interface operations {
                      *       "expires_in": 1,
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -3648,7 +3648,7 @@ export interface operations {
                      *       "expires_in": 1,
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -3701,7 +3701,7 @@ export interface operations {
                      *       "expires_in": 1,
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -3769,7 +3769,7 @@ export interface operations {
                      * @example {
                      *       "blocks": [
                      *         {
-                     *           "since": "2026-11-23T09:30:00Z",
+                     *           "since": "2026-11-23T09:30:00.000Z",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
                      *             "name": "Ada"
@@ -3880,7 +3880,7 @@ export interface operations {
                      * @example {
                      *       "chats": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "group": "V1StGXR8_Z5j",
                      *           "group_name": "Rowing",
@@ -3920,7 +3920,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "group": "V1StGXR8_Z5j",
                      *       "group_name": "Rowing",
@@ -3982,7 +3982,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "group": "V1StGXR8_Z5j",
                      *       "group_name": "Rowing",
@@ -4023,7 +4023,7 @@ export interface operations {
                      * @example {
                      *       "changed": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "client_id": "8d1f-1",
                      *           "from": "V1StGXR8_Z5j",
@@ -4099,7 +4099,7 @@ export interface operations {
                      * @example {
                      *       "messages": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "client_id": "8d1f-1",
                      *           "from": "V1StGXR8_Z5j",
@@ -4150,7 +4150,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "id": "hT3kQ9_xLm2A",
                      *       "seq": 1
@@ -4218,7 +4218,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "client_id": "8d1f-1",
                      *       "from": "V1StGXR8_Z5j",
@@ -4258,7 +4258,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "url": "/v1/files/…"
                      *     }
                      */
@@ -4290,7 +4290,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "client_id": "8d1f-1",
                      *       "from": "V1StGXR8_Z5j",
@@ -4328,7 +4328,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "client_id": "8d1f-1",
                      *       "from": "V1StGXR8_Z5j",
@@ -4397,7 +4397,7 @@ export interface operations {
                      * @example {
                      *       "messages": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "client_id": "8d1f-1",
                      *           "from": "V1StGXR8_Z5j",
@@ -4512,7 +4512,7 @@ export interface operations {
                      * @example {
                      *       "chats": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "group": "V1StGXR8_Z5j",
                      *           "group_name": "Rowing",
@@ -4525,7 +4525,7 @@ export interface operations {
                      *       ],
                      *       "messages": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "client_id": "8d1f-1",
                      *           "from": "V1StGXR8_Z5j",
@@ -4571,7 +4571,7 @@ export interface operations {
                      * @example {
                      *       "messages": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "chat": "u:V1StGXR8_Z5j",
                      *           "client_id": "8d1f-1",
                      *           "from": "V1StGXR8_Z5j",
@@ -4704,7 +4704,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "day": "2026-11-23",
                      *       "freezes": 1,
                      *       "freezes_used": 1,
@@ -4863,7 +4863,7 @@ export interface operations {
                      *       ],
                      *       "history": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "day": "2026-11-23"
                      *         }
                      *       ],
@@ -4904,7 +4904,7 @@ export interface operations {
                      * @example {
                      *       "left": 1,
                      *       "made_up": {
-                     *         "at": "2026-11-23T09:30:00Z",
+                     *         "at": "2026-11-23T09:30:00.000Z",
                      *         "day": "2026-11-23"
                      *       },
                      *       "status": {
@@ -5029,8 +5029,8 @@ export interface operations {
                      *       "friends": [
                      *         {
                      *           "order": 1,
-                     *           "since": "2026-11-23T09:30:00Z",
-                     *           "updated": "2026-11-23T09:30:00Z",
+                     *           "since": "2026-11-23T09:30:00.000Z",
+                     *           "updated": "2026-11-23T09:30:00.000Z",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
                      *             "name": "Ada"
@@ -5066,8 +5066,8 @@ export interface operations {
                     /**
                      * @example {
                      *       "order": 1,
-                     *       "since": "2026-11-23T09:30:00Z",
-                     *       "updated": "2026-11-23T09:30:00Z",
+                     *       "since": "2026-11-23T09:30:00.000Z",
+                     *       "updated": "2026-11-23T09:30:00.000Z",
                      *       "user": {
                      *         "id": "V1StGXR8_Z5j",
                      *         "name": "Ada"
@@ -5126,8 +5126,8 @@ export interface operations {
                     /**
                      * @example {
                      *       "order": 1,
-                     *       "since": "2026-11-23T09:30:00Z",
-                     *       "updated": "2026-11-23T09:30:00Z",
+                     *       "since": "2026-11-23T09:30:00.000Z",
+                     *       "updated": "2026-11-23T09:30:00.000Z",
                      *       "user": {
                      *         "id": "V1StGXR8_Z5j",
                      *         "name": "Ada"
@@ -5164,8 +5164,8 @@ export interface operations {
                      *       "changed": [
                      *         {
                      *           "order": 1,
-                     *           "since": "2026-11-23T09:30:00Z",
-                     *           "updated": "2026-11-23T09:30:00Z",
+                     *           "since": "2026-11-23T09:30:00.000Z",
+                     *           "updated": "2026-11-23T09:30:00.000Z",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
                      *             "name": "Ada"
@@ -5241,8 +5241,8 @@ export interface operations {
                      * @example {
                      *       "requests": [
                      *         {
-                     *           "created": "2026-11-23T09:30:00Z",
-                     *           "expires": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
+                     *           "expires": "2026-11-23T09:30:00.000Z",
                      *           "from": {
                      *             "id": "V1StGXR8_Z5j",
                      *             "name": "Ada"
@@ -5290,8 +5290,8 @@ export interface operations {
                      * @example {
                      *       "new": true,
                      *       "request": {
-                     *         "created": "2026-11-23T09:30:00Z",
-                     *         "expires": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
+                     *         "expires": "2026-11-23T09:30:00.000Z",
                      *         "from": {
                      *           "id": "V1StGXR8_Z5j",
                      *           "name": "Ada"
@@ -5357,8 +5357,8 @@ export interface operations {
                     /**
                      * @example {
                      *       "order": 1,
-                     *       "since": "2026-11-23T09:30:00Z",
-                     *       "updated": "2026-11-23T09:30:00Z",
+                     *       "since": "2026-11-23T09:30:00.000Z",
+                     *       "updated": "2026-11-23T09:30:00.000Z",
                      *       "user": {
                      *         "id": "V1StGXR8_Z5j",
                      *         "name": "Ada"
@@ -5455,7 +5455,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -5497,7 +5497,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -5558,7 +5558,7 @@ export interface operations {
                      *       "groups": [
                      *         {
                      *           "group": {
-                     *             "created": "2026-11-23T09:30:00Z",
+                     *             "created": "2026-11-23T09:30:00.000Z",
                      *             "id": "V1StGXR8_Z5j",
                      *             "inviters": "member",
                      *             "joins": "invited",
@@ -5603,7 +5603,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -5640,7 +5640,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -5703,7 +5703,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -5746,7 +5746,7 @@ export interface operations {
                      * @example {
                      *       "bans": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "by": "V1StGXR8_Z5j",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
@@ -5943,7 +5943,7 @@ export interface operations {
                      * @example {
                      *       "changed": [
                      *         {
-                     *           "joined": "2026-11-23T09:30:00Z",
+                     *           "joined": "2026-11-23T09:30:00.000Z",
                      *           "role": "member",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
@@ -5952,7 +5952,7 @@ export interface operations {
                      *         }
                      *       ],
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -5997,8 +5997,8 @@ export interface operations {
                      *       "links": [
                      *         {
                      *           "by": "V1StGXR8_Z5j",
-                     *           "created": "2026-11-23T09:30:00Z",
-                     *           "expires": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
+                     *           "expires": "2026-11-23T09:30:00.000Z",
                      *           "id": "V1StGXR8_Z5j",
                      *           "uses": 1
                      *         }
@@ -6036,8 +6036,8 @@ export interface operations {
                     /**
                      * @example {
                      *       "by": "V1StGXR8_Z5j",
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "id": "V1StGXR8_Z5j",
                      *       "uses": 1
                      *     }
@@ -6117,7 +6117,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -6162,7 +6162,7 @@ export interface operations {
                      * @example {
                      *       "members": [
                      *         {
-                     *           "joined": "2026-11-23T09:30:00Z",
+                     *           "joined": "2026-11-23T09:30:00.000Z",
                      *           "role": "member",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
@@ -6211,7 +6211,7 @@ export interface operations {
                      * @example {
                      *       "added": [
                      *         {
-                     *           "joined": "2026-11-23T09:30:00Z",
+                     *           "joined": "2026-11-23T09:30:00.000Z",
                      *           "role": "member",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
@@ -6276,7 +6276,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "joined": "2026-11-23T09:30:00Z",
+                     *       "joined": "2026-11-23T09:30:00.000Z",
                      *       "role": "member",
                      *       "user": {
                      *         "id": "V1StGXR8_Z5j",
@@ -6319,7 +6319,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -6360,7 +6360,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -6424,8 +6424,8 @@ export interface operations {
                      * @example {
                      *       "requests": [
                      *         {
-                     *           "created": "2026-11-23T09:30:00Z",
-                     *           "expires": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
+                     *           "expires": "2026-11-23T09:30:00.000Z",
                      *           "group": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
                      *           "state": "pending",
@@ -6589,7 +6589,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "find_by_email": true,
                      *       "find_by_id": true,
                      *       "has_password": true,
@@ -6629,7 +6629,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "find_by_email": true,
                      *       "find_by_id": true,
                      *       "has_password": true,
@@ -6865,7 +6865,7 @@ export interface operations {
                      *           "device": "m4Xw1pTq_0Zs",
                      *           "kind": "socket",
                      *           "node": "MNWZz-mnEwtd",
-                     *           "since": "2026-11-23T09:30:00Z"
+                     *           "since": "2026-11-23T09:30:00.000Z"
                      *         }
                      *       ]
                      *     }
@@ -6897,7 +6897,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "erased": "2026-11-23T09:30:00Z"
+                     *       "erased": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["AccountDeleted"];
@@ -6933,7 +6933,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "find_by_email": true,
                      *       "find_by_id": true,
                      *       "has_password": true,
@@ -7099,7 +7099,7 @@ export interface operations {
                      *       "events": [
                      *         {
                      *           "kind": "registered",
-                     *           "time": "2026-11-23T09:30:00Z"
+                     *           "time": "2026-11-23T09:30:00.000Z"
                      *         }
                      *       ]
                      *     }
@@ -7139,7 +7139,7 @@ export interface operations {
                      *       },
                      *       "notices": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "data": {
                      *             "request": "Qm3x_8TzP-1k",
                      *             "user": "V1StGXR8_Z5j",
@@ -7507,7 +7507,7 @@ export interface operations {
                      * @example {
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -7562,7 +7562,7 @@ export interface operations {
                      *       "rooms": [
                      *         {
                      *           "access": "invited",
-                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
                      *           "drift": 40,
                      *           "guest_may": [
                      *             "chat"
@@ -7617,7 +7617,7 @@ export interface operations {
                      * @example {
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -7665,7 +7665,7 @@ export interface operations {
                      * @example {
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -7749,7 +7749,7 @@ export interface operations {
                      * @example {
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -7802,7 +7802,7 @@ export interface operations {
                      * @example {
                      *       "bans": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "by": "V1StGXR8_Z5j",
                      *           "user": {
                      *             "id": "V1StGXR8_Z5j",
@@ -7890,7 +7890,7 @@ export interface operations {
                      * @example {
                      *       "lines": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "from": "V1StGXR8_Z5j",
                      *           "name": "Ada",
                      *           "room": "Hk3u7sPq2ZxB",
@@ -7935,7 +7935,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "name": "Ada",
                      *       "room": "Hk3u7sPq2ZxB",
@@ -7981,7 +7981,7 @@ export interface operations {
                      * @example {
                      *       "danmaku": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "color": 1,
                      *           "from": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
@@ -8030,7 +8030,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "color": 1,
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
@@ -8097,10 +8097,10 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -8154,7 +8154,7 @@ export interface operations {
                      * @example {
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -8203,8 +8203,8 @@ export interface operations {
                      *       "links": [
                      *         {
                      *           "by": "V1StGXR8_Z5j",
-                     *           "created": "2026-11-23T09:30:00Z",
-                     *           "expires": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
+                     *           "expires": "2026-11-23T09:30:00.000Z",
                      *           "id": "V1StGXR8_Z5j",
                      *           "room": "Hk3u7sPq2ZxB",
                      *           "uses": 1
@@ -8243,8 +8243,8 @@ export interface operations {
                     /**
                      * @example {
                      *       "by": "V1StGXR8_Z5j",
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "id": "V1StGXR8_Z5j",
                      *       "room": "Hk3u7sPq2ZxB",
                      *       "uses": 1
@@ -8326,7 +8326,7 @@ export interface operations {
                      * @example {
                      *       "members": [
                      *         {
-                     *           "joined": "2026-11-23T09:30:00Z",
+                     *           "joined": "2026-11-23T09:30:00.000Z",
                      *           "may": [
                      *             "chat"
                      *           ],
@@ -8400,7 +8400,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "joined": "2026-11-23T09:30:00Z",
+                     *       "joined": "2026-11-23T09:30:00.000Z",
                      *       "may": [
                      *         "chat"
                      *       ],
@@ -8438,7 +8438,7 @@ export interface operations {
                      * @example {
                      *       "viewers": [
                      *         {
-                     *           "active": "2026-11-23T09:30:00Z",
+                     *           "active": "2026-11-23T09:30:00.000Z",
                      *           "id": "V1StGXR8_Z5j"
                      *         }
                      *       ]
@@ -8480,7 +8480,7 @@ export interface operations {
                      * @example {
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -8685,7 +8685,7 @@ export interface operations {
                      * @example {
                      *       "items": [
                      *         {
-                     *           "added": "2026-11-23T09:30:00Z",
+                     *           "added": "2026-11-23T09:30:00.000Z",
                      *           "by": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
                      *           "kind": "url",
@@ -8731,7 +8731,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "added": "2026-11-23T09:30:00Z",
+                     *       "added": "2026-11-23T09:30:00.000Z",
                      *       "by": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "kind": "url",
@@ -8850,7 +8850,7 @@ export interface operations {
                      *       "clock": 1,
                      *       "danmaku": [
                      *         {
-                     *           "at": "2026-11-23T09:30:00Z",
+                     *           "at": "2026-11-23T09:30:00.000Z",
                      *           "color": 1,
                      *           "from": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
@@ -8882,7 +8882,7 @@ export interface operations {
                      *       "playlist": {
                      *         "items": [
                      *           {
-                     *             "added": "2026-11-23T09:30:00Z",
+                     *             "added": "2026-11-23T09:30:00.000Z",
                      *             "by": "V1StGXR8_Z5j",
                      *             "id": "V1StGXR8_Z5j",
                      *             "kind": "url",
@@ -8893,7 +8893,7 @@ export interface operations {
                      *       },
                      *       "room": {
                      *         "access": "invited",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "drift": 40,
                      *         "guest_may": [
                      *           "chat"
@@ -8970,7 +8970,7 @@ export interface operations {
                      *         {
                      *           "room": {
                      *             "access": "invited",
-                     *             "created": "2026-11-23T09:30:00Z",
+                     *             "created": "2026-11-23T09:30:00.000Z",
                      *             "drift": 40,
                      *             "guest_may": [
                      *               "chat"
@@ -9051,7 +9051,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "id": "V1StGXR8_Z5j",
                      *       "inviters": "member",
                      *       "joins": "invited",
@@ -9099,7 +9099,7 @@ export interface operations {
                      * @example {
                      *       "added": 1,
                      *       "group": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "inviters": "member",
                      *         "joins": "invited",
@@ -9169,7 +9169,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "at": "2026-11-23T09:30:00Z",
+                     *       "at": "2026-11-23T09:30:00.000Z",
                      *       "chat": "u:V1StGXR8_Z5j",
                      *       "id": "hT3kQ9_xLm2A",
                      *       "seq": 1
@@ -9214,7 +9214,7 @@ export interface operations {
                      * @example {
                      *       "users": [
                      *         {
-                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
                      *           "external_id": "customer-4711",
                      *           "id": "V1StGXR8_Z5j",
                      *           "name": "Ada",
@@ -9248,7 +9248,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "external_id": "customer-4711",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "Ada",
@@ -9283,7 +9283,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "erased": "2026-11-23T09:30:00Z"
+                     *       "erased": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["AccountDeleted"];
@@ -9316,7 +9316,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "external_id": "customer-4711",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "Ada",
@@ -9426,7 +9426,7 @@ export interface operations {
                      *       "expires_in": 1,
                      *       "refresh_token": "sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c",
                      *       "user": {
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "find_by_email": true,
                      *         "find_by_id": true,
                      *         "has_password": true,
@@ -9464,12 +9464,12 @@ export interface operations {
                      * @example {
                      *       "sessions": [
                      *         {
-                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
                      *           "current": true,
                      *           "device": "Kx7mQ2pLw9Za",
                      *           "ip": "203.0.113.7",
                      *           "name": "Phone",
-                     *           "used": "2026-11-23T09:30:00Z"
+                     *           "used": "2026-11-23T09:30:00.000Z"
                      *         }
                      *       ]
                      *     }
@@ -9541,7 +9541,7 @@ export interface operations {
                      *       "streams": [
                      *         {
                      *           "access": "key",
-                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
                      *           "id": "V1StGXR8_Z5j",
                      *           "owner": "V1StGXR8_Z5j",
                      *           "record": true,
@@ -9587,7 +9587,7 @@ export interface operations {
                      *       },
                      *       "stream": {
                      *         "access": "key",
-                     *         "created": "2026-11-23T09:30:00Z",
+                     *         "created": "2026-11-23T09:30:00.000Z",
                      *         "id": "V1StGXR8_Z5j",
                      *         "owner": "V1StGXR8_Z5j",
                      *         "record": true,
@@ -9621,7 +9621,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "access": "key",
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "id": "V1StGXR8_Z5j",
                      *       "owner": "V1StGXR8_Z5j",
                      *       "record": true,
@@ -9684,7 +9684,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "access": "key",
-                     *       "created": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
                      *       "id": "V1StGXR8_Z5j",
                      *       "owner": "V1StGXR8_Z5j",
                      *       "record": true,
@@ -9761,7 +9761,7 @@ export interface operations {
                      *           "fault": "transfer.quota",
                      *           "file": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
-                     *           "started": "2026-11-23T09:30:00Z"
+                     *           "started": "2026-11-23T09:30:00.000Z"
                      *         }
                      *       ]
                      *     }
@@ -9950,7 +9950,7 @@ export interface operations {
                      *       "streams": [
                      *         {
                      *           "access": "key",
-                     *           "created": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
                      *           "id": "V1StGXR8_Z5j",
                      *           "owner": "V1StGXR8_Z5j",
                      *           "record": true,
@@ -9989,8 +9989,8 @@ export interface operations {
                      *           "available": true,
                      *           "chunk": 1,
                      *           "chunks": 1,
-                     *           "created": "2026-11-23T09:30:00Z",
-                     *           "expires": "2026-11-23T09:30:00Z",
+                     *           "created": "2026-11-23T09:30:00.000Z",
+                     *           "expires": "2026-11-23T09:30:00.000Z",
                      *           "from": "V1StGXR8_Z5j",
                      *           "id": "V1StGXR8_Z5j",
                      *           "name": "holiday.jpg",
@@ -10000,7 +10000,7 @@ export interface operations {
                      *           "status": "pending",
                      *           "to": "Kx7mQ2pLw9Za",
                      *           "type": "image/jpeg",
-                     *           "updated": "2026-11-23T09:30:00Z"
+                     *           "updated": "2026-11-23T09:30:00.000Z"
                      *         }
                      *       ]
                      *     }
@@ -10042,8 +10042,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10053,7 +10053,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
@@ -10084,8 +10084,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10095,7 +10095,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
@@ -10126,8 +10126,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10137,7 +10137,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
@@ -10168,8 +10168,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10179,7 +10179,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
@@ -10207,7 +10207,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "url": "/v1/files/…"
                      *     }
                      */
@@ -10239,8 +10239,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10250,7 +10250,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
@@ -10281,8 +10281,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10292,7 +10292,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
@@ -10366,8 +10366,8 @@ export interface operations {
                      *       "available": true,
                      *       "chunk": 1,
                      *       "chunks": 1,
-                     *       "created": "2026-11-23T09:30:00Z",
-                     *       "expires": "2026-11-23T09:30:00Z",
+                     *       "created": "2026-11-23T09:30:00.000Z",
+                     *       "expires": "2026-11-23T09:30:00.000Z",
                      *       "from": "V1StGXR8_Z5j",
                      *       "id": "V1StGXR8_Z5j",
                      *       "name": "holiday.jpg",
@@ -10377,7 +10377,7 @@ export interface operations {
                      *       "status": "pending",
                      *       "to": "Kx7mQ2pLw9Za",
                      *       "type": "image/jpeg",
-                     *       "updated": "2026-11-23T09:30:00Z"
+                     *       "updated": "2026-11-23T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["Transfer"];
