@@ -73,12 +73,12 @@ var (
 		keyspace.Doc{Purpose: "from whom a user takes messages, and whether receipts are shown", InvalidatedBy: []string{SettingsChanged.Name()}, MaxBytes: 256, Version: 2})
 
 	groupChannel = keyspace.DefChannel1[groups.ID](Keys, "channel:group_message:{gid}", events.Payload(api.EventMessageNew, api.EventMessageChanged),
-		keyspace.Doc{Purpose: "messages of a group's chat", MaxBytes: 64 << 10})
+		keyspace.Doc{Purpose: "messages of a group's chat", MaxBytes: 64 << 10, Version: 2})
 
 	messagesChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:message:{uid}", events.Payload(
 		api.EventMessageNew, api.EventMessageChanged, api.EventMessageHidden, api.EventChatMarked,
 		api.EventChatUpdated, api.EventChatSettings, api.EventChatTyping, api.EventChatStands),
-		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10, Version: 3})
+		keyspace.Doc{Purpose: "what happens in a user's chats", MaxBytes: 64 << 10, Version: 4})
 )
 
 type conversationKinds struct{}

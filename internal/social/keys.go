@@ -61,5 +61,5 @@ var (
 	requestsChannel = keyspace.DefChannel1[accounts.ID](Keys, "channel:friend_request:{uid}", events.Payload(
 		api.EventFriendRequested, api.EventFriendRequestClosed, api.EventFriendUnread, api.EventFriendAdded,
 		api.EventFriendUpdated, api.EventFriendRemoved, api.EventBlockAdded, api.EventBlockRemoved),
-		keyspace.Doc{Purpose: "what happens to a user's requests, friends and blocks", MaxBytes: 8 << 10, Version: 2})
+		keyspace.Doc{Purpose: "what happens to a user's requests, friends and blocks", MaxBytes: 8 << 10, Version: 3})
 )
