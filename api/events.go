@@ -129,6 +129,7 @@ var EventVersions = map[string][]string{
 	EventBlockRemoved:     {"version"},
 	EventGroupMine:        {"group.version"},
 	EventGroupChanged:     {"group.version"},
+	EventGroupLeft:        {"version"},
 	EventMessageNew:       {"rev"},
 	EventMessageChanged:   {"rev"},
 	EventChatMarked:       {"read", "delivered"}, // each grows by itself

@@ -54,7 +54,6 @@ var withoutVersion = map[string]string{
 	api.EventSessionEnded:        "a session that ended does not return",
 	api.EventFriendRequested:     "a request that closed stays closed",
 	api.EventFriendRequestClosed: "a request that closed stays closed",
-	api.EventGroupLeft:           "a hint: the client reads its groups",
 	api.EventGroupRequested:      "a request that closed stays closed",
 	api.EventGroupRequestClosed:  "a request that closed stays closed",
 	api.EventPresenceComplete:    "a hint",

@@ -250,4 +250,6 @@ func GroupChannel(group string) string { return "chat/" + group }
 type GroupGone struct {
 	Group string `json:"group" example:"V1StGXR8_Z5j"`
 	Why   string `json:"why" enum:"left,removed,banned,dissolved"`
+
+	Version int64 `json:"version" doc:"of the group: a group.mine with a higher one means that the user has joined again"`
 }

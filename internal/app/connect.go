@@ -141,7 +141,11 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 		check.Found += fmt.Sprintf("; stoa migrate, or the server as it starts, brings it to %04d", newest)
 	}
 	if check.Fault == "" && have >= settingsSince {
-		if agreed, err := c.secretAgrees(ctx, db); err != nil {
+		previous, err := previousSecret(c)
+		if err != nil {
+			return []Check{check, {Setting: "secret_previous", Fault: err.Error(), Do: "remove the file if no rotation is under way, or restore it from a backup"}}
+		}
+		if agreed, err := c.secretAgrees(ctx, db, previous); err != nil {
 			return fault(err)
 		} else if !agreed {
 			check.Fault, check.Do = errSecret.Error(), "set secret to that of the other nodes, or copy their file secret into the data folder"
@@ -154,7 +158,7 @@ func (c Config) connectSQL(ctx context.Context) []Check {
 const settingsSince = 8
 
 // secretAgrees reports whether the nodes on a database have the secret that this one would have.
-func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB) (bool, error) {
+func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB, previous []byte) (bool, error) {
 	var held string
 	switch err := db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", secretSum).Scan(&held); {
 	case errors.Is(err, sql.ErrNoRows):
@@ -170,8 +174,7 @@ func (c Config) secretAgrees(ctx context.Context, db *sqldb.DB) (bool, error) {
 		}
 		text = strings.TrimSpace(string(b))
 	}
-	previous, err := previousSecret(c)
-	return held == sumOf([]byte(text)) || previous != nil && held == sumOf(previous), err
+	return held == sumOf([]byte(text)) || previous != nil && held == sumOf(previous), nil
 }
 
 func (c Config) connectRedis(ctx context.Context) []Check {

@@ -195,6 +195,14 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 					t.Errorf("the secret %q: %+v", secret, c)
 				}
 			}
+			previous := filepath.Join(at.Dir, previousFile)
+			if err := os.WriteFile(previous, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Secret = ""
+			if c := cfg.Connect(t.Context(), time.Minute)[1]; c.Setting != "secret_previous" || !strings.Contains(c.Fault, previous) {
+				t.Errorf("an empty secret_previous: %+v", c)
+			}
 			cfg.Secret = strings.Repeat("a", 32)
 			for _, s := range []struct{ set, want string }{
 				{"version = 1", "stoa migrate, or the server as it starts"},

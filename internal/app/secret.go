@@ -78,7 +78,7 @@ func previousSecret(cfg Config) ([]byte, error) {
 }
 
 // ErrRotating refuses a second rotation before the first one has ended.
-var ErrRotating = errors.New("secret_previous exists: restart the server, and remove it first")
+var ErrRotating = errors.New("secret_previous exists: the last rotation is not over. Restart all nodes, remove it two days later, and rotate again")
 
 // RotateSecret returns a new secret. If the data folder holds the secret, the new one is stored there for the next
 // start, in addition to the previous one, and RotateSecret returns the path of that file.

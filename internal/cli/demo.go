@@ -13,6 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/cli/demo"
 	"github.com/stoa-dev/stoa/internal/foundation/config"
 	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/live"
 )
 
 type demoCmd struct {
@@ -96,6 +97,10 @@ func guide(w io.Writer, cfg app.Config, filled demo.Filled, serves bool) error {
 	if cfg.Development() {
 		code = "its code is shown at " + url + "/dev/mail"
 	}
+	stream := "a stream, while stoa demo --serve runs and the UDP address " + cfg.Live.UDP + " is free"
+	if cfg.Live.UDP == live.Off {
+		stream = "no stream: live.udp is off"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\nOpen %s/ and log in as %s; %s. Then look at:\n\n", begin, start, url, filled.LogIn, code)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -105,7 +110,7 @@ func guide(w io.Writer, cfg app.Config, filled demo.Filled, serves bool) error {
 		{"chats", "/#/chats", "two users and groups, English and Chinese: unread, pinned, replies, reactions, files"},
 		{"check-in", "/", "a streak that waits for today, freezes, days to make up, four leaderboards"},
 		{"rooms", "/#/rooms", "“" + demo.FilmRoom + "”: a film that plays again and again, with danmaku"},
-		{"live", "/#/rooms", "“" + demo.LiveRoom + "”: a stream, while stoa demo --serve runs"},
+		{"live", "/#/rooms", "“" + demo.LiveRoom + "”: " + stream},
 	} {
 		fmt.Fprintf(table, "  %s\t%s\t%s\n", area[0], area[1], area[2])
 	}

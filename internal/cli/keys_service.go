@@ -17,7 +17,7 @@ import (
 type keysServiceCmd struct {
 	Create keysServiceCreateCmd `cmd:"" help:"Make a key for an app's own backend, and show it this once."`
 	List   keysServiceListCmd   `cmd:"" help:"List the keys, with what each may do and when it was last used."`
-	Revoke keysServiceRevokeCmd `cmd:"" help:"End a key; servers refuse it within a second."`
+	Revoke keysServiceRevokeCmd `cmd:"" help:"End a key; servers refuse it within two seconds."`
 	Rotate keysServiceRotateCmd `cmd:"" help:"Give a key another secret, and show it this once; the old one is good for a while still."`
 }
 

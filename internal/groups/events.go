@@ -42,7 +42,7 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	}
 	add := func(typ string, user accounts.ID, data any) { addAll(typ, []accounts.ID{user}, data) }
 	for _, l := range d.left {
-		add(api.EventGroupLeft, l.user, api.GroupGone{Group: d.group.ID.String(), Why: l.why})
+		add(api.EventGroupLeft, l.user, api.GroupGone{Group: d.group.ID.String(), Why: l.why, Version: d.group.Version})
 	}
 	mine := d.joined
 	if d.own != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -151,7 +152,11 @@ const (
 	maxCustomDepth = 10
 	maxReactions   = 20 // different emoji for one message
 	maxWaveform    = 100
+	maxMentions    = 50
 )
+
+// kinds are those of all messages.
+var kinds = []string{api.MessageText, api.MessageImage, api.MessageVoice, api.MessageFile, api.MessageLocation, api.MessageCard, api.MessageCustom, api.MessageSystem}
 
 var clientIDs = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
@@ -172,6 +177,15 @@ func checkContent(c api.Content) (api.Content, error) {
 	}
 	if strings.ContainsFunc(c.Text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 		return c, ErrContent.On("body.text", "has control characters")
+	}
+	if !slices.Contains(kinds, c.Kind) { // a verdict of a hook is not checked against the schema
+		return c, ErrContent.On("body.kind", "is no kind of message")
+	}
+	if len(c.Mentions) > maxMentions {
+		return c, ErrContent.On("body.mentions", "has more than 50 entries")
+	}
+	if l := c.Location; l != nil && !(math.Abs(l.Latitude) <= 90 && math.Abs(l.Longitude) <= 180) {
+		return c, ErrContent.On("body.location", "is no place on earth")
 	}
 	parts := map[string]bool{"media": c.Media != nil, "location": c.Location != nil, "card": c.Card != nil, "custom": c.Custom != nil}
 	own := map[string]string{api.MessageImage: "media", api.MessageVoice: "media", api.MessageFile: "media",

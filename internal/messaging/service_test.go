@@ -388,6 +388,10 @@ func TestWhatIsNoMessageIsRefusedAndChangesNothing(t *testing.T) {
 	deep := strings.Repeat("[", 11) + strings.Repeat("]", 11)
 	media := func(url string) *api.Media { return &api.Media{URL: url} }
 	for name, c := range map[string]api.Content{
+		"no kind":               {Text: "x"},
+		"unknown kind":          {Kind: "bogus", Text: "x"},
+		"no place":              {Kind: api.MessageLocation, Location: &api.Location{Latitude: 91}},
+		"many mentioned":        {Kind: api.MessageText, Text: "x", Mentions: slices.Repeat([]string{api.MentionAll}, 51)},
 		"no text":               {Kind: api.MessageText},
 		"spaces":                {Kind: api.MessageText, Text: " \n "},
 		"nothing to see":        {Kind: api.MessageText, Text: "\u200B\u3164\u2800\u00AD\uFE0F"},

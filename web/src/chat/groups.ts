@@ -59,8 +59,9 @@ export class Groups {
       this.take(m);
     });
     client.on("group.changed", (change) => this.#apply(change));
-    client.on("group.left", ({ group }) => {
+    client.on("group.left", ({ group, version }) => {
       this.#told.add(group);
+      if ((this.#held.get(group)?.group.version ?? 0) > version) return; // the user has joined again
       this.#held.delete(group);
       this.#tell();
     });
