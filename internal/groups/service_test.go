@@ -561,7 +561,7 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 		id := w.create(owner, maker)
 		link, err := w.NewLink(ctx, maker, id, ids.New[Link](), time.Hour, 0)
 		w.must(err)
-		card, err := w.Card(ctx, maker, id)
+		card, err := w.DrawCard(ctx, maker, id)
 		w.must(err)
 		admitsNobody := func(when string) {
 			t.Helper()
@@ -595,7 +595,7 @@ func TestLink_EndsWithItsMakersRight(t *testing.T) {
 		_, err = w.accounts.DeleteFor(ctx, maker, time.Hour)
 		w.must(err)
 		admitsNobody("deleted account")
-		next, err := other.Card(ctx, owner, id)
+		next, err := other.DrawCard(ctx, owner, id)
 		w.must(err)
 		if next.ID == card.ID {
 			t.Error("got the card of a user who may not invite, want a new one")

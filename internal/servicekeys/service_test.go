@@ -127,4 +127,3 @@ func TestAuthenticate_HangingSQLIsUnavailable(t *testing.T) {
 		}
 	})
 }
-

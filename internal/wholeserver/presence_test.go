@@ -224,7 +224,7 @@ func TestOnlyFriendsWhoMaySeeAUserAreTold(t *testing.T) {
 				t.Errorf("who is no friend any more was told %q", got)
 			}
 		}
-		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[eve]), id(c.people[dan]), "nobody-at-all"[:12]); err != nil || fmt.Sprint(got.Users[0].LastSeen, got.Users[1].LastSeen, got.Users[2]) != "<nil> <nil> {nobody-at-al offline <nil>}" {
+		if got, err := c.at(0, ann).PresenceAndLastSeen(t.Context(), id(c.people[eve]), id(c.people[dan]), "nobody-at-all"[:12]); err != nil || fmt.Sprint(got.Users[0].LastSeen, got.Users[1].LastSeen, got.Users[2]) != "<nil> <nil> {nobody-at-al offline <nil> 0}" {
 			t.Errorf("strangers: %+v, %v", got, err)
 		}
 	})

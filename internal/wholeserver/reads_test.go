@@ -13,6 +13,7 @@ import (
 
 // writtenByReads are tables that a GET may change, with the reason.
 var writtenByReads = map[string]string{
+	"activity_days": "a job counts the users of a day",
 	"presence":      "a stream of events is a connection, and its end is the user's last-seen time",
 	"room_playback": "a read that finds no register in Redis gives it the next generation",
 }

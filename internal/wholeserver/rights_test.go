@@ -603,6 +603,7 @@ func TestDerivedRights_EndWithTheirRight(t *testing.T) {
 			friendship, block, groupMember, groupRole, roomPlace, roomGuest, roomPermission, file, card, serviceKey,
 		} {
 			end, all := arrange(r)
+			bubble.Sleep(time.Second) // connections are stored in the background
 			for name, try := range all {
 				walked[name] = true
 				if err := try(); err != nil {
