@@ -1285,6 +1285,11 @@ export interface components {
         GroupGone: {
             /** @example V1StGXR8_Z5j */
             group: string;
+            /**
+             * Format: int64
+             * @description of the group: a group.mine with a higher one means that the user has joined again
+             */
+            version: number;
             /** @enum {string} */
             why: "left" | "removed" | "banned" | "dissolved";
         };
