@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -195,13 +196,14 @@ func TestConnectTellsTheSchemasStanding(t *testing.T) {
 					t.Errorf("the secret %q: %+v", secret, c)
 				}
 			}
-			previous := filepath.Join(at.Dir, previousFile)
+			rotated := cfg
+			rotated.Data, rotated.Secret = cmp.Or(at.Dir, t.TempDir()), ""
+			previous := filepath.Join(rotated.Data, previousFile)
 			if err := os.WriteFile(previous, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cfg.Secret = ""
-			if c := cfg.Connect(t.Context(), time.Minute)[1]; c.Setting != "secret_previous" || !strings.Contains(c.Fault, previous) {
-				t.Errorf("an empty secret_previous: %+v", c)
+			if checks := rotated.Connect(t.Context(), time.Minute); checks[1].Setting != "secret_previous" || !strings.Contains(checks[1].Fault, previous) {
+				t.Errorf("an empty secret_previous: %+v", checks)
 			}
 			cfg.Secret = strings.Repeat("a", 32)
 			for _, s := range []struct{ set, want string }{

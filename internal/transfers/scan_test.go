@@ -253,10 +253,10 @@ func TestAFileThatCannotBeScannedKeepsNoOtherWaiting(t *testing.T) {
 				good[w.put("good", random(10)).ID] = true
 				w.works("transfers.finish")
 				for range 3 {
-					bubble.Sleep(4 * w.cfg.ScanTime)
+					bubble.Sleep(5 * w.cfg.ScanTime) // one sender has two of the scans
 					for id := range good {
 						if got := w.stands(id); got.Status != Done {
-							t.Fatalf("after %s it is %+v", 4*w.cfg.ScanTime, got)
+							t.Fatalf("after %s it is %+v", 5*w.cfg.ScanTime, got)
 						}
 					}
 					good[w.put("good", random(10)).ID] = true
