@@ -290,6 +290,7 @@ test("an outbox waits for its own user", async () => {
   const [a, b, ab, ba] = await friends();
   await say(a, ab, "before");
   await hears(b, ba, ["before"]);
+  await until("the first message is acknowledged", async () => (await a.storage.entries("outbox/")).length === 0);
   a.line.cut();
   await offline(a);
   await say(a, ab, "from a");
