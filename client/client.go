@@ -25,7 +25,7 @@ const (
 	firstWait = 100 * time.Millisecond
 	maxWait   = 2 * time.Second
 
-	// defaultTimeout exceeds the 30 s after which a server frees the Idempotency-Key of a try that may still
+	// defaultTimeout exceeds 30 s, the time until a server frees the Idempotency-Key of a try that may still
 	// run, so that a write whose node died gets its answer.
 	defaultTimeout = 35 * time.Second
 

@@ -189,8 +189,8 @@ func (s *Service) hash(ctx context.Context, asker, password string) (string, err
 	return hash, busy(err)
 }
 
-// matches compares what somebody gives as their password with its hash. What can be
-// nobody's password costs the same. Call it within [Service.countedMatch].
+// matches compares a given password with a hash. A text that is not a valid password costs the
+// same time. Call it within [Service.countedMatch].
 func (s *Service) matches(given, stored string) (bool, error) {
 	if normal, err := password.Normalize(given); err == nil {
 		given = normal

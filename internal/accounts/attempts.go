@@ -80,7 +80,7 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 }
 
 // countedMatch is [Service.counted] for tries of a password, which try compares by [Service.matches]. A try in progress counts as
-// wrong, so it begins with a slot of the hasher: right passwords that wait for one lock nobody out.
+// wrong, so it begins with a slot of the hasher: right passwords that wait for a slot do not lock the account.
 func (s *Service) countedMatch(ctx context.Context, a attempt, asker string, try func() error) error {
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)

@@ -31,7 +31,7 @@ func (v view) version() int64 {
 	return v.seq + v.rev + v.me.version + v.peerVersion
 }
 
-// lastChange is when anything that the user may see in the chat changed. For somebody who is not in the group any more that ends with their leave.
+// lastChange is when anything that the user may see in the chat changed. For a user who has left the group, it is the time of leaving.
 func (v view) lastChange() int64 {
 	if v.me.gone != 0 {
 		return v.me.changed

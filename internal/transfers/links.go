@@ -16,7 +16,7 @@ import (
 )
 
 // signer makes links that only the holder of the server's secret can make: every node, and
-// the next one after a restart. Nothing of a link is stored.
+// the next one after a restart. The server does not store links.
 type signer []byte
 
 const (

@@ -93,10 +93,10 @@ func putOff(tries int) time.Duration {
 	return min(time.Minute, time.Second<<min(tries, 10))
 }
 
-// finishWaiting finishes files that are stored as a whole, those that come meanwhile too. Where there is no scanner, that
-// are those whose node has died before it had. It begins behind the files of the run before: so those on which
-// the scanner hangs, or of which it cannot tell, keep no others waiting. Senders take turns. It fails if no file could be
-// finished, as where the scanner is away; a single one puts off itself alone.
+// finishWaiting finishes files that are stored as a whole, including files that arrive during the run. Without a scanner, these are
+// the files of nodes that died before they finished them. A run begins after the last file of the previous run, so that files on
+// which the scanner hangs or fails do not delay others. Senders take turns. It returns an error if no file could be finished, for
+// example because the scanner is unavailable. A failure of one file delays only that file.
 func (s *Service) finishWaiting(ctx context.Context) error {
 	type result struct {
 		of  Transfer
@@ -109,8 +109,10 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 	maps.DeleteFunc(s.again, func(_ ID, a again) bool { return s.sql.db.Now().Sub(a.at) > time.Hour }) // they are gone
 	s.unbegun = s.due(s.unbegun)
 	senders := rotation{running: map[accounts.ID]int{}, last: map[accounts.ID]int{}}
-	for began, busy := time.Now(), 0; ; {
-		for turn := time.Since(began) < scanTurn; turn && busy < scansAtOnce; {
+	began, busy := time.Now(), 0
+	inTurn := func() bool { return fault == nil && time.Since(began) < scanTurn }
+	for {
+		for inTurn() && busy < scansAtOnce {
 			if i := senders.next(s.unbegun); i >= 0 {
 				t := s.unbegun[i]
 				s.unbegun = slices.Delete(s.unbegun, i, i+1)
@@ -128,7 +130,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 			}
 			some, err := s.sql.waiting(ctx, before, s.waited, scanBatch)
 			if err != nil {
-				fault, began = asKind(err), time.Time{} // the turn is over
+				fault = asKind(err)
 			}
 			if len(some) == 0 {
 				break
@@ -136,7 +138,7 @@ func (s *Service) finishWaiting(ctx context.Context) error {
 			s.unbegun, s.waited = append(s.unbegun, s.due(some)...), some[len(some)-1]
 		}
 		if busy == 0 {
-			if len(s.unbegun) == 0 && !began.IsZero() && time.Since(began) < scanTurn { // no others wait behind those of this run
+			if len(s.unbegun) == 0 && inTurn() { // no others wait behind those of this run
 				s.waited = Transfer{}
 			}
 			if !finished {
@@ -170,7 +172,7 @@ const scansPerSender = scansAtOnce / 2
 // A rotation chooses whose file is scanned next.
 type rotation struct {
 	running map[accounts.ID]int // files of each sender that are being scanned
-	last    map[accounts.ID]int // the turn at which a sender's file was begun last
+	last    map[accounts.ID]int // the turn of each sender's last file
 	turn    int
 }
 

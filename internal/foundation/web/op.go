@@ -46,7 +46,7 @@ type Op struct {
 	// Heavy is for operations that read far more than they return. A node runs a few of them at a time, users in rotation.
 	Heavy bool
 
-	// HeavyQuery is a query parameter with which a call is heavy, such as the text of a search in a list; empty: none.
+	// HeavyQuery is a query parameter that makes a call heavy, such as the text of a search in a list; empty: none.
 	HeavyQuery string
 
 	// Errors are the refusals that the handler may return; those of this package

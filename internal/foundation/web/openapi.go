@@ -48,7 +48,7 @@ func describe(cfg Config) *huma.OpenAPI {
 
 const schemaRef = "#/components/schemas/"
 
-// newSchemas returns an empty registry in which [api.Time] has the schema of [time.Time].
+// newSchemas returns an empty registry that gives [api.Time] the schema of [time.Time].
 func newSchemas() huma.Registry {
 	schemas := huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
