@@ -40,15 +40,15 @@ var layers = [][]string{
 	{"lib/cache/internal/shapes", "lib/cache/internal/slots"},
 	{"lib/cache"},
 	{"lib/cache/cachetest", "lib/cache/cacheprom", "lib/cache/collection", "lib/cache/inspect"},
-	{"internal/foundation/errs", "internal/foundation/fairqueue", "internal/foundation/household", "internal/foundation/leaktest", "internal/foundation/origin", "internal/foundation/static", "internal/foundation/texts", "internal/foundation/qr", "internal/foundation/words", "internal/foundation/weblink"},
-	{"internal/foundation/ids", "internal/foundation/civil", "internal/foundation/config", "internal/foundation/obs"},
-	{"internal/foundation/events", "internal/foundation/cursor"},
-	{"internal/migrations"},
-	{"internal/foundation/sqldb"},
-	{"internal/foundation/sqldb/sqldbtest"},
-	{"internal/foundation/sqlcopy"},
-	{"internal/foundation/web", "internal/foundation/worker", "internal/foundation/queue", "internal/foundation/projection", "internal/foundation/runs", "internal/foundation/supervise", "internal/foundation/mail", "internal/foundation/picture"},
-	{"internal/foundation/drops", "internal/foundation/gateway"},
+	{"internal/base/errs", "internal/base/fairqueue", "internal/base/clientnet", "internal/base/leaktest", "internal/base/origin", "internal/httpapi/assets", "internal/base/i18n", "internal/qr", "internal/base/words", "internal/base/weblink"},
+	{"internal/base/ids", "internal/base/civil", "internal/config", "internal/obs"},
+	{"internal/realtime/events", "internal/base/cursor"},
+	{"internal/storage/migrations"},
+	{"internal/storage/sqldb"},
+	{"internal/storage/sqldb/sqldbtest"},
+	{"internal/storage/sqlcopy"},
+	{"internal/httpapi/web", "internal/background/worker", "internal/background/queue", "internal/storage/projection", "internal/background/runs", "internal/background/supervise", "internal/mail", "internal/picture"},
+	{"internal/background/drops", "internal/realtime/gateway"},
 	{"internal/webhooks"},
 	{"internal/accounts/password", "internal/accounts/trail", "internal/accounts/emails", "internal/accounts/attempts"},
 	{"internal/accounts/codes"},
@@ -86,9 +86,9 @@ var importers = map[string][]string{
 	module + "/lib/cache":                  {"cache.go", "service.go", "sessions.go", "credentials.go", "profile.go", "avatar.go", "card.go", "leaving.go", "requests.go", "erase.go", "members.go", "playlist.go", "jobs.go"},
 	module + "/lib/cache/collection":       {"cache.go", "service.go", "requests.go"},
 	"net/http":                             {"http.go", "http_*.go"},
-	module + "/internal/foundation/web":    {"http.go", "http_*.go"},
-	module + "/internal/foundation/worker": {"jobs.go"},
-	module + "/internal/foundation/queue":  {"jobs.go", "log.go", "redisfirst.go"},
+	module + "/internal/httpapi/web":       {"http.go", "http_*.go"},
+	module + "/internal/background/worker": {"jobs.go"},
+	module + "/internal/background/queue":  {"jobs.go", "log.go", "redisfirst.go"},
 }
 
 type pkg struct {
@@ -304,7 +304,7 @@ func TestNoWholeServerIsCompiledForADomainsTests(t *testing.T) {
 }
 
 func TestLibraryStandsAlone(t *testing.T) {
-	planted(t, checkLibrary(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/internal/foundation/errs"}}), "library on internal")
+	planted(t, checkLibrary(pkg{ImportPath: module + "/lib/lease", Imports: []string{module + "/internal/base/errs"}}), "library on internal")
 	planted(t, checkLibrary(pkg{ImportPath: module + "/lib/lease", Imports: []string{"database/sql"}}), "library on SQL")
 	for _, p := range packages(t) {
 		if slices.Contains(library, p.rel()) {

@@ -34,7 +34,7 @@ func constant(t *testing.T, file, name string) time.Duration {
 // Each line is two durations that different programs or packages declare, and the least difference between them.
 func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 	const (
-		web      = "internal/foundation/web/"
+		web      = "internal/httpapi/web/"
 		tokens   = "internal/accounts/sessions.go"
 		goClient = "client/client.go"
 	)

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
 )
 
 // TestNoTextLacksATranslation looks for what people read: the texts of refusals and of
@@ -27,8 +27,8 @@ func TestNoTextLacksATranslation(t *testing.T) {
 	want := func(text string) {
 		t.Helper()
 		found++
-		if !texts.Chinese.Has(text) && texts.Chinese.Say(text) == text {
-			t.Errorf("internal/foundation/texts/zh.go lacks %q", text)
+		if !i18n.Chinese.Has(text) && i18n.Chinese.Say(text) == text {
+			t.Errorf("internal/base/i18n/zh.go lacks %q", text)
 		}
 	}
 	parse := func(name string) *ast.File {

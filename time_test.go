@@ -28,7 +28,7 @@ var byRealTime = []string{
 	"internal/checkin/service_test.go",
 	"internal/cli/cli_test.go",
 	"internal/cluster/service_test.go",
-	"internal/foundation/mail/smtp_test.go",
+	"internal/mail/smtp_test.go",
 }
 
 // checkRealTime finds what makes a test depend on how fast its machine is: time.Sleep,

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/static"
+	"github.com/stoa-dev/stoa/internal/httpapi/assets"
 )
 
 //go:embed dist
@@ -57,8 +57,8 @@ func Handler() http.Handler {
 
 // load reads dist into memory by URL path. The files are part of the program:
 // one that cannot be read, or has no type above, is a fault of the build.
-func load() map[string]*static.File {
-	files := make(map[string]*static.File)
+func load() map[string]*assets.File {
+	files := make(map[string]*assets.File)
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -91,7 +91,7 @@ func load() map[string]*static.File {
 		} else {
 			head.Set("Cache-Control", "public, max-age=31536000, immutable")
 		}
-		files[url] = static.New(data, head)
+		files[url] = assets.New(data, head)
 		return nil
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ import (
 
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/bench/turns"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/cache/collection"

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // alone is check-in without Redis as the origin had it before: a month's

@@ -17,8 +17,8 @@ import (
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // overHTTP adds the same check-in through a whole server over loopback: token,

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 

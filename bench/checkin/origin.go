@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 )

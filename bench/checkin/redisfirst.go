@@ -9,9 +9,9 @@ import (
 
 	"github.com/stoa-dev/stoa/bench/servers"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	queues "github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	queues "github.com/stoa-dev/stoa/internal/foundation/queue"
 )
 
 // longAgo is how many days the users of whom no record is broken once signed in

@@ -31,7 +31,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/bench/servers"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 var (

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // person is somebody with a session.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
 func TestANameIsTrimmedAndHasSomething(t *testing.T) {

@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/picture"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/picture"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // AvatarID names one picture of a user, in all its sizes. A new picture has a new

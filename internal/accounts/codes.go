@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
 // RequestCode mails a code for that purpose to that address and returns how

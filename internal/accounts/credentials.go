@@ -9,10 +9,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // ErrPasswordWrong is not Unauthenticated: the caller is known, and need not log
@@ -29,7 +29,7 @@ func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c 
 	if err != nil {
 		return credential{}, asKind(err)
 	}
-	return seen, s.countedMatch(ctx, s.confirmAttempt(user, device, household.From(ctx)), user.String(), func() error {
+	return seen, s.countedMatch(ctx, s.confirmAttempt(user, device, clientnet.From(ctx)), user.String(), func() error {
 		if ok, err := s.matches(c.Current, seen.passwordHash); ok || err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, passwor
 	if password == "" {
 		return credential{}, ErrPasswordWrong.On(where, "is needed")
 	}
-	return c, s.countedMatch(ctx, s.confirmAttempt(user, device, household.From(ctx)), user.String(), func() error {
+	return c, s.countedMatch(ctx, s.confirmAttempt(user, device, clientnet.From(ctx)), user.String(), func() error {
 		ok, err := s.matches(password, c.passwordHash)
 		if err == nil && !ok {
 			err = ErrPasswordWrong.On(where, "is not the password in force")
@@ -137,7 +137,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 	}
 	var code codes.Code
 	if seen.passwordHash == "" {
-		if code, err = s.checkOwnCode(ctx, seen.User, codes.ForSetPassword, c.Code, household.From(ctx), "body.code"); err != nil {
+		if code, err = s.checkOwnCode(ctx, seen.User, codes.ForSetPassword, c.Code, clientnet.From(ctx), "body.code"); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 		if after, err = setPassword(ctx, tx, seen.User, hash); err != nil {
 			return err
 		}
-		return s.writeAs(ctx, tx, c.Event, user, device, trail.PasswordSet, household.From(ctx))
+		return s.writeAs(ctx, tx, c.Event, user, device, trail.PasswordSet, clientnet.From(ctx))
 	}, PasswordChanged.Of(s.caches, user)...)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ type Reset struct {
 	Code     string // proves the address
 	Password string // the new one
 
-	Household string // from where it is asked for, see [household.From]
+	Household string // from where it is asked for, see [clientnet.From]
 }
 
 // ResetPassword sets the password of the account whose address the code proves, logs
@@ -288,7 +288,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	case did:
 		c.Event = ids.ID[trail.Event]{}
 	}
-	household := household.From(ctx)
+	household := clientnet.From(ctx)
 	var old codes.Code
 	if seen.passwordHash == "" {
 		if old, err = s.checkOwnCode(ctx, seen.User, codes.ForLeaveEmail, c.OldCode, household, "body.old_code"); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )

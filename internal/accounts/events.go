@@ -3,7 +3,7 @@ package accounts
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 

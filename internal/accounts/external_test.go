@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
 // Of a list's users others may open one after the other.

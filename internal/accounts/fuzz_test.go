@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
 func FuzzParseToken(f *testing.F) {

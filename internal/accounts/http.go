@@ -8,10 +8,10 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
@@ -74,7 +74,7 @@ func (s *Service) Routes(a *web.API) {
 }
 
 func (s *Service) postCodes(ctx context.Context, in *web.Body[api.CodeRequest]) (*web.Body[api.CodeReply], error) {
-	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, household.From(ctx))
+	life, err := s.RequestCode(ctx, in.Body.Email, in.Body.Purpose, clientnet.From(ctx))
 	if err != nil {
 		return nil, err
 	}

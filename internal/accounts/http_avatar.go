@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/picture"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/picture"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 

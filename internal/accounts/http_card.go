@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/qr"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/qr"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 

@@ -10,10 +10,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
@@ -44,7 +44,7 @@ func (s *Service) credentialRoutes(a *web.API) {
 }
 
 func (s *Service) postPassword(ctx context.Context, in *web.Body[api.PasswordReset]) (*web.Empty, error) {
-	return &web.Empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: household.From(ctx)})
+	return &web.Empty{}, s.ResetPassword(ctx, Reset{Email: in.Body.Email, Code: in.Body.Code, Password: in.Body.Password, Household: clientnet.From(ctx)})
 }
 
 func (s *Service) putPassword(ctx context.Context, caller Caller, in *web.Body[api.PasswordChange]) (*web.Empty, error) {
@@ -57,7 +57,7 @@ func eventOf(ctx context.Context) ids.ID[trail.Event] {
 }
 
 func (s *Service) postOwnCodes(ctx context.Context, caller Caller, in *web.Body[api.OwnCodeRequest]) (*web.Body[api.CodeReply], error) {
-	life, err := s.RequestOwnCode(ctx, caller.User, in.Body.Purpose, household.From(ctx))
+	life, err := s.RequestOwnCode(ctx, caller.User, in.Body.Purpose, clientnet.From(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +65,11 @@ func (s *Service) postOwnCodes(ctx context.Context, caller Caller, in *web.Body[
 }
 
 func (s *Service) postUndo(ctx context.Context, in *web.Body[api.EmailUndo]) (*web.Empty, error) {
-	return &web.Empty{}, s.UndoEmail(ctx, in.Body.Token, household.From(ctx))
+	return &web.Empty{}, s.UndoEmail(ctx, in.Body.Token, clientnet.From(ctx))
 }
 
 func (s *Service) postEmailCodes(ctx context.Context, caller Caller, in *web.Body[api.EmailCodeRequest]) (*web.Body[api.CodeReply], error) {
-	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, household.From(ctx))
+	life, err := s.RequestEmailCode(ctx, caller.User, in.Body.Email, clientnet.From(ctx))
 	if err != nil {
 		return nil, err
 	}

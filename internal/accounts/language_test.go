@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
 // in is the context of a request with that Accept-Language header.
 func (w *world) in(header string) context.Context {
-	return context.WithValue(w.t.Context(), texts.Key{}, func() string { return header })
+	return context.WithValue(w.t.Context(), i18n.Key{}, func() string { return header })
 }
 
 const chinese = "zh-CN,zh;q=0.9"

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
 // uses are the last uses of sessions that this process has seen. Noting one costs a

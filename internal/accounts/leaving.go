@@ -11,10 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/words"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/words"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // An account that is deleted can be brought back until it is erased:
@@ -73,7 +73,7 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 		if err := deleteUser(ctx, tx, seen.User, erased); err != nil {
 			return err
 		}
-		return s.write(ctx, tx, user, device, trail.Deleted, household.From(ctx))
+		return s.write(ctx, tx, user, device, trail.Deleted, clientnet.From(ctx))
 	}, AccountDeleted.Of(s.caches, user)...)
 	if err != nil {
 		return time.Time{}, err
@@ -95,7 +95,7 @@ func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify 
 	restored := false
 	t, err = s.openSession(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
 		if u, err = identify(ctx, tx); err == nil {
-			u, restored, err = s.allowLogin(ctx, tx, u, household.Parse(l.IP))
+			u, restored, err = s.allowLogin(ctx, tx, u, clientnet.Parse(l.IP))
 		}
 		return u, err
 	}, trail.LoggedIn)

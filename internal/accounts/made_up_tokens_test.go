@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -19,7 +19,7 @@ func TestMadeUpTokensEndForAHousehold(t *testing.T) {
 		w.listen()
 		ann := w.join("ann@example.org", "")
 		from := func(ip, token string) error {
-			ctx := context.WithValue(t.Context(), household.Key{}, func() string { return household.Parse(ip) })
+			ctx := context.WithValue(t.Context(), clientnet.Key{}, func() string { return clientnet.Parse(ip) })
 			_, err := w.Verify(ctx, token)
 			return err
 		}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/mail"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // mailCode handles [codes.Topic]. An error that wraps mail.ErrRefused will not pass.
@@ -38,7 +38,7 @@ type notice struct {
 	User ID     `json:"user,omitzero"`
 	Seed string `json:"seed,omitempty"`
 
-	Lang texts.Language `json:"lang,omitempty"` // of the account
+	Lang i18n.Language `json:"lang,omitempty"` // of the account
 }
 
 // notify has a notice mailed once tx is committed. It goes to where the user is
@@ -57,7 +57,7 @@ func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	if err != nil {
 		return err
 	}
-	n.At, n.Lang = tx.Now().UnixMilli(), cmp.Or(lang, texts.From(ctx))
+	n.At, n.Lang = tx.Now().UnixMilli(), cmp.Or(lang, i18n.From(ctx))
 	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), NoDedup: true}, n)
 }
 
@@ -99,7 +99,7 @@ const undoText = "\nIf it was not you, you can take that back until %s:\n\n%s\n\
 
 // pageLink is a link to the page. Where nobody has said where the page is, it is the part
 // behind its address; a request's Host is no help, for anybody can write that.
-func (s *Service) pageLink(l texts.Language, fragment string) string {
+func (s *Service) pageLink(l i18n.Language, fragment string) string {
 	if s.page == "" {
 		return l.Say("(the address of this service)") + "/" + fragment
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )

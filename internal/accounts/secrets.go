@@ -10,7 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
 // The kinds of token, in front so that a leaked one can be found by a scanner

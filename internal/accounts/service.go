@@ -18,15 +18,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
-	"github.com/stoa-dev/stoa/internal/foundation/picture"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/mail"
+	"github.com/stoa-dev/stoa/internal/picture"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -275,7 +275,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 			return Tokens{}, err
 		}
 	}
-	household := household.Parse(r.IP)
+	household := clientnet.Parse(r.IP)
 	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForRegister}, r.Code, household)
 	if err != nil {
 		return Tokens{}, asKind(err)
@@ -357,7 +357,7 @@ func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}
-	a, err := s.loginAttempt(ctx, e, c, household.Parse(l.IP))
+	a, err := s.loginAttempt(ctx, e, c, clientnet.Parse(l.IP))
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -397,7 +397,7 @@ func (s *Service) loginByPassword(ctx context.Context, a attempt, l Login, c cre
 }
 
 func (s *Service) loginByCode(ctx context.Context, e emails.Address, l Login, c credential) (t Tokens, err error) {
-	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForLogin}, l.Code, household.Parse(l.IP))
+	code, err := s.codes.Check(ctx, codes.Proof{Email: e, Purpose: codes.ForLogin}, l.Code, clientnet.Parse(l.IP))
 	if err != nil {
 		return Tokens{}, asKind(err)
 	}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/foundation/drops"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/background/drops"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
@@ -78,7 +78,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	h, now := hash(presented), s.db.Now()
 	key := sessionKey{A: t.user, B: t.device}
 	if s.strays.full.Load() && !s.issuedAccess(t) {
-		if err := s.strays.tooMany(household.FromFar(ctx), now); err != nil {
+		if err := s.strays.tooMany(clientnet.FromFar(ctx), now); err != nil {
 			if copied, there := s.checks.Peek(key); !there || !sameHash(copied.Hash, h) {
 				return Caller{}, err
 			}
@@ -90,7 +90,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	}
 	switch {
 	case errors.Is(err, cache.ErrNotFound) || errors.Is(err, ErrNoSession) || err == nil && !sameHash(held.Hash, h):
-		s.strays.note(household.FromFar(ctx), now)
+		s.strays.note(clientnet.FromFar(ctx), now)
 		return Caller{}, ErrToken
 	case err != nil:
 		return Caller{}, fmt.Errorf("accounts.Verify: %w", loadError(ctx, err))
@@ -190,7 +190,7 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 			return nil, err
 		}
 		if again == 0 {
-			if err := s.write(ctx, tx, u.ID, from.Device, kind, household.Parse(from.IP)); err != nil {
+			if err := s.write(ctx, tx, u.ID, from.Device, kind, clientnet.Parse(from.IP)); err != nil {
 				return nil, err
 			}
 		}
@@ -288,7 +288,7 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inF
 		case found && s.issued(old):
 			ended := []DeviceID{old.device}
 			if _, err = deleteSessions(ctx, tx, old.user, ended); err == nil {
-				err = s.write(ctx, tx, old.user, old.device, trail.RefreshReused, household.From(ctx))
+				err = s.write(ctx, tx, old.user, old.device, trail.RefreshReused, clientnet.From(ctx))
 			}
 			return refreshed{ended: ended, refusal: ErrReused}, err
 		case s.issued(old):
@@ -383,7 +383,7 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 		if err != nil {
 			return nil, err
 		}
-		return devices, s.write(ctx, tx, user, device, trail.LoggedOut, household.From(ctx))
+		return devices, s.write(ctx, tx, user, device, trail.LoggedOut, clientnet.From(ctx))
 	})
 }
 
@@ -392,7 +392,7 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err error) {
 	defer errs.Wrap(&err, "accounts.RevokeAll %s", user)
 	return s.endAll(ctx, user, except, func(ctx context.Context, tx *sqldb.Tx) error {
-		return s.write(ctx, tx, user, except, trail.LoggedOutAll, household.From(ctx))
+		return s.write(ctx, tx, user, except, trail.LoggedOutAll, clientnet.From(ctx))
 	})
 }
 

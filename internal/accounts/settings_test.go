@@ -3,7 +3,7 @@ package accounts
 import (
 	"testing"
 
-	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/config"
 )
 
 func TestZeroSettingsAreWhatAnOperatorGetsWhoSetsNothing(t *testing.T) {

@@ -3,8 +3,8 @@ package accounts
 import (
 	"context"
 
-	"github.com/stoa-dev/stoa/internal/foundation/picture"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/picture"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // deleteAvatars removes every picture of a user.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // The column token holds the names of cards.

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // Registered is a user with the moment of registration, in Unix milliseconds.

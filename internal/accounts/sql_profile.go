@@ -6,8 +6,8 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // selectUserByEmail answers ErrNoUser when there is no such account.
@@ -18,7 +18,7 @@ func selectUserByEmail(ctx context.Context, q sqldb.Querier, email string) (User
 // keepLanguage notes the language that the caller, who is the user, reads: for mails that
 // come of what others do. A caller who names none changes nothing.
 func keepLanguage(ctx context.Context, tx *sqldb.Tx, user ID) error {
-	lang := texts.Named(ctx)
+	lang := i18n.Named(ctx)
 	if lang == "" {
 		return nil
 	}
@@ -27,7 +27,7 @@ func keepLanguage(ctx context.Context, tx *sqldb.Tx, user ID) error {
 }
 
 // languageOf returns the language that the user reads; empty: not known. ErrNoUser.
-func languageOf(ctx context.Context, q sqldb.Querier, user ID) (lang texts.Language, err error) {
+func languageOf(ctx context.Context, q sqldb.Querier, user ID) (lang i18n.Language, err error) {
 	err = q.QueryRowContext(ctx, "SELECT lang FROM users WHERE id = ?", user).Scan((*string)(&lang))
 	return lang, sqldb.Missing(err, ErrNoUser)
 }

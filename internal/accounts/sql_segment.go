@@ -6,18 +6,18 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // Segment is a part of all users whose accounts are not deleted. The zero Segment is everybody.
 type Segment struct {
-	Language         texts.Language `json:"language,omitempty"` // that they read; a user who has told none reads English
-	Zone             string         `json:"zone,omitempty"`     // IANA's name
-	RegisteredFrom   time.Time      `json:"registered_from,omitzero"`
-	RegisteredBefore time.Time      `json:"registered_before,omitzero"`
-	ActiveSince      time.Time      `json:"active_since,omitzero"` // of those who are logged in, exact to twenty minutes
+	Language         i18n.Language `json:"language,omitempty"` // that they read; a user who has told none reads English
+	Zone             string        `json:"zone,omitempty"`     // IANA's name
+	RegisteredFrom   time.Time     `json:"registered_from,omitzero"`
+	RegisteredBefore time.Time     `json:"registered_before,omitzero"`
+	ActiveSince      time.Time     `json:"active_since,omitzero"` // of those who are logged in, exact to twenty minutes
 }
 
 // where is the segment as a condition on users u, and its arguments.
@@ -25,7 +25,7 @@ func (s Segment) where() (text string, args []any) {
 	text = "u.erased = 0"
 	and := func(condition string, some ...any) { text, args = text+" AND "+condition, append(args, some...) }
 	switch {
-	case s.Language == texts.English:
+	case s.Language == i18n.English:
 		and("u.lang IN (?, '')", string(s.Language))
 	case s.Language != "":
 		and("u.lang = ?", string(s.Language))
@@ -48,7 +48,7 @@ func (s Segment) where() (text string, args []any) {
 // Reader is a user with the language that the user reads.
 type Reader struct {
 	User     ID
-	Language texts.Language
+	Language i18n.Language
 }
 
 // Readers returns up to n users of a segment behind one of them, in the order of their ids.
@@ -61,7 +61,7 @@ func (s Segment) Readers(ctx context.Context, q sqldb.Querier, after ID, n int) 
 
 func scanReader(rows *sql.Rows) (r Reader, err error) {
 	err = rows.Scan(&r.User, (*string)(&r.Language))
-	r.Language = cmp.Or(r.Language, texts.English)
+	r.Language = cmp.Or(r.Language, i18n.English)
 	return r, err
 }
 
@@ -81,7 +81,7 @@ func ReadersOf(ctx context.Context, q sqldb.Querier, users []ID) (all []Reader, 
 		var erased int64
 		err := rows.Scan(&r.User, (*string)(&r.Language), &erased)
 		if erased == 0 {
-			r.Language = cmp.Or(r.Language, texts.English)
+			r.Language = cmp.Or(r.Language, i18n.English)
 			all = append(all, r)
 		}
 		return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // Standing is what rules between people ask of an account.

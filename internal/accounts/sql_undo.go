@@ -3,7 +3,7 @@ package accounts
 import (
 	"context"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 func insertUndo(ctx context.Context, tx *sqldb.Tx, u undo, expires int64) error {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
 func dayOf(t *testing.T, s string) civil.Day {

@@ -3,7 +3,7 @@ package activity
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 

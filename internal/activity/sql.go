@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // The statements take the larger number in any case: of two workers that count at once, none

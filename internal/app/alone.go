@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 var errNotAlone = errors.New("another server with a Redis of its own runs on this database, and neither would hear of what the other does: stop that one, or name the same Redis server in redis for both")

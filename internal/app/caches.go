@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
+	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/config"
+	"github.com/stoa-dev/stoa/internal/config"
 )
 
 // whole builds every part of a node that serves nobody.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/mail"
 )
 
 func TestMailsAreShownByThemselvesOnlyWhereNobodyElseIs(t *testing.T) {

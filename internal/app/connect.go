@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
-	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/mail"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 	"github.com/stoa-dev/stoa/lib/redis"
 )

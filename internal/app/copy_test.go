@@ -7,9 +7,9 @@ import (
 
 	"github.com/golang-migrate/migrate/v4/database"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqlcopy"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/storage/sqlcopy"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/obs"
 )
 
 // Description is what a node of this build offers, for the generated reference.

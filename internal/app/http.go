@@ -13,14 +13,14 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/gateway"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/foundation/static"
-	"github.com/stoa-dev/stoa/internal/foundation/supervise"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/background/supervise"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/httpapi/assets"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/mail"
+	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/internal/presence"
+	"github.com/stoa-dev/stoa/internal/realtime/gateway"
 	"github.com/stoa-dev/stoa/internal/serviceapi"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
@@ -162,7 +162,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok
 // keysPage shows every key and channel that a node of this build may use.
 func keysPage() http.Handler {
 	text := []byte(catalogue.New(Keys()...).HTML("Redis keys of Stoa"))
-	return static.New(text, http.Header{
+	return assets.New(text, http.Header{
 		"Content-Type":            {"text/html; charset=utf-8"},
 		"Content-Security-Policy": {"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
 	})

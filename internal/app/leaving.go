@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/background/queue"
 )
 
 // erased has every domain remove what it holds of a user. After a failure all of

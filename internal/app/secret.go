@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 const (

@@ -7,10 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/internal/foundation/supervise"
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/background/supervise"
+	"github.com/stoa-dev/stoa/internal/background/worker"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 

@@ -6,11 +6,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/config"
 )
 
 // What a caller can do wrong.

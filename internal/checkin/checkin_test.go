@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
 func TestALostConnectionLeavesTheCommitOpen(t *testing.T) {

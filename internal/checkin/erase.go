@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
 )
 
 // Erase removes everything that this domain holds of a user, in SQL and in

@@ -3,9 +3,9 @@ package checkin
 import (
 	"context"
 
+	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
 )
 
 // Jobs returns what has to happen without being asked.

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/background/queue"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
 )
 
 // checkinLog is the log of check-ins as a mode keeps it: [sqlLog] in SQL alone, [streamLog]

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/background/runs"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/projection"
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/internal/foundation/runs"
+	"github.com/stoa-dev/stoa/internal/storage/projection"
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
 // TestABatchThatIsAddedAndNotReadIsUnanswered though no server is there any more when its rows are read: Redis has to

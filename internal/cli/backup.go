@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/obs"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 type backupCmd struct {

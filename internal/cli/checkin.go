@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/background/runs"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/checkin"
 	"github.com/stoa-dev/stoa/internal/checkin/reconcile"
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/runs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 

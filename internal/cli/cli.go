@@ -15,10 +15,10 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/stoa-dev/stoa/client"
+	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/cli/reference"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/config"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 

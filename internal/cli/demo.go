@@ -11,9 +11,9 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/app"
 	"github.com/stoa-dev/stoa/internal/cli/demo"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/live"
+	"github.com/stoa-dev/stoa/internal/obs"
 )
 
 type demoCmd struct {

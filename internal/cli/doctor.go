@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/supervise"
+	"github.com/stoa-dev/stoa/internal/background/supervise"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 	"github.com/stoa-dev/stoa/lib/redis"

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/lib/keyspace/acl"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 

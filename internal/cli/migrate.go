@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
 )
 
 type migrateCmd struct{ settings }

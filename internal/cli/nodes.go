@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/cluster"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 	"github.com/stoa-dev/stoa/lib/redis"
 )

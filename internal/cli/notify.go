@@ -15,11 +15,11 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
@@ -86,7 +86,7 @@ func (cmd *notifySendCmd) draft() (d notices.Draft, err error) {
 			return d, usage{fmt.Errorf("--zone: %q is no time zone", cmd.Zone)}
 		}
 	}
-	d.Segment = accounts.Segment{Language: texts.Language(cmd.Language), Zone: cmd.Zone}
+	d.Segment = accounts.Segment{Language: i18n.Language(cmd.Language), Zone: cmd.Zone}
 	for _, day := range []struct {
 		text string
 		at   *time.Time

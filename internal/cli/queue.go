@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 

@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/rooms"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 

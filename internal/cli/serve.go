@@ -14,8 +14,8 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
+	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/obs"
 )
 
 type serveCmd struct{ settings }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/activity"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/civil"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 

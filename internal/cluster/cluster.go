@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/config"
 )
 
 // ID names one process. A process that starts again is another node.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/redis"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // Follower keeps something of its own in step with groups, in the same transactions.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // record writes what users are told of d who would look for it nowhere else: that they were made members,

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/words"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/words"
 )
 
 // A search compares members here, as messaging does (decision 17): names are in another domain, remarks in a third, and

@@ -3,8 +3,8 @@ package groups
 import (
 	"context"
 
-	"github.com/stoa-dev/stoa/internal/foundation/picture"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/picture"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // replacePicture removes the picture of a group, and writes another one in all its sizes, one statement each: together

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/config"
 )
 
 // The refusals.

@@ -19,10 +19,10 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/words"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/words"
+	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
@@ -219,7 +219,7 @@ func (s *Service) open(ctx context.Context, external accounts.External, ip strin
 	if !s.cfg.Create {
 		return accounts.User{}, ErrUnknown
 	}
-	_, refused := s.cfg.Hooks.Before(ctx, api.BeforeRegistration, household.Parse(ip), api.HookUser{ExternalID: external.ID, Name: external.Name}, nil)
+	_, refused := s.cfg.Hooks.Before(ctx, api.BeforeRegistration, clientnet.Parse(ip), api.HookUser{ExternalID: external.ID, Name: external.Name}, nil)
 	if refused != nil {
 		return accounts.User{}, refused
 	}

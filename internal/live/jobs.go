@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 

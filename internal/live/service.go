@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/live/media"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/bus"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/lease"
@@ -525,7 +525,7 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 	if !ok {
 		return nil, accounts.ErrToken
 	}
-	h := &Holder{Stream: id, kind: k, hash: hashOf(token), from: household.From(ctx)}
+	h := &Holder{Stream: id, kind: k, hash: hashOf(token), from: clientnet.From(ctx)}
 	st, err := s.stream(ctx, id)
 	if errors.Is(err, ErrStream) {
 		return nil, accounts.ErrToken

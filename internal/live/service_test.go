@@ -20,15 +20,15 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/background/queue"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/live/livetest"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/lease"
@@ -901,7 +901,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 
 	// from watches from a household.
 	from := func(at string) error {
-		play, err := w.Verify(context.WithValue(t.Context(), household.Key{}, func() string { return at }), keys.Play)
+		play, err := w.Verify(context.WithValue(t.Context(), clientnet.Key{}, func() string { return at }), keys.Play)
 		w.must(err)
 		_, err = watch(Caller{Key: play})
 		return err

@@ -3,8 +3,8 @@ package live
 import (
 	"context"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // TopicAsk is the outbox's topic for what an operator wants done with a stream; the payload is an [Order].

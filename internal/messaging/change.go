@@ -9,10 +9,10 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/words"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // change has fn change a message under the lock of its conversation, whose next rev the

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // clockSkew bounds how far the clock of a node that starts may be behind: until its first mark no other node knows of its commits.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
 // maxExportChats and exportAtOnce are the largest numbers of chats and messages that one part of an export has. Each chat costs some

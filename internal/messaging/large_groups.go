@@ -9,8 +9,8 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
 // A node that dies takes with it the events of commits that it has not sent, as it may not

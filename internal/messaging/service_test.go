@@ -18,14 +18,14 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/leaktest"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/base/leaktest"
 	"github.com/stoa-dev/stoa/internal/groups"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/internal/transfers"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	leaktest.Main(m, "github.com/redis/rueidis.(*call).DelayDo.func1", // ends by itself
 		// One MariaDB serves all tests and ends with the process.
-		"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest.(*server).start.func1")
+		"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest.(*server).start.func1")
 }
 
 // world is one node's messaging, and what it stands on.

@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 func (s *sqlStore) createGroup(ctx context.Context, tx *sqldb.Tx, id ConversationID) error {

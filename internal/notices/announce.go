@@ -12,12 +12,12 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
-	"github.com/stoa-dev/stoa/internal/foundation/weblink"
-	"github.com/stoa-dev/stoa/internal/foundation/words"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/base/weblink"
+	"github.com/stoa-dev/stoa/internal/base/words"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // AnnouncementID names an announcement.
@@ -273,7 +273,7 @@ func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
 // give writes the notices of an announcement for some readers, and returns those that are new.
 func (s *Service) give(ctx context.Context, tx *sqldb.Tx, a Announcement, readers []accounts.Reader) ([]Notice, error) {
 	list := make([]Entry, len(readers))
-	documents, languages := map[texts.Language]json.RawMessage{}, make(map[accounts.ID]texts.Language, len(readers))
+	documents, languages := map[i18n.Language]json.RawMessage{}, make(map[accounts.ID]i18n.Language, len(readers))
 	for i, r := range readers {
 		list[i] = Entry{User: r.User, Kind: api.NoticeAnnouncement, Source: "announcement:" + a.ID.String(), Data: struct{}{}, Expires: a.Expires, subject: subjectOf(a.ID)}
 		languages[r.User] = r.Language

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // publishNew tells users' devices of notices that are committed.
@@ -97,7 +97,7 @@ func (s *Service) word(ctx context.Context, list []Notice) error {
 	}
 	reads := map[accounts.ID]string{}
 	read := ""
-	if header, ok := ctx.Value(texts.Key{}).(func() string); ok {
+	if header, ok := ctx.Value(i18n.Key{}).(func() string); ok {
 		read = header()
 	}
 	if read == "" {

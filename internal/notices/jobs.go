@@ -3,7 +3,7 @@ package notices
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
 // Jobs are what this domain does by itself. Two nodes that deliver at once take turns, slice by slice.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb/sqldbtest"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
@@ -392,7 +392,7 @@ func TestAnAnnouncementIsInTheLanguageOfItsReader(t *testing.T) {
 			want   string
 		}{{ann, "", "Hello"}, {li, "", "你好"}, {ann, "zh;q=0.9, en;q=0.2", "你好"}, {li, "fr", "Hello"}} {
 			list := w.list(c.who)
-			w.must(w.word(context.WithValue(t.Context(), texts.Key{}, func() string { return c.header }), list))
+			w.must(w.word(context.WithValue(t.Context(), i18n.Key{}, func() string { return c.header }), list))
 			var doc api.Announcement
 			w.must(json.Unmarshal(list[0].Data, &doc))
 			if doc.Title != c.want || doc.ID != a.ID.String() {
@@ -471,11 +471,11 @@ func TestSegmentsAreWhoTheySay(t *testing.T) {
 			want int64
 		}{
 			"everybody":         {Draft{}, 4},
-			"Chinese":           {Draft{Segment: accounts.Segment{Language: texts.Chinese}}, 2},
-			"English":           {Draft{Segment: accounts.Segment{Language: texts.English}}, 2},
+			"Chinese":           {Draft{Segment: accounts.Segment{Language: i18n.Chinese}}, 2},
+			"English":           {Draft{Segment: accounts.Segment{Language: i18n.English}}, 2},
 			"zone":              {Draft{Segment: accounts.Segment{Zone: "Asia/Shanghai"}}, 1},
 			"registered before": {Draft{Segment: accounts.Segment{RegisteredBefore: day}}, 1},
-			"registered from":   {Draft{Segment: accounts.Segment{RegisteredFrom: day, Language: texts.Chinese}}, 1},
+			"registered from":   {Draft{Segment: accounts.Segment{RegisteredFrom: day, Language: i18n.Chinese}}, 1},
 			"active":            {Draft{Segment: accounts.Segment{ActiveSince: day}}, 1},
 			"named":             {Draft{Users: []accounts.ID{english[0], english[1], english[1]}}, 1},
 		} {

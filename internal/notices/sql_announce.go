@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 const announcementColumns = "id, texts, link, segment, listed, created, expires, state, total, done, delivered, place, started, ended"

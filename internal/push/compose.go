@@ -9,8 +9,8 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/groups"
 	"github.com/stoa-dev/stoa/internal/messaging"
 	"github.com/stoa-dev/stoa/internal/notices"
@@ -19,7 +19,7 @@ import (
 // reader is a user to whom something is pushed.
 type reader struct {
 	choice Choice
-	lang   texts.Language
+	lang   i18n.Language
 	there  bool // has an account
 }
 
@@ -156,7 +156,7 @@ func (f facts) ofMessages(p *api.Push, j job, to reader) (there bool) {
 }
 
 // name is what somebody is called.
-func (f facts) name(id string, lang texts.Language) string {
+func (f facts) name(id string, lang i18n.Language) string {
 	user, err := ids.Parse[accounts.User](id)
 	if name := f.names[user]; err == nil && name != "" {
 		return name

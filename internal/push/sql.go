@@ -12,8 +12,8 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/messaging"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // asKind gives errors of the engine the kind that callers act on.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 
 	"github.com/stoa-dev/stoa/api"

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
 // from is a context of a caller from a household.
 func from(t *testing.T, h string) context.Context {
-	return context.WithValue(t.Context(), household.Key{}, func() string { return h })
+	return context.WithValue(t.Context(), clientnet.Key{}, func() string { return h })
 }
 
 func TestVisit_LeavesHalfOfThePlacesToUsers(t *testing.T) {

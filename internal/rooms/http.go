@@ -9,11 +9,11 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
@@ -384,7 +384,7 @@ func (s *Service) postGuest(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	r, m, token, err := s.Visit(ctx, household.From(ctx), id, in.Body.Name, key)
+	r, m, token, err := s.Visit(ctx, clientnet.From(ctx), id, in.Body.Name, key)
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,10 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 func (s *Service) postCommand(ctx context.Context, caller accounts.Caller, in *struct {

@@ -15,10 +15,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
@@ -133,7 +133,7 @@ const (
 // passwordTries are the counters of a try of a room's password.
 func passwordTries(ctx context.Context, id ID) []attempts.Meter {
 	meters := []attempts.Meter{{Key: passwordFailKeys.At(id, keyspace.Hashed{S: "all"}).Key, Cap: maxWrong, Life: passwordLock}}
-	if network := household.Network(household.FromFar(ctx)); network != "" {
+	if network := clientnet.Network(clientnet.FromFar(ctx)); network != "" {
 		meters = append(meters, attempts.Meter{Key: passwordFailKeys.At(id, keyspace.Hashed{S: network}).Key, Cap: maxWrongFrom, Life: passwordLock})
 	}
 	return meters
@@ -153,9 +153,9 @@ func (s *Service) allowGuest(ctx context.Context, id ID) error {
 		return nil
 	}
 	asks := []ratelimit.Ask{{Key: guestRateKeys.At(id, keyspace.Hashed{S: "all"}), Limit: guestRate}}
-	if from := household.FromFar(ctx); from != "" {
-		asks = append(asks, ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: household.Site(from)}), Limit: siteGuestRate},
-			ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: household.Network(from)}), Limit: networkGuestRate})
+	if from := clientnet.FromFar(ctx); from != "" {
+		asks = append(asks, ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: clientnet.Site(from)}), Limit: siteGuestRate},
+			ratelimit.Ask{Key: guestRateKeys.At(id, keyspace.Hashed{S: clientnet.Network(from)}), Limit: networkGuestRate})
 	}
 	res, err := s.cfg.Limiter.AllowAll(ctx, asks)
 	if err == nil && !res.Allowed {

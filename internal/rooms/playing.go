@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // TopicClose is the outbox's topic for rooms that an operator wants closed; the payload is a [Closing].

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
 // writeViewers brings to Redis who has come and gone, and what is due to be written anew. It returns the rooms in

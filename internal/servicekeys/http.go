@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 

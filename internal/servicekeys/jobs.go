@@ -3,7 +3,7 @@ package servicekeys
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
 // Jobs are what this package does by itself.

@@ -7,10 +7,10 @@ import (
 	"os"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/migrations"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 	"github.com/stoa-dev/stoa/internal/social"
+	"github.com/stoa-dev/stoa/internal/storage/migrations"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/cache"
 	"github.com/stoa-dev/stoa/lib/redis"
 )

@@ -3,7 +3,7 @@ package social
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
 // Jobs are what this domain does by itself. Nothing waits for either: a request

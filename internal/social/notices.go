@@ -5,8 +5,8 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/notices"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // record writes what users are told of d's requests. What an addressee was told of a request leaves the list

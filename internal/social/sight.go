@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
 // Sight is what a viewer may learn of another user.

@@ -6,7 +6,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // friendsLeft returns up to n users in the list of a user, former friends too.

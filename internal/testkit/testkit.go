@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/supervise"
+	"github.com/stoa-dev/stoa/internal/background/supervise"
 	"github.com/stoa-dev/stoa/lib/keyspace/audit"
 	"github.com/stoa-dev/stoa/lib/redis"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/transfers/storage"
 )
 

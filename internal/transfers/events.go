@@ -7,7 +7,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/events"
+	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
 // told tells both sides, or of an upload for messages its sender, what a transfer has become, and Redis. The transfer is committed.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
-	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
-	"github.com/stoa-dev/stoa/internal/foundation/picture"
+	"github.com/stoa-dev/stoa/internal/base/fairqueue"
+	"github.com/stoa-dev/stoa/internal/picture"
 )
 
 // lookMemory bounds the files that are in memory at a time to be decoded, half of it those of one sender. minLook counts for a

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/queue"
+	"github.com/stoa-dev/stoa/internal/background/queue"
 )
 
 // lanes is how many deliveries are under way on a node; what has one subject goes one after the other.

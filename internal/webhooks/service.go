@@ -14,11 +14,11 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/stoa-dev/stoa/api"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/base/fairqueue"
+	"github.com/stoa-dev/stoa/internal/base/ids"
+	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // Config has what the package stands on.

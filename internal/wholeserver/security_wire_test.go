@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/foundation/origin"
+	"github.com/stoa-dev/stoa/internal/base/origin"
+	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/internal/testkit"
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
 )
 
 func TestAChangeOfAddressIsNoPublicPurpose(t *testing.T) {
@@ -65,7 +65,7 @@ func TestAMailWithoutACodeHasNone(t *testing.T) {
 		{ForRegister, false, true}, {ForRegister, true, false}, {ForLogin, true, true}, {ForLogin, false, false},
 		{ForResetPassword, true, true}, {ForResetPassword, false, false}, {ForChangeEmail, false, true}, {ForChangeEmail, true, false},
 	} {
-		m := codeMail(texts.English, tt.p, tt.known, "042917", 5*time.Minute)
+		m := codeMail(i18n.English, tt.p, tt.known, "042917", 5*time.Minute)
 		if got := strings.Contains(m.Text, "042917"); got != tt.isCode || strings.Contains(m.Subject, "042917") || m.Subject == "" {
 			t.Errorf("purpose %d, known %t: the code is in %+v: %t, want %t", tt.p, tt.known, m, got, tt.isCode)
 		}

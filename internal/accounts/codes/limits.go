@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/household"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/lib/keyspace"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
@@ -40,7 +40,7 @@ func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool)
 		{Key: hourKeys.At(keyspace.Hashed{S: from}), Limit: ratelimit.Limit{Max: l.PerHousehold, Window: time.Hour}},
 		{Key: allKey.At(), Limit: ratelimit.Limit{Max: l.All, Window: time.Hour}},
 	}
-	if network := household.Network(from); network != "" {
+	if network := clientnet.Network(from); network != "" {
 		asks = append(asks, ratelimit.Ask{Key: hourKeys.At(keyspace.Hashed{S: network}), Limit: ratelimit.Limit{Max: l.share(l.All), Window: time.Hour}})
 	}
 	return s.limiter.AllowAll(ctx, asks)

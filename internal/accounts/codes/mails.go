@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/mail"
 )
 
 // Topic of the outbox has a code mailed; the payload is a [Notice].
@@ -23,7 +23,7 @@ type Notice struct {
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
 
-	Lang texts.Language `json:"lang,omitempty"` // of the one who asked
+	Lang i18n.Language `json:"lang,omitempty"` // of the one who asked
 }
 
 // Message returns the mail of a notice, and false where its code has expired meanwhile and is
@@ -44,7 +44,7 @@ func (s *Service) Message(n Notice) (_ mail.Message, good bool, err error) {
 // codeMail returns the mail for a request of a code. The answer to the request is the
 // same for known and unknown addresses; only the mail tells whether the address has an
 // account.
-func codeMail(l texts.Language, p Purpose, known bool, code string, life time.Duration) mail.Message {
+func codeMail(l i18n.Language, p Purpose, known bool, code string, life time.Duration) mail.Message {
 	var subject, what string
 	switch p {
 	case ForRegister:
@@ -82,6 +82,6 @@ const (
 	noCodeText = "Somebody, probably you, %s\n\nIf it was not you, there is nothing to do.\n"
 )
 
-func noCode(l texts.Language, subject, what string) mail.Message {
+func noCode(l i18n.Language, subject, what string) mail.Message {
 	return mail.Message{Subject: l.Say(subject), Text: l.Sprintf(noCodeText, l.Say(what))}
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
-	"github.com/stoa-dev/stoa/internal/foundation/texts"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/base/i18n"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
@@ -89,7 +89,7 @@ func (s *Service) Send(ctx context.Context, p Proof, household string) error {
 		s.metrics.WithLabelValues("refused").Inc()
 		return ErrTooMany.Retry(r.Reset)
 	}
-	notice := Notice{To: p.Email.Given, Purpose: p.Purpose, User: p.User, Seed: rand.Text(), Lang: texts.From(ctx)}
+	notice := Notice{To: p.Email.Given, Purpose: p.Purpose, User: p.User, Seed: rand.Text(), Lang: i18n.From(ctx)}
 	c := s.of(p, s.mac.code(p, notice.Seed))
 	if known {
 		c.household = household
@@ -118,7 +118,7 @@ func (s *Service) meter(p Proof, household string) attempts.Meter {
 // logged in: else one with many accounts would guess codes of ever new addresses at
 // home. ErrWrong, ErrSuspended.
 func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, error) {
-	network := household.Network(from)
+	network := clientnet.Network(from)
 	if suspended := s.suspensions.of(network, s.db.Now()); suspended != nil {
 		if known, err := s.knows(ctx, p.Email, from); err != nil || !known {
 			return Code{}, cmp.Or(err, suspended)

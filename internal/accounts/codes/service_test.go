@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stoa-dev/stoa/internal/foundation/household"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
+	"github.com/stoa-dev/stoa/internal/base/clientnet"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
@@ -106,7 +106,7 @@ func TestCodesOfAnAddressAreForgotten(t *testing.T) {
 func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerHousehold: 3, All: 100, Wrong: 40})
-		from := func(network, of int) string { return household.Parse(fmt.Sprintf("2001:db8:%x:%x::1", network, of)) }
+		from := func(network, of int) string { return clientnet.Parse(fmt.Sprintf("2001:db8:%x:%x::1", network, of)) }
 		who := func(name string) Proof { return to(name+"@example.org", ForRegister) }
 		check := func(p Proof, code, from string) error {
 			_, err := w.Check(t.Context(), p, code, from)
@@ -164,7 +164,7 @@ func TestANetworkMayMistypeAsManyCodesAsAHouseholdMayAskFor(t *testing.T) {
 		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerHousehold: 50, All: 10_000, Wrong: 100})
 		for i, want := range []error{nil, ErrSuspended} {
 			for range 50 {
-				w.wrong(t.Context(), household.Network("192.0.2.0"))
+				w.wrong(t.Context(), clientnet.Network("192.0.2.0"))
 			}
 			p, from := to(fmt.Sprint(i, "@example.org"), ForRegister), fmt.Sprint("192.0.2.", i)
 			if _, err := w.Check(t.Context(), p, w.ask(p, from), from); !errors.Is(err, want) {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/mail"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/mail"
 )
 
 // ErrInvalid reports text that is no address to which mail can be sent.

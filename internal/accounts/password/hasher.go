@@ -13,7 +13,7 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
-	"github.com/stoa-dev/stoa/internal/foundation/fairqueue"
+	"github.com/stoa-dev/stoa/internal/base/fairqueue"
 )
 
 // OWASP is the cost of a password by OWASP's second recommendation: 19 MB, two passes,

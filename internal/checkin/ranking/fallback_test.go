@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin/checkintest"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
 // Jobs returns what has to happen without being asked.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/worker"
+	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
 // Jobs returns what has to happen without being asked.

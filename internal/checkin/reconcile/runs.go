@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/foundation/errs"
-	"github.com/stoa-dev/stoa/internal/foundation/runs"
+	"github.com/stoa-dev/stoa/internal/background/runs"
+	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
 // Run is long work on what Redis holds of check-in; see package runs.

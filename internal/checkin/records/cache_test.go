@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/ids"
 )
 
 func TestTheCacheKnowsNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // Flaw is one thing in which a record differs from the rows of the log.

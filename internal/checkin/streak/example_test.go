@@ -3,8 +3,8 @@ package streak_test
 import (
 	"fmt"
 
+	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
 )
 
 // A freeze covers the 20th while nobody has signed the 21st yet.

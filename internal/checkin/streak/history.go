@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // Kind says how a day came to count.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // Record is one user's year as it lies in Redis, 108 bytes:

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // reference says where a user stands in the plainest way: a set of days.

@@ -3,7 +3,7 @@ package streak
 import (
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // Score is what a user's days are worth on the boards for all time.

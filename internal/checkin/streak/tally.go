@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stoa-dev/stoa/internal/foundation/civil"
+	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
 // Tally counts a history, fed to it in order of days. The zero Tally is empty.

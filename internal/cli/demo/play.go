@@ -19,8 +19,8 @@ import (
 	"github.com/pion/webrtc/v4/pkg/media"
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
 // connected are the members of the cast who are on line while a demo is played, and their status.

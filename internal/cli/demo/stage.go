@@ -15,11 +15,11 @@ import (
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/sqldb"
 	"github.com/stoa-dev/stoa/internal/jwtlogin"
 	"github.com/stoa-dev/stoa/internal/live"
 	"github.com/stoa-dev/stoa/internal/notices"
 	"github.com/stoa-dev/stoa/internal/presence"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 

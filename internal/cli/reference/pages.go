@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/app"
-	"github.com/stoa-dev/stoa/internal/foundation/config"
-	"github.com/stoa-dev/stoa/internal/foundation/obs"
-	"github.com/stoa-dev/stoa/internal/foundation/web"
+	"github.com/stoa-dev/stoa/internal/config"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+	"github.com/stoa-dev/stoa/internal/obs"
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 

@@ -1,0 +1,392 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/lib/redis"
+)
+
+const (
+	defaultWorkers = 8
+	defaultClaim   = time.Minute
+	defaultPoll    = time.Second
+	defaultBackoff = time.Second
+	defaultGrace   = 5 * time.Second // and as long again to settle, before a supervisor gives up
+	defaultSize    = 100
+
+	settleTime = 10 * time.Second // for recording an outcome
+	countEvery = 15 * time.Second // for the backlog gauges
+	maxPause   = 10 * time.Second // between tries while the store is away
+)
+
+// Handler does what a message asks. It may get a message twice, even while the first
+// call still runs, if that outlives its context.
+type Handler func(ctx context.Context, d Delivery) error
+
+// JSON returns a [Handler] of payloads that are a T in JSON. A payload that is not
+// one is given up at once: no later try could read it either.
+func JSON[T any](handle func(ctx context.Context, v T, d Delivery) error) Handler {
+	return func(ctx context.Context, d Delivery) error {
+		var v T
+		if err := json.Unmarshal(d.Payload, &v); err != nil {
+			return fmt.Errorf("%w: its payload is malformed: %w", ErrGiveUp, err)
+		}
+		return handle(ctx, v, d)
+	}
+}
+
+// Batch handles several messages at once, such as in one commit. One batch at a
+// time is under way on a node, and what is published meanwhile makes the next.
+type Batch struct {
+	Topics []string
+
+	// Size is how many deliveries Handle gets at most. Zero means 100.
+	Size int
+
+	// Longest is how far ahead a message is due at most: one that is due later was put
+	// off by a clock that was ahead, and is due. Zero means that any time is meant.
+	Longest time.Duration
+
+	// Handle answers each delivery, in their order: nil, or its error. No answers
+	// at all mean that every one succeeded.
+	Handle func(ctx context.Context, ds []Delivery) []error
+}
+
+// Config tunes a Consumer; the zero value is good for production.
+type Config struct {
+	// Workers is how many messages this node handles at once, batches apart. Zero
+	// means 8.
+	Workers int
+
+	// Apart are topics whose handlers share as many workers of their own: they may wait for another
+	// server for long, which holds up no other topic then. Nil means none.
+	Apart []string
+
+	// Claim is how long a message stays with a node that does not settle it; the
+	// handler's context ends after nine tenths of it. It must exceed the
+	// difference of the nodes' clocks by far, and is longer than asked where the
+	// store needs that: Redis Streams remember one time for each message, so a
+	// claim there outlasts the longest wait. Zero means a minute.
+	Claim time.Duration
+
+	// Poll is the longest wait before looking for messages that no wake-up
+	// announced. Zero means a second.
+	Poll time.Duration
+
+	// Backoff is the wait after the first failure; each further one is four times
+	// as long. Up to a fifth is added as jitter. Zero means a second.
+	Backoff time.Duration
+
+	// Grace is how long handlers may go on after the stop. Zero means 5 s.
+	Grace time.Duration
+
+	// Log gets one line per failed try. Nil discards.
+	Log *slog.Logger
+
+	// Metrics gets stoa_queue_*; consumers of several stores may share it. Nil
+	// keeps none.
+	Metrics prometheus.Registerer
+}
+
+// longest is the longest wait between two tries.
+func (c Config) longest() time.Duration {
+	wait := c.Backoff << (2 * (Tries - 2))
+	return wait + wait/5
+}
+
+// Consumer hands the messages of a store to their handlers.
+type Consumer struct {
+	store Store
+	cfg   Config
+	lanes []*lane
+	known map[string]bool
+	*metrics
+}
+
+// lane is a set of topics that share workers.
+type lane struct {
+	*Consumer
+	topics []string
+	slots  chan struct{} // holds a value for each busy worker
+	size   int           // deliveries for each worker
+	bound  time.Duration // a Batch's Longest
+	handle func(ctx context.Context, ds []Delivery) []error
+	kick   chan struct{}
+}
+
+// NewConsumer returns a Consumer for the topics of handlers and batches;
+// messages of other topics wait for a node that knows them. It refuses a topic
+// that has two handlers.
+func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg Config) (*Consumer, error) {
+	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
+	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
+	cfg.Backoff = cmp.Or(cfg.Backoff, defaultBackoff)
+	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
+	cfg.Claim = store.lapse(cmp.Or(cfg.Claim, defaultClaim), cfg.longest())
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Consumer{store: store, cfg: cfg, known: map[string]bool{}}
+	var err error
+	if c.metrics, err = newMetrics(cfg.Metrics); err != nil {
+		return nil, fmt.Errorf("queue.NewConsumer: %w", err)
+	}
+	add := func(topics []string, workers, size int, bound time.Duration, handle func(context.Context, []Delivery) []error) error {
+		for _, topic := range topics {
+			if c.known[topic] {
+				return fmt.Errorf("queue.NewConsumer: topic %s has two handlers", topic)
+			}
+			c.known[topic] = true
+		}
+		if len(topics) > 0 {
+			c.lanes = append(c.lanes, &lane{Consumer: c, topics: topics, slots: make(chan struct{}, workers), size: size, bound: bound,
+				handle: handle, kick: make(chan struct{}, 1)})
+		}
+		return nil
+	}
+	handlers = maps.Clone(handlers)
+	one := func(ctx context.Context, ds []Delivery) []error { return []error{handlers[ds[0].Topic](ctx, ds[0])} }
+	var together, apart []string
+	for _, topic := range slices.Sorted(maps.Keys(handlers)) {
+		if slices.Contains(cfg.Apart, topic) {
+			apart = append(apart, topic)
+		} else {
+			together = append(together, topic)
+		}
+	}
+	faults := []error{add(together, cfg.Workers, 1, 0, one), add(apart, cfg.Workers, 1, 0, one)}
+	for _, b := range batches {
+		faults = append(faults, add(slices.Clone(b.Topics), 1, cmp.Or(b.Size, defaultSize), b.Longest, b.Handle))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Name is the store's.
+func (c *Consumer) Name() string { return c.store.Name() }
+
+// Run handles messages until ctx ends, then waits for the handlers under way,
+// at most Config.Grace; what they did not finish is free for another node at
+// once. It returns nil: a store that is away is logged and waited for.
+func (c *Consumer) Run(ctx context.Context) error {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var all sync.WaitGroup
+	listen := c.store.listen(func() {
+		for _, l := range c.lanes {
+			select {
+			case l.kick <- struct{}{}:
+			default: // a kick is waiting already
+			}
+		}
+	})
+	all.Go(func() { listen(ctx) })
+	all.Go(func() { c.measure(ctx) })
+	for _, l := range c.lanes {
+		all.Go(func() { l.run(ctx, hard) })
+	}
+	<-ctx.Done()
+	defer time.AfterFunc(c.cfg.Grace, cancel).Stop()
+	all.Wait()
+	return nil
+}
+
+// run claims and hands out until soft ends, and waits for its handlers.
+func (l *lane) run(soft, hard context.Context) {
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	failures := 0
+	for {
+		// Claim no more than can begin at once: a claim must not lapse in a queue.
+		n := l.takeSlots(soft)
+		if n == 0 {
+			return
+		}
+		got, pause, err := l.store.claim(soft, l.topics, n*l.size, l.cfg.Claim, l.cfg.Poll, l.cfg.longest(), l.bound)
+		used := 0
+		for ds := range slices.Chunk(got, l.size) {
+			used++
+			handlers.Go(func() {
+				defer func() { <-l.slots }()
+				l.try(soft, hard, ds)
+			})
+		}
+		for range n - used {
+			<-l.slots
+		}
+		switch {
+		case err != nil && soft.Err() == nil:
+			if failures == 0 {
+				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue cannot be read", slog.String("queue", l.store.Name()), slog.Any("err", err))
+			}
+			failures++
+			pause = min(l.cfg.Poll<<min(failures, 10), maxPause)
+		case err == nil:
+			failures = 0
+		}
+		if pause <= 0 {
+			continue
+		}
+		timer := time.NewTimer(pause + rand.N(max(l.cfg.Poll/10, 1)))
+		select {
+		case <-soft.Done():
+		case <-l.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// takeSlots waits for one free slot, takes all there are, and returns their
+// number, or 0 when ctx has ended.
+func (l *lane) takeSlots(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case <-ctx.Done():
+		return 0
+	case l.slots <- struct{}{}:
+	}
+	for n := 1; ; n++ {
+		select {
+		case l.slots <- struct{}{}:
+		default:
+			return n
+		}
+	}
+}
+
+// errDied is noted on a message of which every try ended because its node died.
+var errDied = errors.New("the node died, or hung, in every try")
+
+// try handles deliveries and records their outcomes.
+func (l *lane) try(soft, hard context.Context, ds []Delivery) {
+	start := time.Now()
+	var outcomes []outcome
+	fresh := make([]Delivery, 0, len(ds))
+	for _, d := range ds {
+		if d.Attempt > Tries {
+			outcomes = append(outcomes, outcome{Delivery: d, kind: "dead", err: errDied.Error()})
+			l.tell(soft, outcomes[len(outcomes)-1], errDied, 1)
+		} else {
+			fresh = append(fresh, d)
+		}
+	}
+	if len(fresh) > 0 {
+		ctx, cancel := context.WithTimeout(hard, l.cfg.Claim-l.cfg.Claim/10)
+		answers := l.answers(ctx, fresh)
+		cancel()
+		l.seconds.WithLabelValues(l.store.Name(), fresh[0].Topic).Observe(time.Since(start).Seconds())
+		failed := 0
+		for i, d := range fresh {
+			outcomes = append(outcomes, l.judge(d, answers[i], hard.Err() != nil))
+			if hasFailed(answers[i]) {
+				failed++
+			}
+		}
+		if failed > 0 { // one line also for a batch: its messages mostly fail together
+			first := slices.IndexFunc(answers, hasFailed)
+			l.tell(soft, outcomes[len(outcomes)-len(fresh)+first], answers[first], failed)
+		}
+	}
+	for _, o := range outcomes {
+		l.handled.WithLabelValues(l.store.Name(), o.Topic, o.kind).Inc()
+	}
+	// Outcomes are recorded although the process is stopping.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), settleTime)
+	defer cancel()
+	if err := l.store.settle(ctx, l.cfg.Claim, outcomes); err != nil {
+		l.cfg.Log.LogAttrs(soft, slog.LevelError, "outcome of messages was not recorded; they come again", slog.String("queue", l.store.Name()),
+			slog.String("topic", ds[0].Topic), slog.String("id", ds[0].ID), slog.Int("messages", len(ds)), slog.Any("err", err))
+	}
+}
+
+// answers calls the handler; a panic fails every delivery.
+func (l *lane) answers(ctx context.Context, ds []Delivery) (answers []error) {
+	all := func(err error) []error { return slices.Repeat([]error{err}, len(ds)) }
+	defer func() {
+		if v := recover(); v != nil {
+			answers = all(fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+		}
+	}()
+	answers = l.handle(ctx, ds)
+	switch len(answers) {
+	case len(ds):
+		return answers
+	case 0:
+		return all(nil)
+	}
+	return all(fmt.Errorf("the handler gave %d answers for %d messages", len(answers), len(ds)))
+}
+
+// judge turns a handler's answer into an outcome.
+func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
+	o := outcome{Delivery: d, kind: "done"}
+	if err == nil {
+		return o
+	}
+	o.err = errorText(err)
+	switch {
+	case stopped || errors.Is(err, ErrUntried):
+		o.kind = "released" // the stop, or the time, was the reason, not the message
+	case away(err):
+		o.kind = "postponed"
+		o.wait = 4 * l.cfg.Backoff
+		o.wait += rand.N(max(o.wait/5, 1))
+	case d.Attempt >= Tries || errors.Is(err, ErrGiveUp):
+		o.kind = "dead"
+	default:
+		o.kind = "retry"
+		o.wait = l.cfg.Backoff << (2 * (d.Attempt - 1))
+		o.wait += rand.N(max(o.wait/5, 1))
+	}
+	return o
+}
+
+func hasFailed(err error) bool { return err != nil && !errors.Is(err, ErrUntried) }
+
+// away reports that what the handler needs is away: it says so, or SQL or Redis
+// do.
+func away(err error) bool {
+	return errors.Is(err, ErrNotNow) || errs.KindOf(err) == errs.Unavailable || errors.Is(err, redis.ErrUnavailable) || sqldb.IsUnavailable(err)
+}
+
+func (l *lane) tell(ctx context.Context, o outcome, err error, failed int) {
+	l.cfg.Log.LogAttrs(ctx, slog.LevelError, "message failed", slog.String("queue", l.store.Name()), slog.String("topic", o.Topic),
+		slog.String("id", o.ID), slog.Int("attempt", o.Attempt), slog.String("outcome", o.kind), slog.Int("messages", failed), slog.Any("err", err))
+}
+
+// Relay moves what is published in one store to another: the SQL outbox, which
+// transactions write, to the queue that the consumers read. While the other one
+// is away the messages wait, and none of their tries is used up.
+func Relay(topics []string, to Store) Batch {
+	return Batch{Topics: topics, Handle: func(ctx context.Context, ds []Delivery) []error {
+		ms := make([]Message, len(ds))
+		for i, d := range ds {
+			ms[i] = Message{Topic: d.Topic, Key: d.Key, Payload: d.Payload}
+		}
+		err := to.Publish(ctx, ms...)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrNotNow, err)
+		}
+		return slices.Repeat([]error{err}, len(ds))
+	}}
+}

@@ -1,0 +1,389 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/background/worker"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+)
+
+// running starts a pool in the test's bubble and returns what stops it and
+// waits for it.
+func running(t *testing.T, cfg worker.PoolConfig, jobs ...worker.Job) (stop func()) {
+	t.Helper()
+	p, err := worker.NewPool(cfg, jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := p.Run(ctx); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// metric sums a family's counters, gauges or counts of observations, those
+// with all the labels given as name=value.
+func metric(t *testing.T, registry *prometheus.Registry, name string, labels ...string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			matching := 0
+			for _, l := range m.GetLabel() {
+				if slices.Contains(labels, l.GetName()+"="+l.GetValue()) {
+					matching++
+				}
+			}
+			if matching == len(labels) {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func TestAJobRunsEveryPeriodWithALittleJitter(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var at []time.Duration
+		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error {
+			at = append(at, time.Since(start))
+			return nil
+		}})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		stop()
+		if len(at) < 54 || len(at) > 61 {
+			t.Errorf("%d runs in an hour, want 54 to 61", len(at))
+		}
+		if at[0] > time.Minute {
+			t.Errorf("first run after %v, want within a period", at[0])
+		}
+		distinct := map[time.Duration]bool{}
+		for i := 1; i < len(at); i++ {
+			gap := at[i] - at[i-1]
+			distinct[gap] = true
+			if gap < time.Minute || gap > 66*time.Second {
+				t.Errorf("gap of %v, want 60 to 66 s", gap)
+			}
+		}
+		if len(distinct) < 10 {
+			t.Errorf("gaps %v, want them to differ", distinct)
+		}
+	})
+}
+
+func TestAJobWithNextRunsAtItsTimes(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		quarter := func(now time.Time) time.Time { return now.Truncate(15 * time.Minute).Add(15 * time.Minute) }
+		var at []string
+		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Next: quarter, Run: func(context.Context) error {
+			at = append(at, time.Now().UTC().Format("15:04:05"))
+			time.Sleep(time.Second)
+			return nil
+		}})
+		time.Sleep(50 * time.Minute)
+		synctest.Wait()
+		stop()
+		if want := []string{"12:15:00", "12:30:00", "12:45:00"}; !slices.Equal(at, want) {
+			t.Errorf("ran at %v, want %v", at, want)
+		}
+	})
+}
+
+func TestAFailingJobBacksOffLogsOncePerFailureAndRecovers(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		registry := prometheus.NewRegistry()
+		var at []time.Time
+		stop := running(t, worker.PoolConfig{Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry},
+			worker.Job{Name: "j", Every: time.Hour, Run: func(context.Context) error {
+				at = append(at, time.Now())
+				switch len(at) {
+				case 1, 2:
+					return errors.New("boom")
+				case 3:
+					panic("bang")
+				}
+				return nil
+			}})
+		time.Sleep(2*time.Hour + time.Minute)
+		synctest.Wait()
+		stop()
+		if len(at) < 4 {
+			t.Fatalf("%d runs, want the failed ones tried again", len(at))
+		}
+		for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			if gap := at[i+1].Sub(at[i]); gap < want || gap > want*12/10 {
+				t.Errorf("wait %v after failure %d, want %v and up to a fifth", gap, i+1, want)
+			}
+		}
+		if got := strings.Count(log.String(), "job failed"); got != 3 || !strings.Contains(log.String(), "panic: bang") {
+			t.Errorf("%d lines for 3 failures, one a panic:\n%s", got, &log)
+		}
+		for name, want := range map[string]float64{"stoa_job_failures_total": 3, "stoa_job_runs_total": float64(len(at)),
+			"stoa_job_seconds": float64(len(at)), "stoa_job_last_success_timestamp_seconds": float64(at[len(at)-1].Unix())} {
+			if got := float64(int(metric(t, registry, name))); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+func TestARunThatTakesTooLongLosesItsContext(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var got []error
+		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Every: time.Second, Timeout: 5 * time.Second,
+			Run: func(ctx context.Context) error {
+				start := time.Now()
+				<-ctx.Done()
+				if took := time.Since(start); took != 5*time.Second {
+					t.Errorf("ended after %v, want 5 s", took)
+				}
+				got = append(got, ctx.Err())
+				return ctx.Err()
+			}})
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		stop()
+		if len(got) == 0 || !errors.Is(got[0], context.DeadlineExceeded) {
+			t.Errorf("contexts ended with %v, want a deadline", got)
+		}
+	})
+}
+
+func TestTheStopWaitsForARunButNotForEver(t *testing.T) {
+	for name, c := range map[string]struct{ needs, want time.Duration }{
+		"a run that ends":   {4 * time.Second, 4 * time.Second},
+		"a run that is cut": {time.Hour, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				began := make(chan struct{})
+				lease := &leases{}
+				stop := running(t, worker.PoolConfig{Lease: lease.run}, worker.Job{Name: "j", Every: time.Second, Timeout: 2 * time.Hour,
+					Singleton: true, Run: func(ctx context.Context) error {
+						close(began)
+						select {
+						case <-ctx.Done():
+						case <-time.After(c.needs):
+						}
+						return nil
+					}})
+				<-began
+				start := time.Now()
+				stop()
+				if got := time.Since(start); got != c.want {
+					t.Errorf("stopped after %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// leases is one lease that nodes contend for, as a service would keep it.
+type leases struct {
+	held sync.Mutex
+	away atomic.Bool
+
+	mu   sync.Mutex
+	lose context.CancelFunc
+}
+
+func (l *leases) run(ctx context.Context, fn func(ctx context.Context) error) error {
+	for {
+		if l.away.Load() {
+			return worker.ErrLeaseAway
+		}
+		if l.held.TryLock() {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	defer l.held.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.lose = cancel
+	l.mu.Unlock()
+	return fn(ctx)
+}
+
+func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		lease := &leases{}
+		var runs [2]atomic.Int64
+		var stops [2]func()
+		for i := range runs {
+			stops[i] = running(t, worker.PoolConfig{Lease: lease.run}, worker.Job{Name: "j", Every: time.Minute, Singleton: true,
+				Run: func(context.Context) error { runs[i].Add(1); return nil }})
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		first := runs[0].Load()
+		if second := runs[1].Load(); first < 9 || second != 0 {
+			t.Errorf("%d and %d runs in ten minutes, want about ten on the first node alone", first, second)
+		}
+		stops[0]()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if again, second := runs[0].Load(), runs[1].Load(); again != first || second < 9 {
+			t.Errorf("%d and %d runs after the first node's stop, want %d and about ten", again, second, first)
+		}
+		stops[1]()
+	})
+}
+
+// An increase is what Prometheus saw between two looks: a counter that begins with the first failures hides them.
+func TestFailuresOfAJobAreCountedFromZero(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	_, err := worker.NewPool(worker.PoolConfig{Metrics: registry}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "stoa_job_failures_total" && len(f.GetMetric()) == 1 && f.GetMetric()[0].GetCounter().GetValue() == 0 {
+			return
+		}
+	}
+	t.Error("a job that has not failed yet has no counter of its failures")
+}
+
+func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		registry := prometheus.NewRegistry()
+		lease := &leases{}
+		ended := make(chan error, 1)
+		runs := 0
+		stop := running(t, worker.PoolConfig{Lease: lease.run, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry},
+			worker.Job{Name: "j", Every: time.Minute, Timeout: time.Hour, Singleton: true, Run: func(ctx context.Context) error {
+				if runs++; runs == 1 {
+					<-ctx.Done()
+					ended <- ctx.Err()
+				}
+				return ctx.Err()
+			}})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		lease.mu.Lock()
+		lease.lose()
+		lease.mu.Unlock()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the run ended with %v, want canceled", err)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		stop()
+		if runs < 3 {
+			t.Errorf("%d runs, want further ones under a new lease", runs)
+		}
+		if got := log.String(); strings.Count(got, "level=WARN") != 1 || strings.Contains(got, "level=ERROR") {
+			t.Errorf("want one warning and no error, got\n%s", got)
+		}
+		if n := metric(t, registry, "stoa_job_failures_total"); n != 0 {
+			t.Errorf("%v failures of a job that is well", n)
+		}
+	})
+}
+
+func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		lease := &leases{}
+		lease.away.Store(true)
+		var safe, unsafe atomic.Int64
+		count := func(n *atomic.Int64) func(context.Context) error {
+			return func(context.Context) error { n.Add(1); return nil }
+		}
+		stop := running(t, worker.PoolConfig{Lease: func(ctx context.Context, fn func(context.Context) error) error {
+			if lease.away.Load() {
+				return worker.ErrLeaseAway
+			}
+			return fn(ctx)
+		}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+			worker.Job{Name: "safe", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: count(&safe)},
+			worker.Job{Name: "unsafe", Every: time.Minute, Singleton: true, Run: count(&unsafe)})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if s, u := safe.Load(), unsafe.Load(); s < 9 || u != 0 {
+			t.Errorf("%d safe and %d unsafe runs while leases are away, want about ten and none", s, u)
+		}
+		lease.away.Store(false)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		stop()
+		if u := unsafe.Load(); u < 9 {
+			t.Errorf("%d unsafe runs after leases came back, want about ten", u)
+		}
+		if got := strings.Count(log.String(), "no lease"); got != 1 || !strings.Contains(log.String(), "jobs=2 that_run_without=1") {
+			t.Errorf("%d lines about it, want one:\n%s", got, &log)
+		}
+	})
+}
+
+func TestANodeThatDrainsSaysNothingOfItsLease(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		asked := 0
+		stop := running(t, worker.PoolConfig{Lease: func(context.Context, func(context.Context) error) error {
+			asked++
+			return context.Canceled
+		}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+			worker.Job{Name: "j", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: func(context.Context) error {
+				t.Error("the job runs on a node that drains")
+				return nil
+			}})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		stop()
+		if asked < 10 || log.Len() > 0 {
+			t.Errorf("it asked for the lease %d times, and said\n%s", asked, &log)
+		}
+	})
+}
+
+func TestFaultyJobsAreRefusedTogether(t *testing.T) {
+	run := func(context.Context) error { return nil }
+	_, err := worker.NewPool(worker.PoolConfig{},
+		worker.Job{Name: "a", Every: 1, Run: run}, worker.Job{Name: "a", Every: 1, Run: run},
+		worker.Job{Name: "b", Run: run}, worker.Job{Name: "c", Every: 1},
+		worker.Job{Name: "d", Every: 1, Next: func(t time.Time) time.Time { return t }, Run: run})
+	for _, name := range []string{`"a"`, `"b"`, `"c"`, `"d"`} {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name job %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,658 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
+)
+
+// keyed runs f on each engine, with a clock that only f moves.
+func keyed(t *testing.T, f func(t *testing.T, s *site, clock *atomic.Int64)) {
+	for _, e := range sqldbtest.Engines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			clock := &atomic.Int64{}
+			clock.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli())
+			db := e.Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return time.UnixMilli(clock.Load()) } })
+			f(t, newSite(t, func(c *Config) { c.DB = db }), clock)
+		})
+	}
+}
+
+func code(w *httptest.ResponseRecorder) string {
+	var p struct{ Code string }
+	_ = json.Unmarshal(w.Body.Bytes(), &p)
+	return p.Code
+}
+
+func request(t *testing.T, w *httptest.ResponseRecorder) uint64 {
+	t.Helper()
+	var r thingReply
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || r.Request == 0 {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	return r.Request
+}
+
+// What a client of tus creates, headers say.
+func TestAnotherRequestByItsHeadersIsNoRetry(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		op := Op{Method: "POST", Path: "/v1/measured", ID: "thing.measured", Status: http.StatusCreated}
+		Handle(s.API, op, func(_ context.Context, _ person, in *struct {
+			Length string `header:"X-Length"`
+		}) (*lengthOut, error) {
+			return &lengthOut{in.Length}, nil
+		})
+		ask := func(length string) *httptest.ResponseRecorder {
+			return s.ask(t, "POST", "/v1/measured", "", "Idempotency-Key", "k", "X-Length", length)
+		}
+		if w := ask("5"); w.Code != 201 {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		if w := ask("5"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("the same one: got %d %v", w.Code, w.Header())
+		}
+		if w := ask("7"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another one: got %d %v", w.Code, w.Header())
+		}
+	})
+}
+
+func TestARetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1")
+		if first.Code != 201 || first.Header().Get("Idempotency-Replayed") != "" {
+			t.Fatalf("first: got %d %v", first.Code, first.Header())
+		}
+		clock.Add(keepAnswers.Milliseconds() - 1)
+		again := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1")
+		if again.Code != 201 || again.Body.String() != first.Body.String() ||
+			again.Header().Get("Content-Type") != "application/json" || again.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("again: got %d %s %v, want the first answer %s", again.Code, again.Body, again.Header(), first.Body)
+		}
+		if got := s.runs.Load(); got != 1 {
+			t.Errorf("the handler ran %d times, want 1", got)
+		}
+
+		// Every part of the scope tells requests apart.
+		for name, w := range map[string]*httptest.ResponseRecorder{
+			"other key":       s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "Key 1"),
+			"other user":      s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1", "Authorization", "Bearer good-bob"),
+			"other operation": s.ask(t, "POST", "/v1/secrets", thingBody, "Idempotency-Key", "key 1"),
+			"no key":          s.ask(t, "POST", "/v1/things", thingBody),
+		} {
+			if w.Header().Get("Idempotency-Replayed") != "" || request(t, w) == request(t, first) {
+				t.Errorf("%s: got the first answer", name)
+			}
+		}
+	})
+}
+
+func TestAnAnswerWithoutABodyIsReplayedToo(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		for i, replayed := range []string{"", "true"} {
+			w := s.ask(t, "DELETE", "/v1/things/7", "", "Idempotency-Key", "k")
+			if w.Code != 204 || w.Body.Len() != 0 || w.Header().Get("Idempotency-Replayed") != replayed {
+				t.Errorf("try %d: got %d %q %v", i, w.Code, w.Body, w.Header())
+			}
+		}
+		if w := s.ask(t, "DELETE", "/v1/things/8", "", "Idempotency-Key", "k"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another path got %d %s", w.Code, w.Body)
+		}
+		if got := s.runs.Load(); got != 1 {
+			t.Errorf("the handler ran %d times, want 1", got)
+		}
+	})
+}
+
+func TestTheSameKeyWithAnotherBodyIsAConflict(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k")
+		if w.Code != 409 || code(w) != "idempotency.mismatch" || s.runs.Load() != 1 {
+			t.Errorf("got %d %s after %d runs", w.Code, w.Body, s.runs.Load())
+		}
+	})
+}
+
+func TestTheSameKeyManyTimesAtOnceRunsTheHandlerOnce(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		entered, leave := make(chan struct{}), make(chan struct{})
+		s.do.Store(ptr(func(context.Context) error {
+			close(entered) // a second run panics here
+			<-leave
+			return nil
+		}))
+		const n = 16
+		answers := make(chan *httptest.ResponseRecorder, n)
+		for range n {
+			go func() { answers <- s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k") }()
+		}
+		<-entered
+		for range n - 1 {
+			w := <-answers
+			if w.Code != 409 || code(w) != "idempotency.busy" || w.Header().Get("Retry-After") != "1" {
+				t.Errorf("got %d %s, want 409 idempotency.busy", w.Code, w.Body)
+			}
+		}
+		close(leave)
+		if w := <-answers; w.Code != 201 {
+			t.Errorf("the one that ran got %d %s", w.Code, w.Body)
+		}
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("the retry got %d %s", w.Code, w.Body)
+		}
+		if got := s.runs.Load(); got != 1 {
+			t.Errorf("the handler ran %d times, want 1", got)
+		}
+	})
+}
+
+func TestAFailureIsNotStoredAndTheRetryHasTheSameRequestID(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		for name, fail := range map[string]func(context.Context) error{
+			"500":   func(context.Context) error { return errors.New("broken") },
+			"503":   func(context.Context) error { return errAway },
+			"429":   func(context.Context) error { return errOften },
+			"panic": func(context.Context) error { panic("broken") },
+		} {
+			var ids []uint64
+			s.do.Store(ptr(func(ctx context.Context) error {
+				ids = append(ids, RequestID(ctx))
+				if len(ids) == 1 {
+					return fail(ctx)
+				}
+				return nil
+			}))
+			if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", name); w.Code < 429 {
+				t.Fatalf("%s: got %d", name, w.Code)
+			}
+			clock.Add(1)
+			if w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", name); code(w) != "idempotency.mismatch" {
+				t.Errorf("%s: another body then got %d %s", name, w.Code, w.Body)
+			}
+			if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", name); w.Code != 201 {
+				t.Errorf("%s: the retry got %d %s", name, w.Code, w.Body)
+			}
+			if len(ids) != 2 || ids[0] != ids[1] {
+				t.Errorf("%s: got the request ids %v, want two equal ones", name, ids)
+			}
+		}
+	})
+}
+
+func TestARefusalIsStored(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		s.do.Store(ptr(func(context.Context) error { return errFull }))
+		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		s.do.Store(nil)
+		again := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		if first.Code != 409 || again.Code != 409 || again.Body.String() != first.Body.String() ||
+			again.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("got %d %s, then %d %s", first.Code, first.Body, again.Code, again.Body)
+		}
+	})
+}
+
+func TestAClaimOfADeadProcessLapses(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		r := httptest.NewRequest("POST", "/v1/things", nil)
+		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.Add(claimLife.Milliseconds() - 1)
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); code(w) != "idempotency.busy" {
+			t.Errorf("before it lapsed: got %d %s", w.Code, w.Body)
+		}
+		clock.Add(1)
+		s.do.Store(ptr(func(ctx context.Context) error {
+			// The dead one was only slow: its answer comes too late, whether it
+			// succeeds or fails.
+			late := dead
+			late.Status, late.Body = 200, []byte("late")
+			return errors.Join(s.answers.finish(ctx, late), s.answers.finish(ctx, dead))
+		}))
+		w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		if w.Code != 201 || request(t, w) != dead.requestID() {
+			t.Errorf("afterwards: got %d %s, want the request id %d", w.Code, w.Body, dead.requestID())
+		}
+		if again := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); again.Body.String() != w.Body.String() {
+			t.Errorf("got %s, want %s", again.Body, w.Body)
+		}
+	})
+}
+
+// The node that ran the first try was killed, and its lease ends four seconds later.
+func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		node := func(name string, live ...string) *site {
+			return newSite(t, func(c *Config) {
+				c.DB, c.Node = s.cfg.DB, name
+				c.Live = func(context.Context) ([]string, error) {
+					if live == nil {
+						return nil, errors.New("redis is away")
+					}
+					return live, nil
+				}
+			})
+		}
+		r := httptest.NewRequest("POST", "/v1/things", nil)
+		dead, err := node("a", "a", "b").answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		retry := func(b *site) *httptest.ResponseRecorder {
+			return b.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		}
+		for _, left := range []time.Duration{orphanLife, orphanLife - 1500*time.Millisecond, time.Millisecond} {
+			clock.Store(dead.Claimed + (orphanLife - left).Milliseconds())
+			w := retry(node("b", "b"))
+			if want := strconv.Itoa(int(math.Ceil(left.Seconds()))); code(w) != "idempotency.busy" || w.Header().Get("Retry-After") != want {
+				t.Errorf("its try may still run: got %d %s, Retry-After %q, want %q", w.Code, w.Body, w.Header().Get("Retry-After"), want)
+			}
+		}
+		clock.Add(1)
+		for why, b := range map[string]*site{
+			"a lives": node("b", "a", "b"), "nobody knows": node("b"), "the list is not whole": node("b", "c"), "nobody is asked": s,
+		} {
+			if w := retry(b); code(w) != "idempotency.busy" {
+				t.Errorf("%s: got %d %s", why, w.Code, w.Body)
+			}
+		}
+		w := retry(node("b", "b"))
+		if w.Code != 201 || request(t, w) != dead.requestID() {
+			t.Errorf("a is dead: got %d %s, want the request id %d", w.Code, w.Body, dead.requestID())
+		}
+	})
+}
+
+func TestALapsedClaimIsTakenOverOnce(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		rec := record{Scope: "ann thing.make", Key: "k", RequestHash: "h"}
+		old, err := s.answers.claim(t.Context(), rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.Add(claimLife.Milliseconds())
+		nodes := []*site{s, newSite(t, func(c *Config) { c.DB = s.cfg.DB })}
+		var won, busy atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				got, err := nodes[i%2].answers.claim(t.Context(), rec)
+				switch {
+				case err == nil:
+					won.Add(1)
+					if got.Claim == old.Claim || got.requestID() != old.requestID() {
+						t.Errorf("got the claim %d and the request id %d after %d and %d, want another claim and the same request id", got.Claim, got.requestID(), old.Claim, old.requestID())
+					}
+				case errors.Is(err, errBusy):
+					busy.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 || busy.Load() != 15 {
+			t.Errorf("%d won and %d were busy, want 1 and 15", won.Load(), busy.Load())
+		}
+	})
+}
+
+func TestAfterADayAKeyIsNewAndSwept(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		clock.Add(keepAnswers.Milliseconds())
+		second := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k")
+		if second.Code != 201 || request(t, first) == request(t, second) {
+			t.Errorf("got %s, then %d %s, want a new request", first.Body, second.Code, second.Body)
+		}
+		err := s.cfg.DB.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
+			for i := range 2*sweepChunk + 1 {
+				old := record{Scope: "old", Key: strconv.Itoa(i), Expires: int64(i / 2)} // two of each time
+				if _, err := tx.SQL().ExecContext(ctx, s.answers.sql.insert.For(1), old.values(nil)...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.UnixMilli(clock.Load())
+		if n, err := s.Sweep(t.Context(), now); n != 2*sweepChunk+1 || err != nil {
+			t.Errorf("swept %d rows (%v), want %d", n, err, 2*sweepChunk+1)
+		}
+		if w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("a living row was swept: %d %s", w.Code, w.Body)
+		}
+		if n, err := s.Sweep(t.Context(), now.Add(keepAnswers)); n != 1 || err != nil {
+			t.Errorf("a day later, swept %d rows (%v), want 1", n, err)
+		}
+	})
+}
+
+func TestAUsersAnswersCanBeErased(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		ask := func(token string) bool {
+			t.Helper()
+			w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k", "Authorization", "Bearer "+token)
+			if w.Code != 201 {
+				t.Fatalf("got %d %s", w.Code, w.Body)
+			}
+			return w.Header().Get("Idempotency-Replayed") == "true"
+		}
+		ask("good-ann")
+		ask("good-bob")
+		if err := s.Erase(t.Context(), "ann"); err != nil {
+			t.Fatal(err)
+		}
+		if !ask("good-bob") {
+			t.Error("another user's answer is gone")
+		}
+		if ask("good-ann") {
+			t.Error("the answer is still there")
+		}
+	})
+}
+
+func TestAnAnswerIsStoredForAClientThatLeft(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		ctx, leave := context.WithCancel(t.Context())
+		s.do.Store(ptr(func(context.Context) error { leave(); return nil }))
+		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/things", strings.NewReader(thingBody))
+		for name, value := range map[string]string{"Authorization": "Bearer good-ann", "Content-Type": "application/json", "Idempotency-Key": "k"} {
+			r.Header.Set(name, value)
+		}
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		s.do.Store(nil)
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+func TestAnAnswerWithASecretIsNotKept(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.DB = sqldbtest.SQLite(t) })
+	first := s.ask(t, "POST", "/v1/secrets", thingBody, "Idempotency-Key", "k")
+	again := s.ask(t, "POST", "/v1/secrets", thingBody, "Idempotency-Key", "k")
+	if s.runs.Load() != 2 || again.Header().Get("Idempotency-Replayed") != "" {
+		t.Errorf("the handler ran %d times, want 2", s.runs.Load())
+	}
+	if request(t, first) != request(t, again) {
+		t.Errorf("got two request ids, want one")
+	}
+	var rows int
+	if err := s.cfg.DB.NewRaw("SELECT COUNT(*) FROM idempotency_keys").Scan(t.Context(), &rows); err != nil || rows != 0 {
+		t.Errorf("%d rows were kept (%v)", rows, err)
+	}
+}
+
+func TestAllTriesOfARequestNameWhatTheyMakeAlike(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		s.cfg.Secret = []byte("the server's")
+		type thing struct{}
+		var made []string
+		var fails bool
+		s.do.Store(ptr(func(ctx context.Context) error {
+			made = append(made, NewID[thing](ctx).String())
+			if fails {
+				return errAway
+			}
+			return nil
+		}))
+		for i, c := range []struct {
+			path  string
+			fails bool   // the first try
+			key   string // "": none is sent
+			alike bool
+		}{
+			{"/v1/things", true, "k", true},
+			{"/v1/things", true, "", false},
+			{"/v1/keys", false, "k", true},
+			{"/v1/keys", true, "k2", true},
+			{"/v1/secrets", false, "k", false},
+		} {
+			made = nil
+			var headers []string
+			if c.key != "" {
+				headers = []string{"Idempotency-Key", c.key}
+			}
+			fails = c.fails
+			s.ask(t, "POST", c.path, thingBody, headers...)
+			fails = false
+			clock.Add(1)
+			if w := s.ask(t, "POST", c.path, thingBody, headers...); w.Code >= 300 || len(made) != 2 || (made[0] == made[1]) != c.alike {
+				t.Fatalf("%+v: got %d and the ids %v", c, w.Code, made)
+			}
+			first := made[0]
+			if s.ask(t, "POST", c.path, thingBody, "Idempotency-Key", "another "+strconv.Itoa(i)); made[2] == first {
+				t.Errorf("%+v: another request names the same", c)
+			}
+		}
+		rec := record{Scope: "ann thing.make", Key: "k"}
+		if guess := string(rec.seed(new(API).mac())); guess == string(rec.seed(s.mac())) {
+			t.Error("whoever knows the key can tell the id")
+		}
+	})
+}
+
+func TestPreviousSecret_RetriesAreTheSameRequest(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
+		type thing struct{}
+		var made []string
+		fails := true
+		s.do.Store(ptr(func(ctx context.Context) error {
+			made = append(made, NewID[thing](ctx).String())
+			if fails {
+				return errAway
+			}
+			return nil
+		}))
+		s.cfg.Secret = []byte("the server's")
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		s.cfg.Secret, s.cfg.SecretPrevious = []byte("the next"), s.cfg.Secret
+		clock.Add(1)
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		fails = false
+		clock.Add(1)
+		w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		if w.Code != 201 || len(made) != 3 || made[1] != made[0] || made[2] != made[0] {
+			t.Errorf("tries before and after the rotation: got %d and the ids %v, want one id", w.Code, made)
+		}
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Code != 201 || w.Header().Get("Idempotency-Replayed") == "" || len(made) != 3 {
+			t.Errorf("a retry after the answer: got %d %v and %d runs, want the stored answer", w.Code, w.Header(), len(made))
+		}
+		if w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another body: got %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+func TestARequestWhoseAnswerIsSecretDoesNotRunTwiceAtOnce(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		s.do.Store(ptr(func(context.Context) error {
+			if s.runs.Load() > 1 {
+				return nil
+			}
+			if w := s.ask(t, "POST", "/v1/keys", thingBody, "Idempotency-Key", "k"); code(w) != "idempotency.busy" {
+				t.Errorf("meanwhile: got %d %s", w.Code, w.Body)
+			}
+			return nil
+		}))
+		if w := s.ask(t, "POST", "/v1/keys", thingBody, "Idempotency-Key", "k"); w.Code != 200 || !strings.Contains(w.Body.String(), `"run":1`) {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if w := s.ask(t, "POST", "/v1/keys", `{"name":"other"}`, "Idempotency-Key", "k"); code(w) != "idempotency.mismatch" {
+			t.Errorf("another request: got %d %s", w.Code, w.Body)
+		}
+		var kept int
+		if err := s.cfg.DB.NewRaw("SELECT SUM(status) + SUM(LENGTH(body)) FROM idempotency_keys").Scan(t.Context(), &kept); err != nil || kept != 0 {
+			t.Errorf("an answer was kept (%d, %v)", kept, err)
+		}
+	})
+}
+
+// A body may have a password in it, which nobody may try out who reads the table.
+func TestWhatIsKeptOfARequestIsNoPlainHash(t *testing.T) {
+	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
+		s.cfg.Secret = []byte("the server's")
+		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+		var kept string
+		if err := s.cfg.DB.NewRaw("SELECT request_hash FROM idempotency_keys").Scan(t.Context(), &kept); err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("POST", "/v1/things", nil)
+		plain := new(input).requestHash(sha256.New(), r, []byte(thingBody))
+		if kept == plain || kept == new(input).requestHash(new(API).mac(), r, []byte(thingBody)) {
+			t.Errorf("kept %s, which tells the body to who tries", kept)
+		}
+		// An older node has kept the plain one: a retry here is the same request.
+		if _, err := s.cfg.DB.ExecContext(t.Context(), "UPDATE idempotency_keys SET request_hash = ?", plain); err != nil {
+			t.Fatal(err)
+		}
+		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("a retry of what an older node did: got %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+func TestAPublicOperationIgnoresTheKey(t *testing.T) {
+	s := newSite(t, func(c *Config) { c.DB = sqldbtest.SQLite(t) })
+	first := s.ask(t, "POST", "/v1/public", thingBody, "Idempotency-Key", "k", "Authorization", "")
+	again := s.ask(t, "POST", "/v1/public", thingBody, "Idempotency-Key", "k", "Authorization", "")
+	if s.runs.Load() != 2 || request(t, first) == request(t, again) {
+		t.Errorf("strangers share %s and %s", first.Body, again.Body)
+	}
+}
+
+func TestADatabaseThatIsAwayRefusesKeyedWrites(t *testing.T) {
+	s := newSite(t, func(c *Config) {
+		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.DB = db
+	})
+	w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
+	if w.Code < 500 || s.runs.Load() != 0 {
+		t.Errorf("got %d after %d runs, want 5xx and none", w.Code, s.runs.Load())
+	}
+	if w := s.ask(t, "POST", "/v1/things", thingBody); w.Code != 201 {
+		t.Errorf("without a key, got %d", w.Code)
+	}
+}
+
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, seed := range []string{"", "a", "key 1", "\x00", "é", strings.Repeat("k", 128), strings.Repeat("k", 129), `"quoted"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		key, ok := idempotencyKey(http.Header{"Idempotency-Key": {line}})
+		good := len(line) > 0 && len(line) <= 128
+		for _, r := range line {
+			good = good && r >= 0x20 && r <= 0x7e
+		}
+		if ok != good || ok && key != line {
+			t.Errorf("%q: got %q, %v, want %v", line, key, ok, good)
+		}
+		if _, ok := idempotencyKey(http.Header{"Idempotency-Key": {line, line}}); ok {
+			t.Errorf("%q twice was taken", line)
+		}
+	})
+}
+
+func FuzzBearer(f *testing.F) {
+	for _, seed := range []string{"", "Bearer", "Bearer ", "Bearer a", "bearer a.b-c_d~e+f/g==", "Bearer  a", "Bearer a b", "Bearer a\x00",
+		"Basic a", "Bearer =", "Bearer a=b", "Bearer é", "Bearer\ta", "Bearer " + strings.Repeat("a", maxToken), "Bearer " + strings.Repeat("a", maxToken+1)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		token, err := bearer(http.Header{"Authorization": {line}})
+		if err != nil {
+			if !errors.Is(err, ErrMalformedToken) || errs.KindOf(err) != errs.Unauthenticated {
+				t.Errorf("%q: got %v", line, err)
+			}
+			return
+		}
+		if len(line) != len("Bearer ")+len(token) || !strings.EqualFold(line[:7], "Bearer ") || line[7:] != token ||
+			token == "" || len(token) > maxToken || strings.ContainsAny(token, " \t\r\n\x00,;\"") {
+			t.Errorf("%q: got the token %q", line, token)
+		}
+	})
+}
+
+// decode refuses exactly what is no JSON, what has a name twice and what has a NUL.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":1,"a":2}`, `[1,2,{"b":null}]`, `{"a":"\ud800"}`, `1 2`, `{"a":1}}`, `[`, `]`, `{"a"`, `{"a":}`, `nul`, "\xff",
+		`{"":[]}`, `[,]`, `{,}`, `"x"`, `{":\\":":","\\\"":{":":1}}`, `{"a":{"b":1},"a":{"b":1}}`, `{"a":1,"\u0061":1}`, `1e999`, `["\u0000"]`, `["\\u0000"]`, `{"\u0000":1}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, err := decode(data)
+		if errors.Is(err, errNUL) {
+			if !bytes.Contains(data, []byte(`\u0000`)) {
+				t.Errorf("%q: found a NUL", data)
+			}
+			return
+		}
+		var plain any
+		if wrong := json.Unmarshal(data, &plain); wrong != nil || err != nil && !errors.Is(err, errDuplicate) {
+			if wrong == nil || err == nil {
+				t.Errorf("%q: got %v, encoding/json says %v", data, err, wrong)
+			}
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(data))
+		if got, want := err != nil, twice(t, d); got != want {
+			t.Errorf("%q: found a duplicate %v, want %v", data, got, want)
+		}
+	})
+}
+
+// twice is a slow and obvious search for duplicate names in the next value.
+func twice(t *testing.T, d *json.Decoder) (found bool) {
+	token := func() json.Token {
+		v, err := d.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	switch token() {
+	case json.Delim('{'):
+		seen := map[string]bool{}
+		for d.More() {
+			name := token().(string)
+			found = seen[name] || found
+			seen[name] = true
+			found = twice(t, d) || found
+		}
+		token()
+	case json.Delim('['):
+		for d.More() {
+			found = twice(t, d) || found
+		}
+		token()
+	}
+	return found
+}

@@ -1,0 +1,402 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/base/errs"
+)
+
+const conventions = `Every refusal is an RFC 9457 problem document with a stable ` + "`code`" + `.
+
+Every answer has an ` + "`X-Request-ID`" + `: the client's own (1 to 64 letters, digits, dots, dashes and underscores) or a new one.
+
+Limited operations answer with ` + "`RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`" + ` (in seconds); 429, 503 and 409 ` + "`idempotency.busy`" + ` come with ` + "`Retry-After`" + `.
+
+A write with an ` + "`Idempotency-Key`" + ` happens once in 24 hours: the same request again gets the first answer, marked ` + "`Idempotency-Replayed: true`" + `. Where there is none, because the server died or the database failed while it ran, or because an answer has secrets and is not kept, the request runs again. It makes nothing a second time then, and what it changes it sets again, or is refused because that has happened. Only a code may be mailed twice then. Operations without a token ignore the key.`
+
+// describe begins the document.
+func describe(cfg Config) *huma.OpenAPI {
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{Title: cfg.Title, Version: cfg.Version, Description: conventions,
+			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
+		Servers: []*huma.Server{{URL: "/", Description: "The server that this document comes from"}},
+		Components: &huma.Components{
+			Schemas: newSchemas(),
+			Headers: headers(),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"bearer": {Type: "http", Scheme: "bearer", Description: "The access token from log-in or registration."},
+			},
+		},
+	}
+	for _, t := range cfg.Tags {
+		doc.Tags = append(doc.Tags, &huma.Tag{Name: t.Name, Description: t.Description})
+	}
+	return doc
+}
+
+const schemaRef = "#/components/schemas/"
+
+// newSchemas returns an empty registry that gives [api.Time] the schema of [time.Time].
+func newSchemas() huma.Registry {
+	schemas := huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer)
+	schemas.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
+	return schemas
+}
+
+// headers are those that many answers have.
+func headers() map[string]*huma.Header {
+	text := func(description, example string) *huma.Header {
+		return &huma.Header{Description: description, Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
+	}
+	number := func(description string, example int) *huma.Header {
+		return &huma.Header{Description: description, Schema: &huma.Schema{Type: huma.TypeInteger}, Example: example}
+	}
+	return map[string]*huma.Header{
+		"X-Request-ID":         text("Names this request in the server's log.", "3w5e11264sgsf"),
+		"RateLimit-Limit":      number("How many requests the window allows.", 60),
+		"RateLimit-Remaining":  number("How many are left in it.", 59),
+		"RateLimit-Reset":      number("Seconds until all are there again.", 1),
+		"Retry-After":          number("Seconds after which to try again.", 2),
+		"WWW-Authenticate":     text("How to send a token.", `Bearer realm="stoa"`),
+		"Idempotency-Replayed": text("true: this is the stored answer of an earlier request with the same Idempotency-Key.", "true"),
+	}
+}
+
+// refer returns references to headers of the document.
+func refer(names ...string) map[string]*huma.Param {
+	m := map[string]*huma.Param{}
+	for _, name := range names {
+		m[name] = &huma.Header{Ref: "#/components/headers/" + name}
+	}
+	return m
+}
+
+func (a *API) schemas() huma.Registry { return a.doc.Components.Schemas }
+
+// describe returns the description of rt, with every refusal it may answer.
+func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
+	op := rt.op
+	h := &huma.Operation{
+		OperationID: op.ID,
+		Method:      op.Method,
+		Path:        op.Path,
+		Summary:     op.Summary,
+		Description: op.Description,
+		Tags:        op.Tags,
+		Responses:   map[string]*huma.Response{},
+		Security:    []map[string][]string{}, // none, and not what an empty list would mean: that of the document
+	}
+	refusals := map[int][]*errs.Error{
+		http.StatusBadRequest:          {errMalformed},
+		http.StatusUnprocessableEntity: {errInvalid},
+		http.StatusInternalServerError: {errInternal},
+		http.StatusServiceUnavailable:  {errSlow},
+	}
+	if !rt.public {
+		h.Security = []map[string][]string{{"bearer": {}}}
+		refusals[http.StatusUnauthorized] = []*errs.Error{ErrNoToken, ErrMalformedToken}
+		refusals[http.StatusForbidden] = []*errs.Error{ErrCaller}
+		if as := a.cfg.ActAs; as != nil && as(op) != "" {
+			h.Parameters = append(h.Parameters, &huma.Param{
+				Name: ActAsHeader, In: "header",
+				Description: "The user in whose name a service key calls, which needs the scope " + as(op) + ".",
+				Schema:      &huma.Schema{Type: huma.TypeString},
+			})
+		}
+		for _, e := range a.cfg.AuthErrors {
+			refusals[statusOf[e.Kind]] = append(refusals[statusOf[e.Kind]], e)
+		}
+	}
+	if op.Limit.Max > 0 {
+		refusals[http.StatusTooManyRequests] = []*errs.Error{ErrLimit}
+	}
+	if op.Heavy || op.HeavyQuery != "" {
+		refusals[http.StatusServiceUnavailable] = append(refusals[http.StatusServiceUnavailable], errHeavy)
+	}
+	if rt.listen != nil {
+		refusals[http.StatusTooManyRequests] = append(refusals[http.StatusTooManyRequests], errStreams)
+		refusals[http.StatusServiceUnavailable] = append(refusals[http.StatusServiceUnavailable], ErrNoPlace)
+	}
+	if rt.in.body != nil {
+		if !rt.in.stream {
+			refusals[http.StatusRequestTimeout] = []*errs.Error{errTimeout}
+			refusals[http.StatusRequestEntityTooLarge] = []*errs.Error{errTooLarge}
+		}
+		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{rt.errMediaType()}
+	}
+	if rt.replays() {
+		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], errKey)
+		description := "Names this write, so that a retry does not repeat it: 1 to 128 printable ASCII characters."
+		if op.NoReplay {
+			description = "Names this write, 1 to 128 printable ASCII characters. Its answer is not kept: a retry runs again."
+		}
+		h.Parameters = append(h.Parameters, &huma.Param{
+			Name: "Idempotency-Key", In: "header",
+			Description: description,
+			Schema:      &huma.Schema{Type: huma.TypeString},
+		})
+		if !op.NoReplay || op.Creates {
+			refusals[http.StatusConflict] = []*errs.Error{errBusy, errMismatch}
+		}
+	}
+	for _, e := range op.Errors {
+		refusals[rt.statusOf(e)] = append(refusals[rt.statusOf(e)], e)
+	}
+	a.describeInput(h, rt.in)
+	a.describeAnswer(h, rt, out)
+	rt.codes = map[string]bool{}
+	for status, list := range refusals {
+		h.Responses[strconv.Itoa(status)] = a.describeRefusal(rt, status, list)
+	}
+	return h
+}
+
+// describeRefusal lists the codes that go with a status, and notes them in rt.
+func (a *API) describeRefusal(rt *route, status int, list []*errs.Error) *huma.Response {
+	var codes []string
+	for _, e := range list {
+		codes = append(codes, e.Code)
+		rt.codes[e.Code] = true
+	}
+	slices.Sort(codes)
+	codes = slices.Compact(codes)
+	names := []string{"X-Request-ID"}
+	switch status {
+	case http.StatusUnauthorized:
+		names = append(names, "WWW-Authenticate")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		names = append(names, "Retry-After")
+	}
+	return &huma.Response{
+		Description: codeTexts(list),
+		Headers:     refer(names...),
+		Content: map[string]*huma.MediaType{"application/problem+json": {
+			Schema: a.schemas().Schema(problemType, true, "Problem"),
+		}},
+		Extensions: map[string]any{"x-codes": codes},
+	}
+}
+
+func (a *API) describeInput(h *huma.Operation, in *input) {
+	for _, p := range in.params {
+		d := &huma.Param{Name: p.name, In: p.in, Description: p.schema.Description, Required: p.required, Schema: p.schema}
+		if p.in == "query" {
+			d.Explode = new(bool) // lists come with commas
+		}
+		h.Parameters = append(h.Parameters, d)
+	}
+	switch {
+	case in.media != "":
+		h.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{in.media: {Schema: octets()}}}
+	case in.body != nil:
+		h.RequestBody = &huma.RequestBody{Required: in.required, Content: map[string]*huma.MediaType{onlyJSON[0]: {Schema: in.schema}}}
+	}
+}
+
+func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
+	names := []string{"X-Request-ID"}
+	if rt.op.Limit.Max > 0 {
+		names = append(names, "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+	}
+	if rt.replays() && !rt.op.NoReplay {
+		names = append(names, "Idempotency-Replayed")
+	}
+	if rt.listen != nil {
+		h.Responses["200"] = &huma.Response{
+			Description: "Server-sent events. The `data` of each is one JSON document of this schema, on one line. A comment comes every 15 s while there are none.",
+			Headers:     refer(names...),
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: a.describeEvents(rt)}},
+		}
+		return
+	}
+	status := strconv.Itoa(rt.out.status)
+	r := &huma.Response{Description: http.StatusText(rt.out.status), Headers: refer(names...)}
+	h.Responses[status] = r
+	if rt.out.serve != nil {
+		r.Content = map[string]*huma.MediaType{rt.op.Answer: {Schema: octets()}}
+	}
+	if rt.out.body != nil {
+		f := out.Elem().FieldByIndex(rt.out.body)
+		schema := huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+"Response"))
+		media := onlyJSON[0]
+		if rt.op.Answer != "" {
+			media, schema = rt.op.Answer, octets()
+		}
+		r.Content = map[string]*huma.MediaType{media: {Schema: schema}}
+	}
+	for _, o := range rt.out.headers {
+		f := out.Elem().FieldByIndex(o.index)
+		r.Headers[f.Tag.Get("header")] = &huma.Header{
+			Schema: huma.SchemaFromField(a.schemas(), f, hint(out.Elem(), f, rt.op.ID+status+f.Tag.Get("header"))),
+		}
+	}
+}
+
+// describeEvents adds a schema for each event of a stream and returns that of any of
+// them. Their property type tells them apart.
+func (a *API) describeEvents(rt *route) *huma.Schema {
+	all := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: "type", Mapping: map[string]string{}}}
+	components := a.schemas().Map()
+	for _, event := range slices.Sorted(maps.Keys(rt.op.Events)) {
+		data := a.schemas().Schema(reflect.TypeOf(rt.op.Events[event]), true, "")
+		name := "Event"
+		for _, part := range strings.FieldsFunc(event, func(r rune) bool { return r == '.' || r == '_' }) {
+			name += strings.ToUpper(part[:1]) + part[1:]
+		}
+		components[name] = &huma.Schema{
+			Type: huma.TypeObject, Required: []string{"type", "time", "data"},
+			Properties: map[string]*huma.Schema{
+				"type": {Type: huma.TypeString, Enum: []any{event}},
+				"time": {Type: huma.TypeString, Format: "date-time"},
+				"data": data,
+			},
+		}
+		all.OneOf = append(all.OneOf, &huma.Schema{Ref: schemaRef + name})
+		all.Discriminator.Mapping[event] = schemaRef + name
+	}
+	components["Event"] = all
+	return &huma.Schema{Ref: schemaRef + "Event"}
+}
+
+// octets is the schema of bytes that are not JSON.
+func octets() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
+
+// codeTexts lists refusals by code, with what they say.
+func codeTexts(list []*errs.Error) string {
+	var lines []string
+	for _, e := range list {
+		lines = append(lines, fmt.Sprintf("`%s`: %s", e.Code, e.Text))
+	}
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "\n\n")
+}
+
+func (a *API) writeSpec() []byte {
+	a.finishSchemas()
+	b, err := json.Marshal(a.doc)
+	if err != nil {
+		panic(err) // a type in an operation cannot be described
+	}
+	return b
+}
+
+// finishSchemas does what can be done only once all operations are known: a problem's
+// code is one of all codes, answers may have fields that are added later, and each
+// body has an example.
+func (a *API) finishSchemas() {
+	codes := map[string]bool{errNoRoute.Code: true, errMethod.Code: true}
+	sent := map[string]bool{} // schemas of what clients send, which has no unknown fields
+	for _, rt := range a.routes {
+		maps.Copy(codes, rt.codes)
+		if rt.in != nil && rt.in.schema != nil {
+			a.reach(rt.in.schema, sent)
+		}
+	}
+	schemas := a.schemas().Map()
+	for name, s := range schemas {
+		if !sent[name] && s.AdditionalProperties == false {
+			s.AdditionalProperties = nil
+		}
+	}
+	if p := schemas["Problem"]; p != nil {
+		code := p.Properties["code"]
+		code.Enum = nil
+		for _, c := range slices.Sorted(maps.Keys(codes)) {
+			code.Enum = append(code.Enum, c)
+		}
+	}
+	for _, item := range a.doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if op == nil {
+				continue
+			}
+			if op.RequestBody != nil {
+				a.exemplify(op.RequestBody.Content)
+			}
+			for _, r := range op.Responses {
+				a.exemplify(r.Content)
+			}
+		}
+	}
+}
+
+// reach notes the names of all schemas that s refers to.
+func (a *API) reach(s *huma.Schema, names map[string]bool) {
+	if s == nil {
+		return
+	}
+	if name, ok := strings.CutPrefix(s.Ref, schemaRef); ok {
+		if !names[name] {
+			names[name] = true
+			a.reach(a.schemas().Map()[name], names)
+		}
+		return
+	}
+	a.reach(s.Items, names)
+	for _, p := range s.Properties {
+		a.reach(p, names)
+	}
+}
+
+func (a *API) exemplify(content map[string]*huma.MediaType) {
+	for media, m := range content {
+		if media == onlyJSON[0] && m.Example == nil {
+			m.Example = a.example(m.Schema)
+		}
+	}
+}
+
+// example is a value of a schema, made of the example tags of its fields. Of what is
+// optional it has what has an example.
+func (a *API) example(s *huma.Schema) any {
+	if s.Ref != "" {
+		s = a.schemas().SchemaFromRef(s.Ref)
+	}
+	switch {
+	case len(s.Examples) > 0:
+		return s.Examples[0]
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Default != nil:
+		return s.Default
+	}
+	switch s.Type {
+	case huma.TypeObject:
+		object := map[string]any{}
+		for name, p := range s.Properties {
+			if slices.Contains(s.Required, name) || len(p.Examples) > 0 {
+				object[name] = a.example(p)
+			}
+		}
+		return object
+	case huma.TypeArray:
+		return []any{a.example(s.Items)}
+	case huma.TypeInteger, huma.TypeNumber:
+		return 1
+	case huma.TypeBoolean:
+		return true
+	}
+	switch s.Format {
+	case "date":
+		return "2026-11-23"
+	case "date-time":
+		return "2026-11-23T09:30:00.000Z"
+	case "email":
+		return "ada@example.org"
+	}
+	return "text"
+}
+
+func (a *API) serveSpec(w http.ResponseWriter, r *http.Request) { a.specFile().ServeHTTP(w, r) }

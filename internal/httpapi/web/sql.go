@@ -1,0 +1,207 @@
+package web
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+)
+
+// record is a row of idempotency_keys. Times are Unix milliseconds.
+type record struct {
+	Scope       string // "USER OPERATION"
+	Key         string `bun:"idem_key"`
+	RequestHash string // see [API.mac]
+	Status      int    // 0 until there is an answer
+	ContentType string
+	Body        []byte
+	Created     int64 // the first try; part of the request id
+	Claimed     int64 // the running try; 0 when none runs
+	Expires     int64
+	Claim       int64 // of the running or last try: it tells whose row this is; see newClaim
+
+	// Not columns: the RequestHash as older nodes have written it, and that under [Config.SecretPrevious].
+	plainHash, previousHash string
+}
+
+func (rec record) row() rowKey { return rowKey{rec.Scope, rec.Key} }
+
+// rowKey is the primary key.
+type rowKey struct{ scope, key string }
+
+// values are a row in the order of [recordUpsert]'s columns.
+func (rec record) values(args []any) []any {
+	body := rec.Body
+	if body == nil {
+		body = []byte{} // nil would be NULL
+	}
+	return append(args, rec.Scope, rec.Key, rec.RequestHash, rec.Status, rec.ContentType, body, rec.Created, rec.Claimed, rec.Expires, rec.Claim)
+}
+
+// recordUpsert writes rows; set says what becomes of those that are there.
+func recordUpsert(set ...string) sqldb.Upsert {
+	return sqldb.Upsert{
+		Table:   "idempotency_keys",
+		Columns: []string{"scope", "idem_key", "request_hash", "status", "content_type", "body", "created", "claimed", "expires", "claim"},
+		Key:     []string{"scope", "idem_key"},
+		Set:     set,
+	}
+}
+
+// ofThisTry sets a column unless another try has the row or this one has ended.
+func ofThisTry(column string) string {
+	return column + " = CASE WHEN claim = {new.claim} AND status = 0 THEN {new." + column + "} ELSE " + column + " END"
+}
+
+const (
+	recordSelect = `SELECT scope, idem_key, request_hash, status, created, claimed, expires, claim
+	FROM idempotency_keys WHERE `
+
+	recordAnswer = `SELECT content_type, body FROM idempotency_keys
+	WHERE scope = ? AND idem_key = ? AND claim = ? AND status <> 0`
+
+	// recordOrphans deletes what the end of a try added instead of changing it: the row
+	// had been swept or erased. No other row expires at 0; until then it counts as free.
+	recordOrphans = `DELETE FROM idempotency_keys WHERE expires = 0`
+
+	recordExpired = `SELECT expires FROM idempotency_keys WHERE expires <= ? ORDER BY expires LIMIT 1 OFFSET ?`
+
+	recordDelete = `DELETE FROM idempotency_keys WHERE expires <= ?`
+
+	recordErase = `DELETE FROM idempotency_keys WHERE scope >= ? AND scope < ?`
+)
+
+// maxRows and maxBodies bound a statement with answers: MariaDB takes 16 MiB by
+// default, and up to seven copies of the last row may fill it up.
+const (
+	maxRows   = 64
+	maxBodies = 2 << 20
+)
+
+// statements write many rows at once, and by one prepared statement each where they
+// can. In a transaction of several, SQLite would copy every page first that such a
+// statement changes, to be able to undo it alone.
+type statements struct {
+	db               *sqldb.DB
+	insert, takeOver *sqldb.Inserter
+	end              *sqldb.Inserter
+}
+
+func newStatements(db *sqldb.DB) statements {
+	return statements{
+		db:       db,
+		insert:   db.Inserter(recordUpsert()),
+		takeOver: db.Inserter(recordUpsert("request_hash", "status", "content_type", "body", "created", "claimed", "expires", "claim")),
+		// MySQL sees what the statement has set so far; hence status comes last, by
+		// which the others go.
+		end: db.Inserter(recordUpsert(ofThisTry("content_type"), ofThisTry("body"), ofThisTry("claimed"), ofThisTry("status"))),
+	}
+}
+
+func values(recs []record) []any {
+	args := make([]any, 0, 10*(len(recs)+7)) // an Inserter fills up
+	for _, rec := range recs {
+		args = rec.values(args)
+	}
+	return args
+}
+
+// add adds the rows of new tries, sorted by key, and reports whether all were new.
+func (s statements) add(ctx context.Context, recs []record) (all bool, err error) {
+	added, err := s.insert.Insert(ctx, values(recs))
+	return added == int64(len(recs)), err
+}
+
+// locked adds those of the rows that are not there, and returns all of them by key,
+// without their answers. They stay locked until tx ends.
+func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (map[rowKey]record, error) {
+	if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(recs)), values(recs)...); err != nil {
+		return nil, err
+	}
+	var keys []any
+	for _, rec := range recs {
+		keys = append(keys, rec.Scope, rec.Key)
+	}
+	rows, err := tx.QueryContext(ctx, recordSelect+sqldb.AnyOf("scope = ? AND idem_key = ?", len(recs))+tx.Dialect().ForUpdate(), keys...)
+	found := map[rowKey]record{}
+	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var rec record
+		err := rows.Scan(&rec.Scope, &rec.Key, &rec.RequestHash, &rec.Status, &rec.Created, &rec.Claimed, &rec.Expires, &rec.Claim)
+		found[rec.row()] = rec
+		return err
+	})
+	return found, err
+}
+
+// replace gives rows that are locked to new tries.
+func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []record) error {
+	if len(recs) == 0 {
+		return nil
+	}
+	_, err := tx.SQL().ExecContext(ctx, s.takeOver.For(len(recs)), values(recs)...)
+	return err
+}
+
+// finish ends tries: it stores the answers of those with a Status and frees the rows
+// of the others, for the next try to run at once. It changes no row that another try
+// has taken over, and makes none anew that was swept or erased.
+func (s statements) finish(ctx context.Context, recs []record) error {
+	for len(recs) > 0 {
+		n, bodies := 0, 0
+		for n < min(len(recs), maxRows) && (n == 0 || bodies+len(recs[n].Body) <= maxBodies) {
+			bodies += len(recs[n].Body)
+			n++
+		}
+		if _, err := s.end.Insert(ctx, values(recs[:n])); err != nil {
+			return err
+		}
+		recs = recs[n:]
+	}
+	_, err := s.db.ExecContext(ctx, recordOrphans)
+	return err
+}
+
+// loadAnswer fills in the content type and the body of rec, which has a Status; ok is
+// false when the row is gone.
+func loadAnswer(ctx context.Context, db *sqldb.DB, rec *record) (ok bool, err error) {
+	err = db.QueryRowContext(ctx, recordAnswer, rec.Scope, rec.Key, rec.Claim).Scan(&rec.ContentType, &rec.Body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, sqlErr("select an answer", err)
+}
+
+// deleteExpired removes the sweepChunk rows that expired first (more, if several
+// did so in the same millisecond) and returns how many those were.
+func deleteExpired(ctx context.Context, db *sqldb.DB, now int64) (n int, err error) {
+	until := now
+	err = db.NewRaw(recordExpired, now, sweepChunk-1).Scan(ctx, &until)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, sqlErr("find the expired", err)
+	}
+	res, err := db.ExecContext(ctx, recordDelete, until)
+	if err != nil {
+		return 0, sqlErr("delete the expired", err)
+	}
+	rows, err := res.RowsAffected()
+	return int(rows), sqlErr("delete the expired", err)
+}
+
+// eraseRecords deletes a user's rows: their scopes begin with the user and a
+// space, which "!" follows.
+func eraseRecords(ctx context.Context, db *sqldb.DB, user string) error {
+	_, err := db.ExecContext(ctx, recordErase, user+" ", user+"!")
+	return sqlErr("erase", err)
+}
+
+var errStoreAway = errs.New(errs.Unavailable, "unavailable", "The database is away. Try again.")
+
+func sqlErr(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("idempotency: %s: %w", what, sqldb.AsKind(err, errStoreAway))
+}

@@ -1,0 +1,68 @@
+package mail
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/stoa-dev/stoa/internal/base/errs"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+)
+
+// boxSize is how many mails the development box keeps: enough to scroll
+// through, too few to fill a disk.
+const boxSize = 500
+
+// shown is how many of them one look returns.
+const shown = 100
+
+// Box keeps mails in the SQL table dev_mails instead of sending them, the
+// newest 500. It is for development: its page shows everybody's codes.
+type Box struct{ db *sqldb.DB }
+
+// NewBox returns the box in db.
+func NewBox(db *sqldb.DB) *Box { return &Box{db} }
+
+// Send implements [Sender].
+func (b *Box) Send(ctx context.Context, m Message) error {
+	if _, err := m.address(); err != nil {
+		return err
+	}
+	err := b.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		res, err := tx.ExecContext(ctx, "INSERT INTO dev_mails (recipient, subject, body, sent) VALUES (?, ?, ?, ?)",
+			m.To, m.Subject, m.Text, tx.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		id, err := res.LastInsertId()
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM dev_mails WHERE id <= ?", id-boxSize)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mail.Box: %w", err)
+	}
+	return nil
+}
+
+// Newest returns the last 100 mails to that address, or to anybody when it is
+// empty, newest first. Case does not matter in the address.
+func (b *Box) Newest(ctx context.Context, to string) (_ []Sent, err error) {
+	defer errs.Wrap(&err, "mail.Newest")
+	rows, err := b.db.QueryContext(ctx, `SELECT recipient, subject, body, sent FROM dev_mails
+		WHERE ? = '' OR LOWER(recipient) = ? ORDER BY id DESC LIMIT ?`, to, strings.ToLower(to), shown)
+	mails, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (m Sent, err error) {
+		var at int64
+		err = rows.Scan(&m.To, &m.Subject, &m.Text, &at)
+		m.At = sqldb.Time(at)
+		m.Code = sixDigits.FindString(m.Text)
+		return m, err
+	})
+	return append([]Sent{}, mails...), err
+}
+
+var sixDigits = regexp.MustCompile(`\b[0-9]{6}\b`)

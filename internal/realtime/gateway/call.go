@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/centrifugal/centrifuge"
+
+	"github.com/stoa-dev/stoa/api"
+	"github.com/stoa-dev/stoa/internal/httpapi/web"
+)
+
+// call has a client's RPC go the way of a request. Calls of one connection run beside each
+// other; whoever needs an order waits for the answer.
+func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RPCCallback) {
+	in, err := parseCall(e.Method, e.Data)
+	if err != nil {
+		g.metrics.calls.WithLabelValues(strconv.Itoa(http.StatusBadRequest)).Inc()
+		reply(centrifuge.RPCReply{}, err)
+		return
+	}
+	in.Opened = c.opened
+	in.Caller = func(ctx context.Context) (web.Caller, error) { return g.stillHere(ctx, c) }
+	if !c.begin() {
+		reply(centrifuge.RPCReply{}, centrifuge.DisconnectConnectionClosed)
+		return
+	}
+	g.calls.Go(func() {
+		defer c.end()
+		got := g.cfg.API.Invoke(c.client.Context(), in)
+		g.metrics.calls.WithLabelValues(strconv.Itoa(got.Status)).Inc()
+		reply(answer(got))
+	})
+}
+
+// maxMethod is well above the longest operation id.
+const maxMethod = 64
+
+// errCall refuses what is no [api.SocketCall].
+var errCall = &centrifuge.Error{Code: http.StatusBadRequest, Message: "request.malformed: The data of a call is one JSON object with path, query, body and key, all of them optional."}
+
+// parseCall reads the data of an RPC.
+func parseCall(method string, data []byte) (in web.Invocation, err error) {
+	if len(method) > maxMethod {
+		return in, centrifuge.ErrorMethodNotFound
+	}
+	in.Op = method
+	if len(data) == 0 {
+		return in, nil
+	}
+	var call struct {
+		Path  map[string]scalar `json:"path"`
+		Query map[string]listed `json:"query"`
+		Body  json.RawMessage   `json:"body"`
+		Key   string            `json:"key"`
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if d.Decode(&call) != nil {
+		return in, errCall
+	}
+	if _, err := d.Token(); err != io.EOF { // a bracket too many is nothing to More
+		return in, errCall
+	}
+	in.Path, in.Query, in.Key = texts(call.Path), texts(call.Query), call.Key
+	if string(call.Body) != "null" {
+		in.Body = call.Body
+	}
+	return in, nil
+}
+
+// scalar is a JSON text, number or boolean, as the text that it would be in a URL.
+type scalar string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *scalar) UnmarshalJSON(b []byte) error {
+	switch b[0] {
+	case '"':
+		return json.Unmarshal(b, (*string)(s))
+	case '{', '[', 'n':
+		return errCall
+	}
+	*s = scalar(web.Whole(string(b)))
+	return nil
+}
+
+// listed is a scalar, or a list of scalars, as the text that it would be in a URL: with commas
+// between.
+type listed string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *listed) UnmarshalJSON(b []byte) error {
+	if b[0] != '[' {
+		return (*scalar)(l).UnmarshalJSON(b)
+	}
+	var all []scalar
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	for i, s := range all {
+		if i > 0 {
+			*l += ","
+		}
+		*l += listed(s)
+	}
+	return nil
+}
+
+func texts[S ~string](m map[string]S) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for name, v := range m {
+		out[name] = string(v)
+	}
+	return out
+}
+
+var noBody = []byte("{}")
+
+// answer is what a client gets: the answer's body, or an error whose code is HTTP's status
+// and whose message begins with the code of the problem document.
+func answer(a web.Answer) (centrifuge.RPCReply, error) {
+	if a.Status < http.StatusBadRequest {
+		if len(a.Body) == 0 {
+			a.Body = noBody
+		}
+		return centrifuge.RPCReply{Data: a.Body}, nil
+	}
+	var p api.Problem
+	if json.Unmarshal(a.Body, &p) != nil || p.Code == "" {
+		return centrifuge.RPCReply{}, centrifuge.ErrorInternal
+	}
+	text := p.Code + ": " + p.Detail
+	for _, f := range p.Errors {
+		text += " " + f.Location + ": " + strings.TrimSuffix(f.Message, ".") + "."
+	}
+	if after := a.Header.Get("Retry-After"); after != "" {
+		text += " Retry after " + after + " s."
+	}
+	return centrifuge.RPCReply{}, &centrifuge.Error{Code: uint32(a.Status), Message: text, //nolint:gosec // three digits
+		Temporary: a.Status == http.StatusTooManyRequests || a.Status >= http.StatusInternalServerError}
+}

@@ -1,0 +1,43 @@
+package projection
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+)
+
+// sqlStore keeps marks in SQL: those of nodes that cannot reach Redis. Table projection_marks has
+// no row while all can.
+type sqlStore struct {
+	db   *sqldb.DB
+	name string // of the projection
+	put  *sqldb.Statement
+}
+
+func newSQLStore(db *sqldb.DB, name string) *sqlStore {
+	return &sqlStore{db, name, db.Dialect().Compile(sqldb.Upsert{Table: "projection_marks", Columns: []string{"projection", "node", "mark"}, Key: []string{"projection", "node"}, Set: []string{"mark"}})}
+}
+
+func (s *sqlStore) write(ctx context.Context, node, mark string) error {
+	_, err := s.db.ExecContext(ctx, s.put.For(1), s.name, node, mark)
+	return err
+}
+
+// all returns marks by node.
+func (s *sqlStore) all(ctx context.Context) (map[string]string, error) {
+	marks := map[string]string{}
+	rows, err := s.db.QueryContext(ctx, "SELECT node, mark FROM projection_marks WHERE projection = ?", s.name)
+	return marks, sqldb.Each(rows, err, func(rows *sql.Rows) error {
+		var node, mark string
+		err := rows.Scan(&node, &mark)
+		marks[node] = mark
+		return err
+	})
+}
+
+// remove deletes a node's mark, unless it is another one by now.
+func (s *sqlStore) remove(ctx context.Context, node, mark string) error {
+	_, err := s.db.ExecContext(ctx, "DELETE FROM projection_marks WHERE projection = ? AND node = ? AND mark = ?", s.name, node, mark)
+	return err
+}

@@ -1,0 +1,129 @@
+//go:build unix
+
+package sqldbtest
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+)
+
+// A Line carries connections to a server until it fails. Connections that are made afterwards get through, as to the
+// server that has taken the place of one that is gone.
+type Line struct {
+	URL string // for sqldb.Config
+
+	lose atomic.Int64 // COMMITs still to be lost
+
+	mu    sync.Mutex
+	links []*link
+}
+
+// link is one connection over a line.
+type link struct {
+	near, far net.Conn
+	mute      atomic.Bool
+}
+
+// NewLine returns a line to a server with Options.TCP, which ends with the test.
+func NewLine(t testing.TB, to *Instance) *Line {
+	t.Helper()
+	quiet := net.ListenConfig{KeepAlive: -1} // of a line that has failed nobody hears anything
+	listener, err := quiet.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Line{URL: strings.Replace(to.URL, to.Addr(), listener.Addr().String(), 1)}
+	var accepting, carrying sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to.Addr())
+			if err != nil {
+				near.Close()
+				continue
+			}
+			c := &link{near: near, far: far}
+			l.mu.Lock()
+			l.links = append(l.links, c)
+			l.mu.Unlock()
+			carrying.Go(func() { defer c.close(); _, _ = io.Copy(commits{l, far}, near) })
+			carrying.Go(func() { defer c.close(); _, _ = io.Copy(c, far) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		accepting.Wait()
+		for _, c := range l.links {
+			c.close()
+		}
+		carrying.Wait()
+	})
+	return l
+}
+
+// Mute loses whatever the server says on the connections that there are, which stay open. The server goes on to hear
+// what it is told, and does it.
+func (l *Line) Mute() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.links {
+		c.mute.Store(true)
+	}
+}
+
+// LoseCommits has the next n COMMITs fail with error 1213, as at a node of a Galera cluster whose transaction lost against
+// one of another node. It makes a procedure by db.
+func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
+	t.Helper()
+	const body = " BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found when trying to get lock'; END"
+	for _, query := range []string{"DROP PROCEDURE IF EXISTS lose_commit", "CREATE PROCEDURE lose_commit()" + body} {
+		if _, err := db.Writer().ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.lose.Store(n)
+}
+
+// commits forwards to the server and replaces COMMITs that are to be lost.
+type commits struct {
+	line *Line
+	io.Writer
+}
+
+// Write implements io.Writer. The driver writes a packet at once.
+func (c commits) Write(p []byte) (int, error) {
+	if string(p) != packet("COMMIT") || c.line.lose.Add(-1) < 0 {
+		return c.Writer.Write(p)
+	}
+	if _, err := io.WriteString(c.Writer, packet("CALL lose_commit()")); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// packet is a short statement as the protocol of MySQL has it.
+func packet(statement string) string {
+	return string([]byte{byte(len(statement) + 1), 0, 0, 0, 3}) + statement
+}
+
+// Write is for what the server says.
+func (c *link) Write(p []byte) (int, error) {
+	if c.mute.Load() {
+		return len(p), nil
+	}
+	return c.near.Write(p)
+}
+
+func (c *link) close() {
+	c.near.Close()
+	c.far.Close()
+}

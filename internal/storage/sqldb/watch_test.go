@@ -1,0 +1,139 @@
+package sqldb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stoa-dev/stoa/internal/storage/sqldb"
+	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
+	"github.com/stoa-dev/stoa/lib/testing/bubble"
+	"github.com/stoa-dev/stoa/lib/testing/eventually"
+	"github.com/stoa-dev/stoa/lib/testing/logtest"
+)
+
+// A server that is gone and one that is there and silent are both away, with one line, and
+// one more when they are back.
+func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
+	var log logtest.Buffer
+	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL, Log: log.Logger()})
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { must(t, db.Watch(ctx, func(context.Context) error { return nil })) })
+	defer watching.Wait()
+	defer stop()
+
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(db.Metrics())
+	if since := db.Away(); !since.IsZero() {
+		t.Errorf("a database that answers is away since %s", since)
+	}
+	for i, harm := range []struct{ away, back func(testing.TB) }{{server.Kill9, server.Restart}, {server.Pause, server.Resume}} {
+		began := db.Now()
+		harm.away(t)
+		eventually.True(t, "the database to be away", func() bool { return !db.Away().IsZero() })
+		if since := db.Away(); since.Before(began) || since.After(db.Now()) {
+			t.Errorf("away since %s, which is not between %s and now", since, began)
+		}
+		if up := pools(t, reg)["stoa_sql_up"]; up != 0 {
+			t.Errorf("the metric says that it answers: %v", up)
+		}
+		if i == 0 {
+			askedAgain(t, server.Addr())
+		}
+		harm.back(t)
+		eventually.True(t, "the database to be back, and the log to say so", func() bool { return db.Away().IsZero() && log.Count("sql is back") > i })
+		if log.Count(`level=WARN msg="sql is away"`) != i+1 || log.Count(`level=INFO msg="sql is back"`) != i+1 || log.Count("away=") != i+1 {
+			t.Errorf("after harm %d the log has\n%s", i, log.String())
+		}
+	}
+}
+
+// askedAgain returns when a server that is gone was asked a few times more.
+func askedAgain(t *testing.T, addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	must(t, err)
+	var asked atomic.Int64
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			asked.Add(1)
+			_ = conn.Close()
+		}
+	})
+	eventually.True(t, "the database to be asked again", func() bool { return asked.Load() >= 5 })
+	must(t, ln.Close())
+	listening.Wait()
+}
+
+// A file with a largest size acts as a full disk does.
+func TestWatch_FullDiskShowsInATrialWrite(t *testing.T) {
+	var log logtest.Buffer
+	db := sqldbtest.Open(t, sqldb.Config{Dir: t.TempDir(), Log: log.Logger()})
+	exec(t, db, "CREATE TABLE things (data BLOB)")
+	bubble.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			must(t, db.Watch(ctx, func(ctx context.Context) error {
+				_, err := db.ExecContext(ctx, "INSERT INTO things VALUES (zeroblob(100000))")
+				return err
+			}))
+		})
+		defer watching.Wait()
+		defer stop()
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(db.Metrics())
+		pages := 0
+		must(t, db.Writer().QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages))
+		exec(t, db, fmt.Sprintf("PRAGMA max_page_count = %d", pages+2))
+		eventually.True(t, "writes to be refused", func() bool { return db.Refuses() != "" })
+		if metrics := pools(t, reg); !db.Away().IsZero() || !strings.Contains(db.Refuses(), "full") || metrics["stoa_sql_writable"] != 0 || metrics["stoa_sql_up"] != 1 {
+			t.Errorf("away since %v, refuses %q, metrics %v", db.Away(), db.Refuses(), metrics)
+		}
+		exec(t, db, "PRAGMA max_page_count = 1000000")
+		eventually.True(t, "writes to be accepted", func() bool { return db.Refuses() == "" })
+		if pools(t, reg)["stoa_sql_writable"] != 1 || log.Count(`level=WARN msg="sql refuses writes"`) != 1 || log.Count(`level=INFO msg="sql accepts writes again"`) != 1 {
+			t.Errorf("the log has\n%s", log.String())
+		}
+	})
+}
+
+// InnoDB refuses writes in READ COMMITTED while the binary log is written by statement (error 1665).
+func TestOpen_StatementLogIsNamed(t *testing.T) {
+	t.Parallel()
+	server := sqldbtest.OwnServer(t, sqldbtest.Options{Engine: sqldbtest.Default(t)})
+	server.Stop(t)
+	server.RestartWith(t, "--log-bin=binlog", "--server-id=1")
+	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	exec(t, db, "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)")
+	must(t, insert(t.Context(), db, "a", "a"))
+	exec(t, db, "SET GLOBAL binlog_format = STATEMENT")
+	other, err := sqldb.Open(t.Context(), sqldb.Config{URL: server.URL})
+	if !errors.Is(err, sqldb.ErrStatementLog) || !sqldb.IsUnavailable(err) || sqldb.IsUnanswered(err) {
+		t.Errorf("got %v, %v, want %v", other, err, sqldb.ErrStatementLog)
+	}
+	exec(t, db, "SET GLOBAL binlog_format = ROW")
+	sqldbtest.Open(t, sqldb.Config{URL: server.URL})
+	conn, err := db.Writer().Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "SET SESSION binlog_format = STATEMENT")
+	must(t, err)
+	if _, err = conn.ExecContext(t.Context(), "INSERT INTO things VALUES ('b', 'b', 0)"); !sqldb.IsUnavailable(err) {
+		t.Errorf("a session that logs statements: got %v, want unavailable", err)
+	}
+}
