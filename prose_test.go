@@ -235,7 +235,7 @@ func TestProse_FindsHabits(t *testing.T) {
 
 func TestProse_ShrinksOnly(t *testing.T) {
 	at := func(file string) place { return place{file, "vague actor"} }
-	baseline := map[place]int{at("kept.go"): 3, at("fixed.go"): 1, at("old/doc.go"): 2}
+	baseline := map[place]int{at("kept.go"): 3, at("fixed.go"): 1, at("kept/doc.go"): 9, at("old/doc.go"): 2}
 	counts := map[place]int{at("kept.go"): 4, at("new.go"): 1, at("new/doc.go"): 5}
 	got := shrunk(baseline, counts, func(file string) bool { return file != "old/doc.go" })
 	if want := (map[place]int{at("kept.go"): 3, at("new/doc.go"): 2}); !maps.Equal(got, want) {
