@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"go/types"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,10 +18,9 @@ type passage struct {
 }
 
 var (
-	listItem      = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
-	commentMarker = regexp.MustCompile(`(?m)^[ \t]*(//|/\*\*?|\*/?) ?|\*/$`)
-	logMethod     = regexp.MustCompile(`\.(Debug|Info|Warn|Error|Log)(Context|Attrs)?$`)
-	tsToken       = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|` + "`(?:[^`\\\\]|\\\\.)*`")
+	logMethods = strings.Fields("Debug DebugContext Info InfoContext Warn WarnContext Error ErrorContext Log LogAttrs")
+	described  = strings.Fields("Summary Description Doc Help About") // fields of operations, commands and settings
+	listItem   = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
 )
 
 // paragraphs divides Markdown, or a comment without its markers. It leaves out code, headings and HTML.
@@ -50,6 +48,20 @@ func paragraphs(line int, text string) (found []passage) {
 	return found
 }
 
+// uncomment removes the markers of a comment, and one space after each.
+func uncomment(comment string) string {
+	lines := strings.Split(strings.TrimSuffix(comment, "*/"), "\n")
+	for i, l := range lines {
+		for _, marker := range []string{"//", "/**", "/*", "*"} {
+			if rest, ok := strings.CutPrefix(strings.TrimLeft(l, " \t"), marker); ok {
+				lines[i] = strings.TrimPrefix(rest, " ")
+				break
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // goPassages returns comments, log messages, texts of errors, and descriptions of operations, fields and commands.
 func goPassages(name string, src []byte) (found []passage, err error) {
 	fset := token.NewFileSet()
@@ -66,7 +78,7 @@ func goPassages(name string, src []byte) (found []passage, err error) {
 	for _, group := range file.Comments {
 		var lines []string
 		for _, c := range group.List {
-			lines = append(lines, commentMarker.ReplaceAllString(c.Text, ""))
+			lines = append(lines, uncomment(c.Text))
 		}
 		if !strings.HasPrefix(lines[0], "Output:") { // of an example
 			add(group, strings.Join(lines, "\n"))
@@ -75,16 +87,21 @@ func goPassages(name string, src []byte) (found []passage, err error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			switch fun := types.ExprString(n.Fun); {
-			case fun == "errs.New", fun == "errors.New", fun == "fmt.Errorf":
+			fun, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok {
+				break
+			}
+			pkg, _ := fun.X.(*ast.Ident)
+			switch {
+			case pkg != nil && slices.Contains([]string{"errs.New", "errors.New", "fmt.Errorf"}, pkg.Name+"."+fun.Sel.Name):
 				for _, arg := range n.Args {
 					addString(arg)
 				}
-			case logMethod.MatchString(fun) && !strings.HasSuffix(name, "_test.go"): // t.Error is not a log
+			case slices.Contains(logMethods, fun.Sel.Name) && !strings.HasSuffix(name, "_test.go"): // t.Error is not a log
 				_ = slices.ContainsFunc(n.Args, addString) // up to the message
 			}
 		case *ast.KeyValueExpr:
-			if slices.Contains([]string{"Summary", "Description", "Doc", "Help", "About"}, types.ExprString(n.Key)) {
+			if key, ok := n.Key.(*ast.Ident); ok && slices.Contains(described, key.Name) {
 				addString(n.Value)
 			}
 		case *ast.Field:
@@ -99,21 +116,59 @@ func goPassages(name string, src []byte) (found []passage, err error) {
 }
 
 // tsPassages returns comments and, of the page, all strings: its texts are among them.
-func tsPassages(name string, src []byte) (found []passage) {
+func tsPassages(name string, src string) (found []passage) {
 	comment, end, line := passage{}, 0, 1
-	for _, at := range tsToken.FindAllIndex(src, -1) {
-		between, token := string(src[end:at[0]]), string(src[at[0]:at[1]])
+	for {
+		start, stop := tsToken(src, end)
+		if start < 0 {
+			return append(found, paragraphs(comment.line, comment.text)...)
+		}
+		between, token := src[end:start], src[start:stop]
 		line += strings.Count(between, "\n")
 		if token[0] != '/' || strings.TrimSpace(between) != "" || strings.Count(between, "\n") != 1 { // the last comment ends here
 			found = append(found, paragraphs(comment.line, comment.text)...)
 			comment = passage{line: line}
 		}
 		if token[0] == '/' {
-			comment.text += commentMarker.ReplaceAllString(token, "") + "\n"
+			comment.text += uncomment(token) + "\n"
 		} else if strings.HasPrefix(name, "web/src/") {
 			found = append(found, paragraphs(line, strings.Trim(token, "\"'`"))...)
 		}
-		line, end = line+strings.Count(token, "\n"), at[1]
+		line, end = line+strings.Count(token, "\n"), stop
 	}
-	return append(found, paragraphs(comment.line, comment.text)...)
+}
+
+// tsToken finds the next comment or string.
+func tsToken(src string, from int) (start, stop int) {
+	for from < len(src) {
+		i := strings.IndexAny(src[from:], "/\"'`")
+		if i < 0 {
+			break
+		}
+		start = from + i
+		token := src[start:]
+		switch {
+		case strings.HasPrefix(token, "//"):
+			i = strings.Index(token, "\n")
+		case strings.HasPrefix(token, "/*"):
+			i = strings.Index(token, "*/") + 2
+		case token[0] == '/': // a division
+			from = start + 1
+			continue
+		default:
+			i = 1
+			for i < len(token) && token[i] != token[0] && (token[i] != '\n' || token[0] == '`') {
+				if token[i] == '\\' {
+					i++
+				}
+				i++
+			}
+			i++
+		}
+		if i < 2 || i > len(token) {
+			i = len(token)
+		}
+		return start, start + i
+	}
+	return -1, -1
 }
