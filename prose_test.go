@@ -239,7 +239,7 @@ func TestProse_FindsHabits(t *testing.T) {
 		{"a.md", "It is the group of which the user is a member.", "1 preposition before which"},
 		{"a.md", "The stream is not there any more.", "1 rare adverb"},
 		{"a.md", "It has all sessions of a device be compared.", "1 causative have"},
-		{"a.md", "A call of `somebody.tells(which)` is code.\n```\nsomebody tells it\n```\n", ""},
+		{"a.md", "A call of `tell`, and `if somebody\ntells` is code.\n```\nsomebody tells it\n```\n", ""},
 		{"a.md", strings.Repeat("word ", 31), "1 over 30 words"},
 		{"a.md", strings.Repeat("word ", 20) + "end. " + strings.Repeat("more ", 20), ""},
 		{"a.md", "# A heading tells much\n\n- Somebody waits.\n- The user was told.", "3 vague actor, 4 talking machine"},
