@@ -49,7 +49,7 @@ var layers = [][]string{
 	{"internal/storage/sqlcopy"},
 	{"internal/httpapi/web", "internal/background/worker", "internal/background/queue", "internal/storage/projection", "internal/background/runs", "internal/background/supervise", "internal/mail", "internal/picture"},
 	{"internal/background/drops", "internal/realtime/gateway"},
-	{"internal/webhooks"},
+	{"internal/webhooks", "internal/aggregate"},
 	{"internal/accounts/password", "internal/accounts/trail", "internal/accounts/emails", "internal/accounts/attempts"},
 	{"internal/accounts/codes"},
 	{"internal/accounts", "internal/cluster"},
@@ -357,74 +357,61 @@ func TestFilesOfADomain(t *testing.T) {
 	}
 }
 
-// checkChange finds changes of cached things that are not made by a transaction of drops.Tx: their drops would not
-// outlive the node, and a commit whose outcome is unknown would leave no fences.
-func checkChange(domain string, files map[string]*ast.File) (faults []string) {
-	returns := func(body *ast.BlockStmt, what string) bool {
-		end, ok := body.List[len(body.List)-1].(*ast.ReturnStmt)
-		if !ok {
-			return false
-		}
-		call, ok := end.Results[0].(*ast.CallExpr)
-		return ok && types.ExprString(call.Fun) == what
-	}
-	changes, sound := false, false
-	for file, f := range files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				sound = sound || n.Name.Name == "transact" && returns(n.Body, "drops.Tx")
-			case *ast.CallExpr:
-				if types.ExprString(n.Fun) != "s.caches.Change" {
-					break
-				}
-				changes = true
-				if change, ok := n.Args[1].(*ast.FuncLit); !ok || !returns(change.Body, "transact") {
-					faults = append(faults, file+" changes what is cached and does not end in transact")
+// checkChange finds changes in a domain that pass by [aggregate.Caches.Change]: calls of cache.Runtime.Change, and of
+// drops.Tx. Their invalidations would not survive the node, and a commit with an unknown outcome would leave no fences.
+func checkChange(file string, f *ast.File) (faults []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if called := types.ExprString(n.Fun); strings.HasSuffix(called, "Runtime.Change") || called == "rt.Change" || called == "drops.Tx" {
+				faults = append(faults, fmt.Sprintf("%s calls %s: change what is cached with aggregate.Caches.Change", file, called))
+			}
+		case *ast.TypeSpec:
+			if s, ok := n.Type.(*ast.StructType); ok && n.Name.Name != "Config" {
+				for _, field := range s.Fields.List {
+					if types.ExprString(field.Type) == "*cache.Runtime" {
+						faults = append(faults, fmt.Sprintf("%s: %s has a *cache.Runtime: use *aggregate.Caches", file, n.Name.Name))
+					}
 				}
 			}
-			return true
-		})
-	}
-	if changes && !sound {
-		faults = append(faults, domain+" changes what is cached, and its transact is not drops.Tx")
-	}
+		}
+		return true
+	})
 	return faults
 }
 
-func TestWhatIsCachedIsChangedByATransactionThatKeepsItsDrops(t *testing.T) {
+func TestDomains_ChangeCachedRowsThroughAggregate(t *testing.T) {
 	for what, src := range map[string]string{
-		"a statement by itself":      "package x\nfunc transact() error { return drops.Tx() }\nfunc f() { s.caches.Change(ctx, func() error { return set() }) }",
-		"a transaction of its own":   "package x\nfunc transact() error { return db.Tx() }\nfunc f() { s.caches.Change(ctx, func() error { return transact() }) }",
-		"a change from elsewhere":    "package x\nfunc transact() error { return drops.Tx() }\nfunc f() { s.caches.Change(ctx, change) }",
-		"a package without transact": "package x\nfunc f() { s.caches.Change(ctx, func() error { return transact() }) }",
+		"a change of the runtime":  "package x\nfunc f() { s.caches.Runtime.Change(ctx, fn) }",
+		"a transaction with drops": "package x\nfunc f() { drops.Tx(ctx, db, fn) }",
+		"a runtime of its own":     "package x\ntype Service struct { caches *cache.Runtime }",
 	} {
 		f, err := parser.ParseFile(token.NewFileSet(), "x.go", src, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		planted(t, checkChange("x", map[string]*ast.File{"x.go": f}), what)
+		planted(t, checkChange("x.go", f), what)
 	}
-	looked := 0
+	parsed := 0
 	for _, d := range domains {
 		names, err := filepath.Glob("internal/" + d + "/*.go")
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := map[string]*ast.File{}
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			if files[name], err = parser.ParseFile(token.NewFileSet(), name, nil, 0); err != nil {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
 				t.Fatal(err)
 			}
-			looked++
+			parsed++
+			report(t, checkChange(name, f))
 		}
-		report(t, checkChange(d, files))
 	}
-	if looked < 15 {
-		t.Fatalf("looked at %d files", looked)
+	if parsed < 15 {
+		t.Fatalf("parsed %d files", parsed)
 	}
 }
 

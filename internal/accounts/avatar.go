@@ -51,7 +51,7 @@ func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes 
 			return err
 		}
 		return updateAvatar(ctx, tx, user, id)
-	}, AvatarChanged.Of(s.caches, user)...)
+	}, AvatarChanged.Of(s.caches.Runtime, user)...)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // The events of a user that make copies stale. Each is committed inside
-// [cache.Runtime.Change] with the event's targets.
+// [aggregate.Caches.Change] with the event's targets.
 var (
 	AvatarChanged   = cache.NewEvent[ID]("avatar changed")
 	InfoChanged     = cache.NewEvent[ID]("basic info changed") // name, zone
@@ -54,12 +54,10 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	return u
 }
 
-// commit runs fn in a transaction, inside [cache.Runtime.Change] for the copies of
+// commit runs fn in a transaction, inside [aggregate.Caches.Change] for the copies of
 // what it changes.
 func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error, targets ...cache.Target) error {
-	return loadError(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, fn)
-	}, targets...))
+	return loadError(ctx, s.caches.Change(ctx, targets, fn))
 }
 
 // get returns a user. ErrNoUser.

@@ -126,7 +126,7 @@ func TestEachEventDropsTheUser(t *testing.T) {
 				t.Fatal(err)
 			}
 			loads := w.users.kept.Stats().Loads
-			if err := w.caches.Change(t.Context(), func(context.Context) error { return nil }, e.Of(w.caches, id)...); err != nil {
+			if err := w.caches.Runtime.Change(t.Context(), func(context.Context) error { return nil }, e.Of(w.caches.Runtime, id)...); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := w.User(t.Context(), id); err != nil || w.users.kept.Stats().Loads != loads+1 {

@@ -98,7 +98,7 @@ func (s *Service) DrawCard(ctx context.Context, user ID) (_ Card, err error) {
 		}
 		drawn.Expires = tx.Now().Add(cardLife)
 		return upsertCard(ctx, tx, drawn)
-	}, CardChanged.Of(s.caches, drawn)...)
+	}, CardChanged.Of(s.caches.Runtime, drawn)...)
 	return drawn, err
 }
 
@@ -114,7 +114,7 @@ func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
 	} else if err != nil {
 		return asKind(err)
 	}
-	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) }, CardChanged.Of(s.caches, held)...)
+	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) }, CardChanged.Of(s.caches.Runtime, held)...)
 }
 
 // CardOwner returns whose card it is. The cards of deleted and banned users are

@@ -175,7 +175,7 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 		}
 		for what, set := range map[string]string{"banned": "banned_until", "deleted": "erased"} {
 			w.exec("UPDATE users SET "+set+" = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), id)
-			if err := w.caches.Drop(t.Context(), AccountBanned.Of(w.caches, id)...); err != nil {
+			if err := w.caches.Drop(t.Context(), AccountBanned.Of(w.caches.Runtime, id)...); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := w.CardOwner(t.Context(), w.CardToken(third)); !errors.Is(err, ErrNoCard) {

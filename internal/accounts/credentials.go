@@ -159,7 +159,7 @@ func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, 
 			return err
 		}
 		return s.writeAs(ctx, tx, c.Event, user, device, trail.PasswordSet, clientnet.From(ctx))
-	}, PasswordChanged.Of(s.caches, user)...)
+	}, PasswordChanged.Of(s.caches.Runtime, user)...)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 			return err
 		}
 		return s.write(ctx, tx, c.ID, DeviceID{}, trail.PasswordReset, r.Household)
-	}, PasswordChanged.Of(s.caches, c.ID)...)
+	}, PasswordChanged.Of(s.caches.Runtime, c.ID)...)
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 		}
 		u, err = selectUser(ctx, tx, user)
 		return err
-	}, EmailChanged.Of(s.caches, user)...)
+	}, EmailChanged.Of(s.caches.Runtime, user)...)
 	if err != nil {
 		return User{}, err
 	}

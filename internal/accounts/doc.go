@@ -19,7 +19,7 @@
 // user:info holds users as everybody sees them ([Users]): name, address and
 // calendar, kept by package cache in process and in Redis. Losing one costs a
 // SELECT. What can happen to a user is an event ([InfoChanged] and the others),
-// and every commit of one runs inside [cache.Runtime.Change], so that no
+// and every commit of one runs inside [aggregate.Caches.Change], so that no
 // reader can put the old user back. Rules do not rest on these copies:
 // [Service.Clocks] asks SQL.
 //
@@ -52,7 +52,7 @@
 // another node may have issued it a millisecond ago. The caller's clock comes from
 // [Users].
 //
-// A refresh, and every end of a session, commits inside [cache.Runtime.Change]: every
+// A refresh, and every end of a session, commits inside [aggregate.Caches.Change]: every
 // node refuses the old token within MaxStale, half a second, also when the node that
 // committed dies at once, or a node receives no invalidation (the fence stands, then
 // lapses). Ending must not depend on Redis, so it goes on without a fence

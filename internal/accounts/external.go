@@ -59,7 +59,7 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 	unique := slices.Compact(slices.Sorted(slices.Values(keys)))
 	var found map[string]User
 	open := func(lock string) error {
-		return asKind(transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		return asKind(s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 			if found, err = selectExternal(ctx, tx, unique, lock); err != nil || len(found) == len(unique) {
 				return err
 			}
@@ -190,7 +190,7 @@ func (s *Service) DeleteFor(ctx context.Context, user ID, grace time.Duration) (
 			erased, fresh, err = deleteFor(ctx, tx, u, grace)
 		}
 		return err
-	}, AccountDeleted.Of(s.caches, user)...)
+	}, AccountDeleted.Of(s.caches.Runtime, user)...)
 	if err == nil && fresh {
 		s.noticed(user, s.db.Now(), api.NoticeDeletion, DeviceID{})
 	}

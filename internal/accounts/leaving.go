@@ -74,7 +74,7 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 			return err
 		}
 		return s.write(ctx, tx, user, device, trail.Deleted, clientnet.From(ctx))
-	}, AccountDeleted.Of(s.caches, user)...)
+	}, AccountDeleted.Of(s.caches.Runtime, user)...)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, househol
 	u.Erased = time.Time{}
 	tx.AfterCommit(func() {
 		s.after(ctx, "show an account again", func(ctx context.Context) error {
-			return s.caches.Drop(ctx, AccountDeleted.Of(s.caches, u.ID)...)
+			return s.caches.Drop(ctx, AccountDeleted.Of(s.caches.Runtime, u.ID)...)
 		})
 		s.noticed(u.ID, now, api.NoticeRestored, DeviceID{})
 	})
@@ -185,14 +185,14 @@ func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason stri
 	defer errs.Wrap(&err, "accounts.Ban %s", user)
 	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
 		return ban(ctx, tx, user, until, reason)
-	}, AccountBanned.Of(s.caches, user)...)
+	}, AccountBanned.Of(s.caches.Runtime, user)...)
 }
 
 // Unban lets a user log in again; it changes nothing for a user who is not banned.
 // ErrNoUser.
 func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Unban %s", user)
-	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) }, AccountBanned.Of(s.caches, user)...)
+	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) }, AccountBanned.Of(s.caches.Runtime, user)...)
 }
 
 func ban(ctx context.Context, tx *sqldb.Tx, user ID, until time.Time, reason string) error {
@@ -278,7 +278,7 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 			return err
 		}
 		return Erasure{User: user}.enqueue(ctx, tx, tx.Now())
-	}, AccountDeleted.Of(s.caches, user)...)
+	}, AccountDeleted.Of(s.caches.Runtime, user)...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", user, err)
 	}
@@ -319,7 +319,7 @@ func (c change) enqueue(ctx context.Context, tx *sqldb.Tx) error {
 // applyChange handles [TopicChanged].
 func (s *Service) applyChange(ctx context.Context, c change) (err error) {
 	defer errs.Wrap(&err, "accounts.applyChange")
-	targets := append(AccountDeleted.Of(s.caches, c.User), s.targets(c.User, c.Ended)...)
+	targets := append(AccountDeleted.Of(s.caches.Runtime, c.User), s.targets(c.User, c.Ended)...)
 	if err := s.caches.Drop(ctx, targets...); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/internal/base/errs"
@@ -160,7 +161,7 @@ const afterBudget = 250 * time.Millisecond
 // safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
-	caches   *cache.Runtime
+	caches   *aggregate.Caches
 	bus      *events.Bus
 	users    *Users
 	checks   *cache.Cache[sessionKey, access]
@@ -205,7 +206,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{
 		db:       cfg.DB,
-		caches:   cfg.Caches,
+		caches:   aggregate.New(cfg.DB, cfg.Caches),
 		bus:      cfg.Bus,
 		users:    NewUsers(cfg.DB, cfg.Caches, cfg.Cache),
 		checks:   newChecks(cfg.DB, cfg.Caches, cfg.Cache),
@@ -468,7 +469,7 @@ func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err erro
 	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		u, err = s.update(ctx, tx, id, c)
 		return err
-	}, InfoChanged.Of(s.caches, id)...)
+	}, InfoChanged.Of(s.caches.Runtime, id)...)
 	if err != nil {
 		return User{}, err
 	}

@@ -466,7 +466,7 @@ func (s *Service) targets(user ID, devices []DeviceID) []cache.Target {
 	for i, d := range devices {
 		keys[i] = sessionKey{A: user, B: d}
 	}
-	return SessionChanged.Of(s.caches, keys...)
+	return SessionChanged.Of(s.caches.Runtime, keys...)
 }
 
 func keysOf(targets []cache.Target) []keyspace.Key {

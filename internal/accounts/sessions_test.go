@@ -233,7 +233,7 @@ func TestEndAllEndsTheOthersWithTheCommitOrNothing(t *testing.T) {
 				return errors.Join(err, fault)
 			}
 		}
-		targets := PasswordChanged.Of(w.caches, a.User.ID)
+		targets := PasswordChanged.Of(w.caches.Runtime, a.User.ID)
 		if err := w.endAll(t.Context(), a.User.ID, a.Device, rename(boom), targets...); !errors.Is(err, boom) {
 			t.Errorf("got %v, want the commit's error", err)
 		}
@@ -269,7 +269,7 @@ func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
 		a := w.join("ann@example.org", "correct horse")
 		var late Tokens
 		fenced := w.targets(a.User.ID, []DeviceID{a.Device})
-		err := w.caches.Change(t.Context(), func(ctx context.Context) error {
+		err := w.caches.Runtime.Change(t.Context(), func(ctx context.Context) error {
 			late = w.enter("ann@example.org", "correct horse")
 			other.check("the late one, there", late.Access, nil)
 			return w.end(ctx, a.User.ID, []DeviceID{a.Device}, func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error) {
@@ -337,7 +337,7 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 		if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name}); err != nil {
 			t.Fatal(err)
 		}
-		if left, want := w.leftDrops(), InfoChanged.Of(w.caches, a.User.ID)[0].Key().String(); !slices.Contains(left, want) {
+		if left, want := w.leftDrops(), InfoChanged.Of(w.caches.Runtime, a.User.ID)[0].Key().String(); !slices.Contains(left, want) {
 			t.Errorf("left a message for %v, want one for %s as well", left, want)
 		}
 		c := w.enter("ann@example.org", "correct horse")
@@ -380,7 +380,7 @@ func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
 		a := w.join("ann@example.org", "")
-		copies := append(w.targets(a.User.ID, []DeviceID{a.Device}), InfoChanged.Of(w.caches, a.User.ID)...)
+		copies := append(w.targets(a.User.ID, []DeviceID{a.Device}), InfoChanged.Of(w.caches.Runtime, a.User.ID)...)
 		if err := w.commit(t.Context(), func(context.Context, *sqldb.Tx) error { return sqldb.ErrOutcomeUnknown }, copies...); !errors.Is(err, ErrStore) {
 			t.Errorf("got %v, want ErrStore", err)
 		}

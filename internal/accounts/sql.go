@@ -12,7 +12,6 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/codes"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
-	"github.com/stoa-dev/stoa/internal/background/drops"
 	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -196,11 +195,6 @@ const sweepChunk = 1000
 
 // ErrStore reports that SQL is away.
 var ErrStore = errs.New(errs.Unavailable, "accounts.store_away", "Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
-
-// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
-}
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }

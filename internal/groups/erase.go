@@ -38,7 +38,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			return err
 		}
 	}
-	return asKind(ctx, transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
+	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
 }
 
 func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error {

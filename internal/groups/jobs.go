@@ -59,7 +59,7 @@ func (s *Service) pruneMembers(ctx context.Context, before time.Time) error {
 		n := 0
 		for id, gone := range old {
 			n += len(gone)
-			if err := transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, gone) }); err != nil {
+			if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, gone) }); err != nil {
 				return err
 			}
 		}

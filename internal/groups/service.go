@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/config"
@@ -57,7 +58,7 @@ type Config struct {
 // Service is the domain as the rest of the program sees it. It is safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
-	caches   *cache.Runtime
+	caches   *aggregate.Caches
 	copies   copies
 	bus      *events.Bus
 	people   People
@@ -79,7 +80,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Studio == nil {
 		cfg.Studio = picture.New(0)
 	}
-	return &Service{db: cfg.DB, caches: cfg.Caches, copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
+	return &Service{db: cfg.DB, caches: aggregate.New(cfg.DB, cfg.Caches), copies: newCopies(cfg.DB, cfg.Caches, cfg.Cache), bus: cfg.Bus,
 		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
@@ -138,19 +139,17 @@ func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []v
 func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
 	var d changeSet
 	err := s.around(ctx, id, func(ctx context.Context, record Record) error {
-		return s.caches.Change(ctx, func(ctx context.Context) error {
-			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-				d = changeSet{at: tx.Now(), by: user} // a transaction may be run again
-				if d.group, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
-					return err
-				}
-				d.was = d.group
-				if err := fn(ctx, tx, &d); err != nil {
-					return err
-				}
-				return s.finish(ctx, tx, &d, record)
-			})
-		}, s.copies.targets(id, &d)...)
+		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			d = changeSet{at: tx.Now(), by: user} // a transaction may be run again
+			if d.group, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+				return err
+			}
+			d.was = d.group
+			if err := fn(ctx, tx, &d); err != nil {
+				return err
+			}
+			return s.finish(ctx, tx, &d, record)
+		})
 	})
 	if err != nil {
 		return Group{}, asKind(ctx, err)
@@ -285,25 +284,23 @@ func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name str
 	var d changeSet
 	var made bool // by an earlier try
 	err = s.around(ctx, id, func(ctx context.Context, record Record) error {
-		return s.caches.Change(ctx, func(ctx context.Context) error {
-			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-				d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
-				err := insertGroup(ctx, tx, d.group) // first, so that two tries meet here
-				if made = sqldb.IsDuplicate(err); made {
-					g, me, err = madeBefore(ctx, tx, id, owner)
-				}
-				if made || err != nil {
-					return err
-				}
-				if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
-					return err
-				}
-				if err := s.admit(ctx, tx, &d, owner, Member, members...); err != nil {
-					return err
-				}
-				return s.finish(ctx, tx, &d, record)
-			})
-		}, s.copies.targets(id, &d)...)
+		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) error {
+			d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
+			err := insertGroup(ctx, tx, d.group) // first, so that two tries meet here
+			if made = sqldb.IsDuplicate(err); made {
+				g, me, err = madeBefore(ctx, tx, id, owner)
+			}
+			if made || err != nil {
+				return err
+			}
+			if err := s.admit(ctx, tx, &d, accounts.ID{}, Owner, owner); err != nil {
+				return err
+			}
+			if err := s.admit(ctx, tx, &d, owner, Member, members...); err != nil {
+				return err
+			}
+			return s.finish(ctx, tx, &d, record)
+		})
 	})
 	switch {
 	case err != nil:

@@ -868,7 +868,7 @@ func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
 		g, _, err := w.Group(ctx, ann, id)
 		w.must(err)
 		w.must(w.Leave(ctx, bob, id))
-		w.must(transact(ctx, w.db, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, old[id]) }))
+		w.must(w.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return forget(ctx, tx, id, old[id]) }))
 		if c, err := w.Changes(ctx, ann, id, g.Version, 10); err != nil || !c.Reset && !slices.Equal(c.Removed, []accounts.ID{bob}) {
 			t.Errorf("changes since Bob was there again: %+v, %v", c, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/background/drops"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -18,11 +17,6 @@ var ErrStore = errs.New(errs.Unavailable, "group.store_away", "Groups cannot be 
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
-
-// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
-}
 
 const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
 

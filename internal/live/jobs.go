@@ -45,12 +45,10 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 			if held[st.ID] || now.Sub(sqldb.Time(st.Since)) < freshFor {
 				continue
 			}
-			if err := s.caches.Change(ctx, func(ctx context.Context) error {
-				return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-					_, err := unclaim(ctx, tx, st.ID, st.fence)
-					return err
-				})
-			}, StreamStopped.Of(s.caches, st.ID)...); err != nil {
+			if err := s.caches.Change(ctx, StreamStopped.Of(s.caches.Runtime, st.ID), func(ctx context.Context, tx *sqldb.Tx) error {
+				_, err := unclaim(ctx, tx, st.ID, st.fence)
+				return err
+			}); err != nil {
 				return asKind(ctx, err)
 			}
 		}

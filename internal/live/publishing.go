@@ -160,29 +160,27 @@ func name(f *media.Format) string {
 
 // claim writes to SQL that a stream is published, if the publisher still may and the owner is neither banned nor deleted. ErrStream, ErrBusy.
 func (s *Service) claim(ctx context.Context, p *publication, token int64) error {
-	return asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			st, err := selectStream(ctx, tx, p.stream, tx.Dialect().ForUpdate())
-			if err != nil {
-				return err
-			}
-			if !p.by.mayPublish(st) {
-				return ErrStream
-			}
-			owner, err := accounts.Standings(ctx, tx, st.Owner)
-			if err != nil {
-				return err
-			}
-			if standing, known := owner[st.Owner]; !known || standing.Away() {
-				return ErrStream
-			}
-			newest, err := claim(ctx, tx, p.stream, token, p.began)
-			if err == nil && !newest {
-				err = ErrBusy
-			}
+	return asKind(ctx, s.caches.Change(ctx, StreamStarted.Of(s.caches.Runtime, p.stream), func(ctx context.Context, tx *sqldb.Tx) error {
+		st, err := selectStream(ctx, tx, p.stream, tx.Dialect().ForUpdate())
+		if err != nil {
 			return err
-		})
-	}, StreamStarted.Of(s.caches, p.stream)...))
+		}
+		if !p.by.mayPublish(st) {
+			return ErrStream
+		}
+		owner, err := accounts.Standings(ctx, tx, st.Owner)
+		if err != nil {
+			return err
+		}
+		if standing, known := owner[st.Owner]; !known || standing.Away() {
+			return ErrStream
+		}
+		newest, err := claim(ctx, tx, p.stream, token, p.began)
+		if err == nil && !newest {
+			err = ErrBusy
+		}
+		return err
+	}))
 }
 
 // keep renews the lease of a publisher and tells what is counted, until the session ends.
@@ -284,12 +282,10 @@ func (s *Service) finish(base context.Context, a *localStream) {
 	func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(base), finishTime)
 		defer cancel()
-		err := asKind(ctx, s.caches.Change(ctx, func(ctx context.Context) error {
-			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-				_, err := unclaim(ctx, tx, a.id, held.Token)
-				return err
-			})
-		}, StreamStopped.Of(s.caches, a.id)...))
+		err := asKind(ctx, s.caches.Change(ctx, StreamStopped.Of(s.caches.Runtime, a.id), func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := unclaim(ctx, tx, a.id, held.Token)
+			return err
+		}))
 		if err != nil {
 			s.log.Warn("that a stream has ended is left to a job", "stream", a.id, "err", err)
 		}

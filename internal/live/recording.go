@@ -122,7 +122,7 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	case err != nil:
 		return err
 	}
-	err = transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return insertRecording(ctx, tx, t.Recording) })
+	err = s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return insertRecording(ctx, tx, t.Recording) })
 	if errors.Is(err, ErrStream) {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/clientnet"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/base/ids"
@@ -69,7 +70,7 @@ type Service struct {
 	db      *sqldb.DB
 	redis   *redisStore
 	leases  *lease.Leases
-	caches  *cache.Runtime
+	caches  *aggregate.Caches
 	streams *cache.Cache[ID, Stream]
 	bus     *bus.Bus // between nodes
 	signer  signer
@@ -101,7 +102,7 @@ func New(cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("live: %w", err)
 	}
-	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: cfg.Caches, bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: lookEvery, log: cfg.Log,
+	s := &Service{db: cfg.DB, redis: &redisStore{cfg.Redis}, leases: lease.New(cfg.Redis), caches: aggregate.New(cfg.DB, cfg.Caches), bus: cfg.Bus.Nodes(), signer: cfg.Secret, previous: cfg.Previous, cfg: cfg, life: leaseLife, every: reportEvery, sweep: lookEvery, log: cfg.Log,
 		metrics: newMetrics(cfg.Metrics), local: map[ID]*localStream{}, asked: map[ID]bool{}, viewers: map[string]int{}, nudge: make(chan struct{}, 1)}
 	s.streams = s.newStreams(cfg.Caches, cfg.Cache)
 	s.bus.Handle(topic, bus.Handler{Event: s.heard, Lost: s.lost})
@@ -179,7 +180,7 @@ func (s *Service) Changed(ctx context.Context, id ID) {
 // Obey does what an operator wants done with a stream.
 func (s *Service) Obey(ctx context.Context, o Order) (err error) {
 	defer errs.Wrap(&err, "live.Obey %s", o.Stream)
-	if err := s.caches.Drop(ctx, StreamChanged.Of(s.caches, o.Stream)...); err != nil && !errors.Is(err, cache.ErrQueued) {
+	if err := s.caches.Drop(ctx, StreamChanged.Of(s.caches.Runtime, o.Stream)...); err != nil && !errors.Is(err, cache.ErrQueued) {
 		return err
 	}
 	if o.Stop {
@@ -246,36 +247,34 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	}
 	both := Which{true, true}
 	var made bool // by an earlier try
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			who, err := accounts.Standings(ctx, tx, owner)
-			if err != nil {
+	err = s.caches.Change(ctx, StreamChanged.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) error {
+		who, err := accounts.Standings(ctx, tx, owner)
+		if err != nil {
+			return err
+		}
+		if standing, known := who[owner]; !known || standing.Deleted {
+			return accounts.ErrNoUser
+		}
+		st = fresh // a transaction may be run again
+		st.Created, keys = tx.Now().UnixMilli(), both.rotate(&st)
+		err = insertStream(ctx, tx, st) // first, so that two tries meet here
+		if made = sqldb.IsDuplicate(err); made {
+			if st, err = lockOwned(ctx, tx, owner, id); err != nil {
 				return err
 			}
-			if standing, known := who[owner]; !known || standing.Deleted {
-				return accounts.ErrNoUser
-			}
-			st = fresh // a transaction may be run again
-			st.Created, keys = tx.Now().UnixMilli(), both.rotate(&st)
-			err = insertStream(ctx, tx, st) // first, so that two tries meet here
-			if made = sqldb.IsDuplicate(err); made {
-				if st, err = lockOwned(ctx, tx, owner, id); err != nil {
-					return err
-				}
-				keys = both.rotate(&st)
-				return updateStream(ctx, tx, st)
-			}
-			if err != nil {
-				return err
-			}
-			if n, err := countOwned(ctx, tx, owner); err != nil {
-				return err
-			} else if n > s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
-				return ErrStreams
-			}
-			return nil
-		})
-	}, StreamChanged.Of(s.caches, id)...) // somebody may have asked for the id before
+			keys = both.rotate(&st)
+			return updateStream(ctx, tx, st)
+		}
+		if err != nil {
+			return err
+		}
+		if n, err := countOwned(ctx, tx, owner); err != nil {
+			return err
+		} else if n > s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+			return ErrStreams
+		}
+		return nil
+	}) // somebody may have asked for the id before
 	if err != nil {
 		return Stream{}, StreamKeys{}, asKind(ctx, err)
 	}
@@ -287,14 +286,12 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 
 // change runs fn on a stream of its owner's in a transaction, under the lock of its row, and drops its copies. ErrStream.
 func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			if st, err = lockOwned(ctx, tx, owner, id); err != nil {
-				return err
-			}
-			return fn(ctx, tx, &st)
-		})
-	}, what.Of(s.caches, id)...)
+	err = s.caches.Change(ctx, what.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		if st, err = lockOwned(ctx, tx, owner, id); err != nil {
+			return err
+		}
+		return fn(ctx, tx, &st)
+	})
 	return st, asKind(ctx, err)
 }
 

@@ -424,7 +424,7 @@ func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	asleep.fails("a late report", asleep.report(ctx, p), errOvertaken)
 	asleep.fails("a late end", asleep.Service.redis.clear(ctx, st.ID, p.token()), errOvertaken)
 	asleep.fails("a late claim", asleep.claim(ctx, p, p.token()), ErrBusy)
-	asleep.must(transact(ctx, asleep.db, func(ctx context.Context, tx *sqldb.Tx) error {
+	asleep.must(asleep.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error {
 		if done, err := unclaim(ctx, tx, st.ID, p.token()); err != nil || done {
 			t.Errorf("a late end in SQL: %v %v", done, err)
 		}

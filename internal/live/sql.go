@@ -8,7 +8,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/background/drops"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -18,11 +17,6 @@ var ErrStore = errs.New(errs.Unavailable, "live.store_away", "Streams cannot be 
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
-
-// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
-}
 
 const streamColumns = "s.id, s.owner_id, s.title, s.access, s.record, s.created, s.since, s.ended, s.publish_hash, s.play_hash, s.fence"
 

@@ -362,12 +362,10 @@ func (s *Service) wireSettings(set settings) api.ChatSettings {
 func (s *Service) SetSettings(ctx context.Context, user accounts.ID, u api.ChatSettingsUpdate) (_ api.ChatSettings, err error) {
 	defer errs.Wrap(&err, "messaging.SetSettings %s", user)
 	var set settings
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.sql.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			set, err = setSettings(ctx, tx, user, u)
-			return err
-		})
-	}, SettingsChanged.Of(s.caches, user)...)
+	err = s.caches.Change(ctx, SettingsChanged.Of(s.caches.Runtime, user), func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		set, err = setSettings(ctx, tx, user, u)
+		return err
+	})
 	if err != nil {
 		return api.ChatSettings{}, asKind(ctx, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/groups"
@@ -92,7 +93,7 @@ type Service struct {
 	sql        *sqlStore
 	redis      *redisStore
 	projection *projection.Projection[change, agreed]
-	caches     *cache.Runtime
+	caches     *aggregate.Caches
 	settings   *cache.Cache[accounts.ID, settings]
 	bus        *events.Bus
 	crowds     *crowds
@@ -116,7 +117,7 @@ type Service struct {
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
 	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
-	s.redis, s.caches, s.metrics = newRedisStore(cfg.Redis), cfg.Caches, newMetrics(cfg.Metrics)
+	s.redis, s.caches, s.metrics = newRedisStore(cfg.Redis), aggregate.New(cfg.DB, cfg.Caches), newMetrics(cfg.Metrics)
 	s.projection = projection.New(projection.Config[change, agreed]{
 		Redis: cfg.Redis, DB: cfg.DB, Applied: appliedKey.At(), Node: cfg.Node, Log: cfg.Log,
 		Changed: s.sql.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/background/drops"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/base/words"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -30,11 +29,6 @@ func asKind(ctx context.Context, err error) error {
 		return errors.Join(ErrStore, err)
 	}
 	return sqldb.AsKindWithin(ctx, err, ErrStore)
-}
-
-// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
 }
 
 // sqlStore has every statement of this package.

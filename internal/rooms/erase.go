@@ -29,7 +29,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			break
 		}
 	}
-	return asKind(ctx, transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
+	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
 }
 
 // errOther reports that a change concerns a viewer whose cached place it would not drop. The caller starts again.
@@ -50,9 +50,9 @@ func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 
 // eraseOnce takes a user out of a room, which expected gets should the user be its owner. errOther.
 func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected ViewerID) error {
-	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches, id)...)
+	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches.Runtime, id)...)
 	if !expected.IsZero() {
-		targets = append(targets, PermissionsChanged.Of(s.caches, Seat{A: id, B: expected})...)
+		targets = append(targets, PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: expected})...)
 	}
 	ended := false
 	_, err := s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {

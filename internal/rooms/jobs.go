@@ -105,7 +105,7 @@ func (s *Service) tidyClosed(ctx context.Context, before time.Time) error {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		if err := transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error { return sweepRooms(ctx, tx, list) }); err != nil {
+		if err := s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return sweepRooms(ctx, tx, list) }); err != nil {
 			return err
 		}
 	}

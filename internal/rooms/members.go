@@ -339,7 +339,7 @@ func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string
 
 // over runs fn for what is done to somebody else, whose role has to be a lower one. ErrMember, ErrRank.
 func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
-	_, err := s.change(ctx, id, user, v, e.Of(s.caches, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		m, err := selectMember(ctx, tx, id, other)
 		if err == nil {
 			err = d.me.Role.over(m.Role)

@@ -35,7 +35,7 @@ func onPlaylist(list []Item) []Item {
 
 // arrange changes the playlist of a room. ErrRoom, ErrMay.
 func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error) error {
-	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches, id), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		list, err := itemsOf(ctx, tx, id)
 		if err != nil {
 			return err

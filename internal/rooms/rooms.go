@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -85,6 +86,13 @@ type Room struct {
 	hash    string // of the password
 	members int
 	said    int64 // number of the newest line of chat
+}
+
+// equal reports whether nothing of two rooms differs.
+func (r Room) equal(o Room) bool {
+	words := slices.Equal(r.Words, o.Words)
+	r.Words, o.Words = nil, nil
+	return words && reflect.DeepEqual(r, o)
 }
 
 // Member is somebody's place in a room; see [Doc.Version] of memberKeys before you change it.

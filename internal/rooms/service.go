@@ -17,6 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/attempts"
 	"github.com/stoa-dev/stoa/internal/accounts/password"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/realtime/events"
@@ -83,7 +84,7 @@ type Config struct {
 type Service struct {
 	db      *sqldb.DB
 	redis   *redisStore
-	caches  *cache.Runtime
+	caches  *aggregate.Caches
 	copies  copies
 	said    *groupcommit.Committer[utterance, uttered]
 	locks   *sqldb.Locks[ID, *numbering]
@@ -103,7 +104,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, fmt.Errorf("rooms: %w", err)
 	}
-	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: cfg.Caches, cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
+	s := &Service{base: context.WithoutCancel(ctx), db: cfg.DB, redis: &redisStore{cfg.Redis}, caches: aggregate.New(cfg.DB, cfg.Caches), cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Metrics)}
 	s.copies = s.newCopies(cfg.Caches, cfg.Cache)
 	s.said = newCommitter(s)
 	s.tries = attempts.New(cfg.Redis, cfg.Log)
@@ -195,26 +196,24 @@ func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targ
 func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	var d changeSet
 	err := s.db.InTurn(ctx, id, func(ctx context.Context) error {
-		return s.caches.Change(ctx, func(ctx context.Context) error {
-			return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-				d = changeSet{at: tx.Now()} // a transaction may be run again
-				if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
-					return err
-				}
-				d.was = d.room
-				d.was.Words = slices.Clone(d.room.Words)
-				if err := fn(ctx, tx, &d); err != nil {
-					return err
-				}
-				if slices.ContainsFunc(d.news, news.versioned) {
-					d.room.Version++
-				}
-				if same(d.was, d.room) {
-					return nil
-				}
-				return updateRoom(ctx, tx, d.room)
-			})
-		}, targets...)
+		return s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			d = changeSet{at: tx.Now()} // a transaction may be run again
+			if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
+				return err
+			}
+			d.was = d.room
+			d.was.Words = slices.Clone(d.room.Words)
+			if err := fn(ctx, tx, &d); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(d.news, news.versioned) {
+				d.room.Version++
+			}
+			if d.room.equal(d.was) {
+				return nil
+			}
+			return updateRoom(ctx, tx, d.room)
+		})
 	})
 	if err != nil {
 		return changeSet{}, asKind(ctx, err)
@@ -224,20 +223,13 @@ func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn f
 	return d, nil
 }
 
-// same reports whether nothing of two rooms differs.
-func same(a, b Room) bool {
-	words := slices.Equal(a.Words, b.Words)
-	a.Words, b.Words = nil, nil
-	return words && fmt.Sprint(a) == fmt.Sprint(b)
-}
-
 // seats are what MemberKicked drops for viewers of a room.
 func (s *Service) seats(id ID, users ...ViewerID) []cache.Target {
 	list := make([]Seat, len(users))
 	for i, u := range users {
 		list[i] = Seat{A: id, B: u}
 	}
-	return MemberKicked.Of(s.caches, list...)
+	return MemberKicked.Of(s.caches.Runtime, list...)
 }
 
 // Update is what changes of a room; nil changes nothing.
@@ -345,34 +337,32 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 		return Room{}, Member{}, err
 	}
 	var r Room
-	err = s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			now := tx.Now().UnixMilli()
-			who, err := accounts.Standings(ctx, tx, owner)
-			if err != nil {
-				return err
-			}
-			if standing, known := who[owner]; !known || standing.Deleted {
-				return accounts.ErrNoUser
-			}
-			r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
-			err = insertRoom(ctx, tx, r) // first, so that two tries meet here
-			if sqldb.IsDuplicate(err) {
-				r, me, err = madeBefore(ctx, tx, id, user)
-				return err
-			}
-			if err != nil {
-				return err
-			}
-			if n, err := countOwned(ctx, tx, user); err != nil {
-				return err
-			} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
-				return ErrRooms
-			}
-			me = Member{User: user, Role: Owner, Joined: now}
-			return insertMember(ctx, tx, id, me)
-		})
-	}, s.seats(id, user)...)
+	err = s.caches.Change(ctx, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx) error {
+		now := tx.Now().UnixMilli()
+		who, err := accounts.Standings(ctx, tx, owner)
+		if err != nil {
+			return err
+		}
+		if standing, known := who[owner]; !known || standing.Deleted {
+			return accounts.ErrNoUser
+		}
+		r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
+		err = insertRoom(ctx, tx, r) // first, so that two tries meet here
+		if sqldb.IsDuplicate(err) {
+			r, me, err = madeBefore(ctx, tx, id, user)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if n, err := countOwned(ctx, tx, user); err != nil {
+			return err
+		} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+			return ErrRooms
+		}
+		me = Member{User: user, Role: Owner, Joined: now}
+		return insertMember(ctx, tx, id, me)
+	})
 	return r, me, asKind(ctx, err)
 }
 
@@ -522,12 +512,12 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 				return Room{}, Member{}, asKind(ctx, err)
 			}
 		}
-		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches, id), s.seats(id, guests...)...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
+		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.seats(id, guests...)...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 			d.room = u.on(d.room, hash)
 			if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // nobody gives what they have not
 				return ErrMay
 			}
-			if !same(d.was, d.room) {
+			if !d.room.equal(d.was) {
 				d.tell(api.EventRoomChanged, d.room)
 			}
 			if d.was.Guests && !d.room.Guests || d.was.Access == Open && d.room.Access == Invited {
@@ -580,7 +570,7 @@ func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
 // Close ends a room, for all. ErrRoom, ErrMay.
 func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Close %s", id)
-	_, err = s.change(ctx, id, user, closeIt, RoomDeleted.Of(s.caches, id), s.end)
+	_, err = s.change(ctx, id, user, closeIt, RoomDeleted.Of(s.caches.Runtime, id), s.end)
 	s.closed(ctx, id, err)
 	return err
 }
@@ -588,7 +578,7 @@ func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
 // CloseFor closes a room for an operator. One that is closed stays so.
 func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.CloseFor %s", id)
-	_, err = s.enter(ctx, id, RoomDeleted.Of(s.caches, id), s.end)
+	_, err = s.enter(ctx, id, RoomDeleted.Of(s.caches.Runtime, id), s.end)
 	if errors.Is(err, ErrRoom) {
 		return nil
 	}
@@ -616,7 +606,7 @@ func (s *Service) closed(ctx context.Context, id ID, err error) {
 // Transfer hands a room over to another member; the owner becomes an admin. ErrRoom, ErrMay, ErrMember, ErrSelf, ErrGuest.
 func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerID) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Transfer %s", id)
-	targets := append(RoomUpdated.Of(s.caches, id), PermissionsChanged.Of(s.caches, Seat{A: id, B: user}, Seat{A: id, B: to})...)
+	targets := append(RoomUpdated.Of(s.caches.Runtime, id), PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: user}, Seat{A: id, B: to})...)
 	d, err := s.change(ctx, id, user, transfer, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		next, err := selectMember(ctx, tx, id, to)
 		switch {

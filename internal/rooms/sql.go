@@ -12,7 +12,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/background/drops"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -30,11 +29,6 @@ func blocksAsKind(ctx context.Context, err error) error {
 		return errors.Join(ErrStore, err)
 	}
 	return asKind(ctx, err)
-}
-
-// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
 }
 
 // transactBatch is transact for the committer.

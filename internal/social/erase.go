@@ -25,7 +25,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		}
 	}
 	var d changeSet
-	mine := slices.Concat(FriendsChanged.Of(s.caches, user), BlocksChanged.Of(s.caches, user), RequestsChanged.Of(s.caches, user))
+	mine := slices.Concat(FriendsChanged.Of(s.caches.Runtime, user), BlocksChanged.Of(s.caches.Runtime, user), RequestsChanged.Of(s.caches.Runtime, user))
 	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteRest(ctx, tx, user) })
 }
 
@@ -101,7 +101,7 @@ func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool,
 		return false, err
 	}
 	var d changeSet
-	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches, blockers...), func(ctx context.Context, tx *sqldb.Tx) error {
+	return len(blockers) == sweepBatch, s.change(ctx, &d, BlocksChanged.Of(s.caches.Runtime, blockers...), func(ctx context.Context, tx *sqldb.Tx) error {
 		return deleteBlocksOf(ctx, tx, user, blockers)
 	})
 }

@@ -294,7 +294,7 @@ func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 		if got := w.received(bob, 10); len(got) != 0 {
 			t.Errorf("by a copy of before Bob can answer %+v", got)
 		}
-		w.must(w.caches.Drop(t.Context(), RequestsChanged.Of(w.caches, ann, bob)...))
+		w.must(w.caches.Drop(t.Context(), RequestsChanged.Of(w.caches.Runtime, ann, bob)...))
 		if waits, err := allPending(t.Context(), w.db, bob); len(waits) != 0 || err != nil {
 			t.Errorf("for Bob wait %v, %v", waits, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
+	"github.com/stoa-dev/stoa/internal/aggregate"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/config"
 	"github.com/stoa-dev/stoa/internal/notices"
@@ -54,7 +55,7 @@ type Config struct {
 // concurrent use.
 type Service struct {
 	db      *sqldb.DB
-	caches  *cache.Runtime
+	caches  *aggregate.Caches
 	rel     relations
 	bus     *events.Bus
 	people  People
@@ -73,7 +74,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	return &Service{
 		db:      cfg.DB,
-		caches:  cfg.Caches,
+		caches:  aggregate.New(cfg.DB, cfg.Caches),
 		rel:     newRelations(cfg.DB, cfg.Caches, cfg.Cache),
 		bus:     cfg.Bus,
 		streaks: cfg.Streaks,
@@ -113,21 +114,19 @@ type changeSet struct {
 // may be concerned, and publishes d's events. What fn reads under the locks of
 // [lockLists] cannot change before the commit.
 func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	err := s.caches.Change(ctx, func(ctx context.Context) error {
-		return transact(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
-			*d = changeSet{at: tx.Now()} // a transaction may be run again
-			if err := fn(ctx, tx); err != nil {
-				return err
-			}
-			if err := d.version(ctx, tx); err != nil {
-				return err
-			}
-			if err := s.tellHooks(ctx, tx, d); err != nil {
-				return err
-			}
-			return s.record(ctx, tx, d)
-		})
-	}, targets...)
+	err := s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) error {
+		*d = changeSet{at: tx.Now()} // a transaction may be run again
+		if err := fn(ctx, tx); err != nil {
+			return err
+		}
+		if err := d.version(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.tellHooks(ctx, tx, d); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, d)
+	})
 	if err != nil {
 		return asKind(ctx, err)
 	}

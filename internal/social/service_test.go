@@ -419,7 +419,7 @@ func TestRelationsAreForAHundredAndBothHalvesCount(t *testing.T) {
 		}
 		_, err := w.Relations(t.Context(), who[0], who[1:])
 		w.fails("to one more", err, ErrTooMany)
-		w.must(w.caches.Drop(t.Context(), FriendsChanged.Of(w.caches, who[0])...))
+		w.must(w.caches.Drop(t.Context(), FriendsChanged.Of(w.caches.Runtime, who[0])...))
 		w.exec("ALTER TABLE friends RENAME TO lost")
 		if got, err := w.Relations(t.Context(), who[0], who[1:2]); err == nil {
 			t.Errorf("without an answer about friends: got %v", got)
@@ -490,7 +490,7 @@ func TestABlockOfANodeThatHadNoRedisHoldsOnTheOthers(t *testing.T) {
 		w.must(w.Block(t.Context(), bob, ann))
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var running sync.WaitGroup
-		running.Go(func() { drops.New(db, drops.NewCached(Keys), slog.New(slog.DiscardHandler)).Run(ctx, other.caches) })
+		running.Go(func() { drops.New(db, drops.NewCached(Keys), slog.New(slog.DiscardHandler)).Run(ctx, other.caches.Runtime) })
 		defer func() { cancel(); running.Wait() }()
 		bubble.Sleep(5 * time.Second)
 		blocked, err := other.IsBlocked(t.Context(), bob, ann)

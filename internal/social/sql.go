@@ -11,7 +11,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/stoa-dev/stoa/internal/accounts"
-	"github.com/stoa-dev/stoa/internal/background/drops"
 	"github.com/stoa-dev/stoa/internal/base/errs"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -21,11 +20,6 @@ var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends cannot 
 
 // asKind gives errors of the engine the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
-
-// transact runs fn in one transaction, with what package cache needs of it: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
-}
 
 // list is a user's row in friend_lists. Every transaction locks it that changes friends
 // or requests of that user: see lockLists.

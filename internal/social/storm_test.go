@@ -264,7 +264,7 @@ func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 			}()
 			var d changeSet
 			targets := append(w.rel.targets(ann, inFriends|inBlocks|inRequests, &d), w.rel.targets(bob, inFriends|inRequests, &d)...)
-			_ = w.caches.Change(t.Context(), func(ctx context.Context) error {
+			_ = w.caches.Runtime.Change(t.Context(), func(ctx context.Context) error {
 				w.exec("UPDATE friends SET gone = 1, version = version + 1 WHERE user_id IN (?, ?)", ann, bob)
 				w.exec("UPDATE friend_lists SET version = version + 1 WHERE user_id IN (?, ?)", ann, bob)
 				w.exec("INSERT INTO blocks (user_id, blocked_id, since) VALUES (?, ?, 1)", ann, bob)
