@@ -3,8 +3,8 @@
 //
 // A change has one order in every domain. Its cached copies are fenced, so that no reader stores what it read before the
 // commit. The transaction locks the aggregate's row, decides, writes, and enqueues what must follow. After the commit the
-// copies are invalidated, and the domain publishes its events. [Caches.Change] is this order up to the invalidation. It is
-// the only way in which a domain reaches [cache.Runtime.Change], so that no domain commits a change without it.
+// copies are invalidated, and the domain publishes its events. [Caches.Change] is this order up to the invalidation.
+// Domains have no other access to [cache.Runtime.Change], so that no domain commits a change without it.
 package aggregate
 
 import (
