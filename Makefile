@@ -9,7 +9,7 @@ MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
 # Those that take longest begin: at the end one of them would have a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
 
-.PHONY: help run build test test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
+.PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,11 +21,15 @@ build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
-# Without atexit_sleep_ms each package's tests would sleep for a second at their end.
-TEST = CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -shuffle=on -timeout 30m $(TEST_FLAGS)
+# Without atexit_sleep_ms each package's tests would sleep for a second at their end. A package that has not changed since
+# its last green run is not run again; STOA_TEST_RUN differs in each run, for tests that read it.
+TEST = STOA_TEST_RUN=$$(date +%s) CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -timeout 30m $(TEST_FLAGS)
 
-test: deps ## Run every test, with real engines and the race detector
+test: deps ## Run the tests of what has changed, with real engines and the race detector; in a fresh clone, every test
 	$(TEST) $(PACKAGES)
+
+test-all: deps ## Run every test, in random order
+	$(TEST) -count=1 -shuffle=on $(PACKAGES)
 
 # Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e". HARSH=1 stops every
 # run most of the time; it is for one package at a time: HARSH=1 RUNS=1 PACKAGES=./lib/lease

@@ -103,6 +103,7 @@ func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.Impor
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
 	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestImports,TestGoFiles,XTestImports", "./...", module+"/lib/...")
 	cmd.Env = append(os.Environ(), "GOWORK=off") // modules beside these two are no part of the house
 	out, err := cmd.Output()

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 // stoaBinary returns the path of the stoa built from this tree.
 func stoaBinary(t *testing.T) string {
 	t.Helper()
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
 	binary.once.Do(func() {
 		if binary.dir, binary.err = os.MkdirTemp("", "stoa-e2e-"); binary.err != nil {
 			return

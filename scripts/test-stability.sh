@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows whether a test's outcome depends on the machine: runs "make test" RUNS times (8),
+# Shows whether a test's outcome depends on the machine: runs "make test-all" RUNS times (8),
 # every second time on a machine that stalls. There, three loops keep the processors busy,
 # and every few seconds all processes of the tests are stopped for 0.3 s. One line says
 # how a run ended; logs of red ones are kept. Ends with 1 if any run was red.
@@ -63,7 +63,7 @@ for n in $(seq "$runs"); do
 	log="$logs/run-$n.log" beside=''
 	SECONDS=0
 	# A session of its own, so that one signal reaches the tests and what they started.
-	setsid make --no-print-directory test PACKAGES="$packages" >"$log" 2>&1 &
+	setsid make --no-print-directory test-all PACKAGES="$packages" >"$log" 2>&1 &
 	tests=$!
 	if [ -n "$harsh" ]; then
 		beside=', stopped most of the time'

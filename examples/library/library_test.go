@@ -65,6 +65,7 @@ func (p *program) said() []string {
 
 func build(t *testing.T, name string) string {
 	t.Helper()
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
 	path := filepath.Join(t.TempDir(), name)
 	if out, err := exec.Command("go", "build", "-o", path, "./"+name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

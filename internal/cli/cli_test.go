@@ -64,6 +64,7 @@ const enough = time.Minute
 //	waits TEXT program args…   runs a program until it says that text
 //	answers CODE               that user's calls must come to that, 200 or a problem's code
 func TestStories(t *testing.T) {
+	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/stoa").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
