@@ -106,8 +106,8 @@ func TestTheDocumentedBackupOfADatabaseServerBringsEverythingBack(t *testing.T) 
 	}
 }
 
-func TestTheDatabaseOfTheReadmeCanBeServed(t *testing.T) {
-	for _, file := range []string{"../README.md", "../README.zh-CN.md"} {
+func TestDatabaseOfTheDeploymentPage_CanBeServed(t *testing.T) {
+	for _, file := range []string{"../docs/production.md", "../docs/production.zh-CN.md"} {
 		server := sqldbtest.OwnServer(t, sqldbtest.Options{Engine: sqldbtest.Engine{Name: "mariadb"}, TCP: true})
 		root, err := sql.Open("mysql", "root@tcp("+server.Addr()+")/")
 		if err != nil {

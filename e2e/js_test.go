@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -16,24 +17,49 @@ const tooOld = `const [a, b] = process.versions.node.split(".").map(Number); pro
 // TestTheJavaScriptClient runs the client's own tests with the stoa built from this tree.
 func TestTheJavaScriptClient(t *testing.T) {
 	t.Parallel()
+	installJS(t)
+	npm(t, "test")
+}
+
+// jsPackages is held while npm installs what the JavaScript client needs.
+var jsPackages sync.Mutex
+
+// installJS installs the packages of the JavaScript client, or skips the test if Node cannot run them.
+func installJS(t *testing.T) {
+	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("there is no npm")
 	}
 	if err := exec.Command("node", "-e", tooOld).Run(); err != nil {
 		t.Skip("node is too old, see clients/js/package.json")
 	}
-	bin := stoaBinary(t)
+	jsPackages.Lock()
+	defer jsPackages.Unlock()
 	if olderThan(filepath.Join(jsClient, "node_modules/.package-lock.json"), filepath.Join(jsClient, "package-lock.json")) {
-		npm(t, bin, "ci", "--no-audit", "--no-fund")
+		npm(t, "ci", "--no-audit", "--no-fund")
 	}
-	npm(t, bin, "test")
 }
 
-func npm(t *testing.T, bin string, args ...string) {
+// jsFolder returns a folder in which Node finds the packages of the JavaScript client.
+func jsFolder(t *testing.T) string {
+	t.Helper()
+	installJS(t)
+	packages, err := filepath.Abs(filepath.Join(jsClient, "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(packages, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func npm(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "npm", args...)
 	cmd.Dir = jsClient
-	cmd.Env = append(os.Environ(), "STOA_BIN="+bin)
+	cmd.Env = append(os.Environ(), "STOA_BIN="+stoaBinary(t))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("npm %v: %v\n%s", args, err, out)
 	}

@@ -74,29 +74,64 @@ func programs(t *testing.T, file, lang string) (blocks []fence, shown []string) 
 	return blocks, shown
 }
 
-// The commands run one block after another in one bash, as a reader would type
-// them. Of the text the values of the variables below are replaced, by
-// what is free on this machine, and a mail has longer to come. A line that serves goes into the background,
-// and the next one waits until the server says that it is ready.
-func TestEveryCommandInTheReadmeDoesWhatItSays(t *testing.T) {
+// The commands of each page run one block after another in one bash, as a reader would type
+// them. The values of the variables below are replaced by those of free ports and real servers, and a mail may
+// take longer. A line that serves goes into the background,
+// and the next line waits until the server has printed that it is ready.
+func TestPages_CommandsPrintWhatTheyShow(t *testing.T) {
 	t.Parallel()
-	blocks, shown := programs(t, "README.md", "sh")
-	if len(blocks) < 8 {
+	for _, page := range []struct {
+		file     string
+		blocks   int // at least
+		replaced []string
+	}{
+		{"README.md", 2, nil},
+		{"docs/quick-start.md", 8, []string{"STOA"}},
+		{"docs/production.md", 3, []string{"STOA_REDIS", "STOA_SQL", "A", "B"}},
+	} {
+		t.Run(filepath.Base(page.file), func(t *testing.T) {
+			t.Parallel()
+			runPage(t, page.file, page.blocks, page.replaced)
+		})
+	}
+}
+
+func runPage(t *testing.T, file string, atLeast int, replaces []string) {
+	blocks, shown := programs(t, file, "sh")
+	if len(blocks) < atLeast {
 		t.Fatalf("found %d blocks of commands", len(blocks))
 	}
 	first, a, b := freeAddress(t), freeAddress(t), freeAddress(t)
-	values := map[string]string{
-		"STOA":       "http://" + first,
-		"STOA_REDIS": redistest.Server(t).URL,
-		"STOA_SQL":   "'" + sqldbtest.Server(t).URL + "'",
-		"A":          a,
-		"B":          b,
+	values := map[string]string{}
+	for _, name := range replaces {
+		switch name {
+		case "STOA":
+			values[name] = "http://" + first
+		case "STOA_REDIS":
+			values[name] = redistest.Server(t).URL
+		case "STOA_SQL":
+			values[name] = "'" + sqldbtest.Server(t).URL + "'"
+		case "A":
+			values[name] = a
+		case "B":
+			values[name] = b
+		}
+	}
+	replacements := []string{"Europe/Athens", "", "--wait 5s", "--wait 60s", "http://127.0.0.1:8080", "http://" + first}
+	if programs, _ := programs(t, file, "js"); len(programs) > 0 { // a folder in which npm has installed what they import
+		dir := jsFolder(t)
+		name, _, _ := strings.Cut(strings.TrimPrefix(programs[0].text, "// "), "\n")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(programs[0].text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replacements = append(replacements, "npm install --silent centrifuge ws", "cd '"+dir+"'")
 	}
 	// A date that ends while the commands run would be another one in the answers.
 	zone := "Europe/Athens"
 	if clock := (civil.Clock{Zone: zone}); clock.Today(time.Now()) != clock.Today(time.Now().Add(5*time.Minute)) {
 		zone = "Asia/Tokyo"
 	}
+	replacements[1] = zone
 	logs := t.TempDir()
 	var script strings.Builder
 	script.WriteString(`set -euo pipefail
@@ -129,12 +164,12 @@ ready() {
 				log := fmt.Sprintf("%d-%d", i, n)
 				line = fmt.Sprintf("%s >\"$LOGS/%s\" 2>&1 &\nready %s\ncat \"$LOGS/%s\"", m[1], log, log, log)
 			}
-			script.WriteString(strings.NewReplacer("Europe/Athens", zone, "--wait 5s", "--wait 60s").Replace(line) + "\n")
+			script.WriteString(strings.NewReplacer(replacements...).Replace(line) + "\n")
 		}
 	}
 	for name := range values {
 		if !replaced[name] {
-			t.Errorf("README.md does not set %s any more", name)
+			t.Errorf("%s no longer sets %s", file, name)
 		}
 	}
 
@@ -177,11 +212,11 @@ ready() {
 	for i, block := range blocks {
 		_, out, ran := strings.Cut(said, fmt.Sprintf("=== block %d\n", i))
 		if !ran {
-			t.Fatalf("README.md:%d was not reached", block.line)
+			t.Fatalf("%s:%d was not reached", file, block.line)
 		}
 		out, _, _ = strings.Cut(out, "=== block ")
 		if shown[i] != "" && !alike(shown[i], out) {
-			t.Errorf("README.md:%d: it printed\n%swhile the text shows\n%s", block.line, out, shown[i])
+			t.Errorf("%s:%d: it printed\n%swhile the text shows\n%s", file, block.line, out, shown[i])
 		}
 	}
 }
@@ -329,16 +364,18 @@ func TestTheProgramInTheReadmePrintsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestTheChineseReadmeHasTheSameCommands(t *testing.T) {
-	for _, lang := range []string{"sh", "go"} {
-		want, wantOut := programs(t, "README.md", lang)
-		got, gotOut := programs(t, "README.zh-CN.md", lang)
-		if len(got) != len(want) {
-			t.Fatalf("README.zh-CN.md has %d blocks of %s, README.md %d", len(got), lang, len(want))
-		}
-		for i := range want {
-			if got[i].text != want[i].text || gotOut[i] != wantOut[i] {
-				t.Errorf("README.zh-CN.md:%d has\n%s%sREADME.md:%d\n%s%s", got[i].line, got[i].text, gotOut[i], want[i].line, want[i].text, wantOut[i])
+func TestChinesePages_HaveTheSameCommands(t *testing.T) {
+	for _, page := range []string{"README", "docs/quick-start", "docs/production"} {
+		for _, lang := range []string{"sh", "go", "js"} {
+			want, wantOut := programs(t, page+".md", lang)
+			got, gotOut := programs(t, page+".zh-CN.md", lang)
+			if len(got) != len(want) {
+				t.Fatalf("%s.zh-CN.md has %d blocks of %s, the English page %d", page, len(got), lang, len(want))
+			}
+			for i := range want {
+				if got[i].text != want[i].text || gotOut[i] != wantOut[i] {
+					t.Errorf("%s.zh-CN.md:%d has\n%s%sthe English page, line %d,\n%s%s", page, got[i].line, got[i].text, gotOut[i], want[i].line, want[i].text, wantOut[i])
+				}
 			}
 		}
 	}
