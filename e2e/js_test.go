@@ -17,6 +17,9 @@ const tooOld = `const [a, b] = process.versions.node.split(".").map(Number); pro
 // TestTheJavaScriptClient runs the client's own tests with the stoa built from this tree.
 func TestTheJavaScriptClient(t *testing.T) {
 	t.Parallel()
+	if reason := cannotRunJS(); reason != "" {
+		t.Skip(reason)
+	}
 	installJS(t)
 	npm(t, "test")
 }
@@ -24,15 +27,20 @@ func TestTheJavaScriptClient(t *testing.T) {
 // jsPackages is held while npm installs what the JavaScript client needs.
 var jsPackages sync.Mutex
 
-// installJS installs the packages of the JavaScript client, or skips the test if Node cannot run them.
-func installJS(t *testing.T) {
-	t.Helper()
+// cannotRunJS returns the reason for which this machine cannot run the JavaScript client, or "".
+func cannotRunJS() string {
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("there is no npm")
+		return "npm is not installed"
 	}
 	if err := exec.Command("node", "-e", tooOld).Run(); err != nil {
-		t.Skip("node is too old, see clients/js/package.json")
+		return "node is too old, see clients/js/package.json"
 	}
+	return ""
+}
+
+// installJS installs the packages of the JavaScript client.
+func installJS(t *testing.T) {
+	t.Helper()
 	jsPackages.Lock()
 	defer jsPackages.Unlock()
 	if olderThan(filepath.Join(jsClient, "node_modules/.package-lock.json"), filepath.Join(jsClient, "package-lock.json")) {
