@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-var shrinkProse = flag.Bool("shrink-prose", false, "lower the counts in testdata/prose.txt to those of now, and carry counts to files that moved")
+var shrinkProse = flag.Bool("shrink-prose", false, "lower the counts in testdata/prose.txt to those of now, carry counts to files that moved, or write the first file")
 
 const proseBaseline = "testdata/prose.txt"
 
@@ -72,7 +72,8 @@ func (p passage) check() (found []finding) {
 			if len(words) == 0 {
 				start = p.line + i
 			}
-			if words = append(words, word); strings.ContainsAny(word[len(word)-1:], ".?!:;") {
+			words = append(words, word)
+			if bare := strings.TrimRight(word, "*_)\"”"); bare != "" && strings.ContainsAny(bare[len(bare)-1:], ".?!:;") {
 				flush()
 			}
 		}
@@ -190,7 +191,9 @@ func TestProse(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(proseBaseline)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) && *shrinkProse {
+		baseline = counts // the first one
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
@@ -232,6 +235,7 @@ func TestProse_FindsHabits(t *testing.T) {
 		{"a.md", "Join adds the caller to the room.", ""},
 		{"a.md", "Whoever joins the room reads only.", "1 headless subject"},
 		{"a.md", "What does a room cost?", ""},
+		{"a.md", "**A bold start.** What does follow is found.", "1 headless subject"},
 		{"a.md", "The node waits: nobody reads the channel.", "1 vague actor"},
 		{"a.md", "The node waits.\nIt tells the others what changed.", "2 talking machine"},
 		{"a.md", "The upload stands elsewhere.", "1 standing data"},
