@@ -11,7 +11,7 @@ import (
 // jsClient is the folder of the JavaScript client.
 const jsClient = "../clients/js"
 
-// tooOld is a script by which node tells that it is older than package.json's engines.
+// tooOld is a script that fails if node is older than the engines of package.json.
 const tooOld = `const [a, b] = process.versions.node.split(".").map(Number); process.exit(a === 20 && b >= 19 || a === 22 && b >= 12 || a > 22 ? 0 : 1)`
 
 // TestTheJavaScriptClient runs the client's own tests with the stoa built from this tree.
@@ -27,7 +27,7 @@ func TestTheJavaScriptClient(t *testing.T) {
 // jsPackages is held while npm installs what the JavaScript client needs.
 var jsPackages sync.Mutex
 
-// cannotRunJS returns the reason for which this machine cannot run the JavaScript client, or "".
+// cannotRunJS returns why this machine cannot run the JavaScript client, or "".
 func cannotRunJS() string {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return "npm is not installed"
@@ -48,7 +48,7 @@ func installJS(t *testing.T) {
 	}
 }
 
-// jsFolder returns a folder in which Node finds the packages of the JavaScript client.
+// jsFolder returns a folder that has the packages of the JavaScript client for Node.
 func jsFolder(t *testing.T) string {
 	t.Helper()
 	installJS(t)

@@ -127,7 +127,7 @@ func runPage(t *testing.T, file string, atLeast int, replaces []string) {
 			}
 		}
 		blocks, shown = blocks[:keep], shown[:keep]
-	} else if programs, _ := programs(t, file, "js"); len(programs) > 0 { // a folder in which npm has installed what they import
+	} else if programs, _ := programs(t, file, "js"); len(programs) > 0 { // their folder has the packages that they import
 		dir := jsFolder(t)
 		name, _, _ := strings.Cut(strings.TrimPrefix(programs[0].text, "// "), "\n")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(programs[0].text), 0o600); err != nil {
