@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// automaton is a deterministic finite automaton over bytes. next[dead] stays all
-// zero, so that a walk needs no test.
+// automaton is a deterministic finite automaton over bytes. All entries of next[dead] are zero, so a walk needs no
+// check for the dead state.
 type automaton struct {
 	next   [][256]uint8
-	accept uint64    // bit n: state n accepts
-	plain  [256]bool // bytes that lead from start and from body to body
+	accept uint64    // bit n is set if state n accepts
+	plain  [256]bool // bytes that lead from start to body, and from body to body
 }
 
 // The states that all automata have.
@@ -18,11 +18,11 @@ const (
 	dead = iota
 	start
 	body
-	others // the first state of an automaton's own
+	firstOwn // the first state that only one automaton has
 )
 
-// accepts passes over leading plain bytes without a walk: most arguments are
-// made of nothing else.
+// accepts reports whether m accepts s. It skips leading plain bytes without a table walk, because most arguments
+// consist of such bytes only.
 func (m *automaton) accepts(s string) bool {
 	i := 0
 	for i < len(s) && m.plain[s[i]] {
@@ -40,8 +40,8 @@ func (m *automaton) accepts(s string) bool {
 
 func (m *automaton) accepting(state uint8) bool { return m.accept>>state&1 == 1 }
 
-// on lets every byte of chars lead from one state to another.
-func (m *automaton) on(from uint8, chars string, to uint8) {
+// connect adds a transition between two states for every byte of chars.
+func (m *automaton) connect(from uint8, chars string, to uint8) {
 	for i := range len(chars) {
 		m.next[from][chars[i]] = to
 	}
@@ -63,7 +63,7 @@ const (
 	base64url = letters + capital + decimal + "_-"
 )
 
-// automata has the language of each Alphabet, whatever its length.
+// automata maps each Alphabet to its language, without limits on the length.
 var automata = [...]*automaton{
 	AnyText:   escapedText(),
 	Digits:    signedDigits(),
@@ -91,36 +91,34 @@ func newAutomaton(states int, accept ...uint8) *automaton {
 }
 
 func oneOrMore(chars string) *automaton {
-	m := newAutomaton(others, body)
-	m.on(start, chars, body)
-	m.on(body, chars, body)
+	m := newAutomaton(firstOwn, body)
+	m.connect(start, chars, body)
+	m.connect(body, chars, body)
 	return m.finish()
 }
 
 func signedDigits() *automaton {
-	const minus = others
-	m := newAutomaton(others+1, body)
-	m.on(start, "-", minus)
+	const minus = firstOwn
+	m := newAutomaton(firstOwn+1, body)
+	m.connect(start, "-", minus)
 	for _, s := range []uint8{start, minus, body} {
-		m.on(s, decimal, body)
+		m.connect(s, decimal, body)
 	}
 	return m.finish()
 }
 
-// escapedText accepts what appendEscaped writes and no other spelling of it: a
-// plain byte is never escaped, hex digits are lower case, and a '%' that
-// escapes nothing is the whole text. And it accepts what Text writes for a long
-// one, "%%" and a hash.
+// escapedText accepts exactly the output of appendEscaped: a plain byte is never escaped, hex digits are lower case,
+// and a lone '%' is the empty text. It also accepts the form of a long Text, which is "%%" and a hash.
 func escapedText() *automaton {
 	const (
-		first   = others    // after a '%' that may be the whole text
-		percent = first + 1 // after any other
+		first   = firstOwn  // after a '%' that may be the whole text
+		percent = first + 1 // after any other '%'
 		high    = percent + 1
 		hash    = high + 16 // after "%%"
 	)
 	m := newAutomaton(hash+hashLen+1, body, first, hash+hashLen)
-	m.on(start, "%", first)
-	m.on(body, "%", percent)
+	m.connect(start, "%", first)
+	m.connect(body, "%", percent)
 	for c := range 256 {
 		if plain[c] {
 			m.next[start][c], m.next[body][c] = body, body
@@ -131,16 +129,15 @@ func escapedText() *automaton {
 		m.next[first][hi], m.next[percent][hi] = state, state
 		m.next[state][lo] = body
 	}
-	m.on(first, "%", hash)
+	m.connect(first, "%", hash)
 	for i := range uint8(hashLen) {
-		m.on(hash+i, base64url, hash+i+1)
+		m.connect(hash+i, base64url, hash+i+1)
 	}
 	return m.finish()
 }
 
-// tryFirst is every byte a segment can have, the readable ones first, so that
-// an example looks like a key.
-var tryFirst = func() (order []byte) {
+// bytesInOrder lists every byte that a segment can have. Readable bytes come first, so that examples look like keys.
+var bytesInOrder = func() (order []byte) {
 	order = []byte(letters + decimal)
 	for c := byte(0x21); c <= 0x7e; c++ {
 		if !slices.Contains(order, c) {
@@ -150,8 +147,7 @@ var tryFirst = func() (order []byte) {
 	return order
 }()
 
-// intersect returns a shortest string that is of both forms; ok is false when
-// there is none.
+// intersect returns a shortest string that has both forms; ok is false if there is none.
 func intersect(f, g *Form) (s string, ok bool) {
 	if f.Words == nil && g.Words != nil {
 		f, g = g, f
@@ -167,9 +163,8 @@ func intersect(f, g *Form) (s string, ok bool) {
 	return product(f, g)
 }
 
-// product searches the product of two automata breadth first. Both read the
-// same bytes, so one length serves both; beyond the longer minimum it is
-// counted on only where there is a maximum to keep.
+// product searches the product of two automata breadth first. Both read the same bytes, so one length serves both.
+// Above the larger minimum, the length is counted only if there is a maximum.
 func product(f, g *Form) (string, bool) {
 	type pair struct {
 		f, g uint8
@@ -204,7 +199,7 @@ func product(f, g *Form) (string, bool) {
 		if most == 0 {
 			n = min(n, least)
 		}
-		for _, c := range tryFirst {
+		for _, c := range bytesInOrder {
 			to := pair{a.next[at.f][c], b.next[at.g][c], n}
 			if to.f != dead && to.g != dead && !seen[to] {
 				seen[to] = true

@@ -21,7 +21,7 @@ type run struct {
 
 var runs = []run{{"pipeline", (*keyspace.Batch).Run}, {"transaction", (*keyspace.Batch).RunAtomic}}
 
-func TestABatchFillsInWhatEachCommandAnswers(t *testing.T) {
+func TestBatch_FillsInResults(t *testing.T) {
 	for _, e := range []redistest.Engine{redistest.SharedEngines(t)[0], redistest.SharedEngines(t)[2], redistest.SharedEngines(t)[4]} {
 		for i, r := range runs {
 			t.Run(e.Name+" "+r.name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestABatchFillsInWhatEachCommandAnswers(t *testing.T) {
 				n := keyspace.Int{N: int64(i)}
 				s, s2, once := vSet.At(n, one), vSet.At(n, two), vOnce.At(n, one)
 				var b keyspace.Batch
-				// The first time a server learns the scripts, which would come behind the rest.
+				// The first run loads the scripts into the server, which would otherwise run after the other commands.
 				for _, cmd := range []keyspace.Cmd{s.AddCmd("x"), s.MoveCmd(s2, "x"), s2.DeleteCmd()} {
 					b.Do(cmd)
 					if err := r.run(&b, ctx, db); err != nil {
@@ -65,7 +65,7 @@ func TestABatchFillsInWhatEachCommandAnswers(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, ok, err := none.Get(); ok || err != nil {
-					t.Errorf("what is not there: %v, %v", ok, err)
+					t.Errorf("a missing key: %v, %v", ok, err)
 				}
 				got := fmt.Sprint(json.Value(), count.Value(), added.Value(), again.Value(), nx.Value(), nxAgain.Value(), score.Value(), fields.Value(),
 					top.Value(), moved.Value(), left.Value(), some.Value(), len(entries.Value()), entries.Value()[0].Fields, wrong.Value(), bad.Value())
@@ -78,7 +78,7 @@ func TestABatchFillsInWhatEachCommandAnswers(t *testing.T) {
 					}
 				}
 
-				// A window is not begun anew, and a command that fails stops no other.
+				// A write does not renew a window, and a command that fails does not stop the others.
 				db.Do(ctx, keyspace.Cmd{Name: "PEXPIRE", Key: once.Key, Args: []string{"60000"}})
 				fails, runs := b.Int(vHash.At(n, one).AddCmd("f", 1)), b.Int(once.AddCmd("b"))
 				b.Do(vHash.At(n, one).SetCmd("f", "text"))
@@ -89,13 +89,13 @@ func TestABatchFillsInWhatEachCommandAnswers(t *testing.T) {
 					t.Errorf("got %v, want the server's error of command 4 and the shape of 5", err)
 				}
 				if fails.Value() != 2 || runs.Value() != 1 {
-					t.Errorf("the others: %d, %d; want 2, 1", fails.Value(), runs.Value())
+					t.Errorf("the other commands: %d, %d; want 2, 1", fails.Value(), runs.Value())
 				}
 				if v, ok, err := fails2.Get(); v != 0 || ok || err == nil {
-					t.Errorf("what failed: %d, %v, %v", v, ok, err)
+					t.Errorf("the failed command: %d, %v, %v", v, ok, err)
 				}
 				if _, ok, err := shape.Get(); ok || !errors.Is(err, keyspace.ErrReply) {
-					t.Errorf("another shape: %v, %v", ok, err)
+					t.Errorf("a reply of another kind: %v, %v", ok, err)
 				}
 				if left, _, err := once.Left(ctx, db); left > time.Minute || err != nil {
 					t.Errorf("a window of a minute has %v, %v left", left, err)
@@ -113,7 +113,7 @@ func TestABatchFillsInWhatEachCommandAnswers(t *testing.T) {
 	}
 }
 
-func TestATransactionIsRefusedAsAWhole(t *testing.T) {
+func TestBatch_InvalidTransactionRefusedAsWhole(t *testing.T) {
 	db, ctx := redistest.OpenConfig(t, redistest.Shared(t)), t.Context()
 	n := keyspace.Int{N: 9}
 	fine := vSet.At(n, one)
@@ -141,7 +141,7 @@ func TestATransactionIsRefusedAsAWhole(t *testing.T) {
 			t.Errorf("the future has %v, want %v", future, err)
 		}
 		if there, err := fine.Exists(ctx, db); there || err != nil {
-			t.Fatalf("%s: a part was carried out", c.cmd.Name)
+			t.Fatalf("%s: a part of the batch ran", c.cmd.Name)
 		}
 	}
 	closed := redistest.OpenConfig(t, redistest.Shared(t))
@@ -158,8 +158,8 @@ func TestATransactionIsRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-// What a transaction takes it carries out, on each engine.
-func TestATransactionCarriesOutItsLargestCommand(t *testing.T) {
+// A transaction runs the largest command that it accepts, on each engine.
+func TestBatch_RunAtomicRunsLargestCommand(t *testing.T) {
 	for _, e := range []redistest.Engine{redistest.SharedEngines(t)[0], redistest.SharedEngines(t)[2]} {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
@@ -202,7 +202,7 @@ func ExampleBatch_RunAtomic() {
 	var b keyspace.Batch
 	moves := b.Int(movesKey.At(chess).AddCmd(1))
 	turn := b.Bool(stateKeys.At(chess).SetCmd("turn", "bob"))
-	show(b.RunAtomic(ctx, db)) // nobody sees the move without the turn
+	show(b.RunAtomic(ctx, db)) // no other client sees the move without the turn
 	show(moves.Value(), turn.Value())
 
 	b.Do(movesKey.At(chess).AddCmd(1))

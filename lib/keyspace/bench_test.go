@@ -16,7 +16,7 @@ func BenchmarkAt(b *testing.B) {
 	_ = k
 }
 
-// BenchmarkSprintf is what At stands in for.
+// BenchmarkSprintf measures the alternative to At.
 func BenchmarkSprintf(b *testing.B) {
 	b.ReportAllocs()
 	var s string

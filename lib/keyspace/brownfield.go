@@ -5,63 +5,61 @@ import (
 	"strings"
 )
 
-// Brownfield lets the schema declare keys as they are in a Redis that runs already, so
-// that they can be linted, catalogued, locked and audited without renaming one. It
-// returns the schema, and stands before the first family:
+// Brownfield lets the schema declare the keys of an existing Redis, so that they can be linted, catalogued, locked and
+// audited without a rename. Call it before the first family is declared. It returns the schema:
 //
 //	var Keys = keyspace.New("legacy").Brownfield()
 //
 //	var profile = keyspace.Def1[keyspace.Int](Keys, "app.user-{id}", …)
 //
-// A placeholder may share its level with text then, several may share one, texts are of
-// any bytes but braces, words of a list may have colons, and an argument may be [Raw].
-// [Lint] has nothing against the style of such names. What makes keys ambiguous stays a
-// fault: two families that one key could belong to, and, since "{a}-{b}" does not tell
-// where a ends if it can have a '-', a key that can be read with other arguments.
+// In such a schema, a placeholder may share its level with text and with other placeholders. Texts may contain every
+// byte except braces, words of a list may contain colons, and an argument may be [Raw]. [Lint] does not check the style
+// of the names. It still reports ambiguous keys: a key that could belong to two families, and a key that can be read
+// with other arguments. An example of the second is "{a}-{b}" if a can contain '-', because the end of a is then not
+// clear.
 //
-// Whether a prefix stands before the keys is the executor's affair, as with other
-// schemas.
+// The executor decides, as for other schemas, whether the keys have a prefix.
 func (s *Schema) Brownfield() *Schema {
-	s.asIs, s.badWords = true, nil
+	s.brownfield, s.badWords = true, nil
 	return s
 }
 
-// BadWords replaces the words with which, by [Lint], no key of the schema may begin
-// because they say nothing, such as "data" and "tmp". None allows every word. It returns
-// the schema; a schema of [Schema.Brownfield] has no bad words of its own.
+// BadWords replaces the list of words that no key of the schema may begin with, because they have no meaning, such as
+// "data" and "tmp". [Lint] checks them. Without arguments, every word is allowed. It returns the schema. A
+// [Schema.Brownfield] schema has no bad words by default.
 func (s *Schema) BadWords(words ...string) *Schema {
 	s.badWords = slices.Clone(words)
 	return s
 }
 
-// A place is how far a name was read as one of a family's: each text and each argument
-// of the pattern is a part, by turns.
-type place struct {
-	part  int   // 2i is the text before argument i, 2i+1 the argument; behind all: read whole
-	at    int   // bytes that were read of the part
-	word  int   // of an argument with words: which one
-	state uint8 // of any other: its automaton's
+// A position is the state of reading a name as a name of a family. The texts and the arguments of the pattern are its
+// parts, alternating.
+type position struct {
+	part  int   // 2i is the text before argument i, 2i+1 is the argument; the largest number means that the name was read completely
+	at    int   // the number of bytes read of this part
+	word  int   // the index of the word, for an argument with words
+	state uint8 // the state of the automaton, for other arguments
 }
 
-// enter appends the places at the beginning of a part.
-func (f *Family) enter(part int, to []place) []place {
+// enter appends the positions at the beginning of a part.
+func (f *Family) enter(part int, to []position) []position {
 	switch {
 	case part == 2*len(f.parts)-1:
-		return append(to, place{part: part})
+		return append(to, position{part: part})
 	case part%2 == 0 && f.parts[part/2] == "":
 		return f.enter(part+1, to)
 	case part%2 == 1 && f.Args[part/2].Words != nil:
 		for w := range f.Args[part/2].Words {
-			to = append(to, place{part: part, word: w})
+			to = append(to, position{part: part, word: w})
 		}
 		return to
 	}
-	return append(to, place{part: part, state: start})
+	return append(to, position{part: part, state: start})
 }
 
-// step appends the places behind p after one more byte. Unless exact, an argument may be
-// longer than its form allows.
-func (f *Family) step(p place, c byte, exact bool, to []place) []place {
+// step appends the positions after p and one more byte. Unless exact is set, an argument may be longer than its form
+// allows.
+func (f *Family) step(p position, c byte, exact bool, to []position) []position {
 	if p.part == 2*len(f.parts)-1 {
 		return to
 	}
@@ -82,13 +80,13 @@ func (f *Family) step(p place, c byte, exact bool, to []place) []place {
 	return append(to, p)
 }
 
-func (f *Family) stepArgument(form *Form, p place, c byte, exact bool, to []place) []place {
+func (f *Family) stepArgument(form *Form, p position, c byte, exact bool, to []position) []position {
 	m := automata[form.Alphabet]
 	if p.state = m.next[p.state][c]; p.state == dead {
 		return to
 	}
 	bounded := exact && form.Max > 0
-	if p.at++; !bounded { // it is counted on only where the number matters
+	if p.at++; !bounded { // above the minimum, count only if there is a maximum
 		p.at = min(p.at, form.Min)
 	}
 	if m.accepting(p.state) && p.at >= form.Min {
@@ -100,40 +98,40 @@ func (f *Family) stepArgument(form *Form, p place, c byte, exact bool, to []plac
 	return append(to, p)
 }
 
-// common returns a shortest name that both families can make. With apart, f and g are
-// one family, and it is a name in which an argument can end in two places.
+// sharedName returns a shortest name that both families can make. If ambiguous is set, f and g are the same family, and
+// the result is a name that can be split into arguments in two ways.
 //
-// It searches the product of the two languages, at first without longest lengths: they
-// make the search large and seldom matter. Where nothing is found then, there is
-// nothing; where the name keeps the lengths as well, it is the answer.
-func common(f, g *Family, apart bool) (string, bool) {
-	name, ok := search(f, g, apart, false, nil)
+// It searches the product of the two languages, at first without maximum lengths, because these make the search large
+// and seldom matter. If that search finds no name, there is none. If the name also respects the maximum lengths, it is
+// the result.
+func sharedName(f, g *Family, ambiguous bool) (string, bool) {
+	name, ok := search(f, g, ambiguous, false, nil)
 	if !ok {
 		return "", false
 	}
-	if _, ok := search(f, g, apart, true, []byte(name)); ok {
+	if _, ok := search(f, g, ambiguous, true, []byte(name)); ok {
 		return name, true
 	}
-	return search(f, g, apart, true, nil)
+	return search(f, g, ambiguous, true, nil)
 }
 
-// search looks breadth first; along, if set, is the only name to try.
-func search(f, g *Family, apart, exact bool, along []byte) (string, bool) {
+// search is a breadth-first search. If along is set, it is the only name that search tries.
+func search(f, g *Family, ambiguous, exact bool, along []byte) (string, bool) {
 	type pair struct {
-		f, g  place
-		apart bool
+		f, g      position
+		ambiguous bool
 	}
 	type found struct {
 		pair
-		from, n int // the index of the pair before, and how many bytes led here
+		from, n int // the index of the pair before, and the number of bytes read
 		c       byte
 	}
 	var all []found
 	seen := map[pair]bool{}
-	add := func(fs, gs []place, from, n int, c byte, differ bool) {
+	add := func(fs, gs []position, from, n int, c byte, differ bool) {
 		for _, a := range fs {
 			for _, b := range gs {
-				p := pair{a, b, apart && (differ || a.part != b.part)}
+				p := pair{a, b, ambiguous && (differ || a.part != b.part)}
 				if !seen[p] {
 					seen[p] = true
 					all = append(all, found{p, from, n, c})
@@ -142,12 +140,12 @@ func search(f, g *Family, apart, exact bool, along []byte) (string, bool) {
 		}
 	}
 	end := func(f *Family) int { return 2*len(f.parts) - 1 }
-	bytes := distinct(f, g)
+	bytes := bytesToTry(f, g)
 	add(f.enter(0, nil), g.enter(0, nil), -1, 0, 0, false)
-	var fs, gs []place
+	var fs, gs []position
 	for i := 0; i < len(all); i++ {
 		at := all[i]
-		if at.f.part == end(f) && at.g.part == end(g) && at.apart == apart && (along == nil || at.n == len(along)) {
+		if at.f.part == end(f) && at.g.part == end(g) && at.ambiguous == ambiguous && (along == nil || at.n == len(along)) {
 			name := make([]byte, at.n)
 			for ; at.n > 0; at = all[at.from] {
 				name[at.n-1] = at.c
@@ -164,7 +162,7 @@ func search(f, g *Family, apart, exact bool, along []byte) (string, bool) {
 		for _, c := range try {
 			if fs = f.step(at.f, c, exact, fs[:0]); len(fs) > 0 {
 				if gs = g.step(at.g, c, exact, gs[:0]); len(gs) > 0 {
-					add(fs, gs, i, at.n+1, c, at.apart)
+					add(fs, gs, i, at.n+1, c, at.ambiguous)
 				}
 			}
 		}
@@ -172,9 +170,9 @@ func search(f, g *Family, apart, exact bool, along []byte) (string, bool) {
 	return "", false
 }
 
-// distinct returns the bytes that have to be tried: those of texts and words, and of all
-// others one of each sort that no argument tells apart. Readable ones come first.
-func distinct(families ...*Family) (bytes []byte) {
+// bytesToTry returns the bytes that a search has to try: the bytes of texts and words, and one byte of each class that
+// all automata treat alike. Readable bytes come first.
+func bytesToTry(families ...*Family) (bytes []byte) {
 	var used [256]bool
 	var machines []*automaton
 	for _, f := range families {
@@ -203,11 +201,11 @@ func distinct(families ...*Family) (bytes []byte) {
 			bytes = append(bytes, c)
 		}
 	}
-	for _, c := range tryFirst {
+	for _, c := range bytesInOrder {
 		consider(c)
 	}
 	for c := range 256 {
-		if !slices.Contains(tryFirst, byte(c)) {
+		if !slices.Contains(bytesInOrder, byte(c)) {
 			consider(byte(c))
 		}
 	}

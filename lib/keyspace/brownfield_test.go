@@ -13,7 +13,7 @@ type regions struct{}
 
 func (regions) Words() []string { return []string{"EU", "us-east"} }
 
-// uuid is a segment as another program writes it.
+// uuid is a segment in the format of another program.
 type uuid struct{ s string }
 
 func (u uuid) AppendSegment(b []byte) []byte { return append(b, u.s...) }
@@ -21,7 +21,7 @@ func (uuid) SegmentForm() Form               { return Form{Alphabet: Base64URL, 
 
 const someUUID = "6F9619FF-8B86-D011-B42D-00CF4FC964FF"
 
-// legacy is the layout of a shop that named its keys by hand for years.
+// legacy is the layout of a shop with hand-written keys.
 func legacy() *Schema {
 	s, d := New("legacy").Brownfield(), Doc{Purpose: "a test's"}
 	Def1[Int](s, "app.user-{id}", HashOf("name, mail"), Forever("accounts are kept"), d)
@@ -38,7 +38,7 @@ func legacy() *Schema {
 	return s
 }
 
-func TestALayoutThatIsThereAlreadyIsDeclaredAsItIs(t *testing.T) {
+func TestBrownfield_DeclaresExistingKeys(t *testing.T) {
 	s := legacy()
 	if s.families = s.families[:len(s.families)-1]; Lint(s) != nil { // without {name}, which meets others
 		t.Error(Lint(s))
@@ -75,7 +75,7 @@ func TestALayoutThatIsThereAlreadyIsDeclaredAsItIs(t *testing.T) {
 			t.Errorf("%q parsed as %q, want %q", key, got, want)
 		}
 		if again := found.Key().String(); want != "" && again != key {
-			t.Errorf("%q is built again as %q", key, again)
+			t.Errorf("%q is rebuilt as %q", key, again)
 		}
 	}
 	for _, f := range s.Families() {
@@ -88,14 +88,14 @@ func TestALayoutThatIsThereAlreadyIsDeclaredAsItIs(t *testing.T) {
 	}
 }
 
-func TestAStrictSchemaRefusesWhatABrownfieldTakes(t *testing.T) {
+func TestSchema_RefusesBrownfieldPatterns(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"app.user-{id}": "Schema.Brownfield", "user::{id}": "Schema.Brownfield", "user:{id}:x{": "Schema.Brownfield",
 	} {
 		mustPanic(t, want, func() { declare(New("test"), pattern, Int{}.SegmentForm()) })
 	}
 	mustPanic(t, "raw text", func() { declare(New("test"), "user:{id}", Raw{}.SegmentForm()) })
-	mustPanic(t, "cannot stand in a key", func() { declare(New("test"), "user:{id}", Form{Words: []string{"a:b"}}) })
+	mustPanic(t, "that a key cannot contain", func() { declare(New("test"), "user:{id}", Form{Words: []string{"a:b"}}) })
 	for pattern, want := range map[string]string{
 		"user-{id": "braces", "user-}": "braces", "user-{}": "braces", "{{a}}-{{b}}": "two hash tags", "a-{a}-{a}": "two placeholders",
 		"a-{a}-{b}-{c}": "more placeholders", "a-{a}": "was declared with 2 arguments",
@@ -104,7 +104,7 @@ func TestAStrictSchemaRefusesWhatABrownfieldTakes(t *testing.T) {
 	}
 }
 
-func TestABrownfieldsAmbiguityIsFoundWithTheKey(t *testing.T) {
+func TestBrownfield_LintShowsAmbiguousKey(t *testing.T) {
 	twelve, raw, number := id{}.SegmentForm(), Raw{}.SegmentForm(), Int{}.SegmentForm()
 	for _, c := range []struct {
 		one   string
@@ -163,7 +163,7 @@ func TestABrownfieldsAmbiguityIsFoundWithTheKey(t *testing.T) {
 	}
 }
 
-func TestTheBadWordsAreTheSchemas(t *testing.T) {
+func TestBadWords_ApplyToTheirSchema(t *testing.T) {
 	for _, c := range []struct {
 		s       *Schema
 		pattern string
@@ -191,17 +191,17 @@ func TestTheBadWordsAreTheSchemas(t *testing.T) {
 	}
 }
 
-// The search over whole names is held against the one that goes level by level.
-func TestBothWaysOfMeetingAgree(t *testing.T) {
+// The search over whole names must agree with the search level by level.
+func TestMeets_BothSearchesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSchema.Draw(t, "schema")
 		for i, f := range s.families {
-			if name, twice := common(f, f, true); twice {
-				t.Fatalf("%q of %q is said to have two readings", name, f.Pattern)
+			if name, twice := sharedName(f, f, true); twice {
+				t.Fatalf("%q of %q is reported with two readings", name, f.Pattern)
 			}
 			for _, g := range s.families[:i] {
 				one, meet := f.Meets(g)
-				other, also := common(f, g, false)
+				other, also := sharedName(f, g, false)
 				if meet != also || also && readings(f, other)*readings(g, other) != 1 {
 					t.Fatalf("%q and %q: %q, %v by levels and %q, %v as a whole", f.Pattern, g.Pattern, one, meet, other, also)
 				}
@@ -210,7 +210,7 @@ func TestBothWaysOfMeetingAgree(t *testing.T) {
 	})
 }
 
-// randomBrownfield draws families in which arguments share levels.
+// randomBrownfield draws families whose arguments share levels.
 var randomBrownfield = rapid.Custom(func(t *rapid.T) *Schema {
 	s := New("random").Brownfield()
 	for range rapid.IntRange(1, 3).Draw(t, "families") {
@@ -233,7 +233,7 @@ var randomBrownfield = rapid.Custom(func(t *rapid.T) *Schema {
 	return s
 })
 
-// readings counts the ways in which a name can be one of f's, by trying all.
+// readings counts the ways to read a name as one of f's, by trying all.
 func readings(f *Family, name string) int {
 	var count func(rest string, i int) int
 	count = func(rest string, i int) (n int) {
@@ -257,23 +257,23 @@ func readings(f *Family, name string) int {
 	return count(name, 0)
 }
 
-func TestABrownfieldThatIsAcceptedIsReadInOneWay(t *testing.T) {
+func TestBrownfield_AcceptedKeysAreUnambiguous(t *testing.T) {
 	accepted, met, misread := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomBrownfield.Draw(t, "schema")
 		fine := true
 		for i, f := range s.families {
-			if name, twice := common(f, f, true); twice {
+			if name, twice := sharedName(f, f, true); twice {
 				misread, fine = misread+1, false
 				if readings(f, name) < 2 {
-					t.Fatalf("%q of %q is said to have two readings", name, f.Pattern)
+					t.Fatalf("%q of %q is reported with two readings", name, f.Pattern)
 				}
 			}
 			for _, g := range s.families[:i] {
 				if name, meet := f.Meets(g); meet {
 					met, fine = met+1, false
 					if readings(f, name) == 0 || readings(g, name) == 0 {
-						t.Fatalf("%q is said to be of %q and %q", name, f.Pattern, g.Pattern)
+						t.Fatalf("%q is reported as a name of %q and %q", name, f.Pattern, g.Pattern)
 					}
 				}
 			}

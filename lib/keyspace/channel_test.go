@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sent is a Publisher that remembers.
+// sent is a Publisher that records its messages.
 type sent []string
 
 func (s *sent) Publish(ctx context.Context, ch Channel, payload string) error {
@@ -27,7 +27,7 @@ type greeting struct {
 	N    int    `json:"n,omitempty"`
 }
 
-func TestATypedChannelSendsAndReadsItsType(t *testing.T) {
+func TestChannel_PublishesAndDecodesItsType(t *testing.T) {
 	s := New("test")
 	greetings := DefChannel1[id](s, "channel:greeting:{uid}", MessagesOf[greeting](), Doc{})
 	ch, want := greetings.At(someone), greeting{"ann", 3}
@@ -55,26 +55,26 @@ func TestATypedChannelSendsAndReadsItsType(t *testing.T) {
 	}
 }
 
-func TestAMessageWithoutJSONIsNotSent(t *testing.T) {
+func TestChannel_ValueWithoutJSONNotPublished(t *testing.T) {
 	ch := DefChannel0(New("test"), "channel:odd", MessagesOf[any](), Doc{}).At()
 	var out sent
 	if err := ch.Publish(t.Context(), &out, func() {}); err == nil || len(out) > 0 {
 		t.Errorf("got %v, sent %q", err, out)
 	}
 	if _, err := ch.PublishCmd(&out, func() {}); err == nil {
-		t.Error("a function has a message")
+		t.Error("a function was encoded")
 	}
 }
 
-func TestAChannelIsLoggedInAStreamAlone(t *testing.T) {
+func TestChannel_LogMustBeStream(t *testing.T) {
 	s := New("test")
-	mustPanic(t, "which is no stream", func() {
+	mustPanic(t, "which is not a stream", func() {
 		list := Def0(s, "bus:list", ListOf("event"), Forever("trimmed"), Doc{})
 		DefChannel0(s, "bus:other", RawMessages("empty").LoggedIn(list.Family), Doc{})
 	})
 }
 
-func TestWhatAChannelCarriesBelongsToItsForm(t *testing.T) {
+func TestCarrying_ChangesForm(t *testing.T) {
 	channel := func(v any) *Family {
 		types := map[string]any{"told": v, "gone": 0}
 		return DefChannel0(New("test"), "channel:told", MessagesOf[json.RawMessage]().Carrying(types), Doc{}).Family
@@ -92,14 +92,14 @@ func TestWhatAChannelCarriesBelongsToItsForm(t *testing.T) {
 		return channel(news{})
 	}()
 	if was.Form == is.Form {
-		t.Errorf("%s is the form with another field, too", is.Form)
+		t.Errorf("%s is also the form with another field", is.Form)
 	}
 	if !strings.HasPrefix(is.Form, "json json.RawMessage with gone int#") || !strings.Contains(is.Form, ", told keyspace.news#") || len(is.Carries) != 2 {
 		t.Errorf("got %s, and %v", is.Form, is.Carries)
 	}
 }
 
-func TestTheFormOfJSONNamesItsFields(t *testing.T) {
+func TestJSONForm_NamesFields(t *testing.T) {
 	type inner struct {
 		greeting
 		At    time.Time
@@ -126,7 +126,7 @@ func TestTheFormOfJSONNamesItsFields(t *testing.T) {
 	_ = inner{}.ok
 }
 
-func TestAFamilyOfThreeArguments(t *testing.T) {
+func TestFamily_ThreeArguments(t *testing.T) {
 	s := New("test")
 	day := Def3[id, board, Int](s, "user:daily:{{uid}}:{board}:{day}", CounterKind(), Expire(time.Hour), Doc{Purpose: "x"})
 	key := day.At(someone, WordOf[boards]("streak"), Int{7}).Key

@@ -11,13 +11,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/internal/commands"
 )
 
-// Each kind has the commands that it is used with twice: AddCmd makes a command, for a
-// pipeline or [Executor.Do], and Add sends it and returns what it answers. Those that write give the
-// key its family's life in the same step: anew with each write or, where the family is
-// declared with [UpTo], once, as a window of that length. Keys that live for ever cost the
-// plain command, others a script of two: in a batch for a server that does not know it yet
-// the script is carried out after the other commands. Whatever has no method here is a
-// [Cmd] of one's own, which has to see to the life itself.
+// Each kind of handle has two methods for a command: AddCmd makes the command, for a pipeline or [Executor.Do], and Add
+// sends it and returns the reply. Commands that write also set the family's TTL, atomically: each write renews it, or,
+// if the family is declared with [UpTo], only the first write sets it, as for a window of that length. Keys that never
+// expire use the plain command. Other keys use a script that runs two commands; in a batch, a server that does not have
+// the script yet runs it after the other commands. For a command without a method here, callers make their own [Cmd],
+// which has to set the TTL itself.
 
 //go:embed lua/write.lua
 var writeLua string
@@ -27,7 +26,7 @@ var placeLua string
 
 var writeName, placeName = ScriptName(writeLua), ScriptName(placeLua)
 
-// write is a command that writes to k.
+// write makes a command that writes to k and sets its TTL.
 func (k Key) write(name string, args ...string) Cmd {
 	life := k.fam.TTL.Draw()
 	if life == 0 {
@@ -40,9 +39,10 @@ func (k Key) write(name string, args ...string) Cmd {
 	return Cmd{Name: writeName, Key: k, Args: append([]string{millis(life), once, name}, args...)}
 }
 
-// placed is a command with several keys, or with arguments before them. The key of that
-// number gets its life; 0 writes none.
-func placed(keys []Key, written, before int, name string, args ...string) Cmd {
+// multiKey makes a command with several keys, or with arguments before the keys. written is the number of the key that
+// gets its TTL, counted from 1; 0 means that the command writes none. before is the number of arguments before the
+// keys.
+func multiKey(keys []Key, written, before int, name string, args ...string) Cmd {
 	life, once := time.Duration(0), ""
 	if written > 0 {
 		fam := keys[written-1].fam
@@ -61,14 +61,14 @@ func placed(keys []Key, written, before int, name string, args ...string) Cmd {
 		Args: append([]string{ms, once, strconv.Itoa(max(written, 1)), strconv.Itoa(before), name}, args...)}
 }
 
-// ask is a command that reads k, or takes something away.
-func (k Key) ask(name string, args ...string) Cmd { return Cmd{Name: name, Key: k, Args: args} }
+// plainCmd makes a command that reads k or removes something from it.
+func (k Key) plainCmd(name string, args ...string) Cmd { return Cmd{Name: name, Key: k, Args: args} }
 
-// ErrType reports a command that writes another type of key than the family's.
+// ErrType reports a command that writes another Redis type than the type of the key's family.
 var ErrType = errors.New("keyspace: the command writes another type of key")
 
-// written are the types that commands write.
-var written = func() map[string]string {
+// writtenType maps the name of a command to the type that it writes.
+var writtenType = func() map[string]string {
 	all := map[string]string{}
 	for typ, names := range commands.Writes {
 		for _, name := range names {
@@ -85,14 +85,14 @@ var written = func() map[string]string {
 	return all
 }()
 
-// Check returns why an executor must not send the command: its Err, or [ErrType] where it
-// writes another type than its first key's, since a key that is not there yet would become
-// one of that type.
+// Check returns the reason why an executor must not send the command, or nil. The reason is c.Err, or [ErrType] if the
+// command writes another type than the type of its first key. Such a command would create a missing key with the wrong
+// type.
 func (c *Cmd) Check() error {
 	if c.Err != nil || c.Key.fam == nil {
 		return c.Err
 	}
-	if typ, known := written[c.Name]; known && typ != c.Key.fam.Type {
+	if typ, known := writtenType[c.Name]; known && typ != c.Key.fam.Type {
 		return fmt.Errorf("%w: %s of %s, which is a %s", ErrType, c.Name, c.Key.fam.Pattern, c.Key.fam.Type)
 	}
 	return nil

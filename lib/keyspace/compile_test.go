@@ -15,8 +15,7 @@ import (
 	"testing"
 )
 
-// program is what every snippet is compiled with; the snippet takes the place
-// of the verb.
+// program is the source around every snippet; the snippet replaces the verb.
 const program = `package main
 
 import ("context"; "fmt"; "time"; "github.com/stoa-dev/stoa/lib/keyspace")
@@ -53,8 +52,8 @@ func run(ctx context.Context, db keyspace.Executor, pub keyspace.Publisher, uid 
 }
 `
 
-// TestWrongUsesDoNotCompile type-checks each snippet against the compiled
-// package; the reason guards against a snippet that fails for another one.
+// TestWrongUsesDoNotCompile type-checks each snippet against the compiled package. The reason detects a snippet that
+// fails for another reason.
 func TestWrongUsesDoNotCompile(t *testing.T) {
 	imp := exported(t, "github.com/stoa-dev/stoa/lib/keyspace", "context", "fmt", "time")
 	for _, c := range []struct{ name, snippet, reason string }{
@@ -120,7 +119,7 @@ func TestWrongUsesDoNotCompile(t *testing.T) {
 	}
 }
 
-// exported imports packages from what the go command has compiled.
+// exported imports packages from the compiled output of the go command.
 func exported(t *testing.T, paths ...string) types.Importer {
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}, paths...)...)
 	var faults bytes.Buffer

@@ -25,13 +25,13 @@ func (h Counter) Get(ctx context.Context, db Executor) (int64, error) {
 	return db.Do(ctx, Cmd{Name: "GET", Key: h.Key}).Int()
 }
 
-// GetCmd reads the number; the reply is nil when there is none.
-func (h Counter) GetCmd() Cmd { return h.ask("GET") }
+// GetCmd reads the number; the reply is nil if there is none.
+func (h Counter) GetCmd() Cmd { return h.plainCmd("GET") }
 
 // SetCmd writes the number.
-func (h Counter) SetCmd(n int64) Cmd { return Bytes(h).set(intText(n)) }
+func (h Counter) SetCmd(n int64) Cmd { return Bytes(h).setWith(intText(n)) }
 
-// Set writes the number with the family's life.
+// Set writes the number with the family's TTL.
 func (h Counter) Set(ctx context.Context, db Executor, n int64) error {
 	return db.Do(ctx, h.SetCmd(n)).Err
 }
@@ -44,11 +44,10 @@ func (h Counter) Add(ctx context.Context, db Executor, n int64) (int64, error) {
 	return db.Do(ctx, h.AddCmd(n)).Int()
 }
 
-// TakeCmd reads the number and removes the key; the reply is nil when there is none. It
-// needs Redis 6.2.
-func (h Counter) TakeCmd() Cmd { return h.ask("GETDEL") }
+// TakeCmd reads the number and deletes the key; the reply is nil if there is none. It needs Redis 6.2.
+func (h Counter) TakeCmd() Cmd { return h.plainCmd("GETDEL") }
 
-// Take returns the number, 0 for a missing key, and removes the key. It needs Redis 6.2.
+// Take returns the number and deletes the key. A missing key is 0. It needs Redis 6.2.
 func (h Counter) Take(ctx context.Context, db Executor) (int64, error) {
 	return db.Do(ctx, h.TakeCmd()).Int()
 }

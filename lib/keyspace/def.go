@@ -1,14 +1,14 @@
 package keyspace
 
-// A Kind says which Redis type a family holds and which handle its keys get.
+// A Kind declares the Redis type of a family's keys and the type of their handles.
 type Kind[H any] struct {
 	typ, form string
 	bind      func(Key) H
 	check     func(value []byte) error
 }
 
-// Checked adds a check of a string's value, by which an audit finds values that the
-// program could not read. It is asked with what is stored, and must not keep it.
+// Checked adds a check of string values. An audit uses it to find values that the program could not read. The check
+// gets the stored bytes and must not retain them.
 func (k Kind[H]) Checked(check func(value []byte) error) Kind[H] {
 	k.check = check
 	return k
@@ -38,10 +38,13 @@ type F3[A, B, C Segment, H any] struct {
 	bind func(Key) H
 }
 
-// Def0 declares a family without arguments. Like its sisters it panics on a
-// malformed declaration, which happens while the program is initialised: a
-// level that is neither a word nor one placeholder, two hash tags, another
-// number of placeholders than of arguments, neither a life nor a reason.
+// Def0 declares a family without arguments. Like Def1 to Def3, it panics during the initialisation of the program if
+// the declaration is malformed:
+//
+//   - a level is neither a word nor one placeholder;
+//   - there are two hash tags;
+//   - the numbers of placeholders and arguments differ;
+//   - there is neither a TTL nor a reason for its absence.
 func Def0[H any](s *Schema, pattern literal, k Kind[H], ttl TTL, doc Doc) F0[H] {
 	return F0[H]{s.add(pattern, k.typ, k.form, ttl, doc).checked(k.check), k.bind}
 }
@@ -61,9 +64,8 @@ func Def3[A, B, C Segment, H any](s *Schema, pattern literal, k Kind[H], ttl TTL
 	return F3[A, B, C, H]{s.add(pattern, k.typ, k.form, ttl, doc, formOf[A](), formOf[B](), formOf[C]()).checked(k.check), k.bind}
 }
 
-// Named1 is [Def1], in a schema of the family's own, for a pattern that is not known before
-// the program runs: package cache makes one for a name that its caller gives. Patterns of a
-// program's own are constants, so that linters find them.
+// Named1 is [Def1] for a pattern that is only known at run time. The family gets its own schema. Package cache uses it
+// for names that its callers choose. The patterns of a program itself are constants, so that linters find them.
 func Named1[A Segment, H any](pattern string, k Kind[H], ttl TTL, doc Doc) F1[A, H] {
 	return Def1[A](New(literal(doc.Owner)), literal(pattern), k, ttl, doc)
 }
@@ -71,15 +73,14 @@ func Named1[A Segment, H any](pattern string, k Kind[H], ttl TTL, doc Doc) F1[A,
 // At returns the family's key.
 func (f F0[H]) At() H { return f.bind(Key{f.parts[0], f.Family}) }
 
-// At returns the key for a. It panics when a is not of its type's [Form].
+// At returns the key for a. It panics if a does not match the [Form] of its type.
 func (f F1[A, H]) At(a A) H {
 	b := f.begin()
 	b = f.next(a.AppendSegment(b), len(b), 0)
 	return f.bind(f.key(b))
 }
 
-// At returns the key for a and b. It panics when one is not of its type's
-// [Form].
+// At returns the key for a and b. It panics if one of them does not match the [Form] of its type.
 func (f F2[A, B, H]) At(a A, b B) H {
 	buf := f.begin()
 	buf = f.next(a.AppendSegment(buf), len(buf), 0)
@@ -87,8 +88,7 @@ func (f F2[A, B, H]) At(a A, b B) H {
 	return f.bind(f.key(buf))
 }
 
-// At returns the key for a, b and c. It panics when one is not of its type's
-// [Form].
+// At returns the key for a, b and c. It panics if one of them does not match the [Form] of its type.
 func (f F3[A, B, C, H]) At(a A, b B, c C) H {
 	buf := f.begin()
 	buf = f.next(a.AppendSegment(buf), len(buf), 0)
@@ -97,23 +97,23 @@ func (f F3[A, B, C, H]) At(a A, b B, c C) H {
 	return f.bind(f.key(buf))
 }
 
-// Try is At for what a user or a file says: an argument that is not of its type's [Form] is
-// an error that is [ErrArgument].
+// Try is At for input from users or files. It returns an error that is [ErrArgument] if the argument does not match the
+// [Form] of its type.
 func (f F1[A, H]) Try(a A) (h H, err error) {
-	defer caught(&err)
+	defer recoverArgument(&err)
 	return f.At(a), nil
 }
 
-// Try is At for what a user or a file says: an argument that is not of its type's [Form] is
-// an error that is [ErrArgument].
+// Try is At for input from users or files. It returns an error that is [ErrArgument] if an argument does not match the
+// [Form] of its type.
 func (f F2[A, B, H]) Try(a A, b B) (h H, err error) {
-	defer caught(&err)
+	defer recoverArgument(&err)
 	return f.At(a, b), nil
 }
 
-// Try is At for what a user or a file says: an argument that is not of its type's [Form] is
-// an error that is [ErrArgument].
+// Try is At for input from users or files. It returns an error that is [ErrArgument] if an argument does not match the
+// [Form] of its type.
 func (f F3[A, B, C, H]) Try(a A, b B, c C) (h H, err error) {
-	defer caught(&err)
+	defer recoverArgument(&err)
 	return f.At(a, b, c), nil
 }

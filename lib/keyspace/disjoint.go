@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Disjoint proves that no key belongs to two families of schemas, and no
-// channel either. It compares the languages of the arguments' forms, so it is
-// exact as long as the forms are. Each pair that meets is one fault, with a
-// shortest key that both could make.
+// Disjoint proves that no key and no channel belongs to two families of schemas. It compares the languages of the
+// arguments' forms, so the result is as exact as the forms are. The error has, for each pair of families that overlap,
+// a shortest key that both could make.
 func Disjoint(schemas ...*Schema) error {
 	var faults []error
 	var before []*Family
@@ -26,16 +25,16 @@ func Disjoint(schemas ...*Schema) error {
 	return errors.Join(faults...)
 }
 
-// Meets returns a shortest name that both families can make; ok is false when there is
-// none. A key and a channel never meet.
+// Meets returns a shortest name that both families can make; ok is false if there is none. A key and a channel never
+// meet.
 func (f *Family) Meets(g *Family) (name string, ok bool) {
 	if f.IsChannel() != g.IsChannel() {
 		return "", false
 	}
-	// An argument that fills its level never contains a colon, so two such names are equal
-	// when they are so level by level.
+	// An argument that fills its level never contains a colon. So two such names are equal if all their levels are
+	// equal.
 	if f.mixed || g.mixed {
-		return common(f, g, false)
+		return sharedName(f, g, false)
 	}
 	if len(f.levels) != len(g.levels) {
 		return "", false
@@ -49,14 +48,14 @@ func (f *Family) Meets(g *Family) (name string, ok bool) {
 	return strings.Join(words, ":"), true
 }
 
-// Example returns a shortest name of the family, the same each time.
+// Example returns a shortest name of the family. The result is always the same.
 func (f *Family) Example() string {
-	name, _ := f.Meets(f) // it meets itself: compile refuses a form that nothing has
+	name, _ := f.Meets(f) // f meets itself, because compile refuses a form that matches no string
 	return name
 }
 
-// meet returns a text that both levels can be. No word and no argument contains
-// a brace, so a hash tag meets nothing but a hash tag.
+// meet returns a text that both levels can be. No word and no argument contains a brace, so a hash tag only meets
+// another hash tag.
 func (l *level) meet(m *level) (string, bool) {
 	if l.tag != m.tag {
 		return "", false

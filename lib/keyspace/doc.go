@@ -1,48 +1,47 @@
 /*
-Package keyspace declares every Redis key and channel of a program once, typed,
-and makes it impossible to spell one anywhere else.
+Package keyspace declares every Redis key and channel of a program once, with
+types, and prevents the program from building a key in any other way.
 
 # Declaring
 
-A family is a pattern, the types of its arguments, what its keys hold, how long
-they live and why they exist. A domain declares its families in one file:
+A family is a pattern, the types of its arguments, the content of its keys, their
+TTL and their purpose. A domain declares its families in one file:
 
 	var Keys = keyspace.New("shop")
 
 	var cartKey = keyspace.Def1[UserID](Keys, "cart:{uid}",
 		keyspace.JSONOf[Cart](),
 		keyspace.Expire(24*time.Hour).Jitter(time.Hour),
-		keyspace.Doc{Purpose: "what a customer has put aside", InvalidatedBy: []string{"order placed"}})
+		keyspace.Doc{Purpose: "the shopping cart of a customer", InvalidatedBy: []string{"order placed"}})
 
-Patterns and reasons must be constants; a life is a required argument, and
-[Forever] wants a reason. What the compiler cannot refuse, such as a pattern
-with another number of placeholders than arguments, panics while the program is
-initialised.
+Patterns and reasons must be constants. A TTL is a required argument, and
+[Forever] requires a reason. A mistake that the compiler cannot find, such as a
+pattern whose number of placeholders differs from the number of arguments, panics
+during the initialisation of the program.
 
-A placeholder fills a whole level. {uid} becomes the bare argument; {{uid}}
-keeps one pair of braces in the key, "cart:{V1StGXR8_Z5j}", where Redis Cluster
-takes them for the hash tag: all keys with that tag share a slot. Families whose
-keys meet in one command or script are tagged everywhere and say so with
-[Doc].Together; [Atomic] makes keys of one tag, and [SameSlot] checks keys made
-elsewhere.
+A placeholder fills a whole level. {uid} becomes the plain argument. {{uid}} keeps
+one pair of braces in the key, "cart:{V1StGXR8_Z5j}". Redis Cluster uses them as
+the hash tag: all keys with the same tag are in the same slot. Families that are
+used in one command or script need the same hash tag and are declared with
+[Doc].Together. [Atomic] makes keys of one tag, and [SameSlot] checks keys from
+other sources.
 
 # Arguments
 
-An argument is a [Segment]: a struct, so that a plain string does not pass for
-an identifier. [Int], [Hashed] and [Word] serve most needs. [Hashed] is for
-what comes from outside: e-mail and IP addresses, tokens. [Text] escapes
-instead, byte by byte, so that nothing in it can end its level or its hash tag.
-Neither has a longest input that it refuses.
+An argument is a [Segment]. It is a struct, so that a plain string is not accepted
+as an identifier. [Int], [Hashed] and [Word] cover most needs. [Hashed] is for
+external input: e-mail addresses, IP addresses, tokens. [Text] escapes its input
+byte by byte instead, so that no input can end its level or its hash tag. Neither
+type limits the length of its input.
+A Segment type declares a [Form]: an alphabet and lengths, or a list of words. At
+checks every argument against it and panics if the argument does not match.
 
-A Segment type promises a [Form]: an alphabet and lengths, or a list of words.
-At holds every argument against it and panics when one breaks the promise.
+# Keys of an existing Redis
 
-# A layout that is there already
-
-The keys of a Redis that has run for years keep their names. A schema of
-[Schema.Brownfield] takes them as they are: placeholders beside text, as in
-"app.user-{id}" and "user_{id}_profile", any separator, arguments that are [Raw].
-What is ambiguous is found all the same, with a key that shows it.
+The keys of a Redis that has run for years keep their names. [Schema.Brownfield]
+accepts them as they are: placeholders next to text, as in "app.user-{id}" and
+"user_{id}_profile", any separator, and arguments that are [Raw]. [Lint] still
+finds ambiguous patterns and shows a key as proof.
 
 # Using
 
@@ -50,63 +49,62 @@ At returns a handle with the commands of the family's type:
 
 	cart, ok, err := cartKey.At(uid).Get(ctx, db)
 
-Each kind has the commands that its type is used with: [Bytes], [JSON], [Counter],
-[Bitmap], [HyperLogLog], [Hash], [Record] for a struct in a hash, [Set], [ZSet], [Geo],
-[List] and [Stream]. Those that write give the key its declared life in the same step.
-Whoever sends a [Cmd] of their own gives it themselves; a command that writes another
-type than the key's is refused ([ErrType]).
+Each kind of handle has the usual commands of its type: [Bytes], [JSON], [Counter],
+[Bitmap], [HyperLogLog], [Hash], [Record] for a struct in a hash, [Set], [ZSet],
+[Geo], [List] and [Stream]. Commands that write also set the declared TTL,
+atomically. Callers that send their own [Cmd] must set the TTL themselves. A command
+that writes another type than the key's is refused ([ErrType]).
 
-A [Batch] sends commands in one round trip, and gives each a typed result:
+A [Batch] sends commands in one round trip, and returns a typed result for each:
 
 	var b keyspace.Batch
 	cart := cartKey.At(uid).GetIn(&b)
 	seen := b.Int(seenKey.At(uid).AddCmd(1))
-	err := b.Run(ctx, db) // or b.RunAtomic: nothing of other clients in between
+	err := b.Run(ctx, db) // or b.RunAtomic: no commands of other clients in between
 
-[DefScript] binds a Lua script to the families of its keys and to typed arguments, and
-[DefFunction] a function that servers keep themselves. All and Keys of a family find the
-keys that are there, with their arguments parsed:
+[DefScript] binds a Lua script to the families of its keys and to typed arguments.
+[DefFunction] does the same for a function that is stored in the server. All and
+Keys of a family find the existing keys, with their arguments parsed:
 
 	for uid, err := range cartKey.All(ctx, db) {
 
-db is an [Executor], for example package redis's DB, which puts the
-deployment's prefix before each key; see [ValidPrefix].
+db is an [Executor], for example package redis's DB. It adds the prefix of the
+deployment to each key; see [ValidPrefix].
 
 # Channels
 
-Channels of pub/sub are families as well, with what they carry in place of a
-life. [MessagesOf] types the messages, and [RawMessages] leaves them to their
-owner:
+Pub/sub channels are families as well. They declare their payload instead of a TTL.
+[MessagesOf] gives the messages a type, and [RawMessages] leaves their format to
+the owner:
 
 	var status = keyspace.DefChannel1[UserID](Keys, "channel:user_status:{uid}",
 		keyspace.MessagesOf[StatusChanged](),
-		keyspace.Doc{Purpose: "who came and went", MaxBytes: 200})
+		keyspace.Doc{Purpose: "users that connected or disconnected", MaxBytes: 200})
 
 	err := status.At(uid).Publish(ctx, db, StatusChanged{…})
 
-[Payload.Carrying] names the types of messages of several kinds.
+[Payload.Carrying] declares the types of messages of several kinds.
 
 # Checking
 
-[Lint] returns every fault of all families at once: style, length, missing
-documentation, and by [Disjoint] each pair of families that one key could belong
+[Lint] returns all faults of all families at once: style, length, missing
+documentation and, by [Disjoint], each pair of families that one key could belong
 to, with that key. One test over all schemas of the program is enough:
 
 	if err := keyspace.Lint(accounts.Keys, shop.Keys); err != nil {
 		t.Fatal(err)
 	}
 
-A [Parser] goes the other way, from a key to its family and arguments, without
-allocating; it is what an audit of a live server is made of. Package
-keyspace/catalogue writes the reference, as JSON, as Markdown and as a page. Package
-keyspace/acl writes the line of a Redis user who may do with the families what the
-program does, and nothing else.
+A [Parser] finds the family and the arguments of a key, without allocating; audits
+of a live server use it. Package keyspace/catalogue writes the reference as JSON,
+as Markdown and as a page. Package keyspace/acl writes the ACL line of a Redis user
+that has only the permissions that the families need.
 
 # Changing
 
-Keys outlive the program that wrote them. Package keyspace/lock keeps the text of what is
-declared beside the sources, and tells what the next version changes, and which change of
-layout must not be without a higher [Doc].Version or another pattern. What is truth in
-Redis is moved by package keyspace/move.
+Keys outlive the program that wrote them. Package keyspace/lock stores the
+declarations in a text file next to the sources. It reports the changes of the next
+version, and refuses a change of layout without a higher [Doc].Version or another
+pattern. Package keyspace/move migrates data whose only copy is in Redis.
 */
 package keyspace

@@ -2,7 +2,7 @@ package keyspace
 
 import "strings"
 
-// plain are the bytes that stand for themselves in escaped text.
+// plain has the bytes that are not escaped.
 var plain = func() (safe [256]bool) {
 	for c := 0x21; c <= 0x7e; c++ {
 		safe[c] = !strings.ContainsRune(`:{}%*?[]^\"'`, rune(c))
@@ -10,10 +10,9 @@ var plain = func() (safe [256]bool) {
 	return safe
 }()
 
-// appendEscaped appends s in lower-case percent-encoding of ':', braces, '%',
-// glob characters, quotes, controls, space and everything outside ASCII: up to
-// three bytes for one. An empty s becomes a lone '%', which no other text does,
-// so that unescape gets every string back.
+// appendEscaped appends s, percent-encoded in lower case. It escapes ':', braces, '%', glob characters, quotes, control
+// characters, space and all bytes outside ASCII; each takes three bytes. An empty s becomes a lone '%'. No other text
+// has that form, so unescape restores every string.
 func appendEscaped(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, '%')
@@ -28,9 +27,8 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// unescape returns the text that appendEscaped wrote as s. It is false for
-// everything that appendEscaped does not write: other spellings of the same
-// text, and the hash that stands for a long [Text].
+// unescape decodes the output of appendEscaped. ok is false for everything that appendEscaped does not write: another
+// spelling of the same text, and the hash that replaces a long [Text].
 func unescape(s string) (text string, ok bool) {
 	if !automata[AnyText].accepts(s) || strings.HasPrefix(s, "%%") {
 		return "", false

@@ -7,7 +7,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A Redis that has run for years keeps its names: each shape of key is declared as it is.
+// The keys of an existing Redis keep their names: each shape of key is declared as it is.
 func ExampleSchema_Brownfield() {
 	old := keyspace.New("old").Brownfield()
 	user := keyspace.Def1[keyspace.Int](old, "app.user-{id}", keyspace.HashOf("name, mail"),
@@ -38,5 +38,5 @@ func ExampleSchema_BadWords() {
 	keyspace.Def1[keyspace.Int](s, "item:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "an item is a thing here"})
 	keyspace.Def1[keyspace.Int](s, "stuff:{id}", keyspace.CounterKind(), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "what nobody knows"})
 	fmt.Println(keyspace.Lint(s))
-	// Output: keyspace: stock: "stuff:{id}" begins with "stuff"; the first level is a word that says what the key is about
+	// Output: keyspace: stock: "stuff:{id}" begins with "stuff"; the first level must be a word that states the subject of the key
 }

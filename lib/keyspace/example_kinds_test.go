@@ -13,7 +13,7 @@ import (
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )
 
-// GameID identifies a game, whose keys all share its hash tag.
+// GameID identifies a game; all keys of a game share its hash tag.
 type GameID struct{ keyspace.Int }
 
 var games = keyspace.New("games")
@@ -37,7 +37,7 @@ var (
 
 var chess = GameID{keyspace.Int{N: 7}}
 
-// embedded opens a Redis inside this process, which is empty.
+// embedded opens an empty Redis inside this process.
 func embedded() *redis.DB {
 	db, err := redis.Open(context.Background(), redis.Config{URL: "embedded"})
 	if err != nil {
@@ -46,7 +46,7 @@ func embedded() *redis.DB {
 	return db
 }
 
-// show prints what a call returned.
+// show prints the results of a call.
 func show(results ...any) { fmt.Println(results...) }
 
 func ExampleKey() {
@@ -55,7 +55,7 @@ func ExampleKey() {
 	title := titleKey.At(chess)
 	title.Set(ctx, db, "Chess")
 	show(title.Exists(ctx, db))
-	title.Renew(ctx, db) // it was looked at, say
+	title.Renew(ctx, db) // for example after a read
 	show(title.Left(ctx, db))
 	title.Delete(ctx, db)
 	show(title.Left(ctx, db))
@@ -117,7 +117,7 @@ func ExampleBitmap() {
 	defer db.Close()
 	seats := seatsKey.At(chess)
 	show(seats.SetBit(ctx, db, 3))
-	show(seats.SetBit(ctx, db, 3)) // taken already
+	show(seats.SetBit(ctx, db, 3)) // it was taken already
 	seats.SetBit(ctx, db, 9)
 	show(seats.Count(ctx, db))
 	show(seats.First(ctx, db))
@@ -131,7 +131,7 @@ func ExampleBitmap() {
 	// false <nil>
 }
 
-// Who came on both days, without a bit on the way to the program.
+// The players that came on both days, computed in Redis.
 func ExampleBitmap_StoreAnd() {
 	ctx, db := context.Background(), embedded()
 	defer db.Close()
@@ -206,7 +206,7 @@ func ExampleZSet() {
 	defer db.Close()
 	scores := scoresKey.At(chess)
 	scores.SetSome(ctx, db, keyspace.Scored{Member: "ann", Score: 12}, keyspace.Scored{Member: "bob", Score: 7}, keyspace.Scored{Member: "eve", Score: 1})
-	show(scores.Raise(ctx, db, "ann", 10)) // no better than before
+	show(scores.Raise(ctx, db, "ann", 10)) // a lower score does not count
 	show(scores.Add(ctx, db, "bob", 6))
 	show(scores.Top(ctx, db, 2))
 	show(scores.RankTop(ctx, db, "eve"))
@@ -237,7 +237,7 @@ func ExampleGeo() {
 	// 1 <nil>
 }
 
-// A queue of which a worker that dies loses nothing: what it has taken is in another list.
+// A worker that crashes loses no element of this queue: the element is in another list.
 func ExampleList() {
 	ctx, db := context.Background(), embedded()
 	defer db.Close()

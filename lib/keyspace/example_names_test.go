@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// CountryCode is an argument with a form of its own: two letters, written small.
+// CountryCode is an argument with its own form: two lower-case letters.
 type CountryCode struct{ S string }
 
 func (c CountryCode) AppendSegment(b []byte) []byte { return append(b, strings.ToLower(c.S)...) }
@@ -20,13 +20,12 @@ func (CountryCode) SegmentForm() keyspace.Form {
 
 var _ keyspace.Formed = CountryCode{}
 
-// spelled returns what an argument puts into a key.
+// spelled returns the text of an argument in a key.
 func spelled[A keyspace.Segment](a A) string { return string(a.AppendSegment(nil)) }
 
 var countryKey = keyspace.Def1[CountryCode](shapes, "country:{code}", keyspace.BytesOf("its name"), keyspace.Expire(day), keyspace.Doc{Purpose: "a country's name"})
 
-// An argument that is not of its form never becomes a key: At panics, and Try, for what comes from
-// outside, returns an error.
+// An argument of the wrong form never becomes a key: At panics, and Try, for external input, returns an error.
 func ExampleForm() {
 	show(spelled(CountryCode{"DE"}), CountryCode{}.SegmentForm())
 	key, err := countryKey.Try(CountryCode{"FR"})
@@ -39,7 +38,7 @@ func ExampleForm() {
 	// true
 }
 
-// A word that a user sends is one of the list or none.
+// A word from a user is in the list, or ParseWord refuses it.
 func ExampleParseWord() {
 	var list keyspace.Words = orderStates{}
 	show(list.Words())
@@ -53,7 +52,7 @@ func ExampleParseWord() {
 	// false
 }
 
-// Named1 is for a pattern that is known only when the program runs.
+// Named1 is for a pattern that is only known at run time.
 func ExampleNamed1() {
 	configured := "tenant_a:visits:{user}"
 	visits := keyspace.Named1[UserID](configured, keyspace.CounterKind(), keyspace.UpTo(day), keyspace.Doc{Purpose: "visits of a tenant's users", MaxBytes: 20})
@@ -62,7 +61,7 @@ func ExampleNamed1() {
 	// tenant_a:visits:7
 }
 
-// Families of another program, of which the names alone are known.
+// Families of another program; only their names are known.
 func ExampleFamilyOf() {
 	users, err := keyspace.FamilyOf("app.user-{id}", keyspace.Form{Alphabet: keyspace.Digits})
 	if err != nil {
@@ -88,7 +87,7 @@ func ExampleFamilyOf() {
 	// has more placeholders than its 0 arguments
 }
 
-// What becomes of keys that no version writes any more.
+// A pattern that no version of the program writes is retired.
 func ExampleRetire() {
 	s := keyspace.New("mail")
 	keyspace.Retire(s, "mail:inbox:{user}", "swept by the job mail.tidy until May")
@@ -98,7 +97,7 @@ func ExampleRetire() {
 	// keyspace: mail: "mail:inbox:{user}" can meet "mail:inbox:{user}", which mail has retired: both can be "mail:inbox:0"
 }
 
-// The name of a deployment before all of its keys.
+// A deployment puts its name before all of its keys.
 func ExampleValidPrefix() {
 	show(keyspace.ValidPrefix("shop-staging"))
 	show(keyspace.ValidPrefix("shop:staging") != nil, keyspace.ValidPrefix(strings.Repeat("x", keyspace.MaxPrefix+1)) != nil)
@@ -111,7 +110,7 @@ func ExampleValidPrefix() {
 	//  false
 }
 
-// Where a cluster keeps a key.
+// A cluster stores a key in the slot of its hash tag.
 func ExampleSlot() {
 	one, other := keyspace.Slot("shop:order:{7}:view"), keyspace.Slot("shop:order:{7}:visits:paid")
 	show(one == other, one < keyspace.Slots)
@@ -119,7 +118,7 @@ func ExampleSlot() {
 	// true true
 }
 
-// How large keys can become is known before there is one.
+// The largest key of a family is known before any key exists.
 func ExampleFamily() {
 	for _, f := range []*keyspace.Family{userKey.Family, codeKey.Family, cacheKey.Family} {
 		show(f.Pattern, f.Type, f.MaxKeyBytes() <= keyspace.MaxKey, f.Example())
@@ -132,7 +131,7 @@ func ExampleFamily() {
 	// true 3
 }
 
-// The name of a command that runs a script carries the script, so that nothing is registered.
+// The name of a command that runs a script contains the script, so that scripts need no registration.
 func ExampleScriptName() {
 	name := keyspace.ScriptName("return 1")
 	show(strings.HasPrefix(name, keyspace.ScriptMark), strings.HasSuffix(name, " return 1"))
@@ -140,7 +139,7 @@ func ExampleScriptName() {
 	// true true
 }
 
-// The alphabets, from the narrowest.
+// The alphabets, the narrowest first.
 func ExampleAlphabet() {
 	for _, a := range []keyspace.Alphabet{keyspace.Digits, keyspace.Hex, keyspace.Base64URL, keyspace.AnyText, keyspace.RawText} {
 		f := keyspace.Form{Alphabet: a, Max: 8}
@@ -154,7 +153,7 @@ func ExampleAlphabet() {
 	// true true true true
 }
 
-// The name of a command that calls a function carries the function's.
+// The name of a command that calls a function contains the name of the function.
 func ExampleDefFunction_name() {
 	type keys struct{ Moves keyspace.Counter }
 	f := keyspace.DefFunction[keys, struct{}]("spend", keyspace.Reply.Int, movesKey.Family)

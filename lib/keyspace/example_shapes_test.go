@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Each kind of identifier is a type of its own, so that none passes for another.
+// Each kind of identifier has its own type, so that it cannot replace another.
 type (
 	UserID    struct{ keyspace.Int }
 	OrderID   struct{ keyspace.Int }
@@ -17,7 +17,7 @@ type (
 	RoomID    struct{ keyspace.Int }
 	Year      struct{ keyspace.Int }
 	Moment    struct{ keyspace.Int }    // Unix milliseconds
-	SessionID struct{ keyspace.Hashed } // secrets do not stand in a key's name
+	SessionID struct{ keyspace.Hashed } // a key must not contain a secret
 	TokenID   struct{ keyspace.Hashed }
 	Address   struct{ keyspace.Hashed }
 	CacheKey  struct{ keyspace.Text }
@@ -43,7 +43,7 @@ type (
 	Operation  = keyspace.Word[operations]
 )
 
-// What JSON values hold.
+// The types of JSON values.
 type (
 	Person  struct{ Name, Language string }
 	Bill    struct{ Total, Items int }
@@ -57,7 +57,7 @@ var shapes = keyspace.New("shapes")
 
 const day = 24 * time.Hour
 
-// The simple shape: what it is, and which one.
+// The simple shape: a type and an identifier.
 var (
 	userKey    = keyspace.Def1[UserID](shapes, "user:{id}", keyspace.JSONOf[Person](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a user"})
 	billKey    = keyspace.Def1[OrderID](shapes, "order:{id}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "an order"})
@@ -67,7 +67,7 @@ var (
 	codeKey    = keyspace.Def1[Address](shapes, "verification:code:{address}", keyspace.BytesOf("six digits"), keyspace.Expire(5*time.Minute), keyspace.Doc{Purpose: "a code that was mailed"})
 )
 
-// Composite: of two things, or of one in some respect.
+// Composite: two things, or one aspect of a thing.
 var (
 	userOrderKey = keyspace.Def2[OrderID, UserID](shapes, "order:{order}:user:{user}", keyspace.JSONOf[Bill](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "an order as its user sees it"})
 	basketKey    = keyspace.Def1[UserID](shapes, "cart:user:{user}", keyspace.HashOf("product → count"), keyspace.Expire(30*day), keyspace.Doc{Purpose: "a user's cart"})
@@ -83,11 +83,11 @@ var (
 	sessionData  = keyspace.Def1[SessionID](shapes, "session:{id}:data", keyspace.HashOf("name → value"), keyspace.UpTo(30*day), keyspace.Doc{Purpose: "what a session keeps"})
 )
 
-// With a time in the key, so that old ones are not read by mistake.
+// With a time in the key, so that old values are not read by mistake.
 var yearCache = keyspace.Def2[UserID, Year](shapes, "cache:user:{user}:profile:{year}", keyspace.JSONOf[Person](),
 	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a profile of a year"})
 
-// With a status in the key: one set or flag for each.
+// With a status in the key: one set or flag for each status.
 var (
 	userStateKey  = keyspace.Def2[UserID, UserState](shapes, "user:{user}:status:{status}", keyspace.BytesOf("since, Unix ms"), keyspace.Lease(time.Minute), keyspace.Doc{Purpose: "a user is in this status"})
 	orderStateKey = keyspace.Def2[OrderID, OrderState](shapes, "order:{order}:status:{status}", keyspace.BytesOf("since, Unix ms"), keyspace.Expire(day), keyspace.Doc{Purpose: "an order is in this status"})
@@ -99,7 +99,7 @@ var (
 	itemKey      = keyspace.Def2[OrderID, ItemID](shapes, "order:{order}:item:{item}", keyspace.JSONOf[Product](), keyspace.Expire(day), keyspace.Doc{Purpose: "one item of an order"})
 )
 
-// With the type, or the kind of token, as a prefix.
+// With the type, or the kind of token, as the first level.
 var (
 	friendsKey  = keyspace.Def1[UserID](shapes, "set:user:{user}:friends", keyspace.SetOf("user"), keyspace.Expire(day), keyspace.Doc{Purpose: "a user's friends"})
 	messagesKey = keyspace.Def1[RoomID](shapes, "list:chat:room:{room}:messages", keyspace.ListOf("message"), keyspace.Expire(day), keyspace.Doc{Purpose: "a room's latest messages"})
@@ -110,8 +110,7 @@ var (
 var logKey = keyspace.Def2[Operation, Moment](shapes, "log:{operation}:{time}", keyspace.JSONOf[map[string]string](),
 	keyspace.Expire(90*day), keyspace.Doc{Purpose: "an operation that took place"})
 
-// All shapes that key patterns usually have, declared in one file. No two of them
-// ever make the same key.
+// The usual shapes of key patterns, declared in one file. No two of them ever make the same key.
 func Example_shapes() {
 	fmt.Println("faults:", keyspace.Lint(shapes))
 

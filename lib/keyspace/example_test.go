@@ -37,7 +37,7 @@ var (
 		keyspace.Doc{Purpose: "questions by address and minute", MaxBytes: 20})
 )
 
-// printer is an Executor that shows what it is sent.
+// printer is an Executor that prints the commands.
 type printer struct{}
 
 func (printer) Do(_ context.Context, c keyspace.Cmd) keyspace.Reply {

@@ -7,7 +7,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// What a function wants of a batch can be handed on before the batch runs.
+// A future can be passed to a function before the batch runs.
 func ExampleFuture() {
 	ctx, db := context.Background(), embedded()
 	defer db.Close()
@@ -42,7 +42,7 @@ func ExampleMessages() {
 	defer db.Close()
 	err := announce(ctx, db, Moved{"ann", "e4"})
 	show(err)
-	show(movedChannel.At(chess).Decode(`{"Player":"ann","To":"e4"}`)) // what a subscriber gets
+	show(movedChannel.At(chess).Decode(`{"Player":"ann","To":"e4"}`)) // a received message
 	// Output:
 	// <nil>
 	// {ann e4} <nil>
@@ -52,7 +52,7 @@ func announce(ctx context.Context, to keyspace.Publisher, m Moved) error {
 	return movedChannel.At(chess).Publish(ctx, to, m)
 }
 
-// away is an Executor for tests of what a program does while Redis is away.
+// away is an Executor that tests a program while Redis is unavailable.
 type away struct{}
 
 var errAway = errors.New("away")
@@ -76,7 +76,7 @@ func ExampleFail() {
 	// away
 }
 
-// A reply of one's own command, by its kind.
+// A custom command returns a reply, which is read by its kind.
 func ExampleReply() {
 	ctx, db := context.Background(), embedded()
 	defer db.Close()
@@ -93,11 +93,11 @@ func ExampleReply() {
 	case keyspace.NilReply, keyspace.ErrorReply:
 		show("nothing", r.Err)
 	}
-	_, err := r.Items() // where a list was expected
+	_, err := r.Items() // the reply is not a list
 	show(errors.Is(err, keyspace.ErrReply))
 
 	r = db.Do(ctx, keyspace.Cmd{Name: "SADD", Key: title.Key, Args: []string{"ann"}})
-	show(errors.Is(r.Err, keyspace.ErrType)) // nothing was sent
+	show(errors.Is(r.Err, keyspace.ErrType)) // the command was not sent
 
 	var b keyspace.Batch
 	b.Do(title.DeleteCmd())

@@ -9,41 +9,37 @@ import (
 	"strconv"
 )
 
-// Cmd is one Redis command: NAME keys... args... All keys must lie in one slot.
+// Cmd is one Redis command: NAME keys... args... All keys must be in one slot.
 type Cmd struct {
 	Name string
 	Key  Key   // first key
-	More []Key // further keys, for commands that take several
+	More []Key // further keys, for commands with several keys
 	Args []string
-	Err  error // why there is no command: it is not sent, and the reply is this
+	Err  error // if set, the executor does not send the command, and the reply is this error
 }
 
-// ScriptMark begins the Name of a [Cmd] that runs a Lua script; its SHA-1 in hexadecimal
-// digits, a space and its text follow. So a Cmd needs no field for it, and scripts are
-// registered nowhere.
+// ScriptMark begins the Name of a [Cmd] that runs a Lua script. The script's SHA-1 in hexadecimal digits, a space and
+// its text follow. So a Cmd needs no extra field, and scripts need no registration.
 const ScriptMark = "EVALSHA "
 
-// ScriptName returns the Name of commands that run the script. Package redis has a type
-// for them.
+// ScriptName returns the Name of commands that run the script. Package redis has a type for scripts.
 func ScriptName(src string) string {
 	sum := sha1.Sum([]byte(src))
 	return ScriptMark + hex.EncodeToString(sum[:]) + " " + src
 }
 
-// FunctionMark begins the Name of a [Cmd] that calls a function, of which the rest is the name. See
-// [DefFunction].
+// FunctionMark begins the Name of a [Cmd] that calls a function. The function's name follows. See [DefFunction].
 const FunctionMark = "FCALL "
 
-// An Executor sends commands to Redis. Package redis provides it; a test may
-// record with it. DoMulti sends all commands at once, one round trip for each
-// owner of their slots, keeps the order within a slot, and returns one reply
-// for each command.
+// An Executor sends commands to Redis. Package redis provides one; tests may use their own to record commands. DoMulti
+// sends all commands at once, in one round trip for each node that owns their slots. It keeps the order within a slot
+// and returns one reply for each command.
 type Executor interface {
 	Do(ctx context.Context, cmd Cmd) Reply
 	DoMulti(ctx context.Context, cmds []Cmd) []Reply
 }
 
-// ErrReply reports a reply of another shape than the one asked for.
+// ErrReply reports a reply of another kind than the caller expected.
 var ErrReply = errors.New("keyspace: unexpected reply")
 
 // ReplyKind is the kind of a [Reply].
@@ -58,19 +54,19 @@ const (
 	ErrorReply
 )
 
-// Reply is what Redis answered to one [Cmd].
+// Reply is the reply of Redis to one [Cmd].
 type Reply struct {
 	Kind ReplyKind
 	Str  string  // TextReply
 	N    int64   // IntReply
-	List []Reply // ListReply; maps arrive flat, key before value
+	List []Reply // ListReply; maps are flat: a key, then its value
 	Err  error   // ErrorReply: from the server, the network or the context
 }
 
 // Fail returns a Reply that carries err.
 func Fail(err error) Reply { return Reply{Kind: ErrorReply, Err: err} }
 
-// Nil reports whether the answer was "no such thing".
+// Nil reports whether the reply was nil, which usually means that the key does not exist.
 func (r Reply) Nil() bool { return r.Kind == NilReply }
 
 // Text returns the reply as a string; ok is false for a nil reply.
@@ -103,7 +99,7 @@ func (r Reply) Int() (int64, error) {
 	return 0, fmt.Errorf("%w: list instead of number", ErrReply)
 }
 
-// Float returns the reply as a floating-point number; ok is false for nil.
+// Float returns the reply as a floating-point number; ok is false for a nil reply.
 func (r Reply) Float() (f float64, ok bool, err error) {
 	s, ok, err := r.Text()
 	if !ok || err != nil {

@@ -11,7 +11,7 @@ import (
 
 var text = Form{}
 
-func TestAFamilyBuildsItsKeys(t *testing.T) {
+func TestFamily_BuildsKeys(t *testing.T) {
 	s := New("test")
 	doc := Doc{Purpose: "a test's"}
 	sign := Def2[id, Int](s, "user:sign:{{uid}}:{year}", BitmapOf("days"), Expire(time.Hour), doc)
@@ -46,14 +46,14 @@ func TestAFamilyBuildsItsKeys(t *testing.T) {
 		}
 	}
 	if info.At(someone).IsZero() || bus.At().IsZero() || !(Key{}).IsZero() || !(Channel{}).IsZero() {
-		t.Error("IsZero does not tell the zero values from others")
+		t.Error("IsZero does not identify the zero values")
 	}
 	if got := len(s.Families()); got != 8 {
 		t.Errorf("%d families, want 8", got)
 	}
 }
 
-func TestAMalformedDeclarationPanics(t *testing.T) {
+func TestDeclaration_MalformedPanics(t *testing.T) {
 	type args = []Form
 	for _, c := range []struct {
 		pattern string
@@ -77,11 +77,11 @@ func TestAMalformedDeclarationPanics(t *testing.T) {
 		{"user:{uid}:{uid}", args{text, text}, "two placeholders {uid}"},
 		{"user:{{uid}}:{{day}}", args{text, text}, "two hash tags"},
 		{"user:{uid}", args{{Alphabet: 9}}, "unknown alphabet"},
-		{"user:{uid}", args{{Min: 3, Max: 2}}, "form that nothing has"},
-		{"user:{uid}", args{{Max: -1}}, "form that nothing has"},
-		{"user:{uid}", args{{Words: []string{}}}, "form that nothing has"},
-		{"user:{uid}", args{{Words: []string{"a", "b:c"}}}, "cannot stand in a key"},
-		{"user:{uid}", args{{Words: []string{""}}}, "cannot stand in a key"},
+		{"user:{uid}", args{{Min: 3, Max: 2}}, "form that matches no string"},
+		{"user:{uid}", args{{Max: -1}}, "form that matches no string"},
+		{"user:{uid}", args{{Words: []string{}}}, "form that matches no string"},
+		{"user:{uid}", args{{Words: []string{"a", "b:c"}}}, "that a key cannot contain"},
+		{"user:{uid}", args{{Words: []string{""}}}, "that a key cannot contain"},
 	} {
 		t.Run(c.pattern, func(t *testing.T) {
 			mustPanic(t, c.want, func() { declare(New("test"), c.pattern, c.args...) })
@@ -89,17 +89,17 @@ func TestAMalformedDeclarationPanics(t *testing.T) {
 	}
 }
 
-func TestALifeThatRedisCannotKeepPanics(t *testing.T) {
+func TestDeclaration_InvalidTTLPanics(t *testing.T) {
 	for want, ttl := range map[string]TTL{
-		"neither a life nor a reason":            {},
-		"neither a life nor a reason ":           Forever("  "),
-		"jitter, an empty or a stale life":       Forever("swept").Jitter(time.Second),
-		"jitter, an empty or a stale life ":      Forever("swept").Negative(time.Second),
-		"may be under a millisecond":             Expire(time.Microsecond),
-		"may be under a millisecond ":            Expire(-time.Second),
-		"may be under a millisecond  ":           Expire(time.Second).Jitter(time.Second),
-		"negative jitter, empty or stale life":   Expire(time.Second).Jitter(-time.Second),
-		"negative jitter, empty or stale life  ": Expire(time.Second).Negative(-time.Second),
+		"neither a TTL nor a reason":            {},
+		"neither a TTL nor a reason ":           Forever("  "),
+		"jitter, an empty or a stale TTL":       Forever("swept").Jitter(time.Second),
+		"jitter, an empty or a stale TTL ":      Forever("swept").Negative(time.Second),
+		"may be under a millisecond":            Expire(time.Microsecond),
+		"may be under a millisecond ":           Expire(-time.Second),
+		"may be under a millisecond  ":          Expire(time.Second).Jitter(time.Second),
+		"negative jitter, empty or stale TTL":   Expire(time.Second).Jitter(-time.Second),
+		"negative jitter, empty or stale TTL  ": Expire(time.Second).Negative(-time.Second),
 	} {
 		mustPanic(t, strings.TrimSpace(want), func() {
 			Def0(New("test"), "user:info", CounterKind(), ttl, Doc{})
@@ -107,16 +107,16 @@ func TestALifeThatRedisCannotKeepPanics(t *testing.T) {
 	}
 }
 
-func TestAnUnknownTypePanics(t *testing.T) {
+func TestDeclaration_UnknownTypePanics(t *testing.T) {
 	mustPanic(t, `unknown type ""`, func() { Def0(New("test"), "user:info", Kind[Bytes]{}, Expire(time.Hour), Doc{}) })
 }
 
-// lying is a segment that does not keep to its form.
+// lying is a segment that does not match its form.
 type lying struct{ s string }
 
 func (l lying) AppendSegment(b []byte) []byte { return append(b, l.s...) }
 
-func TestAnArgumentThatIsNotOfItsFormBuildsNoKey(t *testing.T) {
+func TestAt_ArgumentOfWrongFormPanics(t *testing.T) {
 	s := New("test")
 	doc := Doc{Purpose: "a test's"}
 	two := Def2[id, board](s, "user:{{uid}}:{board}", CounterKind(), Expire(time.Hour), doc)
@@ -137,11 +137,11 @@ func TestAnArgumentThatIsNotOfItsFormBuildsNoKey(t *testing.T) {
 		"text beyond its bound":      func() { bounded.At(name{strings.Repeat(" ", 65)}) },
 		"zero identifier, a channel": func() { channel.At(id{}) },
 	} {
-		t.Run(name, func(t *testing.T) { mustPanic(t, "is not of the form its type declares", f) })
+		t.Run(name, func(t *testing.T) { mustPanic(t, "does not match the form of its type", f) })
 	}
 }
 
-func TestALongTextEntersAsItsHash(t *testing.T) {
+func TestText_LongTextBecomesHash(t *testing.T) {
 	whole, long := strings.Repeat("é", MaxText/2), strings.Repeat("é", MaxText/2)+"!"
 	if got, want := string(Text{whole}.AppendSegment(nil)), strings.Repeat("%c3%a9", MaxText/2); got != want {
 		t.Errorf("%d bytes became %q, want %q", MaxText, got, want)
@@ -158,7 +158,7 @@ func TestALongTextEntersAsItsHash(t *testing.T) {
 	}
 }
 
-func TestJitterStaysInsideItsSpread(t *testing.T) {
+func TestJitter_StaysWithinSpread(t *testing.T) {
 	ttl := Expire(time.Hour).Jitter(5 * time.Minute)
 	low, high := ttl.Longest(), time.Duration(0)
 	for range 2000 {
@@ -173,7 +173,7 @@ func TestJitterStaysInsideItsSpread(t *testing.T) {
 	}
 }
 
-func TestWordsAreAClosedList(t *testing.T) {
+func TestWord_ListIsClosed(t *testing.T) {
 	if w, ok := ParseWord[boards]("streak"); !ok || w != WordOf[boards]("streak") || w.String() != "streak" {
 		t.Errorf("ParseWord(streak) = %v, %v", w, ok)
 	}
@@ -185,7 +185,7 @@ func TestWordsAreAClosedList(t *testing.T) {
 	mustPanic(t, "is not one of keyspace.boards", func() { WordOf[boards]("weekly") })
 }
 
-func TestTryIsAnErrorWhereAtPanics(t *testing.T) {
+func TestTry_ReturnsErrorWhereAtPanics(t *testing.T) {
 	s := New("test")
 	one := Def1[Hashed](s, "try:{a}", BytesOf("x"), hour, Doc{})
 	two := Def2[Hashed, Word[noWords]](s, "try:{a}:{b}", BytesOf("x"), hour, Doc{})
@@ -205,7 +205,7 @@ type noWords struct{}
 
 func (noWords) Words() []string { return []string{"none"} }
 
-func TestASegmentReadsBackWhatItWrites(t *testing.T) {
+func TestSegment_RoundTrip(t *testing.T) {
 	w, _ := ParseWord[boards]("streak")
 	back := []struct {
 		write interface{ AppendSegment([]byte) []byte }
@@ -226,7 +226,7 @@ func TestASegmentReadsBackWhatItWrites(t *testing.T) {
 	}
 }
 
-func TestATryLetsOtherPanicsGoOn(t *testing.T) {
+func TestTry_DoesNotRecoverOtherPanics(t *testing.T) {
 	s := New("test")
 	f := Def1[panicking](s, "panicking:{x}", BytesOf("x"), Expire(time.Hour), Doc{})
 	mustPanic(t, "a segment's own", func() { f.Try(panicking{}) })

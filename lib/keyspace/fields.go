@@ -7,11 +7,10 @@ import (
 	"strconv"
 )
 
-// A coding writes a Go value as the text of a hash field or of a script's argument, and
-// reads it back.
+// A coding converts a Go value to the text of a hash field or of a script's argument, and back.
 type coding struct {
 	name  string // for the catalogue
-	whole bool   // it is a whole number
+	whole bool   // whether the type is a whole number
 	write func(reflect.Value) (string, error)
 	read  func(string, reflect.Value) error
 }
@@ -21,9 +20,8 @@ var (
 	readsText  = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// codingOf returns the coding of a type: one that writes and reads itself as text, or a
-// string, whole number, floating-point number, bool ("1" or "0") or []byte. ok is false
-// for any other.
+// codingOf returns the coding of a type. Supported types are types with MarshalText and UnmarshalText, strings, whole
+// numbers, floating-point numbers, bools ("1" or "0") and []byte. ok is false for other types.
 func codingOf(t reflect.Type) (c coding, ok bool) {
 	c.name = t.Kind().String()
 	switch {
@@ -84,7 +82,7 @@ func codingOf(t reflect.Type) (c coding, ok bool) {
 	return c, true
 }
 
-// A field is one of a struct that has a text in Redis.
+// A field is a struct field that is stored as text in Redis.
 type field struct {
 	name  string
 	index []int
@@ -92,11 +90,11 @@ type field struct {
 	coding
 }
 
-// fieldsOf returns the exported fields of a struct, those of embedded structs among them.
-// The tag `redis:"name"` gives another name than the field's own, and "-" leaves one out.
+// fieldsOf returns the exported fields of a struct, including those of embedded structs. The tag `redis:"name"` sets
+// another name than the field's own, and "-" excludes a field.
 func fieldsOf(t reflect.Type) (all []field, err error) {
 	if t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%s is no struct", t)
+		return nil, fmt.Errorf("%s is not a struct", t)
 	}
 	seen := map[string]bool{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -106,7 +104,7 @@ func fieldsOf(t reflect.Type) (all []field, err error) {
 		case !f.IsExported() && !f.Anonymous, name == "-", f.Anonymous && f.Type.Kind() == reflect.Struct && !ok:
 			continue
 		case !ok:
-			return nil, fmt.Errorf("the field %s of %s is a %s, which has no text of its own: give it MarshalText and UnmarshalText", f.Name, t, f.Type)
+			return nil, fmt.Errorf("the field %s of %s is a %s, which has no text encoding: add MarshalText and UnmarshalText", f.Name, t, f.Type)
 		case name == "":
 			name = f.Name
 		}

@@ -13,7 +13,7 @@ type id struct{ s string }
 func (i id) AppendSegment(b []byte) []byte { return append(b, i.s...) }
 func (id) SegmentForm() Form               { return Form{Alphabet: Base64URL, Min: 12, Max: 12} }
 
-// name is text that should have been bounded by its constructor.
+// name is a text that its constructor should have bounded.
 type name struct{ s string }
 
 func (n name) AppendSegment(b []byte) []byte { return appendEscaped(b, n.s) }
@@ -27,7 +27,7 @@ type board = Word[boards]
 
 var someone = id{"V1StGXR8_Z5j"}
 
-// declare adds families with a pattern that a test computed.
+// declare adds families with a computed pattern.
 func declare(s *Schema, pattern string, args ...Form) *Family {
 	return s.add(literal(pattern), "string", "bytes", Expire(time.Hour), Doc{Purpose: "a test's"}, args...)
 }

@@ -16,12 +16,12 @@ func JSONOf[V any]() Kind[JSON[V]] {
 		check: func(v []byte) error { return json.Unmarshal(v, new(V)) }}
 }
 
-// Get reads the value; ok is false when there is none.
+// Get reads the value; ok is false if there is none.
 func (h JSON[V]) Get(ctx context.Context, db Executor) (v V, ok bool, err error) {
 	return h.Read(db.Do(ctx, h.GetCmd()))
 }
 
-// Read returns the value in the reply to GetCmd; ok is false when there is none.
+// Read returns the value in the reply to GetCmd; ok is false if there is none.
 func (h JSON[V]) Read(r Reply) (v V, ok bool, err error) {
 	s, ok, err := r.Text()
 	if !ok || err != nil {
@@ -33,7 +33,7 @@ func (h JSON[V]) Read(r Reply) (v V, ok bool, err error) {
 	return v, true, nil
 }
 
-// Set writes v with the family's life.
+// Set writes v with the family's TTL.
 func (h JSON[V]) Set(ctx context.Context, db Executor, v V) error {
 	cmd, err := h.SetCmd(v, h.fam.TTL.Draw())
 	if err != nil {
@@ -42,8 +42,8 @@ func (h JSON[V]) Set(ctx context.Context, db Executor, v V) error {
 	return db.Do(ctx, cmd).Err
 }
 
-// SetCmd is the command behind Set, for a pipeline; life 0 means for ever. It
-// fails when v has no JSON.
+// SetCmd is the command of Set, for a pipeline; life 0 means that the key never expires. It returns an error if v
+// cannot be encoded as JSON.
 func (h JSON[V]) SetCmd(v V, life time.Duration) (Cmd, error) {
 	s, err := json.Marshal(v)
 	if err != nil {
@@ -55,8 +55,8 @@ func (h JSON[V]) SetCmd(v V, life time.Duration) (Cmd, error) {
 // GetCmd reads the value, for a pipeline; see Read.
 func (h JSON[V]) GetCmd() Cmd { return Bytes(h).GetCmd() }
 
-// AddCmd is the command behind Add, for a pipeline; the reply is nil when the key is
-// there. It fails when v has no JSON.
+// AddCmd is the command of Add, for a pipeline. The reply is nil if the key exists. It returns an error if v cannot be
+// encoded as JSON.
 func (h JSON[V]) AddCmd(v V) (Cmd, error) {
 	cmd, err := h.SetCmd(v, h.fam.TTL.Draw())
 	if err != nil {
@@ -66,7 +66,7 @@ func (h JSON[V]) AddCmd(v V) (Cmd, error) {
 	return cmd, nil
 }
 
-// Add writes v with the family's life unless the key is there, and reports whether it did.
+// Add writes v with the family's TTL unless the key exists, and reports whether it wrote.
 func (h JSON[V]) Add(ctx context.Context, db Executor, v V) (bool, error) {
 	cmd, err := h.AddCmd(v)
 	if err != nil {
@@ -75,8 +75,8 @@ func (h JSON[V]) Add(ctx context.Context, db Executor, v V) (bool, error) {
 	return db.Do(ctx, cmd).Bool()
 }
 
-// Take reads the value and removes the key: only one caller gets it. ok is false when
-// there is none. It needs Redis 6.2.
+// Take reads the value and deletes the key, so that only one caller gets the value. ok is false if there is none. It
+// needs Redis 6.2.
 func (h JSON[V]) Take(ctx context.Context, db Executor) (v V, ok bool, err error) {
 	return h.Read(db.Do(ctx, Bytes(h).TakeCmd()))
 }

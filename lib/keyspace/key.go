@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// A Key is the logical name of one Redis key: its family's pattern with the
-// arguments filled in, without the deployment's prefix, which the executor
-// adds. Only a [Family] makes keys, so a Key is always declared, escaped and of
-// a known type. The zero Key names nothing.
+// A Key is the logical name of one Redis key: the pattern of its family with the arguments filled in, without the
+// prefix of the deployment, which the executor adds. Only a [Family] makes Keys, so a Key is always declared and
+// escaped, and its type is known. The zero Key has no name.
 type Key struct {
 	s   string
 	fam *Family
@@ -23,7 +22,7 @@ func (k Key) Family() *Family { return k.fam }
 // IsZero reports whether k is the zero Key.
 func (k Key) IsZero() bool { return k.fam == nil }
 
-// renew must not send PEXPIRE 0 for a key that lives for ever: it deletes.
+// renew must not send PEXPIRE 0 for a key that never expires, because that deletes the key.
 func renew(k Key) Cmd {
 	life := k.fam.TTL.Draw()
 	if life == 0 {
@@ -32,31 +31,31 @@ func renew(k Key) Cmd {
 	return Cmd{Name: "PEXPIRE", Key: k, Args: []string{millis(life)}}
 }
 
-// DeleteCmd removes the key, whatever its type; the reply is 1 when it was there.
-func (k Key) DeleteCmd() Cmd { return k.ask("UNLINK") }
+// DeleteCmd deletes the key, whatever its type; the reply is 1 if it existed.
+func (k Key) DeleteCmd() Cmd { return k.plainCmd("UNLINK") }
 
-// Delete removes the key, whatever its type.
+// Delete deletes the key, whatever its type.
 func (k Key) Delete(ctx context.Context, db Executor) error { return db.Do(ctx, k.DeleteCmd()).Err }
 
-// ExistsCmd asks whether the key is there: 1 or 0.
-func (k Key) ExistsCmd() Cmd { return k.ask("EXISTS") }
+// ExistsCmd checks whether the key exists: 1 or 0.
+func (k Key) ExistsCmd() Cmd { return k.plainCmd("EXISTS") }
 
-// Exists reports whether the key is there.
+// Exists reports whether the key exists.
 func (k Key) Exists(ctx context.Context, db Executor) (bool, error) {
 	return db.Do(ctx, k.ExistsCmd()).Bool()
 }
 
-// RenewCmd gives the key its family's life anew, or takes its life away where the family
-// lives for ever; the reply is 1 when that changed something.
+// RenewCmd sets the family's TTL again, or removes the TTL if keys of the family never expire; the reply is 1 if that
+// changed the key.
 func (k Key) RenewCmd() Cmd { return renew(k) }
 
-// Renew gives the key its family's life anew. A key that is not there stays so.
+// Renew sets the family's TTL again. It does not create a missing key.
 func (k Key) Renew(ctx context.Context, db Executor) error { return db.Do(ctx, k.RenewCmd()).Err }
 
-// Left returns how long the key has to live, in whole milliseconds; 0 is for ever. ok is
-// false when there is no key.
+// Left returns the remaining TTL, in whole milliseconds; 0 means that the key never expires. ok is false if the key
+// does not exist.
 func (k Key) Left(ctx context.Context, db Executor) (left time.Duration, ok bool, err error) {
-	ms, err := db.Do(ctx, k.ask("PTTL")).Int()
+	ms, err := db.Do(ctx, k.plainCmd("PTTL")).Int()
 	if err != nil || ms == -2 {
 		return 0, false, err
 	}

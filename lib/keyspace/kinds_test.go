@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// script is an Executor that answers with prepared replies and remembers what
-// it was sent.
+// script is an Executor that returns prepared replies and records the commands.
 type script struct {
 	replies []Reply
 	sent    []string
@@ -62,7 +61,7 @@ var (
 	record  = Def0(handles, "test:record", RecordOf[both](), hour, Doc{})
 )
 
-func TestHandlesSendTheirCommands(t *testing.T) {
+func TestHandles_SendTheirCommands(t *testing.T) {
 	ctx, db := t.Context(), new(script)
 	db.replies = []Reply{
 		{Kind: TextReply, Str: "v"}, {}, {}, {}, {},
@@ -116,7 +115,7 @@ func TestHandlesSendTheirCommands(t *testing.T) {
 	}
 }
 
-func TestAWriteChoosesALifeOnlyWhereTheFamilyAllows(t *testing.T) {
+func TestSetFor_NeedsUpToFamily(t *testing.T) {
 	db := new(script)
 	for _, c := range []struct {
 		h Bytes
@@ -128,7 +127,7 @@ func TestAWriteChoosesALifeOnlyWhereTheFamilyAllows(t *testing.T) {
 	}
 }
 
-func TestHandlesReturnWhatWentWrong(t *testing.T) {
+func TestHandles_ReturnErrors(t *testing.T) {
 	ctx, broken := t.Context(), errors.New("broken")
 	failing := func() *script { return &script{replies: []Reply{Fail(broken)}} }
 	_, _, getBytes := asBytes.At().Get(ctx, failing())
@@ -152,7 +151,7 @@ func TestHandlesReturnWhatWentWrong(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoJSONIsNotSent(t *testing.T) {
+func TestJSON_ValueWithoutJSONNotSent(t *testing.T) {
 	ctx, db, f := t.Context(), new(script), func() {}
 	var b Batch
 	noJSON.At().SetIn(&b, f)
@@ -167,9 +166,8 @@ func TestWhatHasNoJSONIsNotSent(t *testing.T) {
 	}
 }
 
-// A server, or what stands before it, that answers in another form is an error in every
-// method that reads one.
-func TestARepliesOtherFormIsAnErrorOfEveryHandle(t *testing.T) {
+// If a server or proxy replies in another form, every method that reads the reply returns an error.
+func TestHandles_ReplyOfOtherKindIsError(t *testing.T) {
 	ctx := t.Context()
 	text, number := Reply{Kind: TextReply, Str: "x"}, Reply{Kind: IntReply, N: 1}
 	list := func(items ...Reply) Reply { return Reply{Kind: ListReply, List: items} }
@@ -208,14 +206,14 @@ func TestARepliesOtherFormIsAnErrorOfEveryHandle(t *testing.T) {
 			}
 		}
 	}
-	// Entries that were removed while a consumer had them.
+	// Entries that were deleted while a consumer had them.
 	removed := list(text, list(list(), list(text, Reply{}), list(text, list(text, text))))
 	if got, err := journal.At().Claim(ctx, &script{replies: []Reply{removed}}, "g", "c", 0, 1); len(got) != 1 || err != nil {
 		t.Errorf("Stream.Claim with removed entries: %v, %v; want the one that is left", got, err)
 	}
 }
 
-func TestARepliesShapeIsChecked(t *testing.T) {
+func TestReply_ShapeIsChecked(t *testing.T) {
 	broken := errors.New("broken")
 	text, number, list := Reply{Kind: TextReply, Str: "2.5"}, Reply{Kind: IntReply, N: 7}, Reply{Kind: ListReply, List: []Reply{{}}}
 	for _, c := range []struct {
@@ -244,7 +242,7 @@ func TestARepliesShapeIsChecked(t *testing.T) {
 	}
 }
 
-func TestEveryKindNamesItsType(t *testing.T) {
+func TestKind_HasItsType(t *testing.T) {
 	s := New("test")
 	for pattern, f := range map[string]*Family{
 		"set":    Def0(s, "test:set", SetOf("x"), hour, Doc{}).Family,
@@ -259,7 +257,7 @@ func TestEveryKindNamesItsType(t *testing.T) {
 	}
 }
 
-func TestAFamilyKnowsWhatItsValuesCanBe(t *testing.T) {
+func TestCheck_AcceptsValidValuesOnly(t *testing.T) {
 	s := New("test")
 	odd := errors.New("odd length")
 	cached := func(none, payload string) string { return "V" + none + strings.Repeat("0", 44) + "\x00" + payload }

@@ -8,20 +8,19 @@ import (
 	"strings"
 )
 
-// Lint holds the families of schemas against the rules that a declaration alone
-// cannot be held against, and returns every fault, joined; each names its
-// family. Call it in a test with all schemas of the program:
+// Lint checks the families of schemas and returns all faults, joined; each fault names its family. It checks rules that
+// a single declaration cannot check. Call it in a test with all schemas of the program:
 //
 //   - levels are lower-case words joined by '_', between colons;
-//   - the first level is a word that says what the key is about;
+//   - the first level is a word that states the subject of the key;
 //   - no physical key is longer than [MaxKey] bytes, whatever its arguments;
 //   - owner, purpose and value form are stated;
-//   - families used together share a hash tag;
+//   - families that are used together share a hash tag;
 //   - no key and no channel belongs to two families, see [Disjoint];
-//   - no key is of a pattern that is retired, see [Retire];
+//   - no key matches a retired pattern, see [Retire];
 //   - no key of a family can be read with other arguments.
 //
-// [Schema.Brownfield] and [Schema.BadWords] change the first two for a schema.
+// [Schema.Brownfield] and [Schema.BadWords] change the first two rules for a schema.
 func Lint(schemas ...*Schema) error {
 	var faults []error
 	together := map[string]*Family{}
@@ -33,7 +32,7 @@ func Lint(schemas ...*Schema) error {
 	return errors.Join(append(faults, Disjoint(schemas...), lintRetired(schemas))...)
 }
 
-// lintRetired finds families whose keys may be what a retired pattern left behind.
+// lintRetired finds families whose keys a retired pattern could also have written.
 func lintRetired(schemas []*Schema) error {
 	var faults []error
 	for _, s := range schemas {
@@ -51,33 +50,33 @@ func lintRetired(schemas []*Schema) error {
 }
 
 var (
-	words = regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`)
-	alnum = regexp.MustCompile(`^[A-Za-z0-9]+`)
-	named = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	wordsPattern     = regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`)
+	firstWordPattern = regexp.MustCompile(`^[A-Za-z0-9]+`)
+	namePattern      = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
-// meaningless first words could stand before any key; [Schema.BadWords] has others.
+// meaningless lists first words that could begin any key; [Schema.BadWords] replaces the list.
 var meaningless = []string{"bar", "data", "foo", "item", "key", "keys", "misc", "obj", "object", "temp", "test", "thing", "tmp", "value"}
 
 func (f *Family) lintNames(bad []string) error {
 	var faults []error
-	if f.asIs {
-		return errors.Join(f.lintAsIs(bad)...)
+	if f.brownfield {
+		return errors.Join(f.lintBrownfield(bad)...)
 	}
 	for i, l := range f.levels {
 		switch {
-		case l.form == nil && !words.MatchString(l.text):
+		case l.form == nil && !wordsPattern.MatchString(l.text):
 			faults = append(faults, f.fault("has the level %q, which is not lower-case words joined by '_'", l.text))
-		case l.form != nil && !named.MatchString(l.text):
+		case l.form != nil && !namePattern.MatchString(l.text):
 			faults = append(faults, f.fault("has the placeholder {%s}, which is not lower-case words joined by '_'", l.text))
-		case i == 0 && (l.form != nil || len(l.text) < 3 || !named.MatchString(l.text) || slices.Contains(bad, l.text)):
-			faults = append(faults, f.fault("begins with %q; the first level is a word that says what the key is about", l.text))
+		case i == 0 && (l.form != nil || len(l.text) < 3 || !namePattern.MatchString(l.text) || slices.Contains(bad, l.text)):
+			faults = append(faults, f.fault("begins with %q; the first level must be a word that states the subject of the key", l.text))
 		}
 		if l.form == nil {
 			continue
 		}
 		for _, w := range l.form.Words {
-			if !words.MatchString(w) {
+			if !wordsPattern.MatchString(w) {
 				faults = append(faults, f.fault("can have the word %q for {%s}, which is not lower-case words joined by '_'", w, l.text))
 			}
 		}
@@ -85,28 +84,27 @@ func (f *Family) lintNames(bad []string) error {
 	return errors.Join(faults...)
 }
 
-// lintAsIs judges what is not in the keys, and the first word, if the schema has said
-// which words are bad.
-func (f *Family) lintAsIs(bad []string) (faults []error) {
+// lintBrownfield checks the names of placeholders, and the first word if the schema has a list of bad words.
+func (f *Family) lintBrownfield(bad []string) (faults []error) {
 	for _, l := range f.levels {
-		if l.form != nil && !named.MatchString(l.text) {
+		if l.form != nil && !namePattern.MatchString(l.text) {
 			faults = append(faults, f.fault("has the placeholder {%s}, which is not lower-case words joined by '_'", l.text))
 		}
 	}
-	if first := alnum.FindString(f.Pattern); slices.Contains(bad, strings.ToLower(first)) {
+	if first := firstWordPattern.FindString(f.Pattern); slices.Contains(bad, strings.ToLower(first)) {
 		faults = append(faults, f.fault("begins with %q, which is one of the schema's bad words", first))
 	}
 	return faults
 }
 
-// lintReading finds keys from which two sets of arguments can be read. Arguments that
-// fill their levels cannot be misread.
+// lintReading finds keys that can be read with two sets of arguments. Arguments that fill their levels cannot be
+// misread.
 func (f *Family) lintReading() error {
 	if !f.mixed {
 		return nil
 	}
-	if name, twice := common(f, f, true); twice {
-		return f.fault("does not tell where an argument ends: %q can be read in two ways", name)
+	if name, twice := sharedName(f, f, true); twice {
+		return f.fault("is ambiguous: %q can be read in two ways", name)
 	}
 	return nil
 }
@@ -114,7 +112,7 @@ func (f *Family) lintReading() error {
 func (f *Family) lintLength() error {
 	n, bounded := f.longest()
 	if !bounded {
-		return f.fault("has an argument without a longest length; its type needs a Form with a Max")
+		return f.fault("has an argument without a maximum length; its type needs a Form with a Max")
 	}
 	if n += MaxPrefix + len(":"); n > MaxKey {
 		return f.fault("can be %d bytes long, its prefix included; the limit is %d", n, MaxKey)
@@ -124,7 +122,7 @@ func (f *Family) lintLength() error {
 
 func (f *Family) lintDoc() error {
 	var faults []error
-	if !named.MatchString(f.Doc.Owner) {
+	if !namePattern.MatchString(f.Doc.Owner) {
 		faults = append(faults, f.fault("has the owner %q, which is not a package", f.Doc.Owner))
 	}
 	if p := f.Doc.Purpose; strings.TrimSpace(p) == "" || strings.Contains(p, "\n") {
@@ -139,7 +137,7 @@ func (f *Family) lintDoc() error {
 	return errors.Join(faults...)
 }
 
-// lintTogether holds f against the first family of its set.
+// lintTogether compares f with the first family of its set.
 func (f *Family) lintTogether(first map[string]*Family) error {
 	set := f.Doc.Together
 	if set == "" {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestLintFindsEachFaultAndNamesTheFamily(t *testing.T) {
+func TestLint_FindsEachFault(t *testing.T) {
 	short := Form{Max: 64}
 	ok := Doc{Purpose: "a test's"}
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestLintFindsEachFaultAndNamesTheFamily(t *testing.T) {
 		{"u:{uid}", "json", ok, []Form{short}, `begins with "u"`},
 		{"123:{uid}", "json", ok, []Form{short}, `begins with "123"`},
 		{"data:{uid}", "json", ok, []Form{short}, `begins with "data"`},
-		{"user:{uid}", "json", ok, []Form{{}}, "without a longest length"},
+		{"user:{uid}", "json", ok, []Form{{}}, "without a maximum length"},
 		{"user:{uid}", "json", ok, []Form{{Max: 475}}, "can be 513 bytes long"},
 		{"user:{kind}", "json", ok, []Form{{Words: []string{"Good"}}}, `can have the word "Good" for {kind}`},
 		{"user:info", " ", ok, nil, "how its values are written"},
@@ -52,7 +52,7 @@ func TestLintFindsEachFaultAndNamesTheFamily(t *testing.T) {
 	}
 }
 
-func TestLintHasNothingAgainstGoodFamilies(t *testing.T) {
+func TestLint_AcceptsGoodFamilies(t *testing.T) {
 	s := New("test")
 	together := Doc{Purpose: "x", Together: "board"}
 	Def1[board](s, "leaderboard:{{board}}", ZSetOf("user"), Forever("rebuilt"), together)
@@ -67,7 +67,7 @@ func TestLintHasNothingAgainstGoodFamilies(t *testing.T) {
 	}
 }
 
-func TestLintReturnsEveryFault(t *testing.T) {
+func TestLint_ReturnsEveryFault(t *testing.T) {
 	a, b := New("one"), New("two")
 	declare(a, "User:info")
 	declare(b, "user:{uid}", Form{})
@@ -83,7 +83,7 @@ func TestLintReturnsEveryFault(t *testing.T) {
 	}
 }
 
-func TestFamiliesUsedTogetherShareTheirTagsForm(t *testing.T) {
+func TestLint_TogetherNeedsSameTagForm(t *testing.T) {
 	s := New("test")
 	doc := Doc{Purpose: "x", Together: "room"}
 	Def1[id](s, "room:{{room}}:state", HashOf("x"), Expire(time.Hour), doc)
@@ -93,14 +93,14 @@ func TestFamiliesUsedTogetherShareTheirTagsForm(t *testing.T) {
 	}
 }
 
-func TestFamiliesThatCanMeetAreShownTheKey(t *testing.T) {
+func TestDisjoint_ShowsCommonKey(t *testing.T) {
 	twelve, words := id{}.SegmentForm(), board{}.SegmentForm()
 	for _, c := range []struct {
 		one   string
 		a     []Form
 		other string
 		b     []Form
-		want  string // the key; empty: disjoint
+		want  string // the key; empty if disjoint
 	}{
 		{"cluster:nodes:{node}", []Form{text}, "cluster:nodes:active", nil, "cluster:nodes:active"},
 		{"cluster:nodes:{node}", []Form{twelve}, "cluster:nodes:active", nil, ""},
@@ -134,9 +134,9 @@ func TestFamiliesThatCanMeetAreShownTheKey(t *testing.T) {
 	}
 }
 
-// The product is held against trying: whatever it calls disjoint has no common
-// text among many drawn, and the text it shows is of both forms.
-func TestIntersectionAgreesWithTrying(t *testing.T) {
+// The product is compared with trials: two forms without a common text have none among many random texts, and a common
+// text matches both forms.
+func TestIntersect_AgreesWithRandomTexts(t *testing.T) {
 	forms := rapid.Custom(func(t *rapid.T) Form {
 		f := Form{
 			Alphabet: rapid.SampledFrom([]Alphabet{AnyText, Digits, Hex, Base64URL}).Draw(t, "alphabet"),
@@ -161,7 +161,7 @@ func TestIntersectionAgreesWithTrying(t *testing.T) {
 	})
 }
 
-func TestAPrefixIsOneLowerCaseLevel(t *testing.T) {
+func TestValidPrefix_IsOneLowerCaseLevel(t *testing.T) {
 	for prefix, want := range map[string]bool{
 		"stoa": true, "stoa-staging": true, "shop_2": true, strings.Repeat("s", MaxPrefix): true,
 		"": false, "Stoa": false, "stoa:eu": false, "{stoa}": false, "2stoa": false, "stoa-": false,
@@ -173,7 +173,7 @@ func TestAPrefixIsOneLowerCaseLevel(t *testing.T) {
 	}
 }
 
-func TestLogicalTakesThePrefixOff(t *testing.T) {
+func TestLogical_RemovesPrefix(t *testing.T) {
 	for physical, want := range map[string]string{
 		"stoa:user:info:x": "user:info:x", "stoa:": "", "stoa": "-", "sto": "-", "stoat:user": "-", "other:user": "-", "": "-",
 	} {
@@ -187,24 +187,24 @@ func TestLogicalTakesThePrefixOff(t *testing.T) {
 	}
 }
 
-func TestARetiredPatternIsNotDeclaredAnew(t *testing.T) {
+func TestLint_RefusesRetiredPattern(t *testing.T) {
 	s := New("test")
 	Retire(s, "user:all:{uid}", "swept by hand")
 	if got := s.Retired(); len(got) != 1 || got[0].Pattern != "user:all:{uid}" || got[0].Doc.Owner != "test" || got[0].Doc.Migration != "swept by hand" {
 		t.Errorf("retired is %+v", got)
 	}
 	if err := Lint(s); err != nil {
-		t.Errorf("retired alone: Lint says %v", err)
+		t.Errorf("only retired: Lint returns %v", err)
 	}
 	Def1[id](s, "user:all:{who}", BytesOf("x"), Forever("truth"), Doc{Purpose: "a test's"})
 	if err := Lint(s); err == nil || !strings.Contains(err.Error(), `which test has retired`) {
-		t.Errorf("declared and retired: Lint says %v", err)
+		t.Errorf("declared and retired: Lint returns %v", err)
 	}
-	mustPanic(t, "what becomes of its keys", func() { Retire(s, "user:x", " ") })
+	mustPanic(t, "without a migration", func() { Retire(s, "user:x", " ") })
 	mustPanic(t, "neither a word", func() { Retire(s, "user::x", "swept") })
 }
 
-func TestAFamilyThatNoSchemaHasKnowsItsNames(t *testing.T) {
+func TestFamilyOf_HasNamesAndLimits(t *testing.T) {
 	old, err := FamilyOf("app.user-{{id}}:{day}", Form{Alphabet: Digits, Min: 1, Max: 8}, Form{Words: []string{"mon", "sunday"}})
 	if err != nil {
 		t.Fatal(err)

@@ -5,36 +5,35 @@ import (
 	"strings"
 )
 
-// Parser finds the family of a key or channel and the arguments in it. It is
-// safe for concurrent use.
+// Parser finds the family and the arguments of a key or channel. It is safe for concurrent use.
 type Parser struct{ keys, channels node }
 
-// node is the place after some levels of a pattern.
+// node is the state after some levels of a pattern.
 type node struct {
 	words  map[string]*node
 	args   []edge
-	family *Family   // whose pattern ends here
-	mixed  []*Family // of the first node: those whose arguments do not fill whole levels
+	family *Family   // the family whose pattern ends here
+	mixed  []*Family // of the root: the families with arguments that do not fill whole levels
 }
 
-// edge leads on over any level of one form.
+// edge is a transition for any level of one form.
 type edge struct {
 	form *Form
 	tag  bool
 	to   *node
 }
 
-// MaxArgs is how many arguments a family can have.
+// MaxArgs is the largest number of arguments of a family.
 const MaxArgs = 3
 
-// Parsed is what a [Parser] found.
+// Parsed is the result of a [Parser].
 type Parsed struct {
 	Family *Family
-	Args   [MaxArgs]string // as they stand in the key; ReadSegment of [Text] reads escaped text
+	Args   [MaxArgs]string // as in the key; ReadSegment of [Text] decodes escaped text
 }
 
-// NewParser returns a parser for the families of schemas, which must pass
-// [Lint]: where two families can meet, either may be found.
+// NewParser returns a parser for the families of schemas, which must pass [Lint]. If two families can make the same
+// key, the parser may return either of them.
 func NewParser(schemas ...*Schema) *Parser {
 	p := new(Parser)
 	for _, s := range schemas {
@@ -49,7 +48,7 @@ func NewParser(schemas ...*Schema) *Parser {
 	return p
 }
 
-// ParserOf returns a parser for single families, which must not meet.
+// ParserOf returns a parser for single families. No two of them may make the same key.
 func ParserOf(families ...*Family) *Parser {
 	return NewParser(&Schema{families: families})
 }
@@ -85,8 +84,8 @@ func (n *node) child(l level) *node {
 	return e.to
 }
 
-// Key returns the key that was parsed, the zero Key for a channel. So a tool can
-// ask for a key by its name; other code uses the family's At.
+// Key returns the parsed key, or the zero Key for a channel. It lets a tool read a key by its name; other code uses At
+// of the family.
 func (p Parsed) Key() Key {
 	if p.Family == nil || p.Family.IsChannel() {
 		return Key{}
@@ -98,8 +97,7 @@ func (p Parsed) Key() Key {
 	return p.Family.key(b)
 }
 
-// Key parses a logical key, the one without prefix; [Logical] takes it off. It
-// allocates nothing.
+// Key parses a logical key, which has no prefix; [Logical] removes the prefix. It allocates no memory.
 func (p *Parser) Key(logical string) (Parsed, bool) { return p.keys.parse(logical) }
 
 // Channel parses a logical channel name.
@@ -118,8 +116,7 @@ func (n *node) parse(name string) (found Parsed, ok bool) {
 	return Parsed{}, false
 }
 
-// read finds argument i and those behind it at the beginning of rest, which is the whole
-// remainder of the name.
+// read finds argument i and the arguments after it in rest, which is the remainder of the name.
 func (f *Family) read(rest string, found *Parsed, i int) bool {
 	if i == len(f.Args) {
 		return rest == ""
@@ -141,8 +138,7 @@ func (f *Family) read(rest string, found *Parsed, i int) bool {
 	return false
 }
 
-// walk tries the word before the arguments: a level can be both where a later
-// level tells the families apart.
+// walk tries the word before the arguments. A level can match both, if a later level decides between the families.
 func (n *node) walk(rest string, found *Parsed, arg int) bool {
 	word, rest, more := strings.Cut(rest, ":")
 	if to := n.words[word]; to != nil && to.end(rest, more, found, arg) {

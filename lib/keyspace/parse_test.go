@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The families of the documents Stoa comes from, in one schema.
+// The families of the documents that preceded Stoa, in one schema.
 var (
 	origin   = New("origin")
 	_        = declare(origin, "user:status:{uid}", id{}.SegmentForm())
@@ -39,7 +39,7 @@ var (
 	parser   = NewParser(origin)
 )
 
-func TestAKeyIsParsedBackToItsFamily(t *testing.T) {
+func TestParser_FindsFamilyOfKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"user:sign:{V1StGXR8_Z5j}:2026":              "user:sign:{{uid}}:{year} V1StGXR8_Z5j 2026",
 		"user:verify_code:1m:AAAAAAAAAAAAAAAAAAAAAA": "user:verify_code:1m:{email} AAAAAAAAAAAAAAAAAAAAAA",
@@ -90,7 +90,7 @@ func TestAKeyIsParsedBackToItsFamily(t *testing.T) {
 	}
 }
 
-func TestChannelsAndKeysAreParsedApart(t *testing.T) {
+func TestParser_SeparatesChannelsAndKeys(t *testing.T) {
 	if p, ok := parser.Channel("cluster:events"); !ok || p.Family != events.Family {
 		t.Errorf("channel cluster:events: %v, %v", p, ok)
 	}
@@ -102,7 +102,7 @@ func TestChannelsAndKeysAreParsedApart(t *testing.T) {
 	}
 }
 
-func TestAWordThatIsAlsoAnArgumentIsToldByWhatFollows(t *testing.T) {
+func TestParser_LaterLevelDecidesFamily(t *testing.T) {
 	s := New("test")
 	active := declare(s, "node:active:since")
 	other := declare(s, "node:{node}:load", Form{Max: 12})
@@ -120,7 +120,7 @@ func TestAWordThatIsAlsoAnArgumentIsToldByWhatFollows(t *testing.T) {
 	}
 }
 
-func TestParsingAllocatesNothing(t *testing.T) {
+func TestParser_AllocatesNothing(t *testing.T) {
 	got := testing.AllocsPerRun(100, func() {
 		for _, key := range []string{"user:sign:{V1StGXR8_Z5j}:2026", "user:verify_code:1m:x", "leaderboard:{streak}:deaths", "playback:a%20b"} {
 			parser.Key(key)
@@ -131,7 +131,7 @@ func TestParsingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// build fills a family's pattern with arguments of its forms.
+// build fills the pattern of a family with arguments.
 func build(f *Family, args []string) string {
 	b := f.begin()
 	for i, a := range args {
@@ -140,7 +140,7 @@ func build(f *Family, args []string) string {
 	return string(b)
 }
 
-func TestBuildAndParseAreInverseForEveryFamily(t *testing.T) {
+func TestParser_RoundTripForEveryFamily(t *testing.T) {
 	families := slices.DeleteFunc(origin.Families(), (*Family).IsChannel)
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.SampledFrom(families).Draw(t, "family")
@@ -156,8 +156,7 @@ func TestBuildAndParseAreInverseForEveryFamily(t *testing.T) {
 	})
 }
 
-// randomSchema draws a few families over few words and short arguments, so that
-// they often meet.
+// randomSchema draws a few families with few words and short arguments, so that they often meet.
 var randomSchema = rapid.Custom(func(t *rapid.T) *Schema {
 	s := New("random")
 	forms := rapid.Custom(func(t *rapid.T) Form {
@@ -172,7 +171,7 @@ var randomSchema = rapid.Custom(func(t *rapid.T) *Schema {
 	for range rapid.IntRange(2, 6).Draw(t, "families") {
 		var levels []string
 		var args []Form
-		tag := rapid.IntRange(0, 4).Draw(t, "tag") // which argument, if there are so many
+		tag := rapid.IntRange(0, 4).Draw(t, "tag") // the index of the tag, if there are enough arguments
 		for range rapid.IntRange(1, 4).Draw(t, "levels") {
 			if len(args) == MaxArgs || rapid.Bool().Draw(t, "word") {
 				levels = append(levels, rapid.SampledFrom([]string{"a", "b", "ab", "7"}).Draw(t, "word"))
@@ -189,7 +188,7 @@ var randomSchema = rapid.Custom(func(t *rapid.T) *Schema {
 	return s
 })
 
-func TestFamiliesThatDisjointAcceptsNeverCollide(t *testing.T) {
+func TestDisjoint_AcceptedFamiliesNeverCollide(t *testing.T) {
 	accepted, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSchema.Draw(t, "schema")
@@ -201,9 +200,9 @@ func TestFamiliesThatDisjointAcceptsNeverCollide(t *testing.T) {
 					if !meet {
 						continue
 					}
-					for _, one := range []*Family{f, g} { // the proof is a name of both
+					for _, one := range []*Family{f, g} { // the result must be a name of both
 						if found, ok := NewParser(&Schema{families: []*Family{one}}).Key(name); !ok || found.Key().String() != name {
-							t.Fatalf("%q, said to be a key of both %q and %q, is none of %q", name, f.Pattern, g.Pattern, one.Pattern)
+							t.Fatalf("%q, reported as a key of both %q and %q, is none of %q", name, f.Pattern, g.Pattern, one.Pattern)
 						}
 					}
 				}
@@ -255,7 +254,7 @@ func ofForm(f Form) *rapid.Generator[string] {
 	})
 }
 
-func FuzzAnyTextStaysInItsPlaceAndComesBack(f *testing.F) {
+func FuzzTextRoundTrip(f *testing.F) {
 	f.Add("", "")
 	f.Add("::1", "a@b.c")
 	f.Add("}{", "%41%")
@@ -295,7 +294,7 @@ func FuzzAnyTextStaysInItsPlaceAndComesBack(f *testing.F) {
 	})
 }
 
-func FuzzAParsedKeyIsBuiltAgain(f *testing.F) {
+func FuzzParsedKeyRoundTrip(f *testing.F) {
 	for _, key := range []string{"pair:a:%", "pair:{a}:b", "user:sign:{V1StGXR8_Z5j}:-1", "cache:a%3a:b", "%", "playback:%zz"} {
 		f.Add(key)
 	}
@@ -314,7 +313,7 @@ func FuzzAParsedKeyIsBuiltAgain(f *testing.F) {
 	})
 }
 
-func TestEveryFamilyHasAnExample(t *testing.T) {
+func TestExample_EveryFamilyHasOne(t *testing.T) {
 	for _, f := range origin.Families() {
 		name := f.Example()
 		find := parser.Key

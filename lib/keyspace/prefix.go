@@ -6,32 +6,31 @@ import (
 	"strings"
 )
 
-// The limits on names. MaxKey leaves room for the longest prefix.
+// The limits on names. MaxKey includes the longest prefix.
 const (
 	MaxKey    = 512 // bytes of a physical key, prefix included
-	MaxPrefix = 32  // bytes of a prefix, without the colon behind it
+	MaxPrefix = 32  // bytes of a prefix, without the colon after it
 )
 
-var prefixes = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
+var prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
-// ValidPrefix returns nil for a prefix that a deployment may put before all its
-// keys and channels: "stoa", "stoa-staging", "shop_2". At most [MaxPrefix]
-// bytes, lower-case words joined by '_' or '-'. There are no braces, for they
-// would be every key's hash tag, and no colon: a prefix is one level, so that
-// the keys of one deployment never lie under the prefix of another and a sweep
-// of "stoa" cannot take "stoa:staging" along.
+// ValidPrefix returns nil if a deployment may put prefix before all its keys and channels, such as "stoa",
+// "stoa-staging" or "shop_2". A prefix has at most [MaxPrefix] bytes and consists of lower-case words joined by '_' or
+// '-'. Braces are not allowed, because they would be the hash tag of every key. Colons are not allowed, so that a
+// prefix is one level. The keys of one deployment are then never under the prefix of another, and deleting the keys of
+// "stoa" cannot delete those of "stoa:staging".
 func ValidPrefix(prefix string) error {
 	switch {
 	case len(prefix) > MaxPrefix:
 		return fmt.Errorf("keyspace: the prefix %q is longer than %d bytes", prefix, MaxPrefix)
-	case !prefixes.MatchString(prefix):
+	case !prefixPattern.MatchString(prefix):
 		return fmt.Errorf("keyspace: the prefix %q is not lower-case words joined by '_' or '-'", prefix)
 	}
 	return nil
 }
 
-// Logical takes the prefix off a physical key or channel; ok is false when the
-// name is another deployment's. An empty prefix says that names have none.
+// Logical removes the prefix from a physical key or channel; ok is false if the name belongs to another deployment. An
+// empty prefix means that names have no prefix.
 func Logical(prefix, physical string) (logical string, ok bool) {
 	if prefix == "" {
 		return physical, true

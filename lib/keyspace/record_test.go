@@ -54,7 +54,7 @@ var (
 	pupilK = keyspace.Def1[keyspace.Int](pupils, "pupil:{{id}}", keyspace.RecordOf[pupil](), keyspace.Expire(time.Hour), doc)
 )
 
-func TestAStructIsKeptInAHash(t *testing.T) {
+func TestRecord_StoresStruct(t *testing.T) {
 	db, ctx := redistest.OpenConfig(t, redistest.Shared(t)), t.Context()
 	h := pupilK.At(keyspace.Int{N: 1})
 	if v, ok, err := h.Get(ctx, db); ok || err != nil || v.Name != "" {
@@ -76,7 +76,7 @@ func TestAStructIsKeptInAHash(t *testing.T) {
 		t.Errorf("%v, %v left, want an hour", left, err)
 	}
 
-	// Another program writes while this one changes what it read.
+	// Another program writes while this one changes the struct that it has read.
 	db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: h.Key, Args: []string{"name", "Bea", "hobby", "chess"}})
 	db.Do(ctx, keyspace.Cmd{Name: "PERSIST", Key: h.Key})
 	next := want
@@ -92,7 +92,7 @@ func TestAStructIsKeptInAHash(t *testing.T) {
 		t.Errorf("a change leaves %v, %v, want an hour", left, err)
 	}
 	if _, some := h.ChangeCmd(next, next); some || h.Change(ctx, db, next, next) != nil {
-		t.Error("no difference is a command")
+		t.Error("there is a command without a difference")
 	}
 	if v, err := h.GetSome(ctx, db, "age", "name"); text(v) != text(pupil{Name: "Bea", Age: 6}) || err != nil {
 		t.Errorf("some fields: got %s, %v", text(v), err)
@@ -115,7 +115,7 @@ func TestAStructIsKeptInAHash(t *testing.T) {
 	redistest.KeysDeclared(t, db, pupils)
 }
 
-func TestAFieldOfAnotherTypeIsNamed(t *testing.T) {
+func TestRecord_ErrorNamesField(t *testing.T) {
 	db, ctx := redistest.OpenConfig(t, redistest.Shared(t)), t.Context()
 	h := pupilK.At(keyspace.Int{N: 2})
 	for field, text := range map[string]string{"age": "128", "points": "-1", "height": "tall", "away": "perhaps", "grade": "AA", "changed": "now"} {
@@ -139,12 +139,12 @@ func TestAFieldOfAnotherTypeIsNamed(t *testing.T) {
 	_, sum := h.Add(ctx, db, "shoe", 1)
 	_, gone := h.Remove(ctx, db, "shoe")
 	for _, err := range []error{none, sum, gone} {
-		if err == nil || !strings.Contains(err.Error(), `field "shoe" is none of keyspace_test.pupil's`) {
+		if err == nil || !strings.Contains(err.Error(), `field "shoe" is not a field of keyspace_test.pupil`) {
 			t.Errorf("a field that is not there: %v", err)
 		}
 	}
 	for _, field := range []string{"name", "height", "grade", "away"} {
-		if cmd := h.AddCmd(field, 1); cmd.Err == nil || !strings.Contains(cmd.Err.Error(), "no whole number") {
+		if cmd := h.AddCmd(field, 1); cmd.Err == nil || !strings.Contains(cmd.Err.Error(), "not a whole number") {
 			t.Errorf("adding to %s: %v", field, cmd.Err)
 		}
 	}
@@ -156,17 +156,17 @@ func TestAFieldOfAnotherTypeIsNamed(t *testing.T) {
 	}
 }
 
-func TestAStructThatCannotBeKeptIsRefusedAtOnce(t *testing.T) {
+func TestRecordOf_UnsupportedStructPanics(t *testing.T) {
 	for want, make := range map[string]func(){
-		"is no struct":     func() { keyspace.RecordOf[int]() },
-		"no field to keep": func() { keyspace.RecordOf[struct{ a int }]() },
+		"is not a struct":   func() { keyspace.RecordOf[int]() },
+		"no field to store": func() { keyspace.RecordOf[struct{ a int }]() },
 		`two fields "a"`: func() {
 			keyspace.RecordOf[struct {
 				A, B int `redis:"a"`
 			}]()
 		},
-		"Of of struct":       func() { keyspace.RecordOf[struct{ Of []string }]() },
-		"no text of its own": func() { keyspace.RecordOf[struct{ Of *int }]() },
+		"Of of struct":     func() { keyspace.RecordOf[struct{ Of []string }]() },
+		"no text encoding": func() { keyspace.RecordOf[struct{ Of *int }]() },
 	} {
 		func() {
 			defer func() {
@@ -197,7 +197,7 @@ func ExampleRecord() {
 
 	next := ann
 	next.Name = "Anna"
-	h.Change(ctx, db, ann, next) // the name alone: the count is 5 in Redis
+	h.Change(ctx, db, ann, next) // only the name is written: the count is 5 in Redis
 	v, ok, err := h.Get(ctx, db)
 	show(v.Name, v.Count, v.Since.Year(), ok, err)
 
@@ -207,5 +207,5 @@ func ExampleRecord() {
 	// Output:
 	// 5 <nil>
 	// Anna 5 2026 true <nil>
-	// keyspace: unexpected reply: keyspace: game:visit:{{game}}: field "count" has a text that is no int: strconv.ParseInt: parsing "many": invalid syntax
+	// keyspace: unexpected reply: keyspace: game:visit:{{game}}: field "count" has a text that is not a valid int: strconv.ParseInt: parsing "many": invalid syntax
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Bool returns the reply of a command that answers 1 or 0; a nil reply is false, and the
-// OK of a command that may do nothing is true.
+// Bool returns the reply of a command that replies with 1 or 0. A nil reply is false. OK is true, for commands that
+// reply with OK or nil.
 func (r Reply) Bool() (bool, error) {
 	if r.Kind == TextReply && r.Str == "OK" {
 		return true, nil
@@ -15,8 +15,7 @@ func (r Reply) Bool() (bool, error) {
 	return n != 0, err
 }
 
-// Texts returns the elements of a list reply as texts; a nil reply has none. An element
-// that is nil is an empty text.
+// Texts returns the elements of a list reply as strings; a nil reply has none. A nil element is an empty string.
 func (r Reply) Texts() ([]string, error) {
 	items, err := r.Items()
 	if err != nil || items == nil {
@@ -31,7 +30,7 @@ func (r Reply) Texts() ([]string, error) {
 	return texts, nil
 }
 
-// Map returns a list reply of names and values by turns; a nil reply is an empty map.
+// Map returns a list reply of alternating names and values; a nil reply is an empty map.
 func (r Reply) Map() (map[string]string, error) {
 	texts, err := r.Texts()
 	if err != nil {
@@ -47,14 +46,14 @@ func (r Reply) Map() (map[string]string, error) {
 	return m, nil
 }
 
-// Scored is a member of a sorted set and its score, which is exact up to 2⁵³. Of a [Geo]
-// it is a place's distance in metres.
+// Scored is a member of a sorted set and its score, which is exact up to 2⁵³. For members of a [Geo], Score is a
+// distance in metres.
 type Scored struct {
 	Member string
 	Score  float64
 }
 
-// Scores returns a list reply of members and scores, by turns or in pairs.
+// Scores returns a list reply of members and scores, alternating or in pairs.
 func (r Reply) Scores() ([]Scored, error) {
 	items, err := r.Items()
 	if err != nil {
@@ -91,8 +90,7 @@ type StreamEntry struct {
 	Fields map[string]string
 }
 
-// Entries returns a list reply of stream entries. Entries that were removed while a
-// consumer had them are left out.
+// Entries returns a list reply of stream entries. It omits pending entries that were deleted from the stream.
 func (r Reply) Entries() ([]StreamEntry, error) {
 	items, err := r.Items()
 	if err != nil {
@@ -124,13 +122,13 @@ func (r Reply) Entries() ([]StreamEntry, error) {
 	return all, nil
 }
 
-// numbered is a number or, for a nil reply, none.
-func (r Reply) numbered() (n int64, ok bool, err error) {
+// optionalInt returns the number; ok is false for a nil reply.
+func (r Reply) optionalInt() (n int64, ok bool, err error) {
 	n, err = r.Int()
 	return n, err == nil && !r.Nil(), err
 }
 
-// bools are the elements of a list of 1 and 0.
+// bools returns the elements of a list of 1 and 0.
 func (r Reply) bools() ([]bool, error) {
 	items, err := r.Items()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"regexp"
 )
 
-// Script is a Lua script or a function whose KEYS are the fields of a struct K, whose ARGV those
-// of a struct A, and whose reply is an R. See [DefScript] and [DefFunction].
+// Script is a Lua script or a function. The fields of the struct K are its KEYS, the fields of the struct A are its
+// ARGV, and R is the type of its result. See [DefScript] and [DefFunction].
 type Script[K, A, R any] struct {
 	name     string
 	keys     []int // fields of K
@@ -18,15 +18,14 @@ type Script[K, A, R any] struct {
 	read     func(Reply) (R, error)
 }
 
-// DefScript binds a script to families. K is a struct with a handle, such as a [Counter],
-// or a [Key] in each field: the first is KEYS[1]. A is a struct whose fields are what a
-// [Record] can keep: the first is ARGV[1]; bools are "1" and "0". read makes an R of the
-// reply: one of Reply's methods, such as [Reply.Int]. families has a family for each field
-// of K, of which its keys must be.
+// DefScript binds a script to families. Each field of the struct K is a handle, such as a [Counter], or a [Key]; the
+// first field is KEYS[1]. The fields of the struct A have the types that a [Record] supports; the first field is
+// ARGV[1], and bools are "1" and "0". read converts the reply to an R; it is often a method of Reply, such as
+// [Reply.Int]. families has one family for each field of K, in the same order.
 //
-// It panics, while the program is initialised, when these do not fit, and when the families
-// do not share the form of a hash tag, since the keys of a script must lie in one slot.
-// The script sees to the lives of the keys that it writes.
+// DefScript panics during the initialisation of the program if these do not match. It also panics if the families do
+// not share the form of a hash tag, because the keys of a script must be in one slot. The script itself has to set the
+// TTL of the keys that it writes.
 func DefScript[K, A, R any](src string, read func(Reply) (R, error), families ...*Family) Script[K, A, R] {
 	s := Script[K, A, R]{name: ScriptName(src), families: families, read: read}
 	if err := s.compile(); err != nil {
@@ -37,15 +36,15 @@ func DefScript[K, A, R any](src string, read func(Reply) (R, error), families ..
 
 var functionName = regexp.MustCompile(`^\w+$`)
 
-// DefFunction is [DefScript] for a function, which servers from Redis 7 on keep themselves, under a
-// name of letters, digits and underscores (https://redis.io/docs/latest/develop/programmability/functions-intro/).
-// Whoever deploys the program loads its library before, by redis.DB.LoadFunctions for instance; a
-// server that has none of that name answers with an error.
+// DefFunction is [DefScript] for a function that is stored in the server, from Redis 7 on
+// (https://redis.io/docs/latest/develop/programmability/functions-intro/). Its name has letters, digits and
+// underscores. Load the library of the function before the program runs, for example with redis.DB.LoadFunctions. A
+// server without the function replies with an error.
 func DefFunction[K, A, R any](name string, read func(Reply) (R, error), families ...*Family) Script[K, A, R] {
 	s := Script[K, A, R]{name: FunctionMark + name, families: families, read: read}
 	err := s.compile()
 	if !functionName.MatchString(name) {
-		err = errors.New("is called something else than a word")
+		err = errors.New("has a name that is not a word")
 	}
 	if err != nil {
 		panic(fmt.Sprintf("keyspace: the function %q %s", name, err))
@@ -53,7 +52,7 @@ func DefFunction[K, A, R any](name string, read func(Reply) (R, error), families
 	return s
 }
 
-// keyed is a [Key] or a handle, which has one.
+// keyed is a [Key], or a handle that contains one.
 type keyed interface{ self() Key }
 
 func (k Key) self() Key { return k }
@@ -61,12 +60,12 @@ func (k Key) self() Key { return k }
 func (s *Script[K, A, R]) compile() (err error) {
 	k := reflect.TypeFor[K]()
 	if k.Kind() != reflect.Struct || k.NumField() != len(s.families) {
-		return fmt.Errorf("has %d families, and %s is no struct of as many fields", len(s.families), k)
+		return fmt.Errorf("has %d families, but %s is not a struct with as many fields", len(s.families), k)
 	}
 	for i := range s.families {
 		f := k.Field(i)
 		if !f.IsExported() || !f.Type.Implements(reflect.TypeFor[keyed]()) {
-			return fmt.Errorf("has in %s the field %s, which is not exported or no key", k, f.Name)
+			return fmt.Errorf("has in %s the field %s, which is not an exported key", k, f.Name)
 		}
 		s.keys = append(s.keys, i)
 		if one, first := s.families[i], s.families[0]; i > 0 && (one.tag < 0 || first.tag < 0 || !reflect.DeepEqual(one.Args[one.tag], first.Args[first.tag])) {
@@ -74,21 +73,20 @@ func (s *Script[K, A, R]) compile() (err error) {
 		}
 	}
 	if s.args, err = fieldsOf(reflect.TypeFor[A]()); err != nil {
-		return fmt.Errorf("has arguments of which %w", err)
+		return fmt.Errorf("has invalid arguments: %w", err)
 	}
 	return nil
 }
 
-// Cmd is one run of the script, for a pipeline. Its Err says which key is not of its
-// family, which argument has no text, or that the keys do not share a hash tag, which is
-// [ErrCrossSlot].
+// Cmd returns the command that runs the script, for a pipeline. Its Err names each key that does not belong to its
+// family and each argument that cannot be encoded as text. It is [ErrCrossSlot] if the keys do not share a hash tag.
 func (s Script[K, A, R]) Cmd(keys K, args A) Cmd {
 	cmd := Cmd{Name: s.name}
 	all := make([]Key, len(s.keys))
 	for i, at := range s.keys {
 		all[i] = reflect.ValueOf(keys).Field(at).Interface().(keyed).self()
 		if all[i].fam != s.families[i] {
-			cmd.Err = errors.Join(cmd.Err, fmt.Errorf("keyspace: KEYS[%d] of a script is %q, and no key of %s", i+1, all[i], s.families[i].Pattern))
+			cmd.Err = errors.Join(cmd.Err, fmt.Errorf("keyspace: KEYS[%d] of a script is %q, not a key of %s", i+1, all[i], s.families[i].Pattern))
 		}
 	}
 	if cmd.Err == nil && len(all) > 0 && !SameSlot(all...) {
@@ -112,7 +110,7 @@ func (s Script[K, A, R]) Run(ctx context.Context, db Executor, keys K, args A) (
 	return s.read(send(ctx, db, s.Cmd(keys, args)))
 }
 
-// RunIn is Run as a part of a batch.
+// RunIn adds Run to a batch.
 func (s Script[K, A, R]) RunIn(b *Batch, keys K, args A) *Future[R] {
-	return queue(b, s.Cmd(keys, args), plainly(s.read))
+	return queue(b, s.Cmd(keys, args), withOK(s.read))
 }

@@ -37,7 +37,7 @@ return {'done'}`
 
 var take = keyspace.DefScript[takeKeys, takeArgs](takeLua, keyspace.Reply.Texts, vCount.Family, vHash.Family, vList.Family)
 
-func TestAScriptHasTypedKeysAndArguments(t *testing.T) {
+func TestScript_TypedKeysAndArguments(t *testing.T) {
 	db, ctx := redistest.OpenConfig(t, redistest.Shared(t)), t.Context()
 	n, m := keyspace.Int{N: 5}, keyspace.Int{N: 6}
 	keys := takeKeys{vCount.At(n, one), vHash.At(n, two), vList.At(n, three).Key}
@@ -53,7 +53,7 @@ func TestAScriptHasTypedKeysAndArguments(t *testing.T) {
 		t.Errorf("in a batch: %v, %v", done.Value(), err)
 	}
 	if v, err := keys.From.Get(ctx, db); v != -7 || err != nil {
-		t.Errorf("carried out: %d, %v", v, err)
+		t.Errorf("it ran: %d, %v", v, err)
 	}
 	for _, c := range []struct {
 		keys takeKeys
@@ -61,8 +61,8 @@ func TestAScriptHasTypedKeysAndArguments(t *testing.T) {
 		want string
 	}{
 		{takeKeys{vCount.At(n, one), vHash.At(m, two), vList.At(n, three).Key}, takeArgs{}, "must share a hash tag"},
-		{takeKeys{vCount.At(n, one), vHash.At(n, two), vSet.At(n, three).Key}, takeArgs{}, `KEYS[3] of a script is "set:{5}:three", and no key of list:{{n}}:{c}`},
-		{takeKeys{Log: keys.Log, From: keys.From}, takeArgs{}, `KEYS[2] of a script is "", and no key of hash:{{n}}:{c}`},
+		{takeKeys{vCount.At(n, one), vHash.At(n, two), vSet.At(n, three).Key}, takeArgs{}, `KEYS[3] of a script is "set:{5}:three", not a key of list:{{n}}:{c}`},
+		{takeKeys{Log: keys.Log, From: keys.From}, takeArgs{}, `KEYS[2] of a script is "", not a key of hash:{{n}}:{c}`},
 		{keys, takeArgs{Grade: -1}, "ARGV[5] of a script, Grade, has no text: below all grades"},
 	} {
 		_, err := take.Run(ctx, db, c.keys, c.args)
@@ -71,24 +71,24 @@ func TestAScriptHasTypedKeysAndArguments(t *testing.T) {
 		}
 	}
 	if v, err := keys.From.Get(ctx, db); v != -7 || err != nil {
-		t.Errorf("a refused script was carried out: %d, %v", v, err)
+		t.Errorf("a refused script ran: %d, %v", v, err)
 	}
 }
 
-func TestAScriptThatDoesNotFitIsRefusedAtOnce(t *testing.T) {
+func TestDefScript_MismatchPanics(t *testing.T) {
 	untagged := keyspace.Def1[keyspace.Int](keyspace.New("test"), "loose:{n}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 	type two struct{ A, B keyspace.Counter }
 	for want, make := range map[string]func(){
-		"else than a word":         func() { keyspace.DefFunction[struct{}, struct{}]("a b", keyspace.Reply.Int) },
-		`function "f" has 1 fam`:   func() { keyspace.DefFunction[two, struct{}]("f", keyspace.Reply.Int, vCount.Family) },
-		"has 1 families":           func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, vCount.Family) },
-		"no struct of as many":     func() { keyspace.DefScript[int, struct{}]("", keyspace.Reply.Int, vCount.Family) },
-		"share no hash tag":        func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, vCount.Family, untagged.Family) },
-		"game:moves:{{game}}":      func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, movesKey.Family, mailBoxes.Family) },
-		"not exported or no key":   func() { keyspace.DefScript[struct{ A string }, struct{}]("", keyspace.Reply.Int, vCount.Family) },
-		"the field a, which":       func() { keyspace.DefScript[struct{ a keyspace.Key }, struct{}]("", keyspace.Reply.Int, vCount.Family) },
-		"has arguments of which ":  func() { keyspace.DefScript[struct{}, struct{ A []int }]("", keyspace.Reply.Int) },
-		"arguments of which int i": func() { keyspace.DefScript[struct{}, int]("", keyspace.Reply.Int) },
+		"name that is not a word":   func() { keyspace.DefFunction[struct{}, struct{}]("a b", keyspace.Reply.Int) },
+		`function "f" has 1 fam`:    func() { keyspace.DefFunction[two, struct{}]("f", keyspace.Reply.Int, vCount.Family) },
+		"has 1 families":            func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, vCount.Family) },
+		"not a struct with as many": func() { keyspace.DefScript[int, struct{}]("", keyspace.Reply.Int, vCount.Family) },
+		"share no hash tag":         func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, vCount.Family, untagged.Family) },
+		"game:moves:{{game}}":       func() { keyspace.DefScript[two, struct{}]("", keyspace.Reply.Int, movesKey.Family, mailBoxes.Family) },
+		"not an exported key":       func() { keyspace.DefScript[struct{ A string }, struct{}]("", keyspace.Reply.Int, vCount.Family) },
+		"the field a, which":        func() { keyspace.DefScript[struct{ a keyspace.Key }, struct{}]("", keyspace.Reply.Int, vCount.Family) },
+		"has invalid arguments: ":   func() { keyspace.DefScript[struct{}, struct{ A []int }]("", keyspace.Reply.Int) },
+		"invalid arguments: int is": func() { keyspace.DefScript[struct{}, int]("", keyspace.Reply.Int) },
 	} {
 		func() {
 			defer func() {
@@ -109,7 +109,7 @@ var (
 	mailBoxes = keyspace.Def1[keyspace.Hashed](scanned, "scan:mail:{{mail}}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
 )
 
-// all is what a loop over a family yields, sorted.
+// all returns the sorted values of a loop over a family.
 func all[T any](loop func(func(T, error) bool)) []string {
 	var got []string
 	for v, err := range loop {
@@ -123,7 +123,7 @@ func all[T any](loop func(func(T, error) bool)) []string {
 	return got
 }
 
-func TestAFamilysKeysAreScannedWithTheirArguments(t *testing.T) {
+func TestAll_ScansKeysWithArguments(t *testing.T) {
 	for _, e := range []redistest.Engine{redistest.SharedEngines(t)[0], redistest.SharedEngines(t)[2], redistest.SharedEngines(t)[4]} {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
@@ -189,7 +189,7 @@ func TestAFamilysKeysAreScannedWithTheirArguments(t *testing.T) {
 	}
 }
 
-func TestAnArgumentThatNoProgramWritesIsAnError(t *testing.T) {
+func TestAll_ForeignArgumentIsError(t *testing.T) {
 	s := redistest.Server(t)
 	db := redistest.Open(t, s.URL)
 	if _, err := s.Do("SET", "stoa:scan:id:007", "1"); err != nil {
@@ -199,7 +199,7 @@ func TestAnArgumentThatNoProgramWritesIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(all(ids.All(t.Context(), db)))
-	for _, want := range []string{`scan:id:{id}: argument 1, "007": it is not what the program writes`, "value out of range"} {
+	for _, want := range []string{`scan:id:{id}: argument 1, "007": the program would write it differently`, "value out of range"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %q", got, want)
 		}
@@ -212,11 +212,11 @@ type moveKeys struct {
 }
 
 type moveArgs struct {
-	Most int // players at once
+	Most int // the largest number of players at once
 	Life time.Duration
 }
 
-// In a program the script is a file of its own, with what it takes in its head.
+// In a program, the script is a separate file with a header that documents its arguments.
 const moveLua = `
 local seated = 0
 while redis.call('SCARD', KEYS[2]) < tonumber(ARGV[1]) do
@@ -247,8 +247,7 @@ func ExampleDefScript() {
 	// keyspace: the keys of one transaction or script must share a hash tag: [game:waiting:{7} game:players:{8}]
 }
 
-// The embedded server has no functions: this is compiled, and carried out by the suite of package
-// redis in other words.
+// The embedded server has no functions. So this example only compiles; the tests of package redis run functions.
 func ExampleDefFunction() {
 	ctx, db := context.Background(), embedded()
 	defer db.Close()

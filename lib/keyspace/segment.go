@@ -8,25 +8,22 @@ import (
 	"strconv"
 )
 
-// A Segment is an argument that fills one placeholder of a pattern. Two
-// different values must never append the same bytes, and every value a program
-// may use must be of the type's [Form]. At checks the form and panics when it
-// does not hold, as for a zero identifier: such a key would name nothing,
-// or would be shared by all. Use a struct rather than a string type, so that an untyped
-// constant does not pass for an identifier. A pointer to it may have ReadSegment as well,
-// the reverse, for [F1.All].
+// A Segment is an argument that fills one placeholder of a pattern. Two different values must never append the same
+// bytes. Every value that a program may use must match the [Form] of the type. At checks the form and panics if the
+// value does not match, as for a zero identifier: such a key would have no meaning, or all users would share it. Use a
+// struct instead of a string type, so that an untyped constant is not accepted as an identifier. The pointer may have a
+// method ReadSegment, the reverse of AppendSegment, for [F1.All].
 type Segment interface {
 	comparable
 	AppendSegment(b []byte) []byte
 }
 
-// MaxText is how many bytes of a [Text] a key can hold.
+// MaxText is the largest number of bytes of a [Text] that a key contains as text.
 const MaxText = 64
 
-// Text is free text as a segment: escaped byte by byte, so that nothing in it
-// can leave its place or its hash tag. A text longer than [MaxText] enters as
-// "%%" and its hash, which no other text can be. Prefer [Hashed] for what
-// people type: a name in a key is a name in every tool and log.
+// Text is free text as a segment. It is escaped byte by byte, so that no text can end its level or its hash tag. A text
+// longer than [MaxText] becomes "%%" and its hash, which differs from every other text. Prefer [Hashed] for input from
+// people, because every tool and log shows the names of keys.
 type Text struct{ S string }
 
 // AppendSegment appends the escaped text; an empty text is a lone '%'.
@@ -40,10 +37,10 @@ func (t Text) AppendSegment(b []byte) []byte {
 // SegmentForm implements [Formed].
 func (Text) SegmentForm() Form { return Form{Alphabet: AnyText, Min: 1, Max: 3 * MaxText} }
 
-// Raw is text that stands in a key as it is, for keys that another program has named:
-// only a family of a [Schema.Brownfield] takes it. It is 1 to 160 bytes, so that a key
-// has room for three, and has no braces, which would be the key's hash tag. Colons,
-// spaces and glob characters are allowed; Lint finds what they make ambiguous.
+// Raw is text that is not escaped, for keys that another program has named. Only a family of a [Schema.Brownfield]
+// accepts it. It has 1 to 160 bytes, so that a key has room for three. It contains no braces, because these would be
+// the hash tag of the key. Colons, spaces and glob characters are allowed; Lint reports the ambiguities that they
+// cause.
 type Raw struct{ S string }
 
 // AppendSegment appends the text.
@@ -52,9 +49,9 @@ func (r Raw) AppendSegment(b []byte) []byte { return append(b, r.S...) }
 // SegmentForm implements [Formed].
 func (Raw) SegmentForm() Form { return Form{Alphabet: RawText, Min: 1, Max: 160} }
 
-// Hashed is text of which only a fixed-length hash enters the key: e-mail
-// addresses, IP addresses, tokens. It keeps personal data out of key names and
-// keys short whatever the input. 22 bytes, the first 128 bits of SHA-256.
+// Hashed is text that appears in the key as a hash of fixed length: e-mail addresses, IP addresses, tokens. It keeps
+// personal data out of key names, and keys short for every input. The hash has 22 bytes: the first 128 bits of SHA-256
+// in base64url.
 type Hashed struct{ S string }
 
 // hashLen is the length of a hash in a key.
@@ -69,7 +66,7 @@ func (h Hashed) AppendSegment(b []byte) []byte {
 // SegmentForm implements [Formed].
 func (Hashed) SegmentForm() Form { return Form{Alphabet: Base64URL, Min: hashLen, Max: hashLen} }
 
-// Int is a whole number as a segment, written bare.
+// Int is a whole number as a segment, in decimal.
 type Int struct{ N int64 }
 
 // AppendSegment appends the decimal number.
@@ -78,17 +75,14 @@ func (i Int) AppendSegment(b []byte) []byte { return strconv.AppendInt(b, i.N, 1
 // SegmentForm implements [Formed].
 func (Int) SegmentForm() Form { return Form{Alphabet: Digits, Min: 1, Max: 20} }
 
-// Words lists the values of one kind of [Word]; it is implemented by an empty
-// struct that gives the kind its name.
+// Words lists the values of one kind of [Word]. An empty struct that names the kind implements it.
 type Words interface{ Words() []string }
 
-// Word is a segment out of a closed list: the name of a board, a period, a
-// type. W says which list, so that words of two lists are two types. The zero
-// Word is none of them.
+// Word is a segment from a closed list, such as the name of a board, a period or a type. W is the list, so that words
+// of two lists have two types. The zero Word is not in the list.
 type Word[W Words] struct{ s string }
 
-// WordOf returns one of W's words; it panics on any other, which happens while
-// the program is initialised.
+// WordOf returns one of W's words. It panics on any other word, usually during the initialisation of the program.
 func WordOf[W Words](s literal) Word[W] {
 	w, ok := ParseWord[W](string(s))
 	if !ok {
@@ -97,7 +91,7 @@ func WordOf[W Words](s literal) Word[W] {
 	return w
 }
 
-// ParseWord returns the word that s spells; ok is false when W has none such.
+// ParseWord returns the word s; ok is false if W does not contain it.
 func ParseWord[W Words](s string) (w Word[W], ok bool) {
 	if !slices.Contains((*new(W)).Words(), s) {
 		return Word[W]{}, false
@@ -105,7 +99,7 @@ func ParseWord[W Words](s string) (w Word[W], ok bool) {
 	return Word[W]{s}, true
 }
 
-// String returns the word, "" for the zero Word.
+// String returns the word, or "" for the zero Word.
 func (w Word[W]) String() string { return w.s }
 
 // AppendSegment appends the word.

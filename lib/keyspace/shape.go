@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// jsonForm is the form of JSON values: "json" and what encoding/json makes of V,
-// so that a field that is added, renamed or of another type is a change of
-// layout, which the lock file notices.
+// jsonForm is the form of JSON values: "json" and the structure that encoding/json writes for V. A field that is added,
+// renamed or changes its type is therefore a change of layout, which the lock file detects.
 func jsonForm[V any]() string {
 	return "json " + shape(reflect.TypeFor[V](), nil)
 }
@@ -21,9 +20,8 @@ var (
 	marshalsText = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// shape writes what encoding/json makes of a type: "{age int, tags [string]}".
-// Types that write themselves are named. above are the types that this one is
-// inside of.
+// shape describes the output of encoding/json for a type: "{age int, tags [string]}". For types that encode themselves,
+// it is the name of the type. above has the types that contain this one.
 func shape(t reflect.Type, above []reflect.Type) string {
 	pointer := reflect.PointerTo(t)
 	switch {
@@ -58,7 +56,7 @@ func shape(t reflect.Type, above []reflect.Type) string {
 	return t.Kind().String()
 }
 
-// appendFields adds the fields of a struct, those of embedded ones among them.
+// appendFields adds the fields of a struct, including those of embedded structs.
 func appendFields(to *[]string, t reflect.Type, above []reflect.Type) {
 	for f := range t.Fields() {
 		tag := f.Tag.Get("json")

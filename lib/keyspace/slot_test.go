@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The figures are CLUSTER KEYSLOT's.
-func TestSlotIsTheClusters(t *testing.T) {
+// The expected numbers are replies of CLUSTER KEYSLOT.
+func TestSlot_MatchesCluster(t *testing.T) {
 	for key, want := range map[string]uint16{
 		"123456789":         12739, // the check value of the specification, 0x31C3
 		"foo":               12182,
@@ -27,7 +27,7 @@ func TestSlotIsTheClusters(t *testing.T) {
 	}
 }
 
-func TestKeysShareASlotByTagOnly(t *testing.T) {
+func TestSameSlot_NeedsSameTag(t *testing.T) {
 	s := New("test")
 	doc := Doc{Purpose: "x"}
 	state := Def1[id](s, "room:{{room}}:state", HashOf("x"), Expire(time.Hour), doc)

@@ -27,7 +27,7 @@ var (
 	values = keyspace.New("values")
 	doc    = keyspace.Doc{Purpose: "a test's"}
 
-	// Every kind with a life, all under one hash tag.
+	// Families of every kind with a TTL, all under one hash tag.
 	vBytes  = keyspace.Def2[keyspace.Int, colour](values, "bytes:{{n}}:{c}", keyspace.BytesOf("x"), keyspace.Expire(time.Hour), doc)
 	vJSON   = keyspace.Def2[keyspace.Int, colour](values, "json:{{n}}:{c}", keyspace.JSONOf[[]int](), keyspace.Expire(time.Hour), doc)
 	vCount  = keyspace.Def2[keyspace.Int, colour](values, "count:{{n}}:{c}", keyspace.CounterKind(), keyspace.Expire(time.Hour), doc)
@@ -44,7 +44,7 @@ var (
 	vOnce = keyspace.Def2[keyspace.Int, colour](values, "once:{{n}}:{c}", keyspace.SetOf("x"), keyspace.UpTo(time.Hour), doc)
 )
 
-// got is what a call returned, as a text.
+// got formats the results of a call.
 func got(results ...any) string {
 	if err, ok := results[len(results)-1].(error); ok {
 		return "error: " + err.Error()
@@ -55,13 +55,13 @@ func got(results ...any) string {
 	return strings.TrimSuffix(fmt.Sprintln(results...), "\n")
 }
 
-// sorted is got for members in no order.
+// sorted is got for members in no particular order.
 func sorted(all []string, err error) string {
 	slices.Sort(all)
 	return got(all, err)
 }
 
-// metres is got for distances, without their fractions.
+// metres is got for distances, without fractions.
 func metres(all []keyspace.Scored, err error) string {
 	for i := range all {
 		all[i].Score = math.Trunc(all[i].Score)
@@ -69,7 +69,7 @@ func metres(all []keyspace.Scored, err error) string {
 	return got(all, err)
 }
 
-// restricted connects to a real server as a user who may do what the families need.
+// restricted connects to a real server as a user that may only do what the families need.
 func restricted(t *testing.T, schemas ...*keyspace.Schema) *redis.DB {
 	t.Helper()
 	s := redistest.Server(t)
@@ -81,14 +81,14 @@ func restricted(t *testing.T, schemas ...*keyspace.Schema) *redis.DB {
 	return db
 }
 
-func TestEachKindDoesWhatItsMethodsSay(t *testing.T) {
+func TestKinds_MethodsOnServers(t *testing.T) {
 	db, ctx := restricted(t, values), t.Context()
 	n := keyspace.Int{N: 1}
 	type step struct {
 		what string
 		do   func() string
 		want string
-		key  keyspace.Key // has its life afterwards, if it is there
+		key  keyspace.Key // has its TTL afterwards, if it exists
 	}
 	b, b2 := vBytes.At(n, one), vBytes.At(n, two)
 	j, c := vJSON.At(n, one), vCount.At(n, one)
@@ -278,8 +278,8 @@ func TestEachKindDoesWhatItsMethodsSay(t *testing.T) {
 	redistest.KeysDeclared(t, db, values)
 }
 
-// Life of what was written by hand before, which a write takes away or gives anew.
-func TestAWriteGivesTheDeclaredLifeToTheKeyThatItWrites(t *testing.T) {
+// The former TTL of a key, which a write removes or renews.
+func TestWrite_SetsDeclaredTTL(t *testing.T) {
 	db, ctx := redistest.OpenConfig(t, redistest.Shared(t)), t.Context()
 	n := keyspace.Int{N: 2}
 	kept, once, lived := vKept.At(n, one), vOnce.At(n, one), vSet.At(n, one)
@@ -292,7 +292,7 @@ func TestAWriteGivesTheDeclaredLifeToTheKeyThatItWrites(t *testing.T) {
 	_, err := kept.Add(ctx, db, "a", "b", "c")
 	must(err)
 	if left, ok, err := kept.Left(ctx, db); left != 0 || !ok || err != nil {
-		t.Errorf("what lives for ever has %v, %v, %v left", left, ok, err)
+		t.Errorf("a key that never expires has %v, %v, %v left", left, ok, err)
 	}
 	_, err = kept.Move(ctx, db, once, "a")
 	must(err)
@@ -312,7 +312,7 @@ func TestAWriteGivesTheDeclaredLifeToTheKeyThatItWrites(t *testing.T) {
 	_, err = kept.Move(ctx, db, lived, "c")
 	must(err)
 	if left, _, err := lived.Left(ctx, db); left <= time.Minute || err != nil {
-		t.Errorf("a life is not given anew: %v, %v left", left, err)
+		t.Errorf("the TTL is not renewed: %v, %v left", left, err)
 	}
 	if left, ok, err := kept.Left(ctx, db); left != 0 || ok || err != nil {
 		t.Errorf("the source has %v, %v, %v left, want no key", left, ok, err)
@@ -331,8 +331,8 @@ func TestAWriteGivesTheDeclaredLifeToTheKeyThatItWrites(t *testing.T) {
 	}
 }
 
-// The entries of a consumer that died stand behind many that others are at work on.
-func TestWhatADeadConsumerKeptIsClaimedBehindWhatOthersHave(t *testing.T) {
+// The entries of a crashed consumer come after many entries that other consumers still process.
+func TestClaim_ScansPastEntriesOfOthers(t *testing.T) {
 	for _, e := range []redistest.Engine{redistest.SharedEngines(t)[0], redistest.SharedEngines(t)[2]} {
 		t.Run(e.Name, func(t *testing.T) {
 			db, ctx := e.Open(t), t.Context()
@@ -349,7 +349,7 @@ func TestWhatADeadConsumerKeptIsClaimedBehindWhatOthersHave(t *testing.T) {
 			if err != nil || len(open) != 40 {
 				t.Fatal(len(open), err)
 			}
-			for _, i := range []int{30, 35} { // they have been open for a day
+			for _, i := range []int{30, 35} { // they have been pending for a day
 				if err := db.Do(ctx, keyspace.Cmd{Name: "XCLAIM", Key: x.Key, Args: []string{"g", "dead", "0", open[i].ID, "IDLE", "86400000"}}).Err; err != nil {
 					t.Fatal(err)
 				}
@@ -364,13 +364,13 @@ func TestWhatADeadConsumerKeptIsClaimedBehindWhatOthersHave(t *testing.T) {
 	}
 }
 
-func TestSpecialKindsAreCheckedAndAllowed(t *testing.T) {
+func TestSpecialKinds_CheckedAndAllowed(t *testing.T) {
 	check := vLog.Family.Check
 	if check([]byte("HYLLx")) != nil || check([]byte("HYL")) == nil || check(nil) == nil {
 		t.Error("a HyperLogLog is not told from other strings")
 	}
 	if line := (acl.User{ReadOnly: true}).Line(values); strings.Contains(line, "+geoadd") || !strings.Contains(line, "+geosearch ") {
-		t.Errorf("who only looks has %s", line)
+		t.Errorf("the read-only user has %s", line)
 	}
 	plain := keyspace.New("plain")
 	keyspace.Def0(plain, "board", keyspace.ZSetOf("x"), keyspace.Forever("x"), doc)
@@ -383,8 +383,8 @@ func TestSpecialKindsAreCheckedAndAllowed(t *testing.T) {
 	}
 }
 
-// Lua, in which a command is carried out together with the life that it gives, has numbers of 53 bits.
-func TestSumsOfMoreThan53BitsAreExact(t *testing.T) {
+// Lua, which runs a command and sets the TTL atomically, has numbers of 53 bits.
+func TestAdd_SumsAbove53BitsAreExact(t *testing.T) {
 	for name, db := range map[string]*redis.DB{"embedded": redistest.Open(t, "embedded"), "server": restricted(t, values)} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()

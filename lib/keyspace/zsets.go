@@ -6,57 +6,54 @@ import (
 	"strconv"
 )
 
-// SetCmd puts a member in or gives it another score; the reply is 1 when it is new. A
-// score is exact up to 2⁵³.
+// SetCmd adds a member or sets its score; the reply is 1 if the member is new. A score is exact up to 2⁵³.
 func (h ZSet) SetCmd(member string, score float64) Cmd {
 	return h.write("ZADD", scoreText(score), member)
 }
 
-// Set puts a member in or gives it another score, and reports whether it is new. A score
-// is exact up to 2⁵³.
+// Set adds a member or sets its score, and reports whether the member is new. A score is exact up to 2⁵³.
 func (h ZSet) Set(ctx context.Context, db Executor, member string, score float64) (bool, error) {
 	return db.Do(ctx, h.SetCmd(member, score)).Bool()
 }
 
-// SetSomeCmd is SetCmd for several members, one at least; the reply is how many are new.
-func (h ZSet) SetSomeCmd(members ...Scored) Cmd { return h.write("ZADD", scored(nil, members)...) }
+// SetSomeCmd is SetCmd for one or more members; the reply is the number of new members.
+func (h ZSet) SetSomeCmd(members ...Scored) Cmd { return h.write("ZADD", scoreArgs(nil, members)...) }
 
-// SetSome is Set for several members, one at least; it returns how many are new.
+// SetSome is Set for one or more members; it returns the number of new members.
 func (h ZSet) SetSome(ctx context.Context, db Executor, members ...Scored) (int64, error) {
 	return db.Do(ctx, h.SetSomeCmd(members...)).Int()
 }
 
-func scored(args []string, members []Scored) []string {
+func scoreArgs(args []string, members []Scored) []string {
 	for _, m := range members {
 		args = append(args, scoreText(m.Score), m.Member)
 	}
 	return args
 }
 
-// RaiseCmd is SetCmd unless the member's score is as high already; the reply is 1 when it
-// is new or was raised.
+// RaiseCmd is SetCmd, but does not lower a score; the reply is 1 if the member is new or its score was raised.
 func (h ZSet) RaiseCmd(member string, score float64) Cmd {
 	return h.write("ZADD", "GT", "CH", scoreText(score), member)
 }
 
-// Raise is Set unless the member's score is as high already, and reports whether it is
-// new or was raised: a personal best. It needs Redis 6.2.
+// Raise is Set, but does not lower a score: for example for a personal best. It reports whether the member is new or
+// its score was raised. It needs Redis 6.2.
 func (h ZSet) Raise(ctx context.Context, db Executor, member string, score float64) (bool, error) {
 	return db.Do(ctx, h.RaiseCmd(member, score)).Bool()
 }
 
-// AddCmd adds to a member's score, which begins at 0; the reply is the new score.
+// AddCmd adds to a member's score; the reply is the new score. A missing member has the score 0.
 func (h ZSet) AddCmd(member string, by float64) Cmd {
 	return h.write("ZINCRBY", scoreText(by), member)
 }
 
-// Add adds to a member's score, which begins at 0, and returns the new one.
+// Add adds to a member's score and returns the new score. A missing member has the score 0.
 func (h ZSet) Add(ctx context.Context, db Executor, member string, by float64) (float64, error) {
 	score, _, err := db.Do(ctx, h.AddCmd(member, by)).Float()
 	return score, err
 }
 
-// scoreText writes a score, of which infinite ones are ends of a range, too.
+// scoreText formats a score. Infinite scores are also used as the ends of a range.
 func scoreText(score float64) string {
 	switch {
 	case math.IsInf(score, 1):
@@ -67,23 +64,23 @@ func scoreText(score float64) string {
 	return floatText(score)
 }
 
-// ScoreCmd asks for a member's score; the reply is nil when it is not there.
-func (h ZSet) ScoreCmd(member string) Cmd { return h.ask("ZSCORE", member) }
+// ScoreCmd gets a member's score; the reply is nil if the member does not exist.
+func (h ZSet) ScoreCmd(member string) Cmd { return h.plainCmd("ZSCORE", member) }
 
-// Score returns a member's score; ok is false when it is not there.
+// Score returns a member's score; ok is false if the member does not exist.
 func (h ZSet) Score(ctx context.Context, db Executor, member string) (score float64, ok bool, err error) {
 	return db.Do(ctx, h.ScoreCmd(member)).Float()
 }
 
-// RemoveCmd takes members out; the reply is how many were there.
-func (h ZSet) RemoveCmd(members ...string) Cmd { return h.ask("ZREM", members...) }
+// RemoveCmd removes members; the reply is the number of removed members.
+func (h ZSet) RemoveCmd(members ...string) Cmd { return h.plainCmd("ZREM", members...) }
 
-// Remove takes members out and returns how many were there.
+// Remove removes members and returns the number of removed members.
 func (h ZSet) Remove(ctx context.Context, db Executor, members ...string) (int64, error) {
 	return db.Do(ctx, h.RemoveCmd(members...)).Int()
 }
 
-// TopCmd asks for the n members with the highest scores, with these by turns.
+// TopCmd gets the n members with the highest scores, alternating with their scores.
 func (h ZSet) TopCmd(n int) Cmd { return h.RangeTopCmd(0, n) }
 
 // Top returns the n members with the highest scores, the highest first.
@@ -91,119 +88,108 @@ func (h ZSet) Top(ctx context.Context, db Executor, n int) ([]Scored, error) {
 	return db.Do(ctx, h.TopCmd(n)).Scores()
 }
 
-// RangeTopCmd asks for n members from one place on, with their scores by turns; place 0
-// has the highest score.
-func (h ZSet) RangeTopCmd(from, n int) Cmd { return h.ranged("ZREVRANGE", from, n) }
+// RangeTopCmd gets n members from an index on, alternating with their scores; index 0 has the highest score.
+func (h ZSet) RangeTopCmd(from, n int) Cmd { return h.rangeCmd("ZREVRANGE", from, n) }
 
-// RangeTop returns n members from one place on; place 0 has the highest score.
+// RangeTop returns n members from an index on; index 0 has the highest score.
 func (h ZSet) RangeTop(ctx context.Context, db Executor, from, n int) ([]Scored, error) {
 	return db.Do(ctx, h.RangeTopCmd(from, n)).Scores()
 }
 
-// RangeCmd asks for n members from one place on, with their scores by turns; place 0 has
-// the lowest score.
-func (h ZSet) RangeCmd(from, n int) Cmd { return h.ranged("ZRANGE", from, n) }
+// RangeCmd gets n members from an index on, alternating with their scores; index 0 has the lowest score.
+func (h ZSet) RangeCmd(from, n int) Cmd { return h.rangeCmd("ZRANGE", from, n) }
 
-// Range returns n members from one place on; place 0 has the lowest score.
+// Range returns n members from an index on; index 0 has the lowest score.
 func (h ZSet) Range(ctx context.Context, db Executor, from, n int) ([]Scored, error) {
 	return db.Do(ctx, h.RangeCmd(from, n)).Scores()
 }
 
-func (h ZSet) ranged(name string, from, n int) Cmd {
+func (h ZSet) rangeCmd(name string, from, n int) Cmd {
 	if n <= 0 || from < 0 {
-		return h.ask(name, "1", "0", "WITHSCORES") // negative places would count from the end
+		return h.plainCmd(name, "1", "0", "WITHSCORES") // an empty range; negative indexes would count from the end
 	}
-	return h.ask(name, strconv.Itoa(from), strconv.Itoa(from+n-1), "WITHSCORES")
+	return h.plainCmd(name, strconv.Itoa(from), strconv.Itoa(from+n-1), "WITHSCORES")
 }
 
-// ByScoreCmd asks for up to n members whose scores are from least to most, both included,
-// with their scores by turns, the lowest first. Infinite ends are no ends.
+// ByScoreCmd gets up to n members with scores from least to most, both included, the lowest first, alternating with
+// their scores. An infinite end means no bound.
 func (h ZSet) ByScoreCmd(least, most float64, n int) Cmd {
-	return h.ask("ZRANGEBYSCORE", scoreText(least), scoreText(most), "WITHSCORES", "LIMIT", "0", strconv.Itoa(max(n, 0)))
+	return h.plainCmd("ZRANGEBYSCORE", scoreText(least), scoreText(most), "WITHSCORES", "LIMIT", "0", strconv.Itoa(max(n, 0)))
 }
 
-// ByScore returns up to n members whose scores are from least to most, both included, the
-// lowest first. Infinite ends are no ends.
+// ByScore returns up to n members with scores from least to most, both included, the lowest first. An infinite end
+// means no bound.
 func (h ZSet) ByScore(ctx context.Context, db Executor, least, most float64, n int) ([]Scored, error) {
 	return db.Do(ctx, h.ByScoreCmd(least, most, n)).Scores()
 }
 
-// CountCmd asks how many members have scores from least to most, both included.
+// CountCmd gets the number of members with scores from least to most, both included.
 func (h ZSet) CountCmd(least, most float64) Cmd {
-	return h.ask("ZCOUNT", scoreText(least), scoreText(most))
+	return h.plainCmd("ZCOUNT", scoreText(least), scoreText(most))
 }
 
-// Count returns how many members have scores from least to most, both included.
+// Count returns the number of members with scores from least to most, both included.
 func (h ZSet) Count(ctx context.Context, db Executor, least, most float64) (int64, error) {
 	return db.Do(ctx, h.CountCmd(least, most)).Int()
 }
 
-// RankCmd asks for a member's place, 0 for the lowest score; the reply is nil when it is
-// not there.
-func (h ZSet) RankCmd(member string) Cmd { return h.ask("ZRANK", member) }
+// RankCmd gets a member's rank, 0 for the lowest score; the reply is nil if the member does not exist.
+func (h ZSet) RankCmd(member string) Cmd { return h.plainCmd("ZRANK", member) }
 
-// Rank returns a member's place, 0 for the lowest score; ok is false when it is not there.
+// Rank returns a member's rank, 0 for the lowest score; ok is false if the member does not exist.
 func (h ZSet) Rank(ctx context.Context, db Executor, member string) (rank int64, ok bool, err error) {
-	return db.Do(ctx, h.RankCmd(member)).numbered()
+	return db.Do(ctx, h.RankCmd(member)).optionalInt()
 }
 
-// RankTopCmd asks for a member's place, 0 for the highest score; the reply is nil when it
-// is not there.
-func (h ZSet) RankTopCmd(member string) Cmd { return h.ask("ZREVRANK", member) }
+// RankTopCmd gets a member's rank, 0 for the highest score; the reply is nil if the member does not exist.
+func (h ZSet) RankTopCmd(member string) Cmd { return h.plainCmd("ZREVRANK", member) }
 
-// RankTop returns a member's place, 0 for the highest score; ok is false when it is not
-// there.
+// RankTop returns a member's rank, 0 for the highest score; ok is false if the member does not exist.
 func (h ZSet) RankTop(ctx context.Context, db Executor, member string) (rank int64, ok bool, err error) {
-	return db.Do(ctx, h.RankTopCmd(member)).numbered()
+	return db.Do(ctx, h.RankTopCmd(member)).optionalInt()
 }
 
-// LenCmd asks how many members there are.
-func (h ZSet) LenCmd() Cmd { return h.ask("ZCARD") }
+// LenCmd gets the number of members.
+func (h ZSet) LenCmd() Cmd { return h.plainCmd("ZCARD") }
 
-// Len returns how many members there are.
+// Len returns the number of members.
 func (h ZSet) Len(ctx context.Context, db Executor) (int64, error) {
 	return db.Do(ctx, h.LenCmd()).Int()
 }
 
-// PopCmd takes out up to n members with the lowest scores; the reply has these by turns.
-func (h ZSet) PopCmd(n int) Cmd { return h.ask("ZPOPMIN", strconv.Itoa(max(n, 0))) }
+// PopCmd removes and returns up to n members with the lowest scores, alternating with their scores.
+func (h ZSet) PopCmd(n int) Cmd { return h.plainCmd("ZPOPMIN", strconv.Itoa(max(n, 0))) }
 
-// Pop takes out up to n members with the lowest scores, and returns them, the lowest
-// first: what is due first where scores are times.
+// Pop removes and returns up to n members with the lowest scores, the lowest first. If scores are times, these are the
+// members that are due first.
 func (h ZSet) Pop(ctx context.Context, db Executor, n int) ([]Scored, error) {
 	return db.Do(ctx, h.PopCmd(n)).Scores()
 }
 
-// PopTopCmd takes out up to n members with the highest scores; the reply has these by
-// turns.
-func (h ZSet) PopTopCmd(n int) Cmd { return h.ask("ZPOPMAX", strconv.Itoa(max(n, 0))) }
+// PopTopCmd removes and returns up to n members with the highest scores, alternating with their scores.
+func (h ZSet) PopTopCmd(n int) Cmd { return h.plainCmd("ZPOPMAX", strconv.Itoa(max(n, 0))) }
 
-// PopTop takes out up to n members with the highest scores, and returns them, the highest
-// first.
+// PopTop removes and returns up to n members with the highest scores, the highest first.
 func (h ZSet) PopTop(ctx context.Context, db Executor, n int) ([]Scored, error) {
 	return db.Do(ctx, h.PopTopCmd(n)).Scores()
 }
 
-// KeepTopCmd takes out all but the n members with the highest scores; the reply is how
-// many went.
+// KeepTopCmd removes all members except the n with the highest scores; the reply is the number of removed members.
 func (h ZSet) KeepTopCmd(n int) Cmd {
-	return h.ask("ZREMRANGEBYRANK", "0", strconv.Itoa(-max(n, 0)-1))
+	return h.plainCmd("ZREMRANGEBYRANK", "0", strconv.Itoa(-max(n, 0)-1))
 }
 
-// KeepTop takes out all but the n members with the highest scores, and returns how many
-// went.
+// KeepTop removes all members except the n with the highest scores, and returns the number of removed members.
 func (h ZSet) KeepTop(ctx context.Context, db Executor, n int) (int64, error) {
 	return db.Do(ctx, h.KeepTopCmd(n)).Int()
 }
 
-// RemoveByScoreCmd takes out the members with scores from least to most, both included;
-// the reply is how many went.
+// RemoveByScoreCmd removes the members with scores from least to most, both included; the reply is their number.
 func (h ZSet) RemoveByScoreCmd(least, most float64) Cmd {
-	return h.ask("ZREMRANGEBYSCORE", scoreText(least), scoreText(most))
+	return h.plainCmd("ZREMRANGEBYSCORE", scoreText(least), scoreText(most))
 }
 
-// RemoveByScore takes out the members with scores from least to most, both included, and
-// returns how many went.
+// RemoveByScore removes the members with scores from least to most, both included, and returns their number.
 func (h ZSet) RemoveByScore(ctx context.Context, db Executor, least, most float64) (int64, error) {
 	return db.Do(ctx, h.RemoveByScoreCmd(least, most)).Int()
 }

@@ -18,7 +18,7 @@ func (id) SegmentForm() keyspace.Form {
 	return keyspace.Form{Alphabet: keyspace.Base64URL, Min: 12, Max: 12}
 }
 
-func TestTheACLAllowsTheFamiliesAndNothingElse(t *testing.T) {
+func TestLine_AllowsOnlyTheFamilies(t *testing.T) {
 	s := keyspace.New("test")
 	keyspace.Def1[id](s, "user:sign:{{uid}}", keyspace.BitmapOf("days"), keyspace.Expire(time.Hour), keyspace.Doc{})
 	keyspace.Def2[id, keyspace.Int](s, "user:log:{uid}:{n}", keyspace.ListOf("lines"), keyspace.Expire(time.Hour), keyspace.Doc{})
@@ -41,18 +41,18 @@ func TestTheACLAllowsTheFamiliesAndNothingElse(t *testing.T) {
 		}
 	}
 
-	looker := fields(User{Name: "eve", Prefix: "shop", Secret: ">x", ReadOnly: true, Commands: []string{"slowlog|get"}})
-	if got := strings.Join(looker, " "); !strings.HasPrefix(got, "user eve on >x resetchannels -@all %R~shop:user:log:*:* %R~shop:user:sign:{*} &shop:news:* ") {
+	reader := fields(User{Name: "eve", Prefix: "shop", Secret: ">x", ReadOnly: true, Commands: []string{"slowlog|get"}})
+	if got := strings.Join(reader, " "); !strings.HasPrefix(got, "user eve on >x resetchannels -@all %R~shop:user:log:*:* %R~shop:user:sign:{*} &shop:news:* ") {
 		t.Errorf("got %s", got)
 	}
 	for _, want := range []string{"+get", "+lrange", "+subscribe", "+scan", "+memory|usage", "+slowlog|get", "+asking"} {
-		if !slices.Contains(looker, want) {
-			t.Errorf("who only looks lacks %s", want)
+		if !slices.Contains(reader, want) {
+			t.Errorf("the read-only user lacks %s", want)
 		}
 	}
-	for _, never := range slices.Concat(keeps, commands.Writes["string"], commands.Writes["list"], commands.Writes["channel"]) {
-		if slices.Contains(looker, "+"+never) {
-			t.Errorf("who only looks has %s", never)
+	for _, never := range slices.Concat(writesAnyKey, commands.Writes["string"], commands.Writes["list"], commands.Writes["channel"]) {
+		if slices.Contains(reader, "+"+never) {
+			t.Errorf("the read-only user has %s", never)
 		}
 	}
 
@@ -61,7 +61,7 @@ func TestTheACLAllowsTheFamiliesAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestALayoutThatIsThereAlreadyHasItsUser(t *testing.T) {
+func TestLine_Brownfield(t *testing.T) {
 	s := keyspace.New("legacy").Brownfield()
 	keyspace.Def1[keyspace.Int](s, "app.user-{id}", keyspace.HashOf("name, mail"), keyspace.Forever("accounts are kept"), keyspace.Doc{})
 	keyspace.Def2[keyspace.Raw, keyspace.Int](s, "{region}/cart/{{user}}", keyspace.HashOf("product → count"), keyspace.Expire(time.Hour), keyspace.Doc{})
@@ -76,7 +76,7 @@ func TestALayoutThatIsThereAlreadyHasItsUser(t *testing.T) {
 	glob := keyspace.New("test").Brownfield()
 	keyspace.Def1[keyspace.Text](glob, `a*[b]?\{x}`, keyspace.BytesOf("bytes"), keyspace.Expire(time.Hour), keyspace.Doc{})
 	if line := (User{}).Line(glob); !strings.Contains(line, ` ~stoa:a\*\[b\]\?\\* `) {
-		t.Errorf("got %s, want glob characters that are themselves", line)
+		t.Errorf("got %s, want escaped glob characters", line)
 	}
 	if line := (User{NoPrefix: true, Wide: true}).Line(glob); !strings.Contains(line, " ~* ") {
 		t.Errorf("got %s, want all keys", line)

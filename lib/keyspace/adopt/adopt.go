@@ -14,53 +14,51 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Options say which keys are read, and how gently. The zero Options read all keys of the
-// database.
+// Options set which keys Read scans, and how fast. The zero Options scan all keys of the database.
 type Options struct {
-	// Match is a pattern of physical keys, as SCAN has it; empty means all.
+	// Match is a SCAN pattern of physical keys; empty means all.
 	Match string
-	// Rate bounds how many names are read per second; 0 means no bound.
+	// Rate is the largest number of names per second; 0 means no limit.
 	Rate int
-	// Progress, if set, is told after every page how many names were read.
+	// Progress, if set, is called after every page with the number of names so far.
 	Progress func(names int64)
 }
 
-// page is how many names one SCAN looks at.
-const page = 1000
+// scanCount is the COUNT of each SCAN.
+const scanCount = 1000
 
-// Layout is what keys there are.
+// Layout is the result of Read.
 type Layout struct {
-	Keys     int64    // names that were read
+	Keys     int64    // the number of names
 	Families []Family // in the order of their patterns
 }
 
-// Family is a proposal for keys of one pattern.
+// Family is a proposal for the keys of one pattern.
 type Family struct {
-	Pattern string // as package keyspace has it
+	Pattern string // in the syntax of package keyspace
 	Args    []Arg
 	Keys    int64
-	// Types counts what TYPE said of a sample; more than one of them are two families in one.
+	// Types counts the replies to TYPE in the sample. More than one type means that these are two families.
 	Types map[string]int
-	// Value is what the strings of the sample are: "number", "JSON" or empty.
+	// Value is the format of all strings of the sample: "number", "JSON" or empty.
 	Value string
-	// Lasting is how many keys of the sample have no life, and Longest the longest life of the
-	// others that is left.
+	// Lasting is the number of sampled keys without a TTL. Longest is the largest remaining TTL of the others.
 	Sampled, Lasting int
 	Longest          time.Duration
-	Examples         []string // physical keys, up to three
+	Examples         []string // up to three physical keys
 
-	padded []string // arguments of Int that begin with zeros in the sample
-	long   string   // an argument that is longer in it than any type holds
+	padded []string // arguments of type Int that begin with zeros in the sample
+	long   string   // an argument with a sampled value that is too long for every type
 }
 
-// Arg is what differs between the keys of a family.
+// Arg is an argument of a family.
 type Arg struct {
 	Name string
-	Type string // of package keyspace: Int, Text or Raw
+	Type string // a type of package keyspace: Int, Text or Raw
 }
 
-// Read reads the keys of a Redis: the names of all, and what is in a few of each pattern. A server that
-// cannot be read to its end is an error.
+// Read scans the keys of a Redis: all names, and the values of a few keys of each pattern. It returns an error if it
+// cannot scan all servers completely.
 func Read(ctx context.Context, db *redis.DB, opt Options) (*Layout, error) {
 	if opt.Rate < 0 {
 		return nil, errors.New("adopt: a negative rate")
@@ -81,7 +79,7 @@ func Read(ctx context.Context, db *redis.DB, opt Options) (*Layout, error) {
 	}
 	for i, o := range owners {
 		for cursor := uint64(0); ; {
-			names, next, err := o.Scan(ctx, cursor, match, page)
+			names, next, err := o.Scan(ctx, cursor, match, scanCount)
 			if err != nil {
 				return nil, err
 			}
@@ -101,17 +99,17 @@ func Read(ctx context.Context, db *redis.DB, opt Options) (*Layout, error) {
 	}
 	tree.settle()
 	l := &Layout{Keys: tree.keys}
-	tree.each("", func(shape string, n *node) {
+	tree.walk("", func(shape string, n *node) {
 		if err == nil {
 			f := familyOf(shape, n)
-			err = f.look(ctx, owners, n.sample)
+			err = f.inspect(ctx, owners, n.sample)
 			l.Families = append(l.Families, f)
 		}
 	})
 	return l, err
 }
 
-// pause keeps to a rate of names per second.
+// pause limits the scan to rate names per second.
 func pause(ctx context.Context, began time.Time, names int64, rate int) error {
 	if rate == 0 {
 		return ctx.Err()
@@ -126,7 +124,7 @@ func pause(ctx context.Context, began time.Time, names int64, rate int) error {
 	}
 }
 
-// familyOf names the arguments of a shape by the word before each.
+// familyOf converts a shape to a family. Each argument gets the name of the word before it.
 func familyOf(shape string, n *node) Family {
 	f := Family{Keys: n.ends, Types: map[string]int{}}
 	for _, s := range n.sample[:min(3, len(n.sample))] {
@@ -167,7 +165,7 @@ func familyOf(shape string, n *node) Family {
 	}
 	f.Pattern = b.String()
 	exact := regexp.MustCompile("^" + match.String() + "$")
-	some := func(i int, is func(string) bool) bool {
+	anySample := func(i int, is func(string) bool) bool {
 		return slices.ContainsFunc(n.sample, func(s sampled) bool {
 			found := exact.FindStringSubmatch(s.key)
 			return found != nil && is(found[i+1])
@@ -176,26 +174,26 @@ func familyOf(shape string, n *node) Family {
 	for i, arg := range f.Args {
 		switch {
 		case arg.Type == "Int":
-			if some(i, padded.MatchString) {
+			if anySample(i, padded.MatchString) {
 				f.padded = append(f.padded, arg.Name)
 			}
-		case some(i, func(s string) bool { return len(s) > longestRaw }):
+		case anySample(i, func(s string) bool { return len(s) > maxRaw }):
 			f.long = arg.Name
-		case some(i, func(s string) bool { return len(s) > keyspace.MaxText }):
-			f.Args[i].Type = "Raw" // of a Text only the hash would enter the key
+		case anySample(i, func(s string) bool { return len(s) > keyspace.MaxText }):
+			f.Args[i].Type = "Raw" // a Text of this length enters a key as a hash
 		}
 	}
 	return f
 }
 
-// longestRaw is what a Raw holds at most.
-var longestRaw = keyspace.Raw{}.SegmentForm().Max
+// maxRaw is the largest length of a Raw.
+var maxRaw = keyspace.Raw{}.SegmentForm().Max
 
-// padded is a number as an Int is not written.
+// padded matches a number that Int would format differently.
 var padded = regexp.MustCompile(`^-?0[0-9]`)
 
-// look asks for types, lives and the beginnings of strings.
-func (f *Family) look(ctx context.Context, owners []*redis.Owner, sample []sampled) error {
+// inspect reads the types, TTLs and the beginnings of strings of the sample.
+func (f *Family) inspect(ctx context.Context, owners []*redis.Owner, sample []sampled) error {
 	numbers, texts, strs := 0, 0, 0
 	for _, s := range sample {
 		replies := owners[s.owner].Do(ctx, []string{"TYPE", s.key}, []string{"PTTL", s.key}, []string{"GETRANGE", s.key, "0", "4095"})
@@ -206,7 +204,7 @@ func (f *Family) look(ctx context.Context, owners []*redis.Owner, sample []sampl
 		}
 		typ, life := replies[0].Str, replies[1].N
 		if replies[0].Err != nil || typ == "none" {
-			continue // it is gone, or not for this user to see
+			continue // the key was deleted, or the user may not read it
 		}
 		f.Sampled++
 		f.Types[typ]++
@@ -234,7 +232,7 @@ func (f *Family) look(ctx context.Context, owners []*redis.Owner, sample []sampl
 	return nil
 }
 
-// looksLikeJSON takes a long value that was cut for what its beginning is.
+// looksLikeJSON reports whether s is JSON. A long value was cut, so only its first byte counts.
 func looksLikeJSON(s string) bool {
 	if s == "" || s[0] != '{' && s[0] != '[' {
 		return false

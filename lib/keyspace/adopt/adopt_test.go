@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// fill writes keys as programs have them that spell them by hand.
+// fill writes keys like those of programs without declarations.
 func fill(t *testing.T, db *redis.DB) {
 	t.Helper()
 	owners, err := db.Owners(t.Context())
@@ -70,7 +70,7 @@ func read(t *testing.T) *adopt.Layout {
 	return l
 }
 
-func TestFamiliesAreReadFromNames(t *testing.T) {
+func TestRead_FindsFamilies(t *testing.T) {
 	t.Parallel()
 	l := read(t)
 	var got []string
@@ -114,8 +114,8 @@ func TestFamiliesAreReadFromNames(t *testing.T) {
 	}
 }
 
-// What it proposes compiles, passes the linter and knows each key.
-func TestTheSourceIsASchemaOfTheseKeys(t *testing.T) {
+// The source compiles, passes Lint and declares each key.
+func TestSource_IsSchemaOfTheKeys(t *testing.T) {
 	t.Parallel()
 	l := read(t)
 	source, err := l.Source("main")
@@ -192,8 +192,8 @@ func main() {
 	}
 }
 
-// A key that is declared with an Int is written without zeros before the number: that is another one.
-func TestTheSourceSaysWhereNumbersBeginWithZero(t *testing.T) {
+// A key declared with an Int has no leading zeros, so a key with zeros is another one.
+func TestSource_NotesPaddedNumbers(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	owners, err := db.Owners(t.Context())
 	if err != nil {
@@ -222,8 +222,8 @@ func TestTheSourceSaysWhereNumbersBeginWithZero(t *testing.T) {
 	}
 }
 
-// A key that is declared with a Text has only the hash of a long one: that is another key.
-func TestLongIdentifiersStandInTheirKeysAsTheyAre(t *testing.T) {
+// A long Text enters a key as its hash, which is another key.
+func TestSource_LongIdentifiersAreRaw(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	owners, err := db.Owners(t.Context())
 	if err != nil {
@@ -256,8 +256,8 @@ func TestLongIdentifiersStandInTheirKeysAsTheyAre(t *testing.T) {
 	}
 }
 
-// Names of keys are no names of variables: two may become the same, and some nothing can have.
-func TestTheSourceCompilesWhateverKeysAreCalled(t *testing.T) {
+// Names of keys may be invalid names of variables, and two of them may give the same name.
+func TestSource_CompilesForAllNames(t *testing.T) {
 	l := &adopt.Layout{}
 	for _, pattern := range []string{"init:{n}", "app-{n}", "app2:{n}", "app:{n}", "app_{n}", "main", "keys:{n}", "type:{n}", "time:{n}", "string:{n}"} {
 		f := adopt.Family{Pattern: pattern, Keys: 1, Types: map[string]int{"string": 1}, Sampled: 1, Longest: time.Hour, Examples: []string{"x"}}
@@ -284,12 +284,12 @@ func TestTheSourceCompilesWhateverKeysAreCalled(t *testing.T) {
 			}
 		}
 		if len(declared) != len(l.Families)+1 || declared["init"] > 0 || pkg == "main" && declared["main"] > 0 {
-			t.Errorf("package %s declares %v, want Keys and %d others, of which none is init or main", pkg, declared, len(l.Families))
+			t.Errorf("package %s declares %v, want Keys and %d others, and none of them is init or main", pkg, declared, len(l.Families))
 		}
 	}
 }
 
-func TestManyKeysOfOnePlaceDoNotFillTheMemory(t *testing.T) {
+func TestRead_ManyWordsBecomeOneFamily(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	owners, err := db.Owners(t.Context())
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// mostArgs is how many arguments a family can have.
-const mostArgs = 3
+// maxArgs is the largest number of arguments of a family.
+const maxArgs = 3
 
-// Source returns a keys.go of a package: a schema of [keyspace.Schema.Brownfield] with a declaration for each
-// family, and above it what it was guessed from. What cannot be declared is a comment.
+// Source returns a keys.go for package pkg: a [keyspace.Schema.Brownfield] schema with a declaration for each family. A
+// comment above each declaration shows the evidence. A family that cannot be declared is only a comment.
 //
-// The source compiles. Its purposes, and the reasons to live for ever, are for a reader to write.
+// The source compiles. A developer has to add the purposes and the reasons why keys never expire.
 func (l *Layout) Source(pkg string) ([]byte, error) {
 	if !token.IsIdentifier(pkg) {
 		return nil, fmt.Errorf("adopt: %q is no name of a package", pkg)
@@ -29,12 +29,12 @@ func (l *Layout) Source(pkg string) ([]byte, error) {
 		for _, note := range f.notes() {
 			fmt.Fprintf(&declarations, "\t// %s\n", note)
 		}
-		if why := f.impossible(); why != "" {
+		if why := f.undeclarable(); why != "" {
 			fmt.Fprintf(&declarations, "\t// It cannot be declared: %s. Pattern %q\n", why, f.Pattern)
 			continue
 		}
 		name := variable(f.Pattern)
-		for word, n := name, 2; names[name]; n++ { // another pattern may have a number of its own
+		for word, n := name, 2; names[name]; n++ { // another pattern may end in this number
 			name = fmt.Sprint(word, n)
 		}
 		names[name] = true
@@ -46,7 +46,7 @@ func (l *Layout) Source(pkg string) ([]byte, error) {
 		if len(types) > 0 {
 			def += "[" + strings.Join(types, ", ") + "]"
 		}
-		life := f.life()
+		life := f.ttl()
 		timed = timed || strings.Contains(life, "time.")
 		fmt.Fprintf(&declarations, "\t%s = keyspace.%s(Keys, %q, %s,\n\t\t%s,\n\t\tkeyspace.Doc{Purpose: \"say what it is for\"})\n", name, def, f.Pattern, f.kind(), life)
 	}
@@ -55,7 +55,7 @@ func (l *Layout) Source(pkg string) ([]byte, error) {
 		b.WriteString("\t\"time\"\n\n")
 	}
 	b.WriteString("\t\"github.com/stoa-dev/stoa/lib/keyspace\"\n)\n\n")
-	fmt.Fprintf(&b, "// Keys are the keys that a Redis had, as \"keyspace adopt\" has read them.\nvar Keys = keyspace.New(%q).Brownfield()\n", pkg)
+	fmt.Fprintf(&b, "// Keys are the keys that \"keyspace adopt\" found in a Redis.\nvar Keys = keyspace.New(%q).Brownfield()\n", pkg)
 	if declarations.Len() > 0 {
 		fmt.Fprintf(&b, "\nvar (%s)\n", declarations.String())
 	}
@@ -79,42 +79,42 @@ func quoted(keys []string) (out []string) {
 	return out
 }
 
-// notes are what a reader has to decide.
+// notes returns what a developer has to decide.
 func (f *Family) notes() (notes []string) {
 	if len(f.Types) > 1 {
 		var types []string
 		for _, typ := range slices.Sorted(maps.Keys(f.Types)) {
 			types = append(types, fmt.Sprintf("%d %s", f.Types[typ], typ))
 		}
-		notes = append(notes, "Of "+fmt.Sprint(f.Sampled)+" that were looked at "+strings.Join(types, ", ")+": these are two families.")
+		notes = append(notes, "The sample of "+fmt.Sprint(f.Sampled)+" keys has "+strings.Join(types, ", ")+": these are two families.")
 	}
 	if f.Value == "JSON" {
 		notes = append(notes, "The values are JSON: with a type of the program, keyspace.JSONOf[T]().")
 	}
 	for _, name := range f.padded {
-		notes = append(notes, fmt.Sprintf("Numbers of {%s} begin with 0, which keyspace.Int does not write: it needs a type of the program.", name))
+		notes = append(notes, fmt.Sprintf("Numbers of {%s} begin with 0, which keyspace.Int does not write: use a type of your own.", name))
 	}
 	if f.Lasting > 0 && f.Lasting < f.Sampled {
-		notes = append(notes, fmt.Sprintf("%d of %d that were looked at have no life.", f.Lasting, f.Sampled))
+		notes = append(notes, fmt.Sprintf("%d of %d sampled keys have no TTL.", f.Lasting, f.Sampled))
 	}
 	return notes
 }
 
-// impossible returns what keeps a family from being declared.
-func (f *Family) impossible() string {
+// undeclarable returns why a family cannot be declared, or "".
+func (f *Family) undeclarable() string {
 	plain := f.Pattern
 	for _, a := range f.Args {
 		plain = strings.ReplaceAll(plain, "{"+a.Name+"}", "")
 	}
 	switch {
-	case len(f.Args) > mostArgs:
-		return fmt.Sprintf("it has more than %d arguments", mostArgs)
+	case len(f.Args) > maxArgs:
+		return fmt.Sprintf("it has more than %d arguments", maxArgs)
 	case strings.ContainsAny(strings.ReplaceAll(plain, "{}", ""), "{}"):
 		return "it has braces around a word"
 	case f.long != "":
-		return fmt.Sprintf("{%s} has more than %d bytes", f.long, longestRaw)
+		return fmt.Sprintf("{%s} has more than %d bytes", f.long, maxRaw)
 	case f.Sampled == 0:
-		return "its keys went before they were looked at"
+		return "its keys were deleted before they could be sampled"
 	case f.kind() == "":
 		return "values of " + f.commonest() + " have no kind"
 	}
@@ -150,8 +150,8 @@ func (f *Family) kind() string {
 	return ""
 }
 
-// life rounds what is left of the longest life up to a length that somebody would have chosen.
-func (f *Family) life() string {
+// ttl rounds the largest remaining TTL up to a duration that a developer would have chosen.
+func (f *Family) ttl() string {
 	if f.Longest == 0 {
 		return `keyspace.Forever("say what removes it")`
 	}
@@ -169,7 +169,7 @@ func (f *Family) life() string {
 	return fmt.Sprintf("keyspace.UpTo(%d * 24 * time.Hour)", int((f.Longest+24*time.Hour-1)/(24*time.Hour)))
 }
 
-// variable makes a name of a pattern's words.
+// variable converts the words of a pattern to the name of a variable.
 func variable(pattern string) string {
 	var b strings.Builder
 	depth, up := 0, false

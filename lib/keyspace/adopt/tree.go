@@ -7,46 +7,47 @@ import (
 	"strings"
 )
 
-// What differs between keys of one family is folded into one of these, which no key has:
-// keys with a control character are folded into text.
+// Variable parts of keys are replaced by one of these bytes. No literal part contains them, because a level with a
+// control character becomes raw.
 const (
 	number     = "\x01"
 	identifier = "\x02"
 	text       = "\x03"
-	raw        = "\x04" // with bytes that package keyspace would escape
+	raw        = "\x04" // contains bytes that package keyspace would escape
 )
 
 const (
-	// manyWords is how many words one place of a key can have before they may be arguments.
-	manyWords = 24
-	// fewKeys is how many keys a word has on average, at most, that is one.
-	fewKeys = 16
-	// mostWords bounds the tree: beyond it words are taken for arguments whatever follows them.
-	mostWords = 4096
-	// longestWord is what a word has at most.
-	longestWord = 40
+	// maxLiteralWords is the largest number of words at one position that are certainly literals. More words may be
+	// arguments.
+	maxLiteralWords = 24
+	// maxKeysPerArgument is the largest average number of keys of a word that is an argument.
+	maxKeysPerArgument = 16
+	// maxWords bounds the tree: if one position has more words, they are arguments.
+	maxWords = 4096
+	// maxWordLen is the largest length of a word.
+	maxWordLen = 40
 )
 
-// node is a place in the names of keys: what can follow a beginning.
+// node is a position in the names of keys: it has all possible continuations of a beginning.
 type node struct {
-	keys     int64 // that go through here
-	ends     int64 // that end here
+	keys     int64 // keys that go through this node
+	ends     int64 // keys that end at this node
 	sample   []sampled
 	children map[string]*node
-	words    int    // children that are words
-	folded   bool   // words are arguments here
-	first    string // what the number or the identifier was in the first key
-	several  bool   // it was another one in another key
+	words    int    // the number of children that are words
+	folded   bool   // whether words are arguments here
+	first    string // the number or identifier in the first key
+	varies   bool   // whether another key had another value
 }
 
-// sampled is a key, and which server has it.
+// sampled is a key and the index of its server.
 type sampled struct {
 	key   string
 	owner int
 }
 
-// samples is how many keys of a place are kept.
-const samples = 20
+// maxSamples is the largest number of sampled keys of a node.
+const maxSamples = 20
 
 func (n *node) add(key string, owner int) {
 	n.keys++
@@ -66,21 +67,21 @@ func (n *node) add(key string, owner int) {
 				n.words++
 			}
 		}
-		child.several = child.several || child.first != level
+		child.varies = child.varies || child.first != level
 		child.keys++
-		if n.words > mostWords {
+		if n.words > maxWords {
 			n.fold()
 			child = n.children[text]
 		}
 		n = child
 	}
 	n.ends++
-	if len(n.sample) < samples {
+	if len(n.sample) < maxSamples {
 		n.sample = append(n.sample, sampled{key, owner})
 	}
 }
 
-// levels cuts a key at its separators, which stay; '-' and '_' are parts of a level.
+// levels splits a key at its separators and keeps the separators; '-' and '_' are parts of a level.
 func levels(key string) (all []string) {
 	from := 0
 	for i := range len(key) {
@@ -109,7 +110,7 @@ var (
 	versioned = regexp.MustCompile(`^[A-Za-z]{1,4}[0-9]{1,2}$`) // "v2", "md5", "s3"
 )
 
-// shapeOf folds what is no word in a level.
+// shapeOf replaces the variable parts of a level.
 func shapeOf(level string) string {
 	switch {
 	case len(level) == 1 && !inLevel(level[0]):
@@ -138,7 +139,7 @@ func shapeOf(level string) string {
 	if strings.ContainsFunc(level, func(r rune) bool { return r >= 0x80 }) {
 		return raw
 	}
-	if len(level) > longestWord {
+	if len(level) > maxWordLen {
 		return text
 	}
 	// "week202647", "shard_12_x"
@@ -156,7 +157,7 @@ func shapeOf(level string) string {
 	return b.String()
 }
 
-// mixed reports whether digits, small and large letters change as in an identifier that was drawn.
+// mixed reports whether digits, lower-case and upper-case letters alternate as in a random identifier.
 func mixed(s string) bool {
 	class := func(c byte) int {
 		switch {
@@ -190,7 +191,7 @@ func isArgument(shape string) bool {
 	return shape == number || shape == identifier || shape == text || shape == raw
 }
 
-// fold makes the words of a place arguments.
+// fold converts the words of a node to arguments.
 func (n *node) fold() {
 	n.folded, n.words = true, 0
 	for _, shape := range slices.Sorted(maps.Keys(n.children)) {
@@ -200,13 +201,13 @@ func (n *node) fold() {
 	}
 }
 
-// move makes one child of two.
+// move merges one child into another.
 func (n *node) move(from, to string) {
 	child := n.children[from]
 	delete(n.children, from)
 	if other := n.children[to]; other != nil {
 		other.merge(child)
-		other.several = true
+		other.varies = true
 	} else {
 		n.children[to] = child
 	}
@@ -215,12 +216,12 @@ func (n *node) move(from, to string) {
 func (n *node) merge(o *node) {
 	n.keys += o.keys
 	n.ends += o.ends
-	n.sample = append(n.sample, o.sample[:min(len(o.sample), samples-len(n.sample))]...)
-	n.several = n.several || o.several || n.first != o.first
+	n.sample = append(n.sample, o.sample[:min(len(o.sample), maxSamples-len(n.sample))]...)
+	n.varies = n.varies || o.varies || n.first != o.first
 	for shape, child := range o.children {
-		switch mine := n.children[shape]; {
-		case mine != nil:
-			mine.merge(child)
+		switch own := n.children[shape]; {
+		case own != nil:
+			own.merge(child)
 		default:
 			if n.children == nil {
 				n.children = map[string]*node{}
@@ -233,20 +234,20 @@ func (n *node) merge(o *node) {
 	}
 }
 
-// settle decides what is an argument, from the whole of what was read.
+// settle decides which parts are arguments, after all names were added.
 func (n *node) settle() {
-	if n.words > manyWords {
+	if n.words > maxLiteralWords {
 		var keys int64
 		for shape, child := range n.children {
 			if isWord(shape) {
 				keys += child.keys
 			}
 		}
-		if keys <= fewKeys*int64(n.words) {
+		if keys <= maxKeysPerArgument*int64(n.words) {
 			n.fold()
 		}
 	}
-	// The widest argument takes the others: an identifier may happen to be a number.
+	// The widest argument absorbs the others, because an identifier may happen to be a number.
 	widest := ""
 	for _, shape := range []string{number, identifier, text, raw} {
 		if n.children[shape] == nil {
@@ -257,7 +258,7 @@ func (n *node) settle() {
 		}
 		widest = shape
 	}
-	// An identifier may look like "abc-{id}", and no key tells the two apart.
+	// An identifier may look like "abc-{id}", and no key shows which of the two it is.
 	if widest != "" && widest != number {
 		all := n.children[widest].keys
 		for _, shape := range slices.Sorted(maps.Keys(n.children)) {
@@ -269,7 +270,7 @@ func (n *node) settle() {
 	// A number that is the same in all keys is a part of the name.
 	for _, shape := range slices.Sorted(maps.Keys(n.children)) {
 		child := n.children[shape]
-		if !child.several && child.keys > 1 && strings.Contains(shape, number) {
+		if !child.varies && child.keys > 1 && strings.Contains(shape, number) {
 			n.move(shape, child.first)
 		}
 	}
@@ -278,12 +279,12 @@ func (n *node) settle() {
 	}
 }
 
-// each calls fn with the shape of every family, in the order of their names.
-func (n *node) each(shape string, fn func(shape string, n *node)) {
+// walk calls fn with the shape of every family, in the order of their names.
+func (n *node) walk(shape string, fn func(shape string, n *node)) {
 	if n.ends > 0 {
 		fn(shape, n)
 	}
 	for _, s := range slices.Sorted(maps.Keys(n.children)) {
-		n.children[s].each(shape+s, fn)
+		n.children[s].walk(shape+s, fn)
 	}
 }

@@ -12,7 +12,7 @@ func patterns(keys []string) (out []string) {
 		tree.add(k, 0)
 	}
 	tree.settle()
-	tree.each("", func(shape string, n *node) {
+	tree.walk("", func(shape string, n *node) {
 		out = append(out, fmt.Sprint(familyOf(shape, n).Pattern, " ", n.ends))
 	})
 	return out
@@ -59,31 +59,31 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// A family with many keys for each word is many families, and not one with an argument.
-func TestWordsWithManyKeysAreWords(t *testing.T) {
+// A position with many keys for each word has literal words, not an argument.
+func TestSettle_WordsWithManyKeysStayWords(t *testing.T) {
 	t.Parallel()
 	var keys []string
-	for i := range manyWords + 6 {
-		for j := range 3 * fewKeys {
+	for i := range maxLiteralWords + 6 {
+		for j := range 3 * maxKeysPerArgument {
 			keys = append(keys, fmt.Sprintf("kind%c:%d", 'a'+i, j))
 		}
 	}
-	if got := patterns(keys); len(got) != manyWords+6 {
+	if got := patterns(keys); len(got) != maxLiteralWords+6 {
 		t.Errorf("got %d patterns: %q", len(got), got)
 	}
 }
 
-func TestTheTreeIsBounded(t *testing.T) {
+func TestTree_IsBounded(t *testing.T) {
 	t.Parallel()
 	tree := &node{}
-	for i := range 3 * mostWords {
+	for i := range 3 * maxWords {
 		s := ""
 		for n := i + 1; n > 0; n /= 26 {
 			s += string(rune('a' + n%26))
 		}
 		tree.add("name:"+s, 0)
 	}
-	if n := len(tree.children["name"].children[":"].children); n > mostWords {
+	if n := len(tree.children["name"].children[":"].children); n > maxWords {
 		t.Errorf("one place has %d children", n)
 	}
 }

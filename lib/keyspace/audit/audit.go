@@ -21,17 +21,17 @@ const (
 )
 
 const (
-	// namesPage is how many names one SCAN looks at: about half a millisecond of the
-	// server's time, which is what other clients wait for it.
+	// namesPage is the number of names of one SCAN. It blocks the server, and so other clients, for about half a
+	// millisecond.
 	namesPage = 1000
-	// fullPage is smaller, for three commands follow each name.
+	// fullPage is smaller, because three commands follow each name.
 	fullPage = 500
-	// fullWorkers have pages under way: one is on its way while another is judged.
+	// fullWorkers is the number of pages in progress: one is in transit while another is judged.
 	fullWorkers = 2
 )
 
-// Run audits the keys under db's prefix, or all keys where it has none or Options.NoPrefix says so. It
-// returns an error when it could not look at everything; faults are no error but in the report.
+// Run audits the keys under db's prefix, or all keys if db has no prefix or Options.NoPrefix is set. It returns an
+// error if it could not inspect everything. Faults of keys are not errors; they are in the report.
 func Run(ctx context.Context, db *redis.DB, schemas []*keyspace.Schema, opt Options) (*Report, error) {
 	opt.Prefix = strings.TrimSuffix(db.Physical(keyspace.Key{}), ":")
 	opt.NoPrefix = opt.NoPrefix || opt.Prefix == ""
@@ -46,11 +46,11 @@ func Run(ctx context.Context, db *redis.DB, schemas []*keyspace.Schema, opt Opti
 	if opt.Full {
 		mode = modeFull
 	}
-	l := &live{opt: &opt, tally: newTally(mode, opt.Prefix, schemas, &opt), pace: newPacer(&opt), cluster: db.Mode() == "cluster"}
+	l := &liveAudit{opt: &opt, tally: newTally(mode, opt.Prefix, schemas, &opt), pace: newPacer(&opt), cluster: db.Mode() == "cluster"}
 	for _, o := range owners {
 		defer o.Close()
-		s := &server{Owner: o, number: l.tally.own(o.Addr())}
-		if l.tally.owners[s.number].UsedMemory, err = s.ask(ctx); err != nil {
+		s := &server{Owner: o, number: l.tally.addOwner(o.Addr())}
+		if l.tally.owners[s.number].UsedMemory, err = s.loadInfo(ctx); err != nil {
 			return nil, err
 		}
 		l.servers = append(l.servers, s)
@@ -68,8 +68,8 @@ func Run(ctx context.Context, db *redis.DB, schemas []*keyspace.Schema, opt Opti
 	return l.tally.report(l.pace.report()), nil
 }
 
-// live is an audit of servers.
-type live struct {
+// liveAudit is an audit of servers.
+type liveAudit struct {
 	opt     *Options
 	tally   *tally
 	pace    *pacer
@@ -80,15 +80,15 @@ type live struct {
 type server struct {
 	*redis.Owner
 	number int
-	size   int64 // all its keys, other prefixes' included
+	size   int64 // the number of all its keys, those of other prefixes included
 	lfu    bool
 }
 
-// ask asks a server for what concerns all its keys. One that keeps that to itself, as
-// the embedded one does, has no LFU, and its part of the progress stays at naught.
-func (s *server) ask(ctx context.Context) (usedMemory int64, err error) {
+// loadInfo loads the figures of a server that concern all its keys. A server that does not report them, such as the
+// embedded one, has no LFU policy, and its part of the progress remains 0.
+func (s *server) loadInfo(ctx context.Context) (usedMemory int64, err error) {
 	replies := s.Do(ctx, []string{"DBSIZE"}, []string{"INFO", "memory"})
-	if s.size, err = replies[0].Int(); away(err) {
+	if s.size, err = replies[0].Int(); unreachable(err) {
 		return 0, err
 	}
 	info, _, _ := replies[1].Text()
@@ -104,11 +104,11 @@ func field(info, name string) string {
 	return value
 }
 
-// server works through one server.
-func (l *live) server(ctx context.Context, i int) error {
+// server audits one server.
+func (l *liveAudit) server(ctx context.Context, i int) error {
 	s := l.servers[i]
 	ctx, cancel := context.WithCancelCause(ctx)
-	watching, enough := context.WithCancel(ctx)
+	watching, stopWatch := context.WithCancel(ctx)
 	var watch, work sync.WaitGroup
 	watch.Go(func() { l.pace.watch(watching, s.Ping) })
 
@@ -135,15 +135,15 @@ func (l *live) server(ctx context.Context, i int) error {
 	}
 	work.Wait()
 	err := context.Cause(ctx)
-	enough()
+	stopWatch()
 	watch.Wait()
 	cancel(nil)
 	return err
 }
 
-// scan reads the names of a server, page by page.
-func (l *live) scan(ctx context.Context, s *server, pages chan<- []string) error {
-	pattern, count := under(l.opt.Prefix), namesPage
+// scan reads the names of one server, page by page.
+func (l *liveAudit) scan(ctx context.Context, s *server, pages chan<- []string) error {
+	pattern, count := prefixPattern(l.opt.Prefix), namesPage
 	if l.opt.All {
 		pattern = "*"
 	}
@@ -151,7 +151,7 @@ func (l *live) scan(ctx context.Context, s *server, pages chan<- []string) error
 		count = fullPage
 	}
 	seen := int64(0)
-	return s.each(ctx, pattern, count, l.pace, func(page []string, cursor uint64) error {
+	return s.scanPages(ctx, pattern, count, l.pace, func(page []string, cursor uint64) error {
 		if seen += int64(len(page)); len(page) > 0 {
 			select {
 			case pages <- page:
@@ -163,7 +163,7 @@ func (l *live) scan(ctx context.Context, s *server, pages chan<- []string) error
 			l.tally.mu.Lock()
 			defer l.tally.mu.Unlock()
 			l.opt.Progress(Progress{
-				Part: (float64(s.number) + s.part(cursor, seen, l.cluster)) / float64(len(l.servers)),
+				Part: (float64(s.number) + s.partDone(cursor, seen, l.cluster)) / float64(len(l.servers)),
 				Keys: l.tally.r.Keys, Faults: l.tally.r.Faults,
 			})
 		}
@@ -171,18 +171,16 @@ func (l *live) scan(ctx context.Context, s *server, pages chan<- []string) error
 	})
 }
 
-// under returns the pattern of the keys behind a prefix, which has no character
-// that MATCH takes otherwise.
-func under(prefix string) string {
+// prefixPattern returns the MATCH pattern of the keys under a prefix. A prefix contains no glob characters.
+func prefixPattern(prefix string) string {
 	if prefix == "" {
 		return "*"
 	}
 	return prefix + ":*"
 }
 
-// each calls fn with each page of a server's keys and where the next one begins,
-// at the pacer's pace.
-func (s *server) each(ctx context.Context, pattern string, count int, pace *pacer, fn func(page []string, cursor uint64) error) error {
+// scanPages calls fn with each page of a server's keys and the cursor of the next page. The pacer limits its speed.
+func (s *server) scanPages(ctx context.Context, pattern string, count int, pace *pacer, fn func(page []string, cursor uint64) error) error {
 	for cursor := uint64(0); ; {
 		page, next, err := s.Scan(ctx, cursor, pattern, count)
 		if err != nil {
@@ -192,24 +190,23 @@ func (s *server) each(ctx context.Context, pattern string, count int, pace *pace
 			return err
 		}
 		cursor = next
-		if err := pace.after(ctx, count); err != nil {
+		if err := pace.wait(ctx, count); err != nil {
 			return err
 		}
 	}
 }
 
-// part returns how much of the server's keys was read. A cursor counts with its
-// bits in reverse, so that it is itself the part of the table that was read; that
-// of a cluster's server may begin with a slot instead.
-func (s *server) part(cursor uint64, seen int64, cluster bool) float64 {
+// partDone returns the part of the server's keys that was read. A cursor counts with its bits in reverse order, so the
+// reversed cursor is itself the part of the table. The cursor of a cluster node may begin with a slot instead.
+func (s *server) partDone(cursor uint64, seen int64, cluster bool) float64 {
 	if cluster {
 		return min(float64(seen)/float64(max(s.size, 1)), 1)
 	}
 	return float64(bits.Reverse64(cursor)) / (1 << 64)
 }
 
-// page counts names and, if every key is to be looked at, looks at them.
-func (l *live) page(ctx context.Context, s *server, page []string) error {
+// page counts names and, in full mode, inspects the keys.
+func (l *liveAudit) page(ctx context.Context, s *server, page []string) error {
 	batch, err := l.names(s, page)
 	if err != nil || !l.opt.Full {
 		return err
@@ -217,17 +214,17 @@ func (l *live) page(ctx context.Context, s *server, page []string) error {
 	if err := s.inspect(ctx, batch); err != nil {
 		return err
 	}
-	return l.tally.look(batch, 0)
+	return l.tally.judgeAll(batch, 0)
 }
 
-func (l *live) names(s *server, page []string) (batch []facts, err error) {
+func (l *liveAudit) names(s *server, page []string) (batch []facts, err error) {
 	l.tally.mu.Lock()
 	defer l.tally.mu.Unlock()
 	if l.opt.Full {
 		batch = make([]facts, 0, len(page))
 	}
 	for _, key := range page {
-		g, err := l.tally.name(key, s.number)
+		g, err := l.tally.countName(key, s.number)
 		if err != nil {
 			return nil, err
 		}
@@ -238,8 +235,8 @@ func (l *live) names(s *server, page []string) (batch []facts, err error) {
 	return batch, nil
 }
 
-// sample looks at the keys that were chosen by chance.
-func (l *live) sample(ctx context.Context) error {
+// sample inspects the keys of the random sample.
+func (l *liveAudit) sample(ctx context.Context) error {
 	byServer := make([][]facts, len(l.servers))
 	add := func(g *group) {
 		for _, s := range g.sample {
@@ -259,10 +256,10 @@ func (l *live) sample(ctx context.Context) error {
 			if err := l.servers[i].inspect(ctx, batch); err != nil {
 				return err
 			}
-			if err := l.tally.look(batch, 0); err != nil {
+			if err := l.tally.judgeAll(batch, 0); err != nil {
 				return err
 			}
-			if err := l.pace.after(ctx, len(batch)); err != nil {
+			if err := l.pace.wait(ctx, len(batch)); err != nil {
 				return err
 			}
 		}
@@ -270,40 +267,40 @@ func (l *live) sample(ctx context.Context) error {
 	return nil
 }
 
-// inspect fills in what the server knows of the keys.
+// inspect sets the facts that the server knows about the keys.
 func (s *server) inspect(ctx context.Context, batch []facts) error {
-	const each = 4 // commands for a key at most
+	const each = 4 // the largest number of commands for each key
 	cmds := make([][]string, 0, each*len(batch))
 	for i := range batch {
 		x := &batch[i]
-		cmds = append(cmds, []string{"PTTL", x.key}, value(x), []string{"MEMORY", "USAGE", x.key})
+		cmds = append(cmds, []string{"PTTL", x.key}, valueCommand(x), []string{"MEMORY", "USAGE", x.key})
 		if s.lfu {
 			cmds = append(cmds, []string{"OBJECT", "FREQ", x.key})
 		}
 	}
 	replies := s.Do(ctx, cmds...)
-	var open []*facts // those that one answer was not enough for
+	var incomplete []*facts // keys that need a second round trip
 	for i := range batch {
 		x, n := &batch[i], len(cmds)/len(batch)
-		again, err := x.learn(cmds[i*n+1], replies[i*n:(i+1)*n])
+		again, err := x.applyReplies(cmds[i*n+1], replies[i*n:(i+1)*n])
 		if err != nil {
 			return err
 		}
 		if again {
-			open = append(open, x)
+			incomplete = append(incomplete, x)
 		}
 	}
-	if len(open) == 0 {
+	if len(incomplete) == 0 {
 		return nil
 	}
 	cmds = cmds[:0]
-	for _, x := range open {
+	for _, x := range incomplete {
 		cmds = append(cmds, []string{"TYPE", x.key}, []string{"STRLEN", x.key})
 	}
 	replies = s.Do(ctx, cmds...)
-	for i, x := range open {
+	for i, x := range incomplete {
 		typ, length := replies[2*i], replies[2*i+1]
-		if away(typ.Err) {
+		if unreachable(typ.Err) {
 			return typ.Err
 		}
 		x.typ, x.gone = typ.Str, x.gone || typ.Str == "none"
@@ -314,9 +311,9 @@ func (s *server) inspect(ctx context.Context, batch []facts) error {
 	return nil
 }
 
-// value returns the command that tells most of a key: what a string holds if that
-// can be judged, or the type. A string that is none answers WRONGTYPE.
-func value(x *facts) []string {
+// valueCommand returns the most informative command for a key: it reads a string that can be checked, and otherwise
+// asks for the length or the type. A key that is not a string replies with WRONGTYPE.
+func valueCommand(x *facts) []string {
 	f := x.group.family
 	switch {
 	case f == nil || f.Type != "string":
@@ -324,22 +321,21 @@ func value(x *facts) []string {
 	case f.Check == nil:
 		return []string{"STRLEN", x.key}
 	}
-	return []string{"GETRANGE", x.key, "0", strconv.FormatInt(readable(f), 10)}
+	return []string{"GETRANGE", x.key, "0", strconv.FormatInt(readLimit(f), 10)}
 }
 
-// readable is how many bytes of a value are read; one more than that means that
-// it is longer.
-func readable(f *keyspace.Family) int64 { return min(largest(f), maxRead) }
+// readLimit is the largest number of bytes of a value that are read. One more byte shows that the value is longer.
+func readLimit(f *keyspace.Family) int64 { return min(maxValueBytes(f), maxRead) }
 
-// learn takes the replies to one key; cmd is the second of its commands. again
-// means that type and length have to be asked for.
-func (x *facts) learn(cmd []string, replies []keyspace.Reply) (again bool, err error) {
+// applyReplies sets the facts from the replies for one key; cmd is the second of its commands. again means that the
+// type and the length need a second round trip.
+func (x *facts) applyReplies(cmd []string, replies []keyspace.Reply) (again bool, err error) {
 	x.typ, x.length, x.bytes, x.freq = "string", -1, -1, -1
 	for _, r := range replies {
 		if code := code(r.Err); code == "MOVED" || code == "ASK" || code == "TRYAGAIN" {
 			x.moved = true
 			return false, nil
-		} else if away(r.Err) {
+		} else if unreachable(r.Err) {
 			return false, r.Err
 		}
 	}
@@ -350,12 +346,12 @@ func (x *facts) learn(cmd []string, replies []keyspace.Reply) (again bool, err e
 	if life.Err != nil {
 		return false, life.Err
 	}
-	// A key may go between two commands; then what was read of it means nothing.
+	// A key may be deleted between two commands; then its replies have no meaning.
 	if x.gone = life.N == -2 || memory.Nil(); x.gone {
 		return false, nil
 	}
 	if life.N != -1 {
-		x.life = time.Duration(max(life.N, 1)) * time.Millisecond // 0 left is not for ever
+		x.life = time.Duration(max(life.N, 1)) * time.Millisecond // 0 ms left does not mean that the key never expires
 	}
 	if memory.Kind == keyspace.IntReply {
 		x.bytes = memory.N
@@ -372,7 +368,7 @@ func (x *facts) learn(cmd []string, replies []keyspace.Reply) (again bool, err e
 		x.typ, x.gone = first.Str, first.Str == "none"
 	case cmd[0] == "STRLEN":
 		x.length = first.N
-	case int64(len(first.Str)) > readable(x.group.family):
+	case int64(len(first.Str)) > readLimit(x.group.family):
 		return true, nil
 	default:
 		x.length, x.value, x.read = int64(len(first.Str)), []byte(first.Str), true
@@ -388,8 +384,8 @@ func code(err error) string {
 	return ""
 }
 
-// away reports an error after which nothing more can be asked.
-func away(err error) bool {
+// unreachable reports whether err means that no further command can succeed.
+func unreachable(err error) bool {
 	_, refused := err.(redis.ServerError)
 	return err != nil && !refused
 }

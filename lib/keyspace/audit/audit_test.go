@@ -27,7 +27,7 @@ type state struct{}
 
 func (state) Words() []string { return []string{"open", "closed"} }
 
-// The families of a shop, one of each type and life.
+// The families of a shop, of every type and TTL.
 var (
 	shop = keyspace.New("shop")
 
@@ -45,7 +45,7 @@ var (
 	schemas = []*keyspace.Schema{shop}
 )
 
-// send carries out raw commands, "SET stoa:x 1", on whoever owns their keys.
+// send sends raw commands, such as "SET stoa:x 1", to the server that owns their keys.
 func send(t testing.TB, db *redis.DB, cmds ...string) {
 	t.Helper()
 	var raw [][]string
@@ -66,7 +66,7 @@ func sendRaw(t testing.TB, db *redis.DB, cmds ...[]string) {
 	}
 	for _, c := range cmds {
 		var err error
-		for _, o := range owners { // a wrong one says MOVED
+		for _, o := range owners { // another server replies with MOVED
 			if err = o.Do(t.Context(), c)[0].Err; err == nil {
 				break
 			}
@@ -77,7 +77,7 @@ func sendRaw(t testing.TB, db *redis.DB, cmds ...[]string) {
 	}
 }
 
-// sound writes one sound key of each family and returns how many.
+// sound writes one valid key of each family and returns their number.
 func sound(t testing.TB, db *redis.DB) int64 {
 	t.Helper()
 	ctx, h := t.Context(), keyspace.Text{S: "sound user"}
@@ -115,7 +115,7 @@ func mustRun(t testing.TB, db *redis.DB, opt audit.Options) *audit.Report {
 	return r
 }
 
-// planted are keys with one fault each, and what is to be found.
+// planted are keys with one fault each, and the expected findings.
 var planted = []struct {
 	cmds  []string
 	fault string
@@ -125,7 +125,7 @@ var planted = []struct {
 	{[]string{"SET stoa:wishlist:42 x EX 3000"}, audit.UnknownKey, "wishlist:{n}", "stoa:wishlist:42"},
 	{[]string{"SET stoa:cart:ann {} EX 3000"}, audit.UnknownKey, "cart:ann", "stoa:cart:ann"}, // no hash tag
 	{[]string{"SET stoa:visits:ann:today 1 EX 3000"}, audit.UnknownKey, "visits:ann:today", "stoa:visits:ann:today"},
-	{[]string{"SET stoa:channel:news x EX 3000"}, audit.UnknownKey, "channel:news", "stoa:channel:news"}, // a channel is no key
+	{[]string{"SET stoa:channel:news x EX 3000"}, audit.UnknownKey, "channel:news", "stoa:channel:news"}, // a channel is not a key
 	{[]string{"RPUSH stoa:cart:{list} 1", "EXPIRE stoa:cart:{list} 3000"}, audit.WrongType, "cart:{{uid}}", "stoa:cart:{list}"},
 	{[]string{"RPUSH stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 1", "EXPIRE stoa:blob:aaaaaaaaaaaaaaaaaaaaaa 3000"}, audit.WrongType, "blob:{hash}", "stoa:blob:aaaaaaaaaaaaaaaaaaaaaa"},
 	{[]string{"SET stoa:rank:{closed} 1"}, audit.WrongType, "rank:{{state}}", "stoa:rank:{closed}"},
@@ -142,8 +142,8 @@ var planted = []struct {
 	{[]string{"SET stoa:" + strings.Repeat("k", 508) + " 1 EX 3000"}, audit.KeyTooLong, "{text}", ""},
 }
 
-// plant writes them, and returns what is to be found, beside the keys whose names
-// are too long, which nobody declared either.
+// plant writes the planted keys and returns the expected findings. It also plants keys with too long names, which are
+// unknown as well.
 func plant(t testing.TB, db *redis.DB) (want map[string]int) {
 	t.Helper()
 	want = map[string]int{audit.UnknownKey + " {text} ": 1}
@@ -154,10 +154,10 @@ func plant(t testing.TB, db *redis.DB) (want map[string]int) {
 	return want
 }
 
-func TestEveryPlantedFaultIsFound(t *testing.T) {
+func TestRun_FindsEveryPlantedFault(t *testing.T) {
 	for _, e := range redistest.Engines(t) {
 		if e.Name == "sentinel" || e.Name == "spawn" {
-			continue // nothing there differs from a server that stands alone
+			continue // the same as a standalone server
 		}
 		for _, full := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, full=%t", e.Name, full), func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 					t.Fatalf("before anything is planted: %d keys, %d looked at, %v; want %d and none", r.Keys, r.Looked, r.Findings, keys)
 				}
 				want := plant(t, db)
-				if e.Name == "embedded" { // it counts memory in its own way
+				if e.Name == "embedded" { // it computes memory differently
 					delete(want, audit.ValueTooBig+" rank:{{state}} stoa:rank:{open}")
 				}
 				got := map[string]int{}
@@ -206,7 +206,7 @@ func TestEveryPlantedFaultIsFound(t *testing.T) {
 	}
 }
 
-func TestFaultsThatAreIgnoredAreCounted(t *testing.T) {
+func TestRun_CountsIgnoredFaults(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	send(t, db, "SET stoa:wishlist:1 x", "SET stoa:wishlist:2 x", "SET stoa:other x")
 	r := mustRun(t, db, audit.Options{Ignore: []string{"wish*:?"}})
@@ -220,7 +220,7 @@ func TestFaultsThatAreIgnoredAreCounted(t *testing.T) {
 	}
 }
 
-func TestKeysOfOthersAreNobodysFault(t *testing.T) {
+func TestRun_ForeignKeysAreNoFaults(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	keys := sound(t, db)
 	send(t, db, "SET stoa2:cart:x 1", "SET stoa-test:a:b 1", "SET stoa 1", "SET cache:1 1", "SET cache:2 1")
@@ -234,7 +234,7 @@ func TestKeysOfOthersAreNobodysFault(t *testing.T) {
 	}
 }
 
-func TestPrefixesThatAreIdentifiersAreOneLine(t *testing.T) {
+func TestRun_IdentifierPrefixesAreFolded(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	sound(t, db)
 	var cmds []string
@@ -252,7 +252,7 @@ func TestPrefixesThatAreIdentifiersAreOneLine(t *testing.T) {
 	}
 	want := map[string]int64{"sess_{n}": 300}
 	for i := range 10 {
-		want[fmt.Sprintf("bull%d", i)] = 30 // few enough to be told apart
+		want[fmt.Sprintf("bull%d", i)] = 30 // few enough to be counted separately
 	}
 	folded := int64(0)
 	for shape, n := range got {
@@ -266,7 +266,7 @@ func TestPrefixesThatAreIdentifiersAreOneLine(t *testing.T) {
 	}
 }
 
-func TestWhatTheSampleSaysOfTheWhole(t *testing.T) {
+func TestRun_SampleEstimatesWhole(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	const n = 5000
 	var raw [][]string
@@ -280,13 +280,13 @@ func TestWhatTheSampleSaysOfTheWhole(t *testing.T) {
 	}
 	part := mustRun(t, db, audit.Options{Samples: 300}).Families[0]
 	off := max(part.Bytes-whole.Bytes, whole.Bytes-part.Bytes)
-	// 2.5 times 1.96 standard errors are surpassed once in a million.
+	// The chance of an error above 2.5 times 1.96 standard errors is one in a million.
 	if part.Looked != 300 || part.BytesError <= 0 || part.BytesError > whole.Bytes/10 || float64(off) > 2.5*float64(part.BytesError) {
 		t.Errorf("sample: %+v, want %d bytes within the error", part, whole.Bytes)
 	}
 }
 
-func TestAValueTooLongToReadIsNotJudged(t *testing.T) {
+func TestRun_LongValueNotJudged(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	sendRaw(t, db, []string{"SET", "stoa:long:1", `"` + strings.Repeat("x", 2<<20) + `"`, "EX", "60"},
 		[]string{"SET", "stoa:long:2", `"` + strings.Repeat("x", 4<<20) + `"`, "EX", "60"})
@@ -296,7 +296,7 @@ func TestAValueTooLongToReadIsNotJudged(t *testing.T) {
 	}
 }
 
-func TestHotKeysAreThoseTheServerCounts(t *testing.T) {
+func TestRun_HotKeysFromServer(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t, "maxmemory-policy allkeys-lfu", "lfu-log-factor 0").URL)
 	sound(t, db)
 	for range 200 {
@@ -315,7 +315,7 @@ func TestHotKeysAreThoseTheServerCounts(t *testing.T) {
 	}
 }
 
-func TestSkewOfSlotsAndOwners(t *testing.T) {
+func TestRun_SlotsAndOwners(t *testing.T) {
 	c := redistest.Cluster(t, 3, 0)
 	db := redistest.Open(t, c.URL)
 	for i := range 300 { // all in one slot
@@ -342,7 +342,7 @@ func TestSkewOfSlotsAndOwners(t *testing.T) {
 	}
 }
 
-func TestTheReportIsStableJSON(t *testing.T) {
+func TestReport_StableJSON(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	sound(t, db)
 	send(t, db, "SET stoa:wishlist:1 x")
@@ -365,7 +365,7 @@ func TestTheReportIsStableJSON(t *testing.T) {
 	}
 }
 
-func TestAnAuditKeepsToItsRateAndEndsWhenTold(t *testing.T) {
+func TestRun_RateAndCancellation(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	var raw [][]string
 	for i := range 3000 {
@@ -392,7 +392,7 @@ func TestAnAuditKeepsToItsRateAndEndsWhenTold(t *testing.T) {
 	}
 }
 
-func TestAUserMayBeAllowedOnlySomeKeys(t *testing.T) {
+func TestRun_UserWithoutAccessToSomeKeys(t *testing.T) {
 	s := redistest.Server(t)
 	db := redistest.Open(t, s.URL)
 	keys := sound(t, db)
@@ -419,7 +419,7 @@ func TestAUserMayBeAllowedOnlySomeKeys(t *testing.T) {
 	}
 }
 
-func TestAnAuditOfAServerThatGoesAwayFails(t *testing.T) {
+func TestRun_FailsIfServerGoesAway(t *testing.T) {
 	s := redistest.Server(t)
 	db := redistest.Open(t, s.URL)
 	sound(t, db)
@@ -431,9 +431,8 @@ func TestAnAuditOfAServerThatGoesAwayFails(t *testing.T) {
 	}
 }
 
-// Whatever the arguments, a declared key is known: by the name that At made, and
-// through the audit.
-func TestADeclaredKeyIsNeverUnknown(t *testing.T) {
+// A declared key is never unknown, with any arguments.
+func TestRun_DeclaredKeyIsNeverUnknown(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// The keys of a shop that named them by hand, and no prefix before them.
+// The keys of a shop with hand-written names and no prefix.
 var (
 	legacy = keyspace.New("legacy").Brownfield()
 
@@ -24,7 +24,7 @@ var (
 	_ = keyspace.Def1[keyspace.Int](legacy, "{{cart}}/lines", keyspace.ListOf("product"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a cart"})
 )
 
-func TestARedisThatRanBeforeIsAuditedWithoutRenamingAKey(t *testing.T) {
+func TestRun_Brownfield(t *testing.T) {
 	if err := keyspace.Lint(legacy); err != nil {
 		t.Fatal(err)
 	}
@@ -32,10 +32,10 @@ func TestARedisThatRanBeforeIsAuditedWithoutRenamingAKey(t *testing.T) {
 	for _, cmd := range [][]string{
 		{"HSET", "app.user-1", "name", "Ann"}, {"HSET", "app.user-2", "name", "Bob"},
 		{"SET", "user_1_profile", `{"Items":1}`, "EX", "60"},
-		{"SET", "user_2_profile", `three`, "EX", "60"}, // no JSON
+		{"SET", "user_2_profile", `three`, "EX", "60"}, // not JSON
 		{"SET", "user_1_page_https://shop.example/a?b c", "<p>", "EX", "60"},
-		{"RPUSH", "{7}/lines", "pen"}, // without a life
-		{"SET", "app.user-ann", "x"},  // nothing declares it
+		{"RPUSH", "{7}/lines", "pen"}, // without a TTL
+		{"SET", "app.user-ann", "x"},  // no family declares it
 		{"SET", "stoa:user_9_profile", "x"},
 	} {
 		if _, err := s.Do(cmd...); err != nil {
@@ -81,7 +81,7 @@ func ExampleOptions_noPrefix() {
 		log.Fatal(err)
 	}
 	defer servers[0].Close()
-	servers[0].Do(ctx, []string{"SET", "app.user-1", "Ann"}, []string{"SET", "app.group-1", "x"}) // as another program does
+	servers[0].Do(ctx, []string{"SET", "app.user-1", "Ann"}, []string{"SET", "app.group-1", "x"}) // written by another program
 
 	report, err := audit.Run(ctx, db, []*keyspace.Schema{old}, audit.Options{NoPrefix: true})
 	if err != nil {

@@ -13,14 +13,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// dumpBatch is how many keys are judged together.
+// dumpBatch is the number of keys that are judged together.
 const dumpBatch = 500
 
-// RunRDB audits a dump file, as SAVE and BGSAVE write it, without any server: every
-// key is looked at, as with [Options].Full. Lives are judged as they were when the
-// dump was written; the file has that time in whole seconds. What a key
-// occupies is computed as MEMORY USAGE would, which a server that grew a value bit by
-// bit may surpass. A file that is torn off or has another checksum is an error.
+// RunRDB audits a dump file of SAVE or BGSAVE, without a server. It inspects every key, as with [Options].Full. TTLs
+// are judged at the time when the dump was written, which the file contains in whole seconds. Memory is computed with
+// the formulas of MEMORY USAGE; a value that the server grew bit by bit may need more. A truncated file or a wrong
+// checksum is an error.
 func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Options) (*Report, error) {
 	if err := opt.settle(); err != nil {
 		return nil, err
@@ -44,7 +43,7 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 		return nil, err
 	}
 	t := newTally(modeDump, opt.Prefix, schemas, &opt)
-	owner := t.own(filepath.Base(file))
+	owner := t.addOwner(filepath.Base(file))
 	written := stat.ModTime()
 	batch := make([]facts, 0, dumpBatch)
 	for {
@@ -58,7 +57,7 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 			written = at
 		}
 		if !end && e.db == opt.DB {
-			g, err := t.name(string(e.key), owner)
+			g, err := t.countName(string(e.key), owner)
 			if err != nil {
 				return nil, err
 			}
@@ -69,8 +68,8 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 		if len(batch) < dumpBatch && !end {
 			continue
 		}
-		// The time in the file is up to a second older than the lives in it.
-		if err := t.look(batch, time.Second); err != nil {
+		// The time in the file is up to one second older than the TTLs in it.
+		if err := t.judgeAll(batch, time.Second); err != nil {
 			return nil, err
 		}
 		batch = batch[:0]
@@ -78,7 +77,7 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 			break
 		}
 		if opt.Progress != nil {
-			opt.Progress(Progress{Part: float64(d.took) / float64(d.size), Keys: t.r.Keys, Faults: t.r.Faults})
+			opt.Progress(Progress{Part: float64(d.consumed) / float64(d.size), Keys: t.r.Keys, Faults: t.r.Faults})
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -88,7 +87,7 @@ func RunRDB(ctx context.Context, file string, schemas []*keyspace.Schema, opt Op
 	return t.report(Ping{}), nil
 }
 
-// facts puts an entry as a server would.
+// facts converts an entry to the form that a server would give.
 func (e *rdbEntry) facts(g *group, written time.Time) facts {
 	x := facts{key: string(e.key), group: g, typ: e.typ, bytes: e.bytes, length: e.length, freq: e.freq}
 	if !e.expires.IsZero() {

@@ -21,7 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// dump has the server write its file and returns where that is.
+// dump makes the server write its file and returns its path.
 func dump(t testing.TB, s *redistest.Instance) string {
 	t.Helper()
 	if _, err := s.Do("SAVE"); err != nil {
@@ -30,8 +30,7 @@ func dump(t testing.TB, s *redistest.Instance) string {
 	return filepath.Join(s.Dir, "dump.rdb")
 }
 
-// everyEncoding fills a server with values of all types, small and large: Redis
-// writes them in different ways.
+// everyEncoding fills a server with values of all types, small and large, because Redis encodes them differently.
 func everyEncoding(t testing.TB, db *redis.DB) {
 	t.Helper()
 	send(t, db, "SET stoa:int8 -5", "SET stoa:int16 300", "SET stoa:int32 -70000", "SET stoa:int64 9007199254740993", "SET stoa:word abc",
@@ -46,7 +45,7 @@ func everyEncoding(t testing.TB, db *redis.DB) {
 	for i := range 2000 {
 		member := "member number " + strconv.Itoa(i)
 		set, list = append(set, member), append(list, member)
-		zset, hash = append(zset, strconv.Itoa(i)+".25", member), append(hash, member, strings.Repeat("v", 50)) // MEMORY USAGE looks at five
+		zset, hash = append(zset, strconv.Itoa(i)+".25", member), append(hash, member, strings.Repeat("v", 50)) // MEMORY USAGE samples five
 	}
 	sendRaw(t, db, append([]string{"SADD", "stoa:set:large"}, set...), append([]string{"ZADD", "stoa:zset:large"}, zset...),
 		append([]string{"HSET", "stoa:hash:large"}, hash...), append([]string{"RPUSH", "stoa:list:large"}, list...))
@@ -55,7 +54,7 @@ func everyEncoding(t testing.TB, db *redis.DB) {
 	}
 }
 
-func TestADumpTellsWhatTheServerTells(t *testing.T) {
+func TestRunRDB_AgreesWithServer(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"as usual":           nil,
 		"nothing compressed": {"rdbcompression no", "rdbchecksum no"},
@@ -100,7 +99,7 @@ func TestADumpTellsWhatTheServerTells(t *testing.T) {
 				if g.Keys != w.Keys || fmt.Sprint(g.Types) != fmt.Sprint(w.Types) || g.Lives != w.Lives {
 					t.Errorf("%s: dump: %d keys %v, server: %d keys %v", g.Family, g.Keys, g.Types, w.Keys, w.Types)
 				}
-				// Redis grows buffers ahead of need, so that it may have half as much again.
+				// Redis allocates buffers in advance, up to half of their size.
 				if off := float64(g.Bytes) / float64(w.Bytes); off < 0.55 || off > 1.3 {
 					t.Errorf("%s: %d bytes estimated, %d measured", g.Family, g.Bytes, w.Bytes)
 				}
@@ -122,7 +121,7 @@ func total(r *audit.Report) (n int64) {
 	return n
 }
 
-func TestADumpOfSeveralDeploymentsAndDatabases(t *testing.T) {
+func TestRunRDB_SelectsPrefixAndDatabase(t *testing.T) {
 	s := redistest.Server(t)
 	db := redistest.Open(t, s.URL)
 	keys := sound(t, db)
@@ -153,7 +152,7 @@ func TestADumpOfSeveralDeploymentsAndDatabases(t *testing.T) {
 	}
 }
 
-func TestADamagedDumpIsRefused(t *testing.T) {
+func TestRunRDB_RefusesDamagedDump(t *testing.T) {
 	s := redistest.Server(t)
 	db := redistest.Open(t, s.URL)
 	sound(t, db)
@@ -185,7 +184,7 @@ func TestADamagedDumpIsRefused(t *testing.T) {
 	if err := audited(nil); err == nil {
 		t.Error("an empty file: got no error")
 	}
-	rapid.Check(t, func(t *rapid.T) { // whatever is damaged, it is found out
+	rapid.Check(t, func(t *rapid.T) { // every damage is detected
 		content := bytes.Clone(whole)
 		if rapid.Bool().Draw(t, "torn") {
 			content = content[:rapid.IntRange(0, len(content)-1).Draw(t, "length")]
@@ -199,10 +198,10 @@ func TestADamagedDumpIsRefused(t *testing.T) {
 	})
 }
 
-// A server of today writes newer forms than those of Redis 2.6, of which there are files and backups.
-func TestADumpOfAnOldServerIsRead(t *testing.T) {
+// A current server writes newer encodings than Redis 2.6, but such files exist in backups.
+func TestRunRDB_ReadsOldVersions(t *testing.T) {
 	b := []byte("REDIS0004\xfe\x00")
-	text := func(s string) { b = append(append(b, byte(len(s))), s...) } // of less than 64 bytes
+	text := func(s string) { b = append(append(b, byte(len(s))), s...) } // shorter than 64 bytes
 	key := func(typ byte, k keyspace.Key) {
 		b = append(b, typ)
 		text("stoa:" + k.String())
@@ -220,7 +219,7 @@ func TestADumpOfAnOldServerIsRead(t *testing.T) {
 	b = append(b, 0xc0, 7) // a small number
 	key(3, ranks.At(keyspace.WordOf[state]("open")).Key)
 	b = append(b, 4)
-	for member, score := range map[string]string{"a": "\x031.5", "b": "\xfd", "c": "\xfe", "d": "\xff"} { // a number, none, and the infinities
+	for member, score := range map[string]string{"a": "\x031.5", "b": "\xfd", "c": "\xfe", "d": "\xff"} { // a number, NaN, and the infinities
 		text(member)
 		b = append(b, score...)
 	}
@@ -248,6 +247,6 @@ func TestADumpOfAnOldServerIsRead(t *testing.T) {
 		}
 	}
 	if _, err := read(append(b, 99, 1, 'k')); err == nil || !strings.Contains(err.Error(), "type 99") {
-		t.Errorf("a type of value that nobody knows: %v", err)
+		t.Errorf("an unknown type of value: %v", err)
 	}
 }

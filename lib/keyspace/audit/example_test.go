@@ -38,12 +38,12 @@ func Example() {
 		fmt.Printf("%s: %d of %d, %s: %s\n", f.Fault, f.Count, f.Of, f.Examples[0].Key, f.Examples[0].Detail)
 	}
 	// Output:
-	// no_life: 1 of 1, city:loan:42: declared are 1h0m0s at most
+	// no_life: 1 of 1, city:loan:42: the declared maximum is 1h0m0s
 	// undecodable: 1 of 1, city:loan:42: not a whole number
 }
 
-// The report has more than faults: what each family occupies, how keys lie over servers and slots, and
-// what strangers have put there.
+// The report has more than faults: the memory of each family, the distribution of keys over servers and slots, and the
+// keys of other programs.
 func ExampleReport() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded", Prefix: "city"})
@@ -75,7 +75,7 @@ func ExampleReport() {
 	for _, f := range report.Foreign {
 		fmt.Println("of others:", f.Prefix, f.Keys)
 	}
-	for _, h := range report.Hot { // where the server evicts by frequency of use
+	for _, h := range report.Hot { // if the server evicts by frequency of use
 		fmt.Println(h.Key, h.Frequency)
 	}
 	var beside audit.Ping = report.Ping
@@ -88,7 +88,7 @@ func ExampleReport() {
 	// others waited for more than a minute: false
 }
 
-// What an audit says of each kind of fault, in the order of a report.
+// The kinds of faults, in the order of a report.
 func Example_faults() {
 	advice := map[string]string{
 		audit.UnknownKey:     "declare it, or find out who writes it",
@@ -108,7 +108,7 @@ func Example_faults() {
 	// wrong_type: two programs use one name
 }
 
-// A deployment that is gone leaves nothing behind; one's own is not swept by mistake.
+// A sweep removes all keys of a former deployment. It refuses the own prefix by default.
 func ExampleSweep() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded", Prefix: "city-test"})
@@ -129,7 +129,7 @@ func ExampleSweep() {
 	// 1 1 <nil>
 }
 
-// A dump file is audited without any server.
+// A dump file is audited without a server.
 func ExampleRunRDB() {
 	_, err := audit.RunRDB(context.Background(), "no/such/dump.rdb", nil, audit.Options{Prefix: "city"})
 	fmt.Println(errors.Is(err, fs.ErrNotExist))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzDump reads files that were never written by Redis: each ends, in an error or
-// not, after no more keys than it has bytes.
+// FuzzDump reads invalid files. Reading ends, with or without an error, after at most as many keys as the file has
+// bytes.
 func FuzzDump(f *testing.F) {
 	for _, seed := range []string{"", "REDIS", "REDIS0011", "REDIS0011\xff\x00\x00\x00\x00\x00\x00\x00\x00", "REDIS0011\xfe\x00\x00\x01a\x01b\xff",
 		"REDIS0011\xfa\x09redis-ver\x057.2.0\x00\x03key\xc0\x7f\xff", "REDIS0012\x00\x01k\xc3\x05\x0a\x00aaaaa\xff", "REDIS0011\x04\x01h\x81\xff\xff\xff\xff\xff\xff\xff\xff",

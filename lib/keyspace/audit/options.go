@@ -5,58 +5,51 @@ import (
 	"time"
 )
 
-// Options says how thorough and how gentle an audit is. The zero value parses
-// every name and looks at a sample.
+// Options set the depth and the speed of an audit. The zero value parses every name and inspects a sample.
 type Options struct {
-	// Full looks at every key and not at a sample. It takes several times as long.
+	// Full inspects every key instead of a sample. It takes several times as long.
 	Full bool
 
-	// All counts the keys of other prefixes, too, by their first level or, where that
-	// is an identifier, by its shape. They are never judged.
+	// All also counts the keys of other prefixes, by their first level. If that level is an identifier, they are
+	// counted by its shape. They are never judged.
 	All bool
 
-	// Ignore are patterns of logical keys, with '*' and '?', that are never
-	// reported as a fault. They are counted.
+	// Ignore are patterns of logical keys, with '*' and '?', whose faults are not reported, only counted.
 	Ignore []string
 
-	// Samples is how many keys of each family and each unknown shape are looked
-	// at; 0 means 1,000.
+	// Samples is the number of inspected keys of each family and each unknown shape; 0 means 1,000.
 	Samples int
 
-	// Examples is how many keys a finding and a shape name; 0 means 5.
+	// Examples is the largest number of example keys of a finding or a shape; 0 means 5.
 	Examples int
 
-	// Rate bounds how many names are read per second; 0 means that MaxPing alone
-	// decides.
+	// Rate is the largest number of names per second; 0 means that only MaxPing limits the speed.
 	Rate int
 
-	// MaxPing is how long a PING beside the audit may take before it slows down; 0
+	// MaxPing is the longest time for a PING in parallel to the audit; the audit slows down if a PING takes longer. 0
 	// means 2 ms.
 	MaxPing time.Duration
 
-	// Found, if set, is told of every single fault as it is found, while the report
-	// counts them and shows examples. It is called by one goroutine at a time; an
-	// error ends the audit.
+	// Found, if set, is called with every fault when it is found, whereas the report only counts them and shows
+	// examples. One goroutine at a time calls it. If it returns an error, the audit ends.
 	Found func(Fault) error
 
-	// Progress, if set, is told how far the audit is, after every page.
+	// Progress, if set, is called with the progress of the audit after every page.
 	Progress func(Progress)
 
-	// NoPrefix takes the whole name of each key for the one that is declared, for a
-	// Redis whose keys have no prefix; see keyspace.Schema.Brownfield. Every key of the
-	// database is looked at then.
+	// NoPrefix is for a Redis whose keys have no prefix: the whole name of each key is the declared name, and the audit
+	// includes every key of the database. See keyspace.Schema.Brownfield.
 	NoPrefix bool
 
-	// Prefix and DB say which keys of a dump file are meant: those behind Prefix
-	// ("stoa" if empty) in database number DB. A live audit takes both from its
-	// connection.
+	// Prefix and DB select the keys of a dump file: those under Prefix ("stoa" if empty) in database number DB. A live
+	// audit gets both from its connection.
 	Prefix string
 	DB     int
 }
 
-// Progress is how far an audit is.
+// Progress is the progress of an audit.
 type Progress struct {
-	Part   float64 // done, of 1
+	Part   float64 // from 0 to 1
 	Keys   int64   // names read so far
 	Faults int64
 }
@@ -67,14 +60,14 @@ const (
 	defaultMaxPing  = 2 * time.Millisecond
 )
 
-// settle fills in what zero means and refuses what cannot be meant.
+// settle replaces zero values with their defaults, and returns an error for invalid options.
 func (o *Options) settle() error {
 	if o.Samples < 0 || o.Examples < 0 || o.Rate < 0 || o.MaxPing < 0 {
 		return errors.New("audit: an option is negative")
 	}
 	for _, p := range o.Ignore {
 		if p == "" {
-			return errors.New("audit: an empty pattern ignores nothing")
+			return errors.New("audit: an Ignore pattern is empty")
 		}
 	}
 	if o.Samples == 0 {
@@ -95,7 +88,7 @@ func (o *Options) settle() error {
 	return nil
 }
 
-// ignored reports whether a key is not to be judged.
+// ignored reports whether the faults of a key are ignored.
 func (o *Options) ignored(logical string) bool {
 	for _, p := range o.Ignore {
 		if match(p, logical) {
@@ -105,10 +98,9 @@ func (o *Options) ignored(logical string) bool {
 	return false
 }
 
-// match reports whether s is of a pattern in which '*' is any text and '?' any
-// byte; all else stands for itself.
+// match reports whether s matches a pattern. '*' matches any text and '?' any byte; every other byte matches itself.
 func match(pattern, s string) bool {
-	star, from := -1, 0 // where to go on when what followed the last '*' did not fit
+	star, from := -1, 0 // where to continue if the text after the last '*' does not match
 	p, i := 0, 0
 	for i < len(s) {
 		switch {

@@ -9,13 +9,12 @@ import (
 
 const (
 	pingEvery = 20 * time.Millisecond
-	// An audit never comes to a stand: the longest pause after each page.
-	longestPause  = 250 * time.Millisecond
-	shortestPause = 500 * time.Microsecond
+	// maxPause is the longest pause after each page, so that an audit always makes progress.
+	maxPause = 250 * time.Millisecond
+	minPause = 500 * time.Microsecond
 )
 
-// A pacer holds pages back: to the rate that was asked for, and further while the
-// server keeps others waiting.
+// A pacer slows pages down, to the requested rate, and further while other clients of the server wait too long.
 type pacer struct {
 	rate    int
 	maxPing time.Duration
@@ -32,8 +31,7 @@ func newPacer(opt *Options) *pacer {
 	return &pacer{rate: opt.Rate, maxPing: opt.MaxPing, began: time.Now()}
 }
 
-// watch sends a PING now and then until ctx ends. One that fails tells nothing:
-// the work fails as well.
+// watch sends PINGs until ctx ends. It ignores a failed PING, because the commands of the audit fail as well.
 func (p *pacer) watch(ctx context.Context, ping func(context.Context) (time.Duration, error)) {
 	t := time.NewTicker(pingEvery)
 	defer t.Stop()
@@ -43,27 +41,26 @@ func (p *pacer) watch(ctx context.Context, ping func(context.Context) (time.Dura
 			return
 		case <-t.C:
 			if took, err := ping(ctx); err == nil {
-				p.heard(took)
+				p.recordPing(took)
 			}
 		}
 	}
 }
 
-// heard doubles the pause while PINGs are late, and halves it when they are not.
-func (p *pacer) heard(took time.Duration) {
+// recordPing doubles the pause if a PING was late, and otherwise halves it.
+func (p *pacer) recordPing(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pings = append(p.pings, took)
 	if took > p.maxPing {
-		p.pause = min(max(2*p.pause, shortestPause), longestPause)
-	} else if p.pause /= 2; p.pause < shortestPause {
+		p.pause = min(max(2*p.pause, minPause), maxPause)
+	} else if p.pause /= 2; p.pause < minPause {
 		p.pause = 0
 	}
 }
 
-// after is called with the number of names of each page, and returns when the next
-// one may be asked for.
-func (p *pacer) after(ctx context.Context, names int) error {
+// wait is called after each page with the number of its names. It returns when the next page may be requested.
+func (p *pacer) wait(ctx context.Context, names int) error {
 	p.read += int64(names)
 	p.mu.Lock()
 	wait := p.pause
@@ -86,7 +83,7 @@ func (p *pacer) after(ctx context.Context, names int) error {
 	}
 }
 
-// report sums the PINGs up.
+// report summarises the PINGs.
 func (p *pacer) report() Ping {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// This file reads what SAVE and BGSAVE write, versions 1 to 12 (Redis 7.4 and 8.0),
-// as far as an audit needs it: names, types, lives, strings, and of everything else
-// how large it is. https://rdb.fnordig.de has the format up to version 7; what came
-// later is in rdb.c and rdb.h of Redis.
+// This file reads the output of SAVE and BGSAVE, versions 1 to 12 (Redis 7.4 and 8.0). It decodes what an audit needs:
+// names, types, TTLs, strings, and the size of everything else. https://rdb.fnordig.de documents the format up to
+// version 7; later versions are documented in rdb.c and rdb.h of Redis.
 
-// errDump is in the tree of every error about a file that is no sound dump.
+// errDump is wrapped by every error about an invalid dump file.
 var errDump = errors.New("audit: not a sound dump file")
 
 // An rdbEntry is one key of a dump.
@@ -27,40 +26,40 @@ type rdbEntry struct {
 	key     []byte // valid until the next call
 	db      int
 	typ     string
-	expires time.Time // zero: never
-	length  int64     // of a string; else -1
+	expires time.Time // zero if the key never expires
+	length  int64     // of a string; -1 for other types
 	value   []byte    // of a string of at most maxRead bytes; valid until the next call
-	bytes   int64     // what it would occupy, by the arithmetic of MEMORY USAGE
-	freq    int64     // -1: not in the file
+	bytes   int64     // its memory, by the formulas of MEMORY USAGE
+	freq    int64     // -1 if not in the file
 }
 
 // An rdbReader reads the keys of a dump one by one.
 type rdbReader struct {
-	r    *bufio.Reader
-	in   *summed
-	size int64 // of the file
-	took int64 // bytes of it
+	r        *bufio.Reader
+	in       *checksumReader
+	size     int64 // of the file
+	consumed int64 // the number of bytes read
 
 	db      int
 	version int
-	aux     map[string]string // what the file says of itself
+	aux     map[string]string // the auxiliary fields of the file
 	keyBuf  []byte
 	valBuf  []byte
-	packed  []byte // before decompression
+	packed  []byte // the compressed form of a string
 }
 
-// summed computes the checksum of all but the last eight bytes of a file.
-type summed struct {
+// checksumReader computes the checksum of all but the last eight bytes of a file.
+type checksumReader struct {
 	r    io.Reader
-	left int64 // bytes to be summed
+	left int64 // the number of bytes still to be summed
 	sum  uint64
-	tail []byte // what comes behind them
+	tail []byte // the bytes after them
 }
 
 // redisSum is the polynomial of Redis's CRC-64, reflected.
 var redisSum = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
-func (s *summed) Read(b []byte) (n int, err error) {
+func (s *checksumReader) Read(b []byte) (n int, err error) {
 	n, err = s.r.Read(b)
 	part := b[:min(int64(n), s.left)]
 	s.sum = ^crc64.Update(^s.sum, redisSum, part) // Redis inverts neither before nor after
@@ -71,9 +70,9 @@ func (s *summed) Read(b []byte) (n int, err error) {
 
 // newRDB reads the head of a dump of size bytes.
 func newRDB(r io.Reader, size int64) (*rdbReader, error) {
-	in := &summed{r: r, left: max(size-8, 0)}
+	in := &checksumReader{r: r, left: max(size-8, 0)}
 	d := &rdbReader{r: bufio.NewReaderSize(in, 1<<20), in: in, size: size, aux: map[string]string{}}
-	head, err := d.take(9)
+	head, err := d.bytes(9)
 	if err != nil || string(head[:5]) != "REDIS" {
 		return nil, fmt.Errorf("%w: it does not begin with REDIS", errDump)
 	}
@@ -83,7 +82,7 @@ func newRDB(r io.Reader, size int64) (*rdbReader, error) {
 	return d, nil
 }
 
-// The opcodes that are no type of a value.
+// The opcodes that are not types of values.
 const (
 	opSlotInfo  = 0xf4
 	opFunction2 = 0xf5
@@ -98,7 +97,7 @@ const (
 	opEOF       = 0xff
 )
 
-// next reads one key, or returns io.EOF at the end of a whole file.
+// next reads one key, or returns io.EOF at the end of a complete file.
 func (d *rdbReader) next(e *rdbEntry) (err error) {
 	*e = rdbEntry{freq: -1, length: -1}
 	for {
@@ -116,13 +115,13 @@ func (d *rdbReader) next(e *rdbEntry) (err error) {
 			}
 			d.db = int(n)
 		case opExpireMS:
-			b, err := d.take(8)
+			b, err := d.bytes(8)
 			if err != nil {
 				return err
 			}
 			e.expires = time.UnixMilli(int64(binary.LittleEndian.Uint64(b)))
 		case opExpire:
-			b, err := d.take(4)
+			b, err := d.bytes(4)
 			if err != nil {
 				return err
 			}
@@ -134,17 +133,17 @@ func (d *rdbReader) next(e *rdbEntry) (err error) {
 			}
 			e.freq = int64(n)
 		case opIdle:
-			err = d.lens(1)
+			err = d.skipLens(1)
 		case opResize:
-			err = d.lens(2)
+			err = d.skipLens(2)
 		case opSlotInfo:
-			err = d.lens(3)
+			err = d.skipLens(3)
 		case opFunction2:
 			_, err = d.skip()
 		case opAux:
-			err = d.about()
+			err = d.readAux()
 		case opModuleAux:
-			if err = d.lens(3); err == nil { // module, and when: an opcode and a number
+			if err = d.skipLens(3); err == nil { // the module, and the event: an opcode and a number
 				err = d.module()
 			}
 		default:
@@ -156,25 +155,25 @@ func (d *rdbReader) next(e *rdbEntry) (err error) {
 	}
 }
 
-// end checks the sum.
+// end verifies the checksum.
 func (d *rdbReader) end() error {
-	if d.version < 5 { // without a sum
+	if d.version < 5 { // without a checksum
 		return io.EOF
 	}
-	if _, err := d.take(8); err != nil {
+	if _, err := d.bytes(8); err != nil {
 		return err
 	}
 	if d.in.left != 0 || len(d.in.tail) != 8 {
 		return fmt.Errorf("%w: it ends before the file does", errDump)
 	}
-	if want := binary.LittleEndian.Uint64(d.in.tail); want != 0 && want != d.in.sum { // 0: the server was told to write none
+	if want := binary.LittleEndian.Uint64(d.in.tail); want != 0 && want != d.in.sum { // 0: the server is configured to write no checksum
 		return fmt.Errorf("%w: its checksum is wrong", errDump)
 	}
 	return io.EOF
 }
 
-// about reads something that the file says of itself.
-func (d *rdbReader) about() error {
+// readAux reads an auxiliary field of the file.
+func (d *rdbReader) readAux() error {
 	name, err := d.text(&d.keyBuf)
 	if err != nil {
 		return err
@@ -214,7 +213,7 @@ func (d *rdbReader) entry(e *rdbEntry, typ byte) (err error) {
 		size, err = d.table(2, 0)
 	case 24:
 		e.typ = "hash"
-		if _, err = d.take(8); err == nil { // when the first field dies
+		if _, err = d.bytes(8); err == nil { // when the first field expires
 			size, err = d.table(2, fieldLife)
 		}
 	case 7:
@@ -236,20 +235,20 @@ func (d *rdbReader) entry(e *rdbEntry, typ byte) (err error) {
 		size, err = d.blob()
 	case 25:
 		e.typ = "hash"
-		if _, err = d.take(8); err == nil {
+		if _, err = d.bytes(8); err == nil {
 			size, err = d.blob()
 		}
 	case 15, 19, 21:
 		e.typ = "stream"
 		size, err = d.stream(typ)
 	default:
-		return fmt.Errorf("%w: the key %q has a value of the type %d, which is not known here", errDump, printable(string(e.key)), typ)
+		return fmt.Errorf("%w: the key %q has a value of the type %d, which is not supported", errDump, printable(string(e.key)), typ)
 	}
 	e.bytes = size + text(int64(len(e.key))) + dictEntry
 	return err
 }
 
-// Sizes on a machine of 64 bits, in bytes.
+// Sizes on a 64-bit machine, in bytes.
 const (
 	object     = 16
 	dict       = 56
@@ -257,8 +256,8 @@ const (
 	quickList  = 40
 	quickNode  = 32
 	quickEntry = 8
-	skipNode   = 48            // with the four thirds of a level that it has on average
-	skipList   = 16 + 32 + 640 // with a first node of all levels
+	skipNode   = 48            // with its average of 4/3 levels
+	skipList   = 16 + 32 + 640 // with a head node of all levels
 	streamHead = 88
 	streamTail = 4096 // the last block of entries has room to grow
 	groupHead  = 48
@@ -278,13 +277,13 @@ func alloc(n int64) int64 {
 	return (n + step - 1) / step * step
 }
 
-// tree returns what a radix tree of n ids occupies, as MEMORY USAGE guesses it.
+// tree returns the memory of a radix tree of n ids, as MEMORY USAGE estimates it.
 func tree(n int64) int64 {
 	const id, node = 16, 4 + 30*8
 	return id*n + node*max(2*n, 1)
 }
 
-// text returns what a string of n bytes occupies, with its header and final zero.
+// text returns the memory of a string of n bytes, with its header and final zero byte.
 func text(n int64) int64 {
 	switch {
 	case n < 32:
@@ -311,29 +310,28 @@ func (d *rdbReader) string(e *rdbEntry) (int64, error) {
 			return object, nil
 		}
 	}
-	const short = 44 // up to here in one piece with the object
+	const short = 44 // up to this length, the string and the object are one allocation
 	if e.length <= short {
 		return alloc(object + 3 + e.length + 1), nil
 	}
 	return object + text(e.length), nil
 }
 
-// The kinds of value beside each element of a table.
+// The kinds of extra data with each element of a table.
 const (
 	scoreText = 1 + iota
 	scoreBinary
 	fieldLife
 )
 
-// table reads a hash table: per strings for each element, and what stands beside
-// them.
-func (d *rdbReader) table(per int, beside int) (size int64, err error) {
+// table reads a hash table with per strings for each element, and the extra data.
+func (d *rdbReader) table(per int, extra int) (size int64, err error) {
 	n, err := d.len()
 	if err != nil {
 		return 0, err
 	}
 	for range n {
-		if beside == fieldLife {
+		if extra == fieldLife {
 			if _, err := d.len(); err != nil {
 				return 0, err
 			}
@@ -345,17 +343,17 @@ func (d *rdbReader) table(per int, beside int) (size int64, err error) {
 			}
 			size += text(length)
 		}
-		switch beside {
+		switch extra {
 		case scoreText:
 			err = d.scoreText()
 		case scoreBinary:
-			_, err = d.take(8)
+			_, err = d.bytes(8)
 		}
 		if err != nil {
 			return 0, err
 		}
 		size += dictEntry
-		if beside == scoreText || beside == scoreBinary {
+		if extra == scoreText || extra == scoreBinary {
 			size += skipNode
 		}
 	}
@@ -363,7 +361,7 @@ func (d *rdbReader) table(per int, beside int) (size int64, err error) {
 	if n > 0 {
 		size += 8 << bits.Len64(n-1)
 	}
-	if beside == scoreText || beside == scoreBinary {
+	if extra == scoreText || extra == scoreBinary {
 		size += skipList
 	}
 	return size, nil
@@ -371,14 +369,14 @@ func (d *rdbReader) table(per int, beside int) (size int64, err error) {
 
 func (d *rdbReader) scoreText() error {
 	n, err := d.byte()
-	if err != nil || n >= 253 { // not a number, and the infinities
+	if err != nil || n >= 253 { // NaN and the infinities
 		return err
 	}
-	_, err = d.take(int(n))
+	_, err = d.bytes(int(n))
 	return err
 }
 
-// elements reads n times per strings.
+// elements reads a list of n elements with per strings each.
 func (d *rdbReader) elements(per int, each int64) (size int64, err error) {
 	n, err := d.len()
 	if err != nil {
@@ -396,7 +394,7 @@ func (d *rdbReader) elements(per int, each int64) (size int64, err error) {
 	return object + quickList + quickNode + size, nil
 }
 
-// list reads a list in blocks.
+// list reads a list that is stored in blocks.
 func (d *rdbReader) list(typ byte) (size int64, err error) {
 	n := uint64(1)
 	if typ != 10 {
@@ -406,7 +404,7 @@ func (d *rdbReader) list(typ byte) (size int64, err error) {
 	}
 	for range n {
 		if typ == 18 {
-			if err := d.lens(1); err != nil { // plain or packed
+			if err := d.skipLens(1); err != nil { // plain or packed
 				return 0, err
 			}
 		}
@@ -419,7 +417,7 @@ func (d *rdbReader) list(typ byte) (size int64, err error) {
 	return object + quickList + size, nil
 }
 
-// blob reads a small collection, which is one piece of memory.
+// blob reads a small collection, which is stored in one block of memory.
 func (d *rdbReader) blob() (int64, error) {
 	n, err := d.skip()
 	return object + alloc(n), err
@@ -431,7 +429,7 @@ func (d *rdbReader) stream(typ byte) (size int64, err error) {
 		return 0, err
 	}
 	for i := range blocks {
-		if _, err := d.skip(); err != nil { // the first entry's id
+		if _, err := d.skip(); err != nil { // the id of the first entry
 			return 0, err
 		}
 		n, err := d.skip()
@@ -443,11 +441,11 @@ func (d *rdbReader) stream(typ byte) (size int64, err error) {
 		}
 		size += alloc(n)
 	}
-	heads := 3 // how many entries, and the last one's id in two parts
+	heads := 3 // the number of entries, and the id of the last one in two parts
 	if typ >= 19 {
 		heads += 5
 	}
-	if err := d.lens(heads); err != nil {
+	if err := d.skipLens(heads); err != nil {
 		return 0, err
 	}
 	groups, err := d.len()
@@ -474,7 +472,7 @@ func (d *rdbReader) group(typ byte) (size int64, err error) {
 	if typ >= 19 {
 		heads++
 	}
-	if err := d.lens(heads); err != nil {
+	if err := d.skipLens(heads); err != nil {
 		return 0, err
 	}
 	n, err := d.len()
@@ -482,10 +480,10 @@ func (d *rdbReader) group(typ byte) (size int64, err error) {
 		return 0, err
 	}
 	for range n {
-		if _, err := d.take(id + 8); err != nil { // and when it was delivered
+		if _, err := d.bytes(id + 8); err != nil { // the id and the delivery time
 			return 0, err
 		}
-		if err := d.lens(1); err != nil { // how often
+		if err := d.skipLens(1); err != nil { // the number of deliveries
 			return 0, err
 		}
 	}
@@ -495,7 +493,7 @@ func (d *rdbReader) group(typ byte) (size int64, err error) {
 		return 0, err
 	}
 	for range consumers {
-		who, err := d.skip()
+		nameLen, err := d.skip()
 		if err != nil {
 			return 0, err
 		}
@@ -503,7 +501,7 @@ func (d *rdbReader) group(typ byte) (size int64, err error) {
 		if typ >= 21 {
 			times = 16
 		}
-		if _, err := d.take(times); err != nil {
+		if _, err := d.bytes(times); err != nil {
 			return 0, err
 		}
 		n, err := d.len()
@@ -511,16 +509,16 @@ func (d *rdbReader) group(typ byte) (size int64, err error) {
 			return 0, err
 		}
 		for range n {
-			if _, err := d.take(id); err != nil {
+			if _, err := d.bytes(id); err != nil {
 				return 0, err
 			}
 		}
-		size += consumer + who + tree(int64(n))
+		size += consumer + nameLen + tree(int64(n))
 	}
 	return size, nil
 }
 
-// module reads over a value of a module, whose parts say what they are.
+// module skips a value of a module, whose parts have their type in front.
 func (d *rdbReader) module() error {
 	for {
 		op, err := d.len()
@@ -531,11 +529,11 @@ func (d *rdbReader) module() error {
 		case 0:
 			return nil
 		case 1, 2:
-			err = d.lens(1)
+			err = d.skipLens(1)
 		case 3:
-			_, err = d.take(4)
+			_, err = d.bytes(4)
 		case 4:
-			_, err = d.take(8)
+			_, err = d.bytes(8)
 		case 5:
 			_, err = d.skip()
 		default:
@@ -550,31 +548,31 @@ func (d *rdbReader) module() error {
 func (d *rdbReader) byte() (byte, error) {
 	b, err := d.r.ReadByte()
 	if err != nil {
-		return 0, torn(err)
+		return 0, truncated(err)
 	}
-	d.took++
+	d.consumed++
 	return b, nil
 }
 
-// take reads n bytes, few of them; they are valid until the next read.
-func (d *rdbReader) take(n int) ([]byte, error) {
+// bytes reads n bytes, where n is small. They are valid until the next read.
+func (d *rdbReader) bytes(n int) ([]byte, error) {
 	b, err := d.r.Peek(n)
 	if err != nil {
-		return nil, torn(err)
+		return nil, truncated(err)
 	}
-	_, _ = d.r.Discard(n) // they are there
-	d.took += int64(n)
+	_, _ = d.r.Discard(n) // Peek has already read them
+	d.consumed += int64(n)
 	return b, nil
 }
 
-func torn(err error) error {
+func truncated(err error) error {
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: it is torn off", errDump)
+		return fmt.Errorf("%w: it is truncated", errDump)
 	}
 	return err
 }
 
-// How the first byte says that a string is something else.
+// The encodings of a string, from its first byte.
 const (
 	encInt8 = iota
 	encInt16
@@ -601,7 +599,7 @@ func (d *rdbReader) lenOrEnc() (n uint64, enc int, err error) {
 	if b == 0x81 {
 		width = 8
 	}
-	raw, err := d.take(width)
+	raw, err := d.bytes(width)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -614,13 +612,13 @@ func (d *rdbReader) lenOrEnc() (n uint64, enc int, err error) {
 func (d *rdbReader) len() (uint64, error) {
 	n, enc, err := d.lenOrEnc()
 	if err == nil && enc != encNone {
-		err = fmt.Errorf("%w: a string stands where a length has to be", errDump)
+		err = fmt.Errorf("%w: a string instead of a length", errDump)
 	}
 	return n, err
 }
 
-// lens reads over lengths.
-func (d *rdbReader) lens(n int) error {
+// skipLens skips n lengths.
+func (d *rdbReader) skipLens(n int) error {
 	for range n {
 		if _, err := d.len(); err != nil {
 			return err
@@ -629,7 +627,7 @@ func (d *rdbReader) lens(n int) error {
 	return nil
 }
 
-// skip reads over a string and returns its length.
+// skip skips a string and returns its length.
 func (d *rdbReader) skip() (int64, error) {
 	n, enc, err := d.lenOrEnc()
 	if err != nil {
@@ -649,21 +647,21 @@ func (d *rdbReader) text(buf *[]byte) ([]byte, error) {
 	return b, err
 }
 
-// content reads the rest of a string and returns its length, and its bytes in buf
-// if there are at most most.
-func (d *rdbReader) content(n uint64, enc int, buf *[]byte, most int64) (length int64, b []byte, err error) {
+// content reads the rest of a string and returns its length. It also returns its bytes in buf, if there are no more
+// than limit.
+func (d *rdbReader) content(n uint64, enc int, buf *[]byte, limit int64) (length int64, b []byte, err error) {
 	switch enc {
 	case encNone:
-		if n > uint64(d.size-d.took) {
-			return 0, nil, fmt.Errorf("%w: it is torn off, or a length is wrong", errDump)
+		if n > uint64(d.size-d.consumed) {
+			return 0, nil, fmt.Errorf("%w: it is truncated, or a length is wrong", errDump)
 		}
-		if buf == nil || int64(n) > most {
+		if buf == nil || int64(n) > limit {
 			return int64(n), nil, d.discard(int64(n))
 		}
 		b, err = d.fill(buf, int64(n))
 		return int64(n), b, err
 	case encInt8, encInt16, encInt32:
-		raw, err := d.take(1 << enc)
+		raw, err := d.bytes(1 << enc)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -688,11 +686,11 @@ func (d *rdbReader) content(n uint64, enc int, buf *[]byte, most int64) (length 
 		if err != nil {
 			return 0, nil, err
 		}
-		// No byte of LZF stands for more than 264 of the text.
-		if packed > uint64(d.size-d.took) || whole/264 > packed {
-			return 0, nil, fmt.Errorf("%w: it is torn off, or a length is wrong", errDump)
+		// One byte of LZF expands to at most 264 bytes.
+		if packed > uint64(d.size-d.consumed) || whole/264 > packed {
+			return 0, nil, fmt.Errorf("%w: it is truncated, or a length is wrong", errDump)
 		}
-		if buf == nil || int64(whole) > most {
+		if buf == nil || int64(whole) > limit {
 			return int64(whole), nil, d.discard(int64(packed))
 		}
 		in, err := d.fill(&d.packed, int64(packed))
@@ -704,7 +702,7 @@ func (d *rdbReader) content(n uint64, enc int, buf *[]byte, most int64) (length 
 		}
 		return int64(whole), *buf, nil
 	}
-	return 0, nil, fmt.Errorf("%w: a string is written in the way %d, which is not known here", errDump, enc)
+	return 0, nil, fmt.Errorf("%w: a string has the encoding %d, which is not supported", errDump, enc)
 }
 
 func (d *rdbReader) fill(buf *[]byte, n int64) ([]byte, error) {
@@ -713,9 +711,9 @@ func (d *rdbReader) fill(buf *[]byte, n int64) ([]byte, error) {
 	}
 	*buf = (*buf)[:n]
 	if _, err := io.ReadFull(d.r, *buf); err != nil {
-		return nil, torn(err)
+		return nil, truncated(err)
 	}
-	d.took += n
+	d.consumed += n
 	return *buf, nil
 }
 
@@ -723,16 +721,16 @@ func (d *rdbReader) discard(n int64) error {
 	for n > 0 {
 		done, err := d.r.Discard(int(min(n, 1<<30)))
 		if err != nil {
-			return torn(err)
+			return truncated(err)
 		}
-		d.took += int64(done)
+		d.consumed += int64(done)
 		n -= int64(done)
 	}
 	return nil
 }
 
-// unpack undoes LZF: a control byte under 32 is followed by that many bytes and one
-// more; any other says how much to repeat from how far back.
+// unpack decompresses LZF. A control byte c under 32 is followed by c+1 literal bytes. Other control bytes are followed
+// by a distance and a length of earlier output to repeat.
 func unpack(out, in []byte, whole int) ([]byte, error) {
 	bad := fmt.Errorf("%w: a compressed string is damaged", errDump)
 	for i := 0; i < len(in); {
@@ -762,7 +760,7 @@ func unpack(out, in []byte, whole int) ([]byte, error) {
 		if from < 0 || len(out)+n+2 > whole {
 			return nil, bad
 		}
-		for range n + 2 { // what is repeated may be written just now
+		for range n + 2 { // the source and the destination may overlap
 			out = append(out, out[from])
 			from++
 		}
@@ -773,7 +771,7 @@ func unpack(out, in []byte, whole int) ([]byte, error) {
 	return out, nil
 }
 
-// created returns when the dump was begun.
+// created returns the time when the dump was started.
 func (d *rdbReader) created() (time.Time, bool) {
 	s, err := strconv.ParseInt(strings.TrimSpace(d.aux["ctime"]), 10, 64)
 	return time.Unix(s, 0), err == nil

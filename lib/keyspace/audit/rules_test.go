@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestShapesFoldWhatDiffers(t *testing.T) {
+func TestShape_FoldsVariableParts(t *testing.T) {
 	for key, want := range map[string]string{
 		"wishlist:42":              "wishlist:{n}",
 		"cart:{V1StGXR8_Z5j}:2026": "cart:{{id}}:{n}",
@@ -34,18 +34,18 @@ func TestShapesFoldWhatDiffers(t *testing.T) {
 	}
 }
 
-func TestUnknownKeysHaveBoundedShapes(t *testing.T) {
+func TestShape_NumberIsBounded(t *testing.T) {
 	opt := Options{}
 	if err := opt.settle(); err != nil {
 		t.Fatal(err)
 	}
 	tally := newTally(modeNames, "stoa", nil, &opt)
-	tally.own("here")
+	tally.addOwner("here")
 	letters := "abcdefghijklmnopqrstuvwxyz"
 	const n = 26 * 26 * 26
-	for i := range n { // first levels of three letters, with two levels behind them
+	for i := range n { // first levels of three letters, followed by two levels
 		key := "stoa:" + string([]byte{letters[i/676], letters[i/26%26], letters[i%26]}) + ":" + string(letters[i%26]) + ":x"
-		if _, err := tally.name(key, 0); err != nil {
+		if _, err := tally.countName(key, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestUnknownKeysHaveBoundedShapes(t *testing.T) {
 	}
 }
 
-func TestPatternsMatchAsAGlobDoes(t *testing.T) {
+func TestMatch_LikeGlob(t *testing.T) {
 	for _, c := range []struct {
 		pattern, s string
 		want       bool
@@ -71,7 +71,7 @@ func TestPatternsMatchAsAGlobDoes(t *testing.T) {
 			t.Errorf("match(%q, %q): got %t, want %t", c.pattern, c.s, got, c.want)
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) { // where both know the characters they agree
+	rapid.Check(t, func(t *rapid.T) { // on patterns that both support, they agree
 		pattern := rapid.StringMatching(`[ab*?]{0,8}`).Draw(t, "pattern")
 		s := rapid.StringMatching(`[ab]{0,12}`).Draw(t, "s")
 		want, err := path.Match(pattern, s)
@@ -81,16 +81,16 @@ func TestPatternsMatchAsAGlobDoes(t *testing.T) {
 	})
 }
 
-func TestAPacerGivesWayAndComesBack(t *testing.T) {
+func TestPacer_SlowsDownAndRecovers(t *testing.T) {
 	p := newPacer(&Options{MaxPing: 2 * time.Millisecond})
 	for range 20 {
-		p.heard(3 * time.Millisecond)
+		p.recordPing(3 * time.Millisecond)
 	}
-	if p.pause != longestPause {
-		t.Errorf("after late answers: a pause of %s, want %s", p.pause, longestPause)
+	if p.pause != maxPause {
+		t.Errorf("after late answers: a pause of %s, want %s", p.pause, maxPause)
 	}
 	for range 10 {
-		p.heard(time.Millisecond)
+		p.recordPing(time.Millisecond)
 	}
 	if p.pause != 0 {
 		t.Errorf("after answers in time: a pause of %s, want none", p.pause)
@@ -100,7 +100,7 @@ func TestAPacerGivesWayAndComesBack(t *testing.T) {
 	}
 }
 
-func TestKeysAreShownWithoutWhatATerminalObeys(t *testing.T) {
+func TestPrintable_EscapesControlCharacters(t *testing.T) {
 	for key, want := range map[string]string{
 		"stoa:a": "stoa:a", "a\x1b[2Jb": `a\x1b[2Jb`, "ü": `\u00fc`, "a\xff": `a\xff`,
 		strings.Repeat("k", 201): strings.Repeat("k", 200) + "…",

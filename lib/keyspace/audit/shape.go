@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// longestShape is where a shape is cut; longer ones contain user data.
-const longestShape = 120
+// maxShapeLen is the largest length of a shape; longer ones contain user data.
+const maxShapeLen = 120
 
-// appendShape folds what differs between keys of one kind, so that they can be
-// counted together: numbers become {n}, identifiers {id}, and what is neither a
-// word nor one of these {text}. Levels and hash tags stay.
+// appendShape replaces the variable parts of a key, so that keys of one kind can be counted together. Numbers become
+// {n}, identifiers {id}, and other text that is not a word {text}. Levels and hash tags remain.
 func appendShape(b []byte, logical string) []byte {
 	for i := 0; ; i++ {
 		level, rest, more := strings.Cut(logical, ":")
@@ -24,8 +23,8 @@ func appendShape(b []byte, logical string) []byte {
 		} else {
 			b = appendFolded(b, level)
 		}
-		if len(b) > longestShape {
-			return append(b[:longestShape], "…"...)
+		if len(b) > maxShapeLen {
+			return append(b[:maxShapeLen], "…"...)
 		}
 		if !more {
 			return b
@@ -34,7 +33,7 @@ func appendShape(b []byte, logical string) []byte {
 	}
 }
 
-// appendFolded folds one level.
+// appendFolded replaces the variable parts of one level.
 func appendFolded(b []byte, s string) []byte {
 	const (
 		other = iota
@@ -81,7 +80,7 @@ func appendFolded(b []byte, s string) []byte {
 	return b
 }
 
-// printable makes a key fit for a terminal and for JSON.
+// printable escapes and shortens a key for terminals and JSON.
 func printable(key string) string {
 	const longest = 200
 	cut := ""

@@ -13,19 +13,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// ErrOwnPrefix reports that the keys of the very deployment were to be swept.
-var ErrOwnPrefix = errors.New("audit: these are the keys of the deployment that is configured here")
+// ErrOwnPrefix reports an attempt to sweep the keys of the configured deployment.
+var ErrOwnPrefix = errors.New("audit: the prefix is that of the configured deployment")
 
-// SweepOptions says how [Sweep] works.
+// SweepOptions set how [Sweep] works.
 type SweepOptions struct {
-	DryRun   bool           // count and remove nothing
-	Own      bool           // the prefix may be db's own
+	DryRun   bool           // only count keys
+	Own      bool           // allow db's own prefix
 	Rate     int            // as in Options
 	MaxPing  time.Duration  // as in Options
 	Progress func(Progress) // as in Options
 }
 
-// Swept is what a sweep came across.
+// Swept is the result of a sweep.
 type Swept struct {
 	Prefix  string  `json:"prefix"`
 	Found   int64   `json:"found"`
@@ -33,22 +33,20 @@ type Swept struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// sweepPage is how many keys are removed in one round trip.
+// sweepPage is the number of keys that are removed in one round trip.
 const sweepPage = 500
 
-// Sweep removes every key of the deployment whose prefix is given, and nothing
-// else: sweeping "stoa" leaves "stoa2:a" and "stoa" alone. It works through each server
-// page by page, with UNLINK, which frees large values in the background, and gives
-// way to other clients as an audit does. What is written meanwhile may stay. After
-// an error part of the keys is gone; sweeping again removes the rest.
+// Sweep removes every key of the deployment with the given prefix, and nothing else: sweeping "stoa" does not remove
+// "stoa2:a" or the key "stoa". It works through each server page by page and yields to other clients like an audit. It
+// uses UNLINK, which frees large values in the background. Keys that are written during the sweep may remain. After an
+// error, some keys are already removed; sweep again to remove the rest.
 //
-// It refuses a prefix that is empty, longer than [keyspace.MaxPrefix] or none that
-// [redis.Config] takes, and db's own with [ErrOwnPrefix] unless
-// the options say otherwise.
+// It refuses a prefix that is empty, longer than [keyspace.MaxPrefix] or not valid for [redis.Config]. It refuses db's
+// own prefix with [ErrOwnPrefix], unless SweepOptions.Own is set.
 func Sweep(ctx context.Context, db *redis.DB, prefix string, opt SweepOptions) (Swept, error) {
 	swept, began := Swept{Prefix: prefix}, time.Now()
 	if n := len(prefix); n == 0 || n > keyspace.MaxPrefix {
-		return swept, fmt.Errorf("audit: the prefix %q has %d bytes, which are 1 to %d", prefix, n, keyspace.MaxPrefix)
+		return swept, fmt.Errorf("audit: the prefix %q has %d bytes; the limits are 1 and %d", prefix, n, keyspace.MaxPrefix)
 	}
 	if err := redis.CheckPrefix(prefix); err != nil {
 		return swept, err
@@ -66,22 +64,22 @@ func Sweep(ctx context.Context, db *redis.DB, prefix string, opt SweepOptions) (
 	pace := newPacer(&Options{Rate: opt.Rate, MaxPing: cmp.Or(opt.MaxPing, defaultMaxPing)})
 	for i, o := range owners {
 		s := &server{Owner: o, number: i}
-		if _, err := s.ask(ctx); err != nil {
+		if _, err := s.loadInfo(ctx); err != nil {
 			return swept, err
 		}
-		watching, enough := context.WithCancel(ctx)
+		watching, stopWatch := context.WithCancel(ctx)
 		var watch sync.WaitGroup
 		watch.Go(func() { pace.watch(watching, s.Ping) })
 		seen := int64(0)
-		err := s.each(ctx, under(prefix), sweepPage, pace, func(page []string, cursor uint64) error {
+		err := s.scanPages(ctx, prefixPattern(prefix), sweepPage, pace, func(page []string, cursor uint64) error {
 			seen += int64(len(page))
 			err := s.sweep(ctx, prefix, page, opt.DryRun, &swept)
 			if err == nil && cursor != 0 && opt.Progress != nil {
-				opt.Progress(Progress{Part: (float64(i) + s.part(cursor, seen, db.Mode() == "cluster")) / float64(len(owners)), Keys: swept.Found})
+				opt.Progress(Progress{Part: (float64(i) + s.partDone(cursor, seen, db.Mode() == "cluster")) / float64(len(owners)), Keys: swept.Found})
 			}
 			return err
 		})
-		enough()
+		stopWatch()
 		watch.Wait()
 		if err != nil {
 			return swept, err
@@ -91,7 +89,7 @@ func Sweep(ctx context.Context, db *redis.DB, prefix string, opt SweepOptions) (
 	return swept, nil
 }
 
-// sweep removes one page.
+// sweep removes the keys of one page.
 func (s *server) sweep(ctx context.Context, prefix string, page []string, dry bool, swept *Swept) error {
 	cmds := make([][]string, 0, len(page))
 	for _, key := range page {

@@ -35,10 +35,10 @@ func names(t testing.TB, db *redis.DB) (all []string) {
 	return slices.Compact(all)
 }
 
-func TestASweepRemovesOnePrefixAndNothingElse(t *testing.T) {
+func TestSweep_RemovesOnlyOnePrefix(t *testing.T) {
 	for _, e := range redistest.Engines(t) {
 		if e.Name == "spawn" {
-			continue // it is a server that stands alone
+			continue // the same as a standalone server
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -77,8 +77,8 @@ func TestASweepRemovesOnePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// A program had any prefix that its connection took.
-func TestEveryPrefixOfAProgramIsSweptAndAudited(t *testing.T) {
+// Programs may use every prefix that their connection accepts.
+func TestSweep_AcceptsEveryConfigPrefix(t *testing.T) {
 	s := redistest.Server(t)
 	for _, prefix := range []string{"shop.v2", "2024-shop", "shop--eu_", "-", strings.Repeat("o", keyspace.MaxPrefix)} {
 		db := redistest.OpenConfig(t, redis.Config{URL: s.URL, Prefix: prefix})
@@ -94,7 +94,7 @@ func TestEveryPrefixOfAProgramIsSweptAndAudited(t *testing.T) {
 	}
 }
 
-func TestASweepRefusesWhatItShouldNotTake(t *testing.T) {
+func TestSweep_RefusesInvalidPrefixes(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	send(t, db, "SET stoa:a x", "SET :a x", "SET other:a x")
 	for _, prefix := range []string{"", "*", "o*", "Other", "other:a", "other:", strings.Repeat("o", 33)} {
@@ -103,20 +103,20 @@ func TestASweepRefusesWhatItShouldNotTake(t *testing.T) {
 		}
 	}
 	if _, err := audit.Sweep(t.Context(), db, "stoa", audit.SweepOptions{}); !errors.Is(err, audit.ErrOwnPrefix) {
-		t.Errorf("the own prefix: got %v, want ErrOwnPrefix", err)
+		t.Errorf("db's own prefix: got %v, want ErrOwnPrefix", err)
 	}
 	if left := len(names(t, db)); left != 3 {
 		t.Errorf("%d keys are left, want all 3", left)
 	}
 	if dry, err := audit.Sweep(t.Context(), db, "stoa", audit.SweepOptions{DryRun: true}); err != nil || dry.Found != 1 {
-		t.Errorf("the own prefix, counted: %+v, %v; want 1", dry, err)
+		t.Errorf("db's own prefix, dry run: %+v, %v; want 1", dry, err)
 	}
 	if swept, err := audit.Sweep(t.Context(), db, "stoa", audit.SweepOptions{Own: true}); err != nil || swept.Removed != 1 {
-		t.Errorf("the own prefix, with permission: %+v, %v; want 1 removed", swept, err)
+		t.Errorf("db's own prefix, allowed: %+v, %v; want 1 removed", swept, err)
 	}
 }
 
-func TestASweepKeepsToItsRate(t *testing.T) {
+func TestSweep_Rate(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	var raw [][]string
 	for i := range 2000 {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxShapes bounds what unknown keys can make an audit hold. Beyond it they are
-	// told apart by their first level alone, and beyond twice as many not at all.
+	// maxShapes bounds the memory for unknown keys. Above it, they are only distinguished by their first level; above
+	// twice that number, they are not distinguished.
 	maxShapes = 256
 	maxSlots  = 10 // shown
 	maxHot    = 20 // shown
 )
 
-// A tally is the sum of what an audit saw.
+// A tally accumulates the results of an audit.
 type tally struct {
 	opt    *Options
 	mode   string
@@ -33,7 +33,7 @@ type tally struct {
 	families map[*keyspace.Family]*group
 	shapes   map[string]*group
 	buf      []byte
-	foreign  map[string]*strangers
+	foreign  map[string]*foreignGroup
 	slots    []slot
 	owners   []Owner
 	hot      []Hot
@@ -52,7 +52,7 @@ type group struct {
 	examples []string
 
 	looked     int64
-	weighed    int64 // those looked at whose memory is known
+	weighed    int64 // the number of inspected keys whose memory is known
 	sum, sumSq float64
 	largest    int64
 	largestKey string
@@ -69,23 +69,22 @@ type sampled struct {
 func newTally(mode, prefix string, schemas []*keyspace.Schema, opt *Options) *tally {
 	return &tally{
 		opt: opt, mode: mode, began: time.Now(), prefix: prefix, parser: keyspace.NewParser(schemas...),
-		families: map[*keyspace.Family]*group{}, shapes: map[string]*group{}, foreign: map[string]*strangers{},
+		families: map[*keyspace.Family]*group{}, shapes: map[string]*group{}, foreign: map[string]*foreignGroup{},
 		slots: make([]slot, keyspace.Slots),
 	}
 }
 
-// own adds an owner and returns its number.
-func (t *tally) own(addr string) int {
+// addOwner adds an owner and returns its number.
+func (t *tally) addOwner(addr string) int {
 	t.owners = append(t.owners, Owner{Addr: addr})
 	return len(t.owners) - 1
 }
 
-// name counts a key by its name and returns its group: nil if the key is somebody
-// else's. The caller holds mu.
-func (t *tally) name(physical string, owner int) (*group, error) {
+// countName counts a key by its name and returns its group, or nil if the key has another prefix. The caller holds mu.
+func (t *tally) countName(physical string, owner int) (*group, error) {
 	logical, ok := keyspace.Logical(t.prefix, physical)
 	if !ok {
-		t.stranger(physical)
+		t.countForeign(physical)
 		return nil, nil
 	}
 	t.r.Keys++
@@ -149,18 +148,18 @@ func (t *tally) shape(logical string) *group {
 	return g
 }
 
-// fewPrefixes is how many prefixes of one shape are still told apart; more of them are
-// no deployments but another program's keys, whose first level is an identifier.
-const fewPrefixes = 10
+// maxPrefixesPerShape is the largest number of prefixes of one shape that are counted separately. More prefixes are not
+// deployments but keys of another program whose first level is an identifier.
+const maxPrefixesPerShape = 10
 
-// strangers are the prefixes of one shape.
-type strangers struct {
+// foreignGroup has the prefixes of one shape.
+type foreignGroup struct {
 	keys     int64
 	prefixes map[string]int64 // nil once there are too many
 }
 
-// stranger counts a key of another prefix.
-func (t *tally) stranger(physical string) {
+// countForeign counts a key of another prefix.
+func (t *tally) countForeign(physical string) {
 	t.r.ForeignKeys++
 	first, _, _ := strings.Cut(physical, ":")
 	shape := string(appendShape(nil, first))
@@ -169,19 +168,19 @@ func (t *tally) stranger(physical string) {
 	}
 	s := t.foreign[shape]
 	if s == nil {
-		s = &strangers{prefixes: map[string]int64{}}
+		s = &foreignGroup{prefixes: map[string]int64{}}
 		t.foreign[shape] = s
 	}
 	s.keys++
 	if s.prefixes == nil {
 		return
 	}
-	if s.prefixes[first]++; len(s.prefixes) > fewPrefixes {
+	if s.prefixes[first]++; len(s.prefixes) > maxPrefixesPerShape {
 		s.prefixes = nil
 	}
 }
 
-// fault counts one. The caller holds mu.
+// fault counts a fault. The caller holds mu.
 func (t *tally) fault(g *group, what, physical, detail string) error {
 	if len(t.opt.Ignore) > 0 {
 		if logical, ok := keyspace.Logical(t.prefix, physical); ok && t.opt.ignored(logical) {
@@ -212,8 +211,8 @@ func (t *tally) fault(g *group, what, physical, detail string) error {
 	return nil
 }
 
-// look judges keys that were looked at, and adds them up.
-func (t *tally) look(batch []facts, slack time.Duration) error {
+// judgeAll judges inspected keys and adds them to the totals.
+func (t *tally) judgeAll(batch []facts, slack time.Duration) error {
 	type wrong struct {
 		at           int
 		what, detail string
@@ -257,7 +256,7 @@ func (t *tally) add(x *facts) {
 		if x.life != 0 {
 			g.lives++
 		}
-	} else if g.family.Check != nil && x.typ == "string" && !x.read && x.length <= largest(g.family) {
+	} else if g.family.Check != nil && x.typ == "string" && !x.read && x.length <= maxValueBytes(g.family) {
 		t.r.Unread++
 	}
 	if x.bytes >= 0 {
@@ -276,25 +275,25 @@ func (t *tally) add(x *facts) {
 	}
 }
 
-// weight returns what all keys of the group occupy, and how far that may be off.
-func (g *group) weight() (each, total, margin float64) {
+// memory returns the memory of one key on average, of all keys of the group, and the margin of error of the total.
+func (g *group) memory() (each, total, margin float64) {
 	if g.weighed == 0 {
 		return 0, 0, 0
 	}
 	n, all := float64(g.weighed), float64(g.keys)
 	each = g.sum / n
-	if n >= all { // all of them, or more: SCAN may tell twice
+	if n >= all { // all keys, or more, because SCAN may return a key twice
 		return each, g.sum, 0
 	}
 	if n == 1 {
 		return each, each * all, each * all
 	}
 	variance := max(g.sumSq-n*each*each, 0) / (n - 1)
-	const likely = 1.96 // standard errors: 19 times out of 20
+	const likely = 1.96 // standard errors, for 95 % confidence
 	return each, each * all, likely * math.Sqrt(variance/n*(all-n)/(all-1)) * all
 }
 
-// report sums up.
+// report builds the report.
 func (t *tally) report(ping Ping) *Report {
 	r := t.r
 	r.Mode, r.Prefix, r.Began, r.Seconds = t.mode, t.prefix, t.began, time.Since(t.began).Seconds()
@@ -305,7 +304,7 @@ func (t *tally) report(ping Ping) *Report {
 		owned = append(owned, 0)
 	}
 	for _, g := range slices.Concat(slices.Collect(maps.Values(t.families)), slices.Collect(maps.Values(t.shapes))) {
-		each, total, margin := g.weight()
+		each, total, margin := g.memory()
 		out := Group{
 			Family: g.name, Keys: g.keys, Looked: g.looked,
 			Bytes: int64(total), BytesError: int64(math.Ceil(margin)), Largest: g.largest, LargestKey: printable(g.largestKey),
@@ -355,12 +354,12 @@ func (t *tally) report(ping Ping) *Report {
 			r.Owners[i].Ratio = rounded(float64(r.Owners[i].Keys) * float64(len(r.Owners)) / float64(r.Keys))
 		}
 	}
-	r.Slots = t.skew()
+	r.Slots = t.slotReport()
 	return &r
 }
 
-// skew says how evenly keys lie over the slots.
-func (t *tally) skew() Slots {
+// slotReport returns how evenly keys are distributed over the slots.
+func (t *tally) slotReport() Slots {
 	s := Slots{Mean: rounded(float64(t.r.Keys) / keyspace.Slots), Largest: []Slot{}}
 	all := make([]Slot, 0, keyspace.Slots)
 	for i, n := range t.slots {

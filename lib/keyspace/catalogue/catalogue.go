@@ -1,9 +1,9 @@
-// Package catalogue describes every family of keys and channels that a program declares, for
-// people and tools: as JSON, as Markdown and as a page.
+// Package catalogue describes every family of keys and channels that a program declares, as JSON, as Markdown and as a
+// page.
 //
 //	fmt.Print(catalogue.New(shop.Keys).Markdown())
 //
-// Programs have it as a command by package keyspace/cli: doc.
+// Package keyspace/cli offers it to programs as the command doc.
 package catalogue
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Catalogue describes every family of a program, sorted by owner, pattern and
-// type, so that the same declarations always give the same text.
+// Catalogue describes every family of a program, sorted by owner, pattern and type. The same declarations always give
+// the same text.
 type Catalogue struct {
 	Families []Entry `json:"families"`
 }
@@ -39,7 +39,7 @@ type Entry struct {
 	Together      string     `json:"together,omitempty"`
 	Version       int        `json:"version"`
 	Migration     string     `json:"migration,omitempty"`
-	MaxKeyBytes   int        `json:"max_key_bytes"`   // without the prefix; 0: unbounded
+	MaxKeyBytes   int        `json:"max_key_bytes"`   // without the prefix; 0 means no maximum
 	MaxValueBytes int        `json:"max_value_bytes"` // expected
 }
 
@@ -52,7 +52,7 @@ type Argument struct {
 
 // Life is a [keyspace.TTL] in milliseconds.
 type Life struct {
-	Millis       int64  `json:"ms"` // 0: none
+	Millis       int64  `json:"ms"` // 0 means that the key never expires
 	JitterMillis int64  `json:"jitter_ms"`
 	EmptyMillis  int64  `json:"empty_ms"`
 	StaleMillis  int64  `json:"stale_ms"`
@@ -111,8 +111,7 @@ func (c Catalogue) JSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Markdown returns the catalogue as one table for each owner under a heading of
-// the second level.
+// Markdown returns the catalogue as one table for each owner, under a second-level heading.
 func (c Catalogue) Markdown() string {
 	var b strings.Builder
 	for i, e := range c.Families {
@@ -136,7 +135,7 @@ func (c Catalogue) Markdown() string {
 	return b.String()
 }
 
-// cells keeps a text inside its cell.
+// cells escapes the characters that would end a table cell.
 var cells = strings.NewReplacer("|", `\|`, "\n", " ")
 
 func (e Entry) arguments() string {
@@ -147,7 +146,7 @@ func (e Entry) arguments() string {
 	return strings.Join(s, "; ")
 }
 
-// Lives says in words how long a key lives, and of a channel which nodes get a message.
+// Lives describes the TTL of a key, or the delivery of a channel's messages.
 func (e Entry) Lives() string {
 	if e.Delivery != "" {
 		return e.Delivery
@@ -155,7 +154,7 @@ func (e Entry) Lives() string {
 	return e.Life.String()
 }
 
-// String describes the life for people: "1 h ± 5 min, empty 5 min".
+// String describes the TTL, for example "1 h ± 5 min, empty 5 min".
 func (l Life) String() string {
 	if l.Millis == 0 {
 		return strings.TrimSuffix("none: "+l.Reason, ": ")
@@ -179,8 +178,8 @@ func (l Life) String() string {
 	return s
 }
 
-// span writes milliseconds in the largest unit that leaves a whole number; days
-// from two on, because a life of 24 hours is not a calendar day.
+// span formats milliseconds in the largest unit that gives a whole number. It uses days only from two on, because a TTL
+// of 24 hours is not a calendar day.
 func span(ms int64) string {
 	const day = 24 * 60 * 60 * 1000
 	for _, u := range []struct {
@@ -194,7 +193,7 @@ func span(ms int64) string {
 	return strconv.FormatInt(ms, 10) + " ms"
 }
 
-// size writes bytes in the largest binary unit that leaves a whole number.
+// size formats bytes in the largest binary unit that gives a whole number.
 func size(n int) string {
 	units := []string{"B", "KiB", "MiB", "GiB"}
 	for len(units) > 1 && n%1024 == 0 {

@@ -31,7 +31,7 @@ func sample() (one, two *keyspace.Schema) {
 	return one, two
 }
 
-func TestTheCatalogueIsOneTableForEachOwner(t *testing.T) {
+func TestMarkdown_OneTablePerOwner(t *testing.T) {
 	one, two := sample()
 	const want = "## accounts\n\n" +
 		"| pattern | type | form | arguments | life | purpose | invalidated by | max bytes |\n|---|---|---|---|---|---|---|---|\n" +
@@ -48,7 +48,7 @@ func TestTheCatalogueIsOneTableForEachOwner(t *testing.T) {
 	}
 }
 
-func TestTheCatalogueIsJSON(t *testing.T) {
+func TestCatalogue_JSON(t *testing.T) {
 	one, two := sample()
 	got, err := New(one, two).JSON()
 	if err != nil {
@@ -91,7 +91,7 @@ func TestTheCatalogueIsJSON(t *testing.T) {
 	}
 }
 
-func TestTheCatalogueSaysHowAChannelDelivers(t *testing.T) {
+func TestCatalogue_ChannelDelivery(t *testing.T) {
 	s := keyspace.New("test")
 	log := keyspace.Def0(s, "bus:log", keyspace.StreamOf("event"), keyspace.Forever("trimmed"), keyspace.Doc{})
 	keyspace.DefChannel0(s, "bus:event", keyspace.MessagesOf[greeting]().LoggedIn(log.Family), keyspace.Doc{MaxBytes: 1000})
@@ -108,7 +108,7 @@ func TestTheCatalogueSaysHowAChannelDelivers(t *testing.T) {
 	}
 }
 
-func TestLivesAndFormsReadWell(t *testing.T) {
+func TestString_LivesAndForms(t *testing.T) {
 	for want, ttl := range map[string]keyspace.TTL{
 		"up to 24 h":   keyspace.UpTo(24 * time.Hour),
 		"2 d":          keyspace.Expire(48 * time.Hour),
@@ -134,7 +134,7 @@ func TestLivesAndFormsReadWell(t *testing.T) {
 	}
 }
 
-func TestTheCataloguePageStandsAloneAndEscapes(t *testing.T) {
+func TestHTML_SelfContainedAndEscaped(t *testing.T) {
 	one, two := sample()
 	keyspace.Def0(two, "user:odd", keyspace.BytesOf("<script>alert(1)</script>"), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a & b"})
 	page := New(one, two).HTML("Keys <of> a test")

@@ -46,7 +46,7 @@ func ExampleCatalogue_Markdown() {
 	// | `order:{{number}}:visits:{status}` | string | int | number: digits, 1 to 20 bytes; status: one of open, paid, sent | up to 24 h | how often an order was looked at in each status |  | 20 B |
 }
 
-// One family, for a page of one's own.
+// One family, for a custom page.
 func ExampleDescribe() {
 	var e catalogue.Entry = catalogue.Describe(viewKey.Family)
 	fmt.Println(e.Pattern, "of", e.Owner, "lives", e.Life)

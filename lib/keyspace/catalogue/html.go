@@ -11,15 +11,14 @@ import (
 //go:embed catalogue.css
 var style string
 
-// HTML returns the catalogue as one page that needs no other file, no script and
-// no network.
+// HTML returns the catalogue as one page that needs no other file, no script and no network.
 func (c Catalogue) HTML(title string) string {
 	b := &strings.Builder{}
 	esc := html.EscapeString
 	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"+
 		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>%s</title>\n<style>\n%s</style>\n<h1>%[1]s</h1>\n", esc(title), style)
 	fmt.Fprintf(b, "<p>%d families. <code>{name}</code> is an argument, and <code>{{name}}</code> one that keeps a pair of braces in the key: "+
-		"the hash tag of Redis Cluster. The deployment’s prefix stands before each key.</p>\n<nav><ul>\n", len(c.Families))
+		"the hash tag of Redis Cluster. The deployment’s prefix comes before each key.</p>\n<nav><ul>\n", len(c.Families))
 	for _, e := range c.Families {
 		fmt.Fprintf(b, "<li>%s</li>\n", e.link())
 	}
@@ -38,7 +37,7 @@ func (c Catalogue) HTML(title string) string {
 	return b.String()
 }
 
-// id is no other family's: a key and a channel may share a pattern.
+// id is unique: a key and a channel may have the same pattern, so it includes the type.
 func (e Entry) id() string { return e.Type + ":" + e.Pattern }
 
 func (e Entry) link() string {
@@ -48,7 +47,7 @@ func (e Entry) link() string {
 // fact is one line about a family.
 type fact struct{ name, text string }
 
-// facts are what people want to know about a family besides its purpose.
+// facts returns the properties of a family, except its purpose.
 func (e Entry) facts() []fact {
 	all := []fact{{"type", e.Type}, {"form", e.Form}}
 	for _, a := range e.Arguments {

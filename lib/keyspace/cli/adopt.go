@@ -10,18 +10,18 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/adopt"
 )
 
-// Adopt proposes declarations for the keys of a Redis that runs already.
+// Adopt proposes declarations for the keys of an existing Redis.
 type Adopt struct {
-	Match   string `placeholder:"PATTERN" help:"Read only keys like this, with * and ?."`
-	Rate    int    `placeholder:"N" help:"Read at most so many names per second."`
+	Match   string `placeholder:"PATTERN" help:"Only read keys that match, with * and ?."`
+	Rate    int    `placeholder:"N" help:"The largest number of names per second."`
 	Package string `default:"keys" placeholder:"NAME" help:"The package of the source."`
-	Out     string `short:"o" default:"-" placeholder:"FILE" help:"Where the source goes, which must not exist yet; - is standard output."`
+	Out     string `short:"o" default:"-" placeholder:"FILE" help:"The file to write, which must not exist yet; - is standard output."`
 }
 
-// Run writes the source, or with JSON what was read.
+// Run writes the source, or with --json the layout.
 func (cmd *Adopt) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	if cmd.Rate < 0 {
-		return usage{errors.New("--rate is positive")}
+		return usageError{errors.New("--rate must be positive")}
 	}
 	db, err := s.Open(ctx)
 	if err != nil {
@@ -35,11 +35,11 @@ func (cmd *Adopt) Run(ctx context.Context, c *Console, s *Server) (err error) {
 		return err
 	}
 	if layout.Keys == 0 {
-		return fmt.Errorf("%w: there is no such key", ErrNothing)
+		return fmt.Errorf("%w: no key matches", ErrNothing)
 	}
 	source, err := layout.Source(cmd.Package)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	return c.Result(layout, func(w io.Writer) error {
 		if cmd.Out == "-" {
@@ -48,7 +48,7 @@ func (cmd *Adopt) Run(ctx context.Context, c *Console, s *Server) (err error) {
 		}
 		f, err := os.OpenFile(cmd.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if err != nil {
-			return usage{err}
+			return usageError{err}
 		}
 		if _, err = f.Write(source); err != nil {
 			return errors.Join(err, f.Close())
@@ -56,7 +56,7 @@ func (cmd *Adopt) Run(ctx context.Context, c *Console, s *Server) (err error) {
 		if err := f.Close(); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(w, "%s of %s are in %s. Say there what each is for, and why it lives for ever.\n", Count(int64(len(layout.Families)), "pattern"), Count(layout.Keys, "key"), cmd.Out)
+		_, err = fmt.Fprintf(w, "Wrote %s of %s to %s. Complete the purposes, and the reasons why keys never expire.\n", Count(int64(len(layout.Families)), "pattern"), Count(layout.Keys, "key"), cmd.Out)
 		return err
 	})
 }

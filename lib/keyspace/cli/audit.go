@@ -20,42 +20,42 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// gentle is how a command that goes through all keys spares the server.
-type gentle struct {
-	Rate    int           `placeholder:"N" help:"Read at most so many names per second."`
-	MaxPing time.Duration `placeholder:"DURATION" default:"2ms" help:"Slow down while the server takes longer to answer a PING."`
+// scanLimits are the options that limit the load of commands that scan all keys.
+type scanLimits struct {
+	Rate    int           `placeholder:"N" help:"The largest number of names per second."`
+	MaxPing time.Duration `placeholder:"DURATION" default:"2ms" help:"Slow down while a PING takes longer."`
 }
 
-// check refuses what makes no sense.
-func (g gentle) check() error {
+// check refuses invalid values.
+func (g scanLimits) check() error {
 	if g.Rate < 0 || g.MaxPing <= 0 {
-		return usage{errors.New("--rate and --max-ping are positive")}
+		return usageError{errors.New("--rate and --max-ping must be positive")}
 	}
 	return nil
 }
 
-// Audit holds a Redis, or a dump of one, against the declarations.
+// Audit compares a Redis, or a dump file, with the declarations.
 type Audit struct {
-	gentle
-	Full    bool     `help:"Look at every key and not at a sample of each family."`
-	RDB     string   `name:"rdb" placeholder:"FILE" help:"Read a dump file, as SAVE writes it, and no server."`
-	DB      int      `name:"db" placeholder:"N" help:"Which database of the dump file; 0 if not given."`
-	All     bool     `help:"Count the keys of other prefixes, too."`
-	Ignore  []string `placeholder:"PATTERN" sep:"none" help:"Let keys pass whose name without prefix is like this, with * and ?; repeatable."`
-	Samples int      `default:"1000" help:"How many keys of each family are looked at without --full."`
-	Faults  string   `placeholder:"FILE" help:"Write every single fault to this file, a line of JSON each; - is standard output."`
-	Top     int      `default:"20" help:"How many families, shapes and slots are shown; JSON has all families."`
+	scanLimits
+	Full    bool     `help:"Inspect every key instead of a sample of each family."`
+	RDB     string   `name:"rdb" placeholder:"FILE" help:"Read a dump file of SAVE or BGSAVE instead of a server."`
+	DB      int      `name:"db" placeholder:"N" help:"The database of the dump file; 0 by default."`
+	All     bool     `help:"Also count the keys of other prefixes."`
+	Ignore  []string `placeholder:"PATTERN" sep:"none" help:"Ignore faults of keys whose name without prefix matches, with * and ?; repeatable."`
+	Samples int      `default:"1000" help:"The number of inspected keys of each family without --full."`
+	Faults  string   `placeholder:"FILE" help:"Write every fault to this file, as one line of JSON; - is standard output."`
+	Top     int      `default:"20" help:"The largest number of families, shapes and slots in the report; JSON has all families."`
 }
 
-// Run audits and shows the report; faults are exit code 5.
+// Run audits and prints the report; faults give exit code 5.
 func (cmd *Audit) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	switch {
 	case cmd.Samples < 1 || cmd.Top < 1 || cmd.DB < 0:
-		return usage{errors.New("--samples and --top are positive, --db not negative")}
+		return usageError{errors.New("--samples and --top must be positive, --db must not be negative")}
 	case slices.Contains(cmd.Ignore, ""):
-		return usage{errors.New("--ignore: the empty pattern lets nothing pass")}
+		return usageError{errors.New("--ignore: the pattern is empty")}
 	case cmd.RDB == "" && cmd.DB != 0:
-		return usage{errors.New("--db is for --rdb; a server's database is part of --redis")}
+		return usageError{errors.New("--db needs --rdb; use --redis for the database of a server")}
 	}
 	if err := cmd.check(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (cmd *Audit) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	if err != nil {
 		return err
 	}
-	if cmd.Faults != "-" { // then the report would be in the way
+	if cmd.Faults != "-" { // otherwise both would be written to standard output
 		if err := c.Result(r, func(w io.Writer) error { return showReport(w, r, cmd.Top) }); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (cmd *Audit) Run(ctx context.Context, c *Console, s *Server) (err error) {
 func (cmd *Audit) audit(ctx context.Context, c *Console, s *Server, opt audit.Options) (r *audit.Report, err error) {
 	if cmd.RDB != "" {
 		if _, err := os.Stat(cmd.RDB); err != nil {
-			return nil, usage{err}
+			return nil, usageError{err}
 		}
 		opt.Prefix, opt.NoPrefix = s.Prefix, s.NoPrefix
 		return audit.RunRDB(ctx, cmd.RDB, c.Schemas, opt)
@@ -110,13 +110,13 @@ func (cmd *Audit) audit(ctx context.Context, c *Console, s *Server, opt audit.Op
 	}
 	hot, err := s.Hot(ctx, db)
 	if _, refused := errors.AsType[redis.ServerError](err); refused {
-		err = nil // whoever may not see them does without
+		err = nil // without permission, the report has no hot keys
 	}
 	r.Hot = append(r.Hot, hot...)
 	return r, err
 }
 
-// lines writes JSON, a line for each value, to a file or to standard output.
+// lines returns a writer of JSON lines to a file or to standard output.
 func (c *Console) lines(name string) (*json.Encoder, func() error, error) {
 	if name == "-" {
 		w := bufio.NewWriter(c.Out)
@@ -130,10 +130,10 @@ func (c *Console) lines(name string) (*json.Encoder, func() error, error) {
 	return json.NewEncoder(w), func() error { return errors.Join(w.Flush(), f.Close()) }, nil
 }
 
-// showReport writes a report for people.
+// showReport writes a report as text.
 func showReport(w io.Writer, r *audit.Report, top int) error {
 	buffered := bufio.NewWriter(w)
-	head := map[string]string{"names": "every name read, %s looked at", "full": "%s looked at", "rdb": "%s of the dump looked at"}[r.Mode]
+	head := map[string]string{"names": "every name read, %s inspected", "full": "%s inspected", "rdb": "%s of the dump inspected"}[r.Mode]
 	where := "under " + r.Prefix
 	if r.Prefix == "" {
 		where = "of the whole database"
@@ -144,8 +144,8 @@ func showReport(w io.Writer, r *audit.Report, top int) error {
 		n    int64
 		what string
 	}{
-		{r.Gone, "went while they were looked at"}, {r.Moved, "moved to another server and were not looked at"},
-		{r.Denied, "may not be looked at by this user of Redis"}, {r.Unread, "are too long to be decoded"}, {r.Ignored, "would have been a fault and are ignored"},
+		{r.Gone, "were deleted before they were inspected"}, {r.Moved, "moved to another server and were not inspected"},
+		{r.Denied, "may not be read by this Redis user"}, {r.Unread, "are too long to be decoded"}, {r.Ignored, "faults were ignored"},
 	} {
 		if n.n > 0 {
 			fmt.Fprintf(buffered, "%d %s.\n", n.n, n.what)
@@ -161,7 +161,7 @@ func showReport(w io.Writer, r *audit.Report, top int) error {
 	return errors.Join(t.Flush(), buffered.Flush())
 }
 
-// Count writes how many there are of something.
+// Count formats a number and a noun, for example "2 keys".
 func Count(n int64, what string) string {
 	switch n {
 	case 0:
@@ -172,13 +172,13 @@ func Count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// table writes the parts of a report, each cut to its first lines.
+// table writes the parts of a report, each cut after top lines.
 type table struct {
 	*Table
 	top int
 }
 
-// rows writes a heading and a line for each of n; nothing if there is none.
+// rows writes a heading and up to top of n lines. It writes nothing if n is 0.
 func (t table) rows(n int, heading string, line func(i int) string) {
 	if n == 0 {
 		return
@@ -190,7 +190,7 @@ func (t table) rows(n int, heading string, line func(i int) string) {
 	if n > t.top {
 		fmt.Fprintf(t, "… and %d more\n", n-t.top)
 	}
-	_ = t.Flush() // the next table has other widths; an error comes again at the end
+	_ = t.Flush() // the next table has other widths; a write error is returned at the end
 }
 
 func (t table) faults(r *audit.Report) {
@@ -216,32 +216,32 @@ func (t table) unknown(r *audit.Report) {
 func (t table) families(r *audit.Report) {
 	t.rows(len(r.Families), "FAMILY\tKEYS\tMEMORY\tEACH\tLARGEST", func(i int) string {
 		g := r.Families[i]
-		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s", g.Family, g.Keys, memory(g), amount(g.Bytes/max(g.Keys, 1)), amount(g.Largest))
+		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s", g.Family, g.Keys, memory(g), formatBytes(g.Bytes/max(g.Keys, 1)), formatBytes(g.Largest))
 	})
 }
 
-// memory is a group's, with the error of an estimate.
+// memory formats the memory of a group, with the error of an estimate.
 func memory(g audit.Group) string {
 	if g.BytesError == 0 {
-		return amount(g.Bytes)
+		return formatBytes(g.Bytes)
 	}
-	return fmt.Sprintf("%s ± %s", amount(g.Bytes), amount(g.BytesError))
+	return fmt.Sprintf("%s ± %s", formatBytes(g.Bytes), formatBytes(g.BytesError))
 }
 
 func (t table) servers(r *audit.Report) {
-	if len(r.Owners) < 2 { // one server is even in itself
+	if len(r.Owners) < 2 { // the distribution over one server is always even
 		return
 	}
 	t.rows(len(r.Owners), "SERVER\tKEYS\tOF THE MEAN\tMEMORY\tUSED IN ALL", func(i int) string {
 		o := r.Owners[i]
-		return fmt.Sprintf("%s\t%d\t%.2f ×\t%s\t%s", o.Addr, o.Keys, o.Ratio, amount(o.Bytes), amount(o.UsedMemory))
+		return fmt.Sprintf("%s\t%d\t%.2f ×\t%s\t%s", o.Addr, o.Keys, o.Ratio, formatBytes(o.Bytes), formatBytes(o.UsedMemory))
 	})
 	show := func(what string, slots []audit.Slot) {
 		t.rows(min(len(slots), 5), what+"\tKEYS\tOF THE MEAN\tMEMORY", func(i int) string {
 			s := slots[i]
 			weight := ""
 			if r.Mode != "names" {
-				weight = amount(s.Bytes)
+				weight = formatBytes(s.Bytes)
 			}
 			return fmt.Sprintf("%d\t%d\t%.2f ×\t%s", s.Slot, s.Keys, s.Ratio, weight)
 		})
@@ -267,8 +267,8 @@ func (t table) foreign(r *audit.Report) {
 	})
 }
 
-// amount writes an amount of memory for people.
-func amount(n int64) string {
+// formatBytes formats an amount of memory.
+func formatBytes(n int64) string {
 	const unit = 1024
 	f, name := float64(n), "B"
 	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
@@ -289,27 +289,27 @@ func seconds(s float64) time.Duration {
 
 // Sweep removes all keys of a prefix.
 type Sweep struct {
-	gentle
-	Prefix string `required:"" placeholder:"PREFIX" help:"Whose keys to remove."`
-	DryRun bool   `help:"Count them and remove nothing."`
-	Yes    bool   `help:"Do not ask."`
-	Force  bool   `help:"The prefix may be the one that is configured here."`
+	scanLimits
+	Prefix string `required:"" placeholder:"PREFIX" help:"The prefix of the keys."`
+	DryRun bool   `help:"Only count the keys."`
+	Yes    bool   `help:"Remove without a confirmation."`
+	Force  bool   `help:"Allow the prefix of the configured deployment."`
 }
 
-// Run counts, asks and removes.
+// Run counts the keys, asks for confirmation and removes the keys.
 func (cmd *Sweep) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	if cmd.Prefix == "" {
-		return usage{errors.New("the prefix is empty")}
+		return usageError{errors.New("the prefix is empty")}
 	}
 	if err := redis.CheckPrefix(cmd.Prefix); err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	if err := cmd.check(); err != nil {
 		return err
 	}
-	asks := !cmd.DryRun && !cmd.Yes
-	if asks && (c.JSON || !isatty.IsTerminal(os.Stdin.Fd())) {
-		return usage{errors.New("nobody can be asked here: --dry-run counts the keys, --yes removes them unasked")}
+	confirms := !cmd.DryRun && !cmd.Yes
+	if confirms && (c.JSON || !isatty.IsTerminal(os.Stdin.Fd())) {
+		return usageError{errors.New("there is no terminal to confirm: use --dry-run to count the keys or --yes to remove them")}
 	}
 	db, err := s.Open(ctx)
 	if err != nil {
@@ -317,21 +317,21 @@ func (cmd *Sweep) Run(ctx context.Context, c *Console, s *Server) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if own := s.Prefix; cmd.Prefix == own && !cmd.Force && !cmd.DryRun {
-		return usage{fmt.Errorf("%q is the prefix of the deployment that is configured here; --force removes its keys all the same", own)}
+		return usageError{fmt.Errorf("%q is the prefix of the configured deployment; use --force to remove its keys", own)}
 	}
 	opt := audit.SweepOptions{DryRun: true, Own: cmd.Force, Rate: cmd.Rate, MaxPing: cmd.MaxPing}
 	var swept audit.Swept
-	if cmd.DryRun || asks {
+	if cmd.DryRun || confirms {
 		if swept, err = sweep(ctx, c, db, "count", cmd.Prefix, opt); err != nil {
 			return err
 		}
 	}
-	if asks && swept.Found > 0 {
+	if confirms && swept.Found > 0 {
 		if err := confirm(os.Stdin, c.Err, cmd.Prefix, swept.Found); err != nil {
 			return err
 		}
 	}
-	if !cmd.DryRun && (!asks || swept.Found > 0) {
+	if !cmd.DryRun && (!confirms || swept.Found > 0) {
 		opt.DryRun = false
 		if swept, err = sweep(ctx, c, db, "sweep", cmd.Prefix, opt); err != nil {
 			return err
@@ -354,7 +354,7 @@ func sweep(ctx context.Context, c *Console, db *redis.DB, what, prefix string, o
 	return audit.Sweep(ctx, db, prefix, opt)
 }
 
-// confirm asks for the prefix, which nobody types by mistake.
+// confirm asks the operator to type the prefix, which is unlikely to happen by mistake.
 func confirm(in io.Reader, out io.Writer, prefix string, n int64) error {
 	fmt.Fprintf(out, "This removes %s with the prefix %s for good. Type the prefix to go on: ", Count(n, "key"), prefix)
 	line, err := bufio.NewReader(in).ReadString('\n')

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestASweepIsConfirmedByThePrefix(t *testing.T) {
+func TestConfirm_NeedsPrefix(t *testing.T) {
 	for typed, agrees := range map[string]bool{"old\n": true, " old \n": true, "old": true, "yes\n": false, "\n": false, "": false, "older\n": false} {
 		var asked bytes.Buffer
 		err := confirm(strings.NewReader(typed), &asked, "old", 12)

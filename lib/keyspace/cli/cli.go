@@ -29,30 +29,30 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2 // wrong command line
-	ExitUnreachable = 3 // there is no Redis
-	ExitNothing     = 4 // there is no such thing
-	ExitFaults      = 5 // done, and faults were found
+	ExitUnreachable = 3 // Redis is unreachable
+	ExitNothing     = 4 // the family, key or prefix does not exist
+	ExitFaults      = 5 // the command succeeded and found faults
 )
 
 var (
-	// ErrFaults reports that a command did its work and found faults, which it has shown.
+	// ErrFaults reports that a command succeeded and found faults, which it has printed.
 	ErrFaults = errors.New("faults were found")
-	// ErrNothing reports that what was asked for does not exist.
+	// ErrNothing reports that the requested thing does not exist.
 	ErrNothing = errors.New("nothing found")
-	// ErrDeclined reports that a person was asked and did not agree.
+	// ErrDeclined reports that the operator declined a confirmation.
 	ErrDeclined = errors.New("nothing was changed")
 )
 
-// usage is an error of whoever typed the command line.
-type usage struct{ error }
+// usageError is a mistake in the command line.
+type usageError struct{ error }
 
-// Unwrap returns what is wrong.
-func (u usage) Unwrap() error { return u.error }
+// Unwrap returns the wrapped error.
+func (u usageError) Unwrap() error { return u.error }
 
-// A Console is where commands write, and which families they are about.
+// A Console has the output of the commands and the families that they work on.
 type Console struct {
 	Out, Err io.Writer
-	JSON     bool // write JSON, for programs
+	JSON     bool // write JSON for programs
 	Title    string
 	Schemas  []*keyspace.Schema
 }
@@ -67,30 +67,29 @@ func (c *Console) Result(v any, human func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// A Server says which Redis is meant.
+// A Server selects the Redis of a command.
 type Server struct {
-	URL    string // as redis.Config has it
+	URL    string // in the format of redis.Config
 	Prefix string // of the deployment
 	Log    *slog.Logger
 
-	// NoPrefix is for keys that stand without one, as those of keyspace.Schema.Brownfield may.
+	// NoPrefix is for keys without a prefix, for example those of keyspace.Schema.Brownfield.
 	NoPrefix bool
 
-	// Hot, if set, tells an audit which keys the program itself uses most.
+	// Hot, if set, returns the keys that the program itself uses most, for an audit.
 	Hot func(context.Context, *redis.DB) ([]audit.Hot, error)
 }
 
-// answersWithin is how long a command waits for Redis; the client of a cluster or of
-// sentinels needs a moment to find its servers.
-const answersWithin = 3 * time.Second
+// redisTimeout bounds the wait for Redis. The client of a cluster or of sentinels needs some time to find its servers.
+const redisTimeout = 3 * time.Second
 
-// inside reports whether the Redis lives inside of another process.
-func (s *Server) inside() bool { return s.URL == "embedded" || s.URL == "spawn" }
+// isEmbedded reports whether Redis runs inside the server process.
+func (s *Server) isEmbedded() bool { return s.URL == "embedded" || s.URL == "spawn" }
 
-// Open connects and waits until Redis answers, at most three seconds.
+// Open connects and waits until Redis responds, for at most three seconds.
 func (s *Server) Open(ctx context.Context) (*redis.DB, error) {
-	if s.inside() {
-		return nil, usage{fmt.Errorf("--redis: %s is a Redis inside the server, which no other program reaches; name the one that is meant", s.URL)}
+	if s.isEmbedded() {
+		return nil, usageError{fmt.Errorf("--redis: %s runs inside the server, and other programs cannot reach it; name another Redis", s.URL)}
 	}
 	cfg := redis.Config{URL: s.URL, Prefix: s.Prefix, Log: s.Log}
 	if s.NoPrefix {
@@ -100,76 +99,76 @@ func (s *Server) Open(ctx context.Context) (*redis.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, answersWithin)
+	waiting, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	for err := db.Ping(waiting); err != nil; err = db.Ping(waiting) {
 		select {
 		case <-waiting.Done():
 			return nil, errors.Join(err, db.Close())
-		case <-time.After(answersWithin / 60):
+		case <-time.After(redisTimeout / 60):
 		}
 	}
 	return db, nil
 }
 
-// root is the grammar of a program that has nothing but these commands.
+// root is the grammar of a program that only has these commands.
 type root struct {
 	JSON     bool   `name:"json" help:"Write JSON, for programs."`
-	Redis    string `env:"REDIS_URL" placeholder:"URL" default:"redis://127.0.0.1:6379" help:"The Redis that is meant: redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://."`
-	Prefix   string `name:"key-prefix" placeholder:"PREFIX" default:"stoa" help:"Stands before every key, as redis.Config has it."`
-	NoPrefix bool   `name:"no-key-prefix" help:"Nothing stands before the keys."`
+	Redis    string `env:"REDIS_URL" placeholder:"URL" default:"redis://127.0.0.1:6379" help:"The URL of Redis: redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://."`
+	Prefix   string `name:"key-prefix" placeholder:"PREFIX" default:"stoa" help:"The prefix of every key."`
+	NoPrefix bool   `name:"no-key-prefix" help:"The keys have no prefix."`
 
 	List    List    `cmd:"" help:"List every declared family of keys and channels."`
 	Lint    Lint    `cmd:"" help:"Check the declarations, and prove that no key belongs to two families."`
 	Doc     Doc     `cmd:"" help:"Write the catalogue of all families."`
-	Diff    Diff    `cmd:"" help:"Say what changed since a lock file was written, or write it; exit code 5 when something must not be."`
-	ACL     aclCmd  `cmd:"" name:"acl" help:"Write the lines of Redis' ACL file for the program and for those who look after it."`
-	Explain Explain `cmd:"" help:"Say what a key or channel is, and what is there."`
-	Audit   Audit   `cmd:"" help:"Hold what a Redis contains against the declared families; exit code 5 when something is wrong."`
-	Sweep   Sweep   `cmd:"" help:"Remove all keys of one prefix, such as those of a deployment that is gone."`
-	Adopt   Adopt   `cmd:"" help:"Propose declarations for the keys that a Redis has, as the source of a keys.go."`
+	Diff    Diff    `cmd:"" help:"Compare the declarations with a lock file, or write it; exit code 5 if a change is not allowed."`
+	ACL     aclCmd  `cmd:"" name:"acl" help:"Write the lines of Redis' ACL file for the program and for its operators."`
+	Explain Explain `cmd:"" help:"Describe a key or channel, and its value in Redis."`
+	Audit   Audit   `cmd:"" help:"Compare the keys of a Redis with the declared families; exit code 5 if there are faults."`
+	Sweep   Sweep   `cmd:"" help:"Remove all keys of one prefix, such as those of a former deployment."`
+	Adopt   Adopt   `cmd:"" help:"Propose declarations for the existing keys of a Redis, as a keys.go."`
 }
 
-// aclCmd is [ACL] for a program of any name.
+// aclCmd is [ACL] for programs other than Stoa.
 type aclCmd struct {
 	ACL
-	User string `placeholder:"NAME" default:"app" help:"The name of the program's user; another one is operator, who reads everything and changes nothing."`
+	User string `placeholder:"NAME" default:"app" help:"The name of the program's user; a second user, operator, only reads."`
 }
 
-// Run writes the users' lines.
+// Run writes the lines of both users.
 func (cmd *aclCmd) Run(c *Console, s *Server) error {
 	return cmd.Write(c, s.Prefix, acl.User{Name: cmd.User, NoPrefix: s.NoPrefix}, acl.User{Name: "operator", ReadOnly: true, NoPrefix: s.NoPrefix})
 }
 
-// leave is how kong's wish to exit comes through its own code.
-type leave int
+// exitCode is the panic value that carries kong's exit code out of its code.
+type exitCode int
 
-// Main runs the command that os.Args ask for on the families of schemas, and ends the
-// process with its exit code. SIGINT and SIGTERM end the command in an orderly way.
+// Main runs the command in os.Args on the families of schemas, and exits the process with its exit code. SIGINT and
+// SIGTERM cancel the context of the command.
 func Main(schemas ...*keyspace.Schema) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // from here on signals do what they do by nature
+	context.AfterFunc(ctx, stop) // a second signal has its default effect
 	os.Exit(Run(ctx, os.Args, os.Stdout, os.Stderr, schemas...))
 }
 
-// Run is [Main] for a program that does more before or after: args begin with the
-// program's name, and the exit code is returned.
+// Run is [Main] for programs that do more before or after it: args begin with the name of the program, and the exit
+// code is returned.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, schemas ...*keyspace.Schema) (code int) {
 	defer func() {
 		if v := recover(); v != nil {
-			wish, ok := v.(leave)
+			exit, ok := v.(exitCode)
 			if !ok {
 				panic(v)
 			}
-			code = int(wish)
+			code = int(exit)
 		}
 	}()
 	name := filepath.Base(args[0])
 	var r root
 	c := &Console{Out: stdout, Err: stderr, Title: "Keys of " + name, Schemas: schemas}
 	k := kong.Must(&r, kong.Name(name),
-		kong.Description("Look at the Redis keys that the program declares, and at those that are there."),
-		kong.Writers(stdout, stderr), kong.Exit(func(code int) { panic(leave(code)) }),
+		kong.Description("Manage the Redis keys that the program declares, and inspect the existing ones."),
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { panic(exitCode(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	parsed, err := k.Parse(args[1:])
 	c.JSON = r.JSON || err != nil && slices.Contains(args, "--json")
@@ -180,7 +179,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, schemas .
 	}
 	code = ExitCode(err)
 	switch {
-	case err == nil || errors.Is(err, ErrFaults): // the result says it
+	case err == nil || errors.Is(err, ErrFaults): // the result shows the faults
 	case c.JSON:
 		_ = json.NewEncoder(stderr).Encode(map[string]any{"error": err.Error(), "exit": code})
 	default:
@@ -195,7 +194,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, schemas .
 // ExitCode returns the exit code for an error of a command.
 func ExitCode(err error) int {
 	_, misspelt := errors.AsType[*kong.ParseError](err)
-	_, misused := errors.AsType[usage](err)
+	_, misused := errors.AsType[usageError](err)
 	switch {
 	case err == nil:
 		return ExitOK
@@ -211,8 +210,7 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Try returns the line that points at the help of the command that was not understood:
-// that of err, or else the parsed one.
+// Try returns a line that names the help of the wrongly used command: the command of err, or else the parsed one.
 func Try(parsed *kong.Context, err error) string {
 	if e, ok := errors.AsType[*kong.ParseError](err); ok {
 		parsed = e.Context
@@ -226,5 +224,5 @@ func Try(parsed *kong.Context, err error) string {
 	return `Try "` + strings.Join(words, " ") + ` --help".`
 }
 
-// title is what a page is called.
+// title returns the title of a page.
 func (c *Console) title() string { return cmp.Or(c.Title, "Keys") }

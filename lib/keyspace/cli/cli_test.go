@@ -32,7 +32,7 @@ func run(t *testing.T, args ...string) (code int, out, said string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// expect runs the program and holds what it wrote to both outputs against a part of it.
+// expect runs the program and checks that its output contains a part.
 func expect(t *testing.T, code int, part string, args ...string) {
 	t.Helper()
 	got, out, said := run(t, args...)
@@ -41,7 +41,7 @@ func expect(t *testing.T, code int, part string, args ...string) {
 	}
 }
 
-func TestAProgramHasTheCommandsForItsOwnKeys(t *testing.T) {
+func TestRun_CommandsOnDeclarations(t *testing.T) {
 	t.Chdir(t.TempDir())
 	expect(t, cli.ExitOK, "cart:items:{{uid}}   string   1 h", "list")
 	expect(t, cli.ExitOK, "1 families, 0 faults.", "lint")
@@ -50,7 +50,7 @@ func TestAProgramHasTheCommandsForItsOwnKeys(t *testing.T) {
 	expect(t, cli.ExitOK, "user app on #app-sha256 resetchannels -@all ~eu:cart:items:{*} ", "acl", "--key-prefix", "eu")
 	expect(t, cli.ExitOK, "user shop on ", "acl", "--user", "shop", "--role", "shop")
 	expect(t, cli.ExitUsage, `there is no user "nobody"`, "acl", "--role", "nobody")
-	expect(t, cli.ExitUsage, "--write makes it", "diff")
+	expect(t, cli.ExitUsage, "create it with --write", "diff")
 	expect(t, cli.ExitOK, "added    cart:items:{{uid}}", "diff", "--write")
 	expect(t, cli.ExitOK, "Nothing changed.", "diff")
 	expect(t, cli.ExitNothing, "no family has", "explain", "user:1")
@@ -61,7 +61,7 @@ func TestAProgramHasTheCommandsForItsOwnKeys(t *testing.T) {
 	expect(t, cli.ExitOK, "Usage: shop audit", "audit", "--help")
 }
 
-func TestTheHelpNamesSchemesThatThereAre(t *testing.T) {
+func TestHelp_NamesValidSchemes(t *testing.T) {
 	_, help, _ := run(t, "--help")
 	schemes := regexp.MustCompile(`[a-z-]+://`).FindAllString(help, -1)
 	if len(schemes) < 5 {
@@ -74,7 +74,7 @@ func TestTheHelpNamesSchemesThatThereAre(t *testing.T) {
 	}
 }
 
-func TestTheCommandsLookAfterALiveRedis(t *testing.T) {
+func TestRun_CommandsOnRedis(t *testing.T) {
 	i := redistest.Server(t)
 	send := func(args ...string) {
 		t.Helper()
@@ -88,13 +88,13 @@ func TestTheCommandsLookAfterALiveRedis(t *testing.T) {
 	send("SET", "eu:cart:items:{8}", "{}")
 	expect(t, cli.ExitFaults, "no_life", append(at, "audit")...)
 	expect(t, cli.ExitFaults, `"fault": "no_life"`, append(at, "--json", "audit")...)
-	expect(t, cli.ExitOK, "it lives for ever and should expire", append(at, "explain", "cart:items:{8}")...)
+	expect(t, cli.ExitOK, "it never expires, but a TTL", append(at, "explain", "cart:items:{8}")...)
 	expect(t, cli.ExitUsage, "--force", append(at, "sweep", "--prefix", "eu", "--yes")...)
 	expect(t, cli.ExitOK, "2 keys with the prefix eu removed", append(at, "sweep", "--prefix", "eu", "--yes", "--force")...)
 	expect(t, cli.ExitOK, "no keys with the prefix eu found", append(at, "sweep", "--prefix", "eu", "--dry-run")...)
 }
 
-func TestAKeyOfAnyServerOfAClusterIsExplained(t *testing.T) {
+func TestExplain_ClusterKeys(t *testing.T) {
 	c := redistest.Cluster(t, 3, 0)
 	at := []string{"--redis", c.URL, "--key-prefix", "eu"}
 	asked := map[*redistest.Instance]bool{}
@@ -112,7 +112,7 @@ func TestAKeyOfAnyServerOfAClusterIsExplained(t *testing.T) {
 	}
 }
 
-func TestKeysWithoutAPrefix(t *testing.T) {
+func TestRun_NoPrefix(t *testing.T) {
 	i := redistest.Server(t)
 	if _, err := i.Do("SET", "cart:items:{7}", `{"pens":3}`, "EX", "60"); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestKeysWithoutAPrefix(t *testing.T) {
 	expect(t, cli.ExitFaults, "other     1 ", append(at, "audit")...)
 }
 
-func TestKeysThatAreThereAreProposed(t *testing.T) {
+func TestAdopt_ProposesExistingKeys(t *testing.T) {
 	i, file := redistest.Server(t), filepath.Join(t.TempDir(), "keys.go")
 	for _, id := range []string{"17", "18"} {
 		if _, err := i.Do("SET", "app.user-"+id, "{}"); err != nil {
@@ -138,18 +138,18 @@ func TestKeysThatAreThereAreProposed(t *testing.T) {
 	at := []string{"--redis", i.URL, "adopt"}
 	expect(t, cli.ExitOK, `keyspace.Def1[keyspace.Int](Keys, "app.user-{user}", `, at...)
 	expect(t, cli.ExitOK, `"Pattern": "app.user-{user}"`, append([]string{"--json"}, at...)...)
-	expect(t, cli.ExitOK, "1 pattern of 2 keys are in "+file, append(at, "-o", file)...)
+	expect(t, cli.ExitOK, "Wrote 1 pattern of 2 keys to "+file, append(at, "-o", file)...)
 	expect(t, cli.ExitUsage, "file exists", append(at, "-o", file)...)
 	expect(t, cli.ExitUsage, "no name of a package", append(at, "--package", "a-b")...)
 	expect(t, cli.ExitUsage, "--rate", append(at, "--rate", "-1")...)
-	expect(t, cli.ExitNothing, "there is no such key", append(at, "--match", "nothing*")...)
+	expect(t, cli.ExitNothing, "no key matches", append(at, "--match", "nothing*")...)
 	expect(t, cli.ExitUnreachable, "shop: ", "adopt", "--redis", "redis://127.0.0.1:1")
 	if source, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(source), "package keys\n") {
 		t.Errorf("%v: %s", err, source)
 	}
 }
 
-func TestAMistakeOfAReleaseIsExitCodeFive(t *testing.T) {
+func TestDiff_ForbiddenChangeIsExitCodeFive(t *testing.T) {
 	t.Chdir(t.TempDir())
 	expect(t, cli.ExitOK, "added", "diff", "--write")
 	text, err := os.ReadFile("keyspace.lock")
@@ -162,9 +162,9 @@ func TestAMistakeOfAReleaseIsExitCodeFive(t *testing.T) {
 		code             int
 	}{
 		{"a family came", "end\n", "added", cli.ExitOK},
-		{"a life was shortened", was, "keys that are there live longer", cli.ExitFaults},
-		{"the file is cut off", string(text[:len(text)-4]), "cut off", cli.ExitFaults},
-		{"the file is empty", "", "cut off", cli.ExitFaults},
+		{"a life was shortened", was, "existing keys have a larger TTL", cli.ExitFaults},
+		{"the file is cut off", string(text[:len(text)-4]), "truncated", cli.ExitFaults},
+		{"the file is empty", "", "truncated", cli.ExitFaults},
 	} {
 		if err := os.WriteFile("keyspace.lock", []byte(c.lock), 0o600); err != nil {
 			t.Fatal(err)
@@ -182,9 +182,8 @@ func TestAMistakeOfAReleaseIsExitCodeFive(t *testing.T) {
 	}
 }
 
-// TestTheProgramOfTheDocumentationWorksInAModuleOfItsOwn builds what docs/keyspace.md shows
-// as a stranger would, in another module.
-func TestTheProgramOfTheDocumentationWorksInAModuleOfItsOwn(t *testing.T) {
+// TestDocs_ProgramWorksInOtherModule builds the program of docs/keyspace.md in another module, like a user.
+func TestDocs_ProgramWorksInOtherModule(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/keyspace.md")
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +226,7 @@ func TestTheProgramOfTheDocumentationWorksInAModuleOfItsOwn(t *testing.T) {
 	if files != 2 {
 		t.Fatalf("docs/keyspace.md shows %d files, want 2", files)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // ends what hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // ends a test that hangs
 	defer cancel()
 	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
 	for _, c := range []struct{ args, want string }{

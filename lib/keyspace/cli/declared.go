@@ -22,14 +22,14 @@ type List struct {
 	Type  string `placeholder:"TYPE" help:"Only families of this type: string, hash, set, zset, list, stream or channel."`
 }
 
-// Run lists the families that were asked for.
+// Run lists the selected families.
 func (cmd *List) Run(c *Console) error {
 	cat := catalogue.New(c.Schemas...)
 	cat.Families = slices.DeleteFunc(cat.Families, func(e catalogue.Entry) bool {
 		return cmd.Owner != "" && e.Owner != cmd.Owner || cmd.Type != "" && e.Type != cmd.Type
 	})
 	if len(cat.Families) == 0 {
-		return fmt.Errorf("%w: no such family", ErrNothing)
+		return fmt.Errorf("%w: no family matches", ErrNothing)
 	}
 	return c.Result(cat, func(w io.Writer) error {
 		tab := NewTable(w, 3)
@@ -44,7 +44,7 @@ func (cmd *List) Run(c *Console) error {
 // Lint checks the declarations.
 type Lint struct{}
 
-// Run lists every fault; one makes it fail.
+// Run prints every fault. It returns ErrFaults if there is one.
 func (Lint) Run(c *Console) error {
 	schemas := c.Schemas
 	faults := []string{}
@@ -67,7 +67,7 @@ func (Lint) Run(c *Console) error {
 
 // Doc writes the catalogue.
 type Doc struct {
-	HTML bool `name:"html" help:"As one page of HTML that needs nothing else, instead of Markdown."`
+	HTML bool `name:"html" help:"Write one self-contained HTML page instead of Markdown."`
 }
 
 // Run writes the catalogue.
@@ -86,14 +86,14 @@ func (cmd *Doc) Run(c *Console) error {
 // Diff compares the declarations with a lock file.
 type Diff struct {
 	File  string `arg:"" optional:"" default:"keyspace.lock" help:"The lock file; keyspace.lock in this folder by default."`
-	Write bool   `help:"Write what is declared now into the file, unless there are faults."`
+	Write bool   `help:"Write the current declarations to the file, unless there are faults."`
 }
 
-// errLock reports changes that a lock file must not take over.
-var errLock = errors.New("the lock file stays as it is: what changed must not be")
+// errLock reports changes that are not allowed, so that the lock file is not written.
+var errLock = errors.New("the lock file was not written: it has changes that are not allowed")
 
-// Run shows every change, and returns [ErrFaults] when one of them must not be or the
-// file is not whole. What came, and what may go, is no fault.
+// Run prints every change. It returns [ErrFaults] if one of them is not allowed or the file is truncated. New families,
+// and families that may be removed, are no faults.
 func (cmd *Diff) Run(c *Console) error {
 	now := lock.New(c.Schemas...)
 	text, err := os.ReadFile(cmd.File)
@@ -102,7 +102,7 @@ func (cmd *Diff) Run(c *Console) error {
 	case missing && cmd.Write:
 		text = []byte(lock.File{}.String())
 	case missing:
-		return usage{fmt.Errorf("%w; --write makes it", err)}
+		return usageError{fmt.Errorf("%w; create it with --write", err)}
 	case err != nil:
 		return err
 	}
@@ -111,7 +111,7 @@ func (cmd *Diff) Run(c *Console) error {
 		fault := lock.Change{Kind: "file", Pattern: cmd.File, Fault: err.Error()}
 		return errors.Join(c.diff([]lock.Change{fault}, false), ErrFaults)
 	} else if err != nil {
-		return usage{fmt.Errorf("%s: %w", cmd.File, err)}
+		return usageError{fmt.Errorf("%s: %w", cmd.File, err)}
 	}
 	changes := append([]lock.Change{}, was.Diff(now)...)
 	sound := len(lock.Faults(changes)) == 0
@@ -133,7 +133,7 @@ func (cmd *Diff) Run(c *Console) error {
 	return nil
 }
 
-// diff shows changes, the faults as what they are.
+// diff prints changes and the number of faults among them.
 func (c *Console) diff(changes []lock.Change, written bool) error {
 	faults := len(lock.Faults(changes))
 	return c.Result(map[string]any{"changes": changes, "faults": faults, "written": written}, func(w io.Writer) error {
@@ -143,7 +143,7 @@ func (c *Console) diff(changes []lock.Change, written bool) error {
 		if len(changes) == 0 {
 			fmt.Fprintln(w, "Nothing changed.")
 		} else if faults > 0 {
-			fmt.Fprintf(w, "%s must not be.\n", Count(int64(faults), "change"))
+			fmt.Fprintf(w, "%s not allowed.\n", Count(int64(faults), "change"))
 		}
 		return nil
 	})
@@ -152,22 +152,21 @@ func (c *Console) diff(changes []lock.Change, written bool) error {
 // ACL writes lines of Redis' ACL file.
 type ACL struct {
 	Role string `placeholder:"USER" default:"all" help:"Only the line of this user."`
-	Wide bool   `help:"Allow everything under the prefix instead of each declared family: faster, and another version of the program needs another file for other commands only."`
-	Into string `placeholder:"FILE" help:"Put the lines into this ACL file, in place of those users' former ones, whose passwords stay."`
+	Wide bool   `help:"Allow everything under the prefix instead of each declared family: it is faster, and a new version of the program needs a new file only for new commands."`
+	Into string `placeholder:"FILE" help:"Replace the lines of these users in this ACL file; their passwords are kept."`
 }
 
-// Write writes one line for each user whom Role asks for. A new user's password is a
-// placeholder.
+// Write writes the line of each user that Role selects. The password of a new user is a placeholder.
 func (cmd *ACL) Write(c *Console, prefix string, users ...acl.User) error {
 	users = slices.DeleteFunc(users, func(a acl.User) bool { return cmd.Role != "all" && cmd.Role != a.Name })
 	if len(users) == 0 {
-		return usage{fmt.Errorf("--role: there is no user %q", cmd.Role)}
+		return usageError{fmt.Errorf("--role: there is no user %q", cmd.Role)}
 	}
 	var file []string
 	if cmd.Into != "" {
 		text, err := os.ReadFile(cmd.Into)
 		if err != nil {
-			return usage{err}
+			return usageError{err}
 		}
 		file = strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	}
@@ -183,7 +182,7 @@ func (cmd *ACL) Write(c *Console, prefix string, users ...acl.User) error {
 		file[at] = lines[a.Name]
 	}
 	if cmd.Into != "" {
-		if err := replace(cmd.Into, strings.Join(file, "\n")+"\n"); err != nil {
+		if err := replaceFile(cmd.Into, strings.Join(file, "\n")+"\n"); err != nil {
 			return err
 		}
 	}
@@ -196,8 +195,8 @@ func (cmd *ACL) Write(c *Console, prefix string, users ...acl.User) error {
 	})
 }
 
-// replace puts text into the place of what a file has, as a whole or not at all. Owner, group and mode stay.
-func replace(name, text string) error {
+// replaceFile replaces the content of a file atomically. It preserves owner, group and mode.
+func replaceFile(name, text string) error {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		return err
@@ -221,7 +220,7 @@ func replace(name, text string) error {
 	return nil
 }
 
-// secretOf returns the passwords in a user's line as they stand there.
+// secretOf returns the passwords in a user's line, unchanged.
 func secretOf(line string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(line), func(rule string) bool {
 		return rule != "nopass" && !strings.HasPrefix(rule, "#") && !strings.HasPrefix(rule, ">")

@@ -1,18 +1,18 @@
 /*
 Package cli gives a program that declares its keys with package keyspace the commands
-to look after them: list, lint, doc, diff, acl, explain, audit and sweep.
+to manage them: list, lint, doc, diff, acl, explain, audit, sweep and adopt.
 
-A program of its own is one line:
+A separate program for them needs one line:
 
 	func main() { cli.Main(carts.Keys, orders.Keys) }
 
-"go run ./cmd/keys diff" is then a gate for continuous integration: its exit code is 5
-when the next version would lose or misread keys that the last one wrote, and 0 also
-when families came. "go run ./cmd/keys audit --redis redis://…" holds a live Redis
-against the declarations. --json makes every command write JSON.
+"go run ./cmd/keys diff" is then a check for continuous integration. Its exit code is 5
+if the next version would lose or misread keys of the last one. New families do not
+change the exit code 0. "go run ./cmd/keys audit --redis redis://…" compares a live Redis
+with the declarations. With --json, every command writes JSON.
 
-The commands are structs for package kong, so that a program with a command line of its
-own embeds them in its grammar, binds a [Console] and a [Server], and has its own
-settings say which Redis is meant.
+The commands are structs for package kong. A program with its own command line embeds
+them in its grammar, binds a [Console] and a [Server], and selects the Redis with its
+own settings.
 */
 package cli

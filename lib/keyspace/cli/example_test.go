@@ -18,10 +18,10 @@ import (
 var (
 	exampleShop = keyspace.New("shop")
 	_           = keyspace.Def1[keyspace.Int](exampleShop, "cart:{user}", keyspace.JSONOf[[]string](), keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "what a customer has put aside"})
+		keyspace.Doc{Purpose: "the shopping cart of a customer"})
 )
 
-// The whole of a program that looks after the keys of another.
+// The complete program that manages the keys of another program.
 func ExampleMain() {
 	cli.Main(exampleShop) // go run ./cmd/keys audit --redis redis://…
 }
@@ -41,8 +41,7 @@ func ExampleRun() {
 	// true
 }
 
-// A program that has a command line already takes the commands into its grammar, and says itself which
-// Redis is meant.
+// A program with its own command line adds the commands to its grammar and selects the Redis itself.
 func Example() {
 	var grammar struct {
 		Redis string `default:"embedded"`
@@ -77,20 +76,20 @@ func Example() {
 	}
 	// Output:
 	// OWNER   PATTERN       TYPE     LIFE        PURPOSE
-	// shop    cart:{user}   string   up to 1 h   what a customer has put aside
+	// shop    cart:{user}   string   up to 1 h   the shopping cart of a customer
 	// name     shop:cart:7
 	// family   cart:{user}
 	// {user}   7
 	// owner    shop
-	// purpose  what a customer has put aside
+	// purpose  the shopping cart of a customer
 	// type     string: json [string]
 	// life     up to 1 h
 	// slot     7616
-	// redis    not looked up: this Redis is inside the server
+	// redis    not read: Redis runs inside the server
 	// 4 nothing found: no family has "basket:7"
 }
 
-// Columns stand under one another in every script.
+// Columns are aligned in every script.
 func ExampleTable() {
 	t := cli.NewTable(os.Stdout, 2)
 	fmt.Fprintf(t, "key\tvisits\n")
@@ -105,7 +104,7 @@ func ExampleTable() {
 	// cart    12000 visits
 }
 
-// A command of one's own that takes long shows how far it is.
+// A custom command that takes long shows its progress.
 func ExampleConsole() {
 	c := &cli.Console{Out: os.Stdout, Err: io.Discard}
 	var p *cli.Progress = c.Progress("counting carts")

@@ -15,36 +15,36 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Explain says what a name is.
+// Explain describes a name.
 type Explain struct {
 	Name string `arg:"" name:"key" help:"A key or channel, with the deployment's prefix or without."`
 }
 
-// explanation is what is known of one name.
+// explanation describes one name.
 type explanation struct {
 	Name      string            `json:"name"` // without prefix
 	Prefix    string            `json:"prefix"`
 	Slot      uint16            `json:"slot"` // of the key with its prefix
 	Family    catalogue.Entry   `json:"family"`
 	Arguments map[string]string `json:"arguments"`
-	With      []string          `json:"with"` // families that one command may name together with it
-	Redis     *present          `json:"redis,omitempty"`
-	Note      string            `json:"note,omitempty"` // why Redis was not asked, or did not answer
+	With      []string          `json:"with"` // families that can be used together with it in one command
+	Redis     *redisKey         `json:"redis,omitempty"`
+	Note      string            `json:"note,omitempty"` // why Redis was not read, or did not respond
 
 	args []string // names of the arguments, in order
 }
 
-// present is what Redis has under a key.
-type present struct {
-	Type     string   `json:"type"` // "none" when there is no such key
+// redisKey is the state of a key in Redis.
+type redisKey struct {
+	Type     string   `json:"type"` // "none" if the key does not exist
 	TTL      int64    `json:"ttl_ms"`
-	Elements int64    `json:"elements"` // bytes of a string
+	Elements int64    `json:"elements"` // of a string, bytes
 	Memory   int64    `json:"memory_bytes"`
 	Encoding string   `json:"encoding"`
 	Faults   []string `json:"faults"`
 }
 
-// Run explains the name, and ends with "nothing" when no family has it.
+// Run describes the name. It returns ErrNothing if no family has it.
 func (cmd *Explain) Run(ctx context.Context, c *Console, s *Server) error {
 	prefix := s.Prefix
 	if s.NoPrefix {
@@ -56,19 +56,19 @@ func (cmd *Explain) Run(ctx context.Context, c *Console, s *Server) error {
 	}
 	switch {
 	case found.Family.IsChannel():
-	case s.inside():
-		e.Note = "not looked up: this Redis is inside the server"
+	case s.isEmbedded():
+		e.Note = "not read: Redis runs inside the server"
 	default:
-		err := e.look(ctx, &Server{URL: s.URL, Prefix: e.Prefix, NoPrefix: e.Prefix == "", Log: s.Log}, found)
+		err := e.load(ctx, &Server{URL: s.URL, Prefix: e.Prefix, NoPrefix: e.Prefix == "", Log: s.Log}, found)
 		if err != nil {
-			e.Note = "not looked up: " + err.Error()
+			e.Note = "not read: " + err.Error()
 		}
 	}
 	return c.Result(e, e.write)
 }
 
-// explain finds the family of a name that may have the configured prefix, none,
-// or another deployment's.
+// explain finds the family of a name. The name may have the configured prefix, no prefix, or the prefix of another
+// deployment.
 func explain(name, prefix string, schemas []*keyspace.Schema) (*explanation, keyspace.Parsed, error) {
 	p := keyspace.NewParser(schemas...)
 	type reading struct{ prefix, logical string }
@@ -89,7 +89,7 @@ func explain(name, prefix string, schemas []*keyspace.Schema) (*explanation, key
 	}
 	err := fmt.Errorf("%w: no family has %q", ErrNothing, name)
 	if near := nearest(readings[0].logical, schemas); len(near) > 0 {
-		err = fmt.Errorf("%w; those that begin alike: %s", err, strings.Join(near, ", "))
+		err = fmt.Errorf("%w; similar families: %s", err, strings.Join(near, ", "))
 	}
 	return nil, keyspace.Parsed{}, err
 }
@@ -110,7 +110,7 @@ func newExplanation(prefix, logical string, found keyspace.Parsed, schemas []*ke
 		value := found.Args[i]
 		if form := found.Family.Args[i]; form.Alphabet == keyspace.AnyText && form.Words == nil {
 			var text keyspace.Text
-			if text.ReadSegment(value) == nil { // it is not of a text's hash
+			if text.ReadSegment(value) == nil { // it is not the hash of a text
 				value = text.S
 			}
 		}
@@ -120,7 +120,7 @@ func newExplanation(prefix, logical string, found keyspace.Parsed, schemas []*ke
 	return e
 }
 
-// physical is a key's name in Redis.
+// physical returns the name of a key in Redis.
 func physical(prefix, logical string) string {
 	if prefix == "" {
 		return logical
@@ -128,8 +128,8 @@ func physical(prefix, logical string) string {
 	return prefix + ":" + logical
 }
 
-// nearest returns the families with the most levels in common with a name, none
-// when there are no such levels.
+// nearest returns the families with the most leading levels in common with a name. It returns none if there are no such
+// levels.
 func nearest(name string, schemas []*keyspace.Schema) (patterns []string) {
 	levels, most := strings.Split(name, ":"), 1
 	for _, f := range catalogue.New(schemas...).Families {
@@ -150,28 +150,28 @@ func nearest(name string, schemas []*keyspace.Schema) (patterns []string) {
 	return patterns
 }
 
-// counts is how each type tells the number of its elements.
-var counts = map[string]string{"string": "STRLEN", "hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "list": "LLEN", "stream": "XLEN"}
+// sizeCommands has the command that returns the number of elements, for each type.
+var sizeCommands = map[string]string{"string": "STRLEN", "hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "list": "LLEN", "stream": "XLEN"}
 
-// look asks Redis for what is there.
-func (e *explanation) look(ctx context.Context, s *Server, found keyspace.Parsed) (err error) {
+// load reads the state of the key in Redis.
+func (e *explanation) load(ctx context.Context, s *Server, found keyspace.Parsed) (err error) {
 	db, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	key := found.Key()
 	kind := db.Do(ctx, keyspace.Cmd{Name: "TYPE", Key: key})
 	if kind.Err != nil {
 		return kind.Err
 	}
-	p := &present{Type: kind.Str, TTL: -2, Faults: []string{}}
+	p := &redisKey{Type: kind.Str, TTL: -2, Faults: []string{}}
 	if p.Type != "none" {
 		name := db.Physical(key)
-		cmds := [][]string{{"PTTL", name}, {"MEMORY", "USAGE", name, "SAMPLES", "0"}, {"OBJECT", "ENCODING", name}, {counts[p.Type], name}}
-		if counts[p.Type] == "" {
+		cmds := [][]string{{"PTTL", name}, {"MEMORY", "USAGE", name, "SAMPLES", "0"}, {"OBJECT", "ENCODING", name}, {sizeCommands[p.Type], name}}
+		if sizeCommands[p.Type] == "" {
 			cmds = cmds[:3]
 		}
 		replies, err := atOwner(ctx, db, cmds)
@@ -199,8 +199,8 @@ func (e *explanation) look(ctx context.Context, s *Server, found keyspace.Parsed
 	return nil
 }
 
-// atOwner sends commands on one key to the server that has it: of a cluster, the one that does not
-// name another. In MEMORY and OBJECT the key stands where no client looks for it.
+// atOwner sends commands on one key to the server that has it. In a cluster, that is the server that does not reply
+// with MOVED. MEMORY and OBJECT have the key at a position where clients do not search for it.
 func atOwner(ctx context.Context, db *redis.DB, cmds [][]string) (replies []keyspace.Reply, err error) {
 	owners, err := db.Owners(ctx)
 	if err != nil {
@@ -218,26 +218,26 @@ func atOwner(ctx context.Context, db *redis.DB, cmds [][]string) (replies []keys
 	return replies, nil
 }
 
-// judge holds what is there against the declaration.
-func (p *present) judge(f *keyspace.Family) {
+// judge compares the state of the key with the declaration.
+func (p *redisKey) judge(f *keyspace.Family) {
 	fault := func(format string, args ...any) { p.Faults = append(p.Faults, fmt.Sprintf(format, args...)) }
 	longest := f.TTL.Longest()
 	if p.Type != f.Type {
-		fault("it is a %s and should be a %s", p.Type, f.Type)
+		fault("the type is %s, but %s is declared", p.Type, f.Type)
 	}
 	switch {
 	case longest == 0 && p.TTL >= 0:
-		fault("it expires and should live for ever")
+		fault("it expires, but it is declared to never expire")
 	case longest > 0 && p.TTL == -1:
-		fault("it lives for ever and should expire within %s", longest)
+		fault("it never expires, but a TTL of at most %s is declared", longest)
 	case longest > 0 && p.TTL > longest.Milliseconds():
-		fault("it has %s to live and %s is the most", millis(p.TTL), longest)
+		fault("its TTL is %s, but at most %s is declared", millis(p.TTL), longest)
 	}
 }
 
 func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// write tells people.
+// write writes the explanation as text.
 func (e *explanation) write(w io.Writer) error {
 	tab := NewTable(w, 2)
 	line := func(name, format string, args ...any) {
@@ -271,15 +271,15 @@ func (e *explanation) write(w io.Writer) error {
 	case p.Type == "none":
 		line("redis", "no such key")
 	default:
-		life := "for ever"
+		life := "without a TTL"
 		if p.TTL >= 0 {
-			life = millis(p.TTL).Round(time.Second / 10).String()
+			life = "with a TTL of " + millis(p.TTL).Round(time.Second/10).String()
 		}
 		unit := "elements"
 		if p.Type == "string" {
 			unit = "bytes"
 		}
-		line("redis", "%s, %d %s, %d bytes of memory (%s); lives %s", p.Type, p.Elements, unit, p.Memory, p.Encoding, life)
+		line("redis", "%s, %d %s, %d bytes of memory (%s); %s", p.Type, p.Elements, unit, p.Memory, p.Encoding, life)
 		for _, fault := range p.Faults {
 			line("fault", "%s", fault)
 		}
@@ -287,7 +287,7 @@ func (e *explanation) write(w io.Writer) error {
 	return tab.Flush()
 }
 
-// printable keeps what comes from outside from driving the terminal.
+// printable quotes s if it has characters that could control the terminal.
 func printable(s string) string {
 	if slices.ContainsFunc([]byte(s), func(c byte) bool { return c < ' ' || c > '~' }) || s == "" {
 		return strconv.Quote(s)

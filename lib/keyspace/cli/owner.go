@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// give makes f belong to those to whom the file belongs that was looked at.
+// copyOwner gives f the owner and the group of the file that was describes.
 func give(f *os.File, was fs.FileInfo) error {
 	owner, ok := was.Sys().(*syscall.Stat_t)
 	if !ok {

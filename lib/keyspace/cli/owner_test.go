@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/cli"
 )
 
-// Redis reads the file, as a user of its own.
-func TestAnACLFileIsReplacedAsAWholeAndBelongsToWhomItDid(t *testing.T) {
+// Redis reads the file, as another user.
+func TestReplaceFile_AtomicAndKeepsOwner(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const before = "user app on #01 ~old\n"
 	owner := os.Geteuid()
@@ -24,7 +24,7 @@ func TestAnACLFileIsReplacedAsAWholeAndBelongsToWhomItDid(t *testing.T) {
 		os.Chmod("users.acl", 0o640),
 		os.Chown("users.acl", owner, -1),
 		os.Symlink("users.acl", "link.acl"),
-		os.Mkdir("users.acl.part", 0o700), // nothing can be written beside the file
+		os.Mkdir("users.acl.part", 0o700), // prevents writing next to the file
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -56,6 +56,6 @@ func TestAnACLFileIsReplacedAsAWholeAndBelongsToWhomItDid(t *testing.T) {
 		t.Errorf("the file belongs to %d with the mode %v, want %d and 0640", got, is.Mode(), owner)
 	}
 	if left, err := os.ReadDir("."); err != nil || len(left) != 2 {
-		t.Errorf("beside the file and its link: %v, %v", left, err)
+		t.Errorf("next to the file and its link: %v, %v", left, err)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// A Progress shows how far a command is: a bar on a terminal, elsewhere a line
-// every ten seconds.
+// A Progress shows the progress of a command: a bar on a terminal, otherwise a line every ten seconds.
 type Progress struct {
 	w       io.Writer
 	what    string
@@ -22,20 +21,20 @@ type Progress struct {
 	written bool
 }
 
-// Progress begins to show how far what is.
+// Progress starts to show the progress of what.
 func (c *Console) Progress(what string) *Progress {
 	p := &Progress{w: c.Err, what: what, every: 10 * time.Second, began: time.Now()}
 	if f, ok := c.Err.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		p.live, p.every = true, 200*time.Millisecond
 	} else {
-		p.shown = p.began // short ones say nothing
+		p.shown = p.began // commands under ten seconds show nothing
 	}
 	return p
 }
 
 const barWidth = 30
 
-// Show tells that done of total is done; a total of 0 is unknown.
+// Show sets the progress to done of total; a total of 0 means unknown.
 func (p *Progress) Show(done, total int64, note string) {
 	if time.Since(p.shown) < p.every {
 		return
@@ -58,7 +57,7 @@ func (p *Progress) Show(done, total int64, note string) {
 	}
 }
 
-// End leaves the line to what comes.
+// End clears the line for the next output.
 func (p *Progress) End() {
 	if p.live && p.written {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -8,23 +8,23 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// A Table aligns columns as text/tabwriter does, by the width that a terminal gives each
-// character: those of Chinese, Japanese and Korean take two cells, combining ones none.
-// Cells end with a tab and lines with a line break; nothing is written before Flush.
+// A Table aligns columns like text/tabwriter, but by the width of characters on a terminal: Chinese, Japanese and
+// Korean characters take two cells, combining characters none. A tab ends a cell, and a line break ends a line. Flush
+// writes the table.
 type Table struct {
 	w   io.Writer
 	gap int
 	buf bytes.Buffer
 }
 
-// NewTable returns a table whose columns are gap cells apart.
+// NewTable returns a table with gap cells between its columns.
 func NewTable(w io.Writer, gap int) *Table { return &Table{w: w, gap: gap} }
 
-// Write takes text of the table. It never fails.
+// Write appends text to the table. It never fails.
 func (t *Table) Write(p []byte) (int, error) { return t.buf.Write(p) }
 
-// Flush writes the table, and begins the next one. The last cell of a line may be as long
-// as it likes; a line without a tab stands by itself.
+// Flush writes the table and starts the next one. The last cell of a line does not affect the column widths, and
+// neither does a line without a tab.
 func (t *Table) Flush() error {
 	var widths []int
 	var lines [][]string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestColumnsStandUnderOneAnotherInEveryScript(t *testing.T) {
+func TestTable_AlignsWideCharacters(t *testing.T) {
 	var b bytes.Buffer
 	tab := NewTable(&b, 2)
 	fmt.Fprint(tab, "ID\tNAME\tSTATE\n1\tAnn\tactive\n2\t李小龙\tbanned\n3\tJose\u0301\tactive\n4\t한글\t\nno cells\n5\tｱｲ\tlong last cell\n")
@@ -22,7 +22,7 @@ func TestColumnsStandUnderOneAnotherInEveryScript(t *testing.T) {
 		t.Errorf("got\n%swant\n%s(%v)", b.String(), want, err)
 	}
 	b.Reset()
-	fmt.Fprint(tab, "A\tB\n") // the next table has widths of its own
+	fmt.Fprint(tab, "A\tB\n") // the next table has other widths
 	if err := tab.Flush(); err != nil || b.String() != "A  B\n" {
 		t.Errorf("got %q (%v)", b.String(), err)
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/keyvet"
 )
 
-// Among the analyzers of a driver of one's own.
+// The analyzer in a custom driver.
 func ExampleAnalyzer() {
 	analyzers := []*analysis.Analyzer{keyvet.Analyzer}
 	fmt.Println(analyzers[0].Name, "finds what is wrong:", analysis.Validate(analyzers) == nil)
 	// Output: keyvet finds what is wrong: true
 }
 
-// The whole of the command, for go vet -vettool.
+// The complete command, for go vet -vettool.
 func ExampleMain() {
 	keyvet.Main()
 }

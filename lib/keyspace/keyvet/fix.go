@@ -13,10 +13,10 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// family is one that the package at hand declares.
+// family is a family that the current package declares.
 type family struct {
 	variable, pattern string
-	spelled           *regexp.Regexp // the formats by which Sprintf makes its keys
+	formats           *regexp.Regexp // matches the Sprintf formats that make its keys
 	args              []types.Type
 }
 
@@ -25,7 +25,7 @@ var (
 	defName     = regexp.MustCompile(`^Def([0-3])$`)
 )
 
-// familiesOf returns what the package declares in variables.
+// familiesOf returns the families that variables of the package declare.
 func (v *visitor) familiesOf(files []*ast.File) (all []family) {
 	for _, file := range files {
 		for _, decl := range file.Decls {
@@ -70,30 +70,30 @@ func (v *visitor) declared(variable string, value ast.Expr) (f family, ok bool) 
 	for _, index := range indices {
 		f.args = append(f.args, v.pass.TypesInfo.TypeOf(index))
 	}
-	f.spelled = regexp.MustCompile("^" + placeholder.ReplaceAllString(regexp.QuoteMeta(f.pattern), "(%[-+#0-9.]*[dsvqx])") + "$")
+	f.formats = regexp.MustCompile("^" + placeholder.ReplaceAllString(regexp.QuoteMeta(f.pattern), "(%[-+#0-9.]*[dsvqx])") + "$")
 	return f, true
 }
 
-// sprintf reports a Sprintf that makes keys of a family of this package, and offers the family in
-// its place where its arguments tell how.
+// sprintf reports a Sprintf that makes keys of a family of this package. It suggests the family as a fix if it can
+// convert the arguments.
 func (v *visitor) sprintf(call *ast.CallExpr) (reported bool) {
 	text, ok := v.constant(call.Args[0])
 	if !ok || !strings.Contains(text, "%") {
 		return false
 	}
 	for _, f := range v.families {
-		verbs := f.spelled.FindStringSubmatch(text)
+		verbs := f.formats.FindStringSubmatch(text)
 		if verbs == nil {
 			continue
 		}
-		d := analysis.Diagnostic{Pos: call.Args[0].Pos(), End: call.Args[0].End(), Message: fmt.Sprintf("%q puts a key of %s together; take it from %s", text, f.pattern, f.variable)}
-		if code, ok := v.at(f, verbs[1:], call.Args[1:]); ok {
+		d := analysis.Diagnostic{Pos: call.Args[0].Pos(), End: call.Args[0].End(), Message: fmt.Sprintf("%q builds a key of %s; use %s", text, f.pattern, f.variable)}
+		if code, ok := v.atCall(f, verbs[1:], call.Args[1:]); ok {
 			d.SuggestedFixes = []analysis.SuggestedFix{{
-				Message:   "Take the key from " + f.variable,
+				Message:   "Use " + f.variable,
 				TextEdits: append(v.imports(call), analysis.TextEdit{Pos: call.Pos(), End: call.End(), NewText: []byte(code)}),
 			}}
 		}
-		if !v.excused[v.pass.Fset.Position(call.Pos()).Line] {
+		if !v.exempt[v.pass.Fset.Position(call.Pos()).Line] {
 			v.pass.Report(d)
 		}
 		return true
@@ -101,14 +101,14 @@ func (v *visitor) sprintf(call *ast.CallExpr) (reported bool) {
 	return false
 }
 
-// at is the call that makes a family's key.
-func (v *visitor) at(f family, verbs []string, args []ast.Expr) (code string, ok bool) {
+// atCall returns the source of the call that makes a family's key.
+func (v *visitor) atCall(f family, verbs []string, args []ast.Expr) (code string, ok bool) {
 	if len(args) != len(f.args) {
 		return "", false
 	}
 	var parts []string
 	for i, arg := range args {
-		if !plainly(verbs[i], v.pass.TypesInfo.TypeOf(arg)) {
+		if !formatsPlainly(verbs[i], v.pass.TypesInfo.TypeOf(arg)) {
 			return "", false
 		}
 		part, ok := v.segment(f.args[i], arg)
@@ -120,9 +120,9 @@ func (v *visitor) at(f family, verbs []string, args []ast.Expr) (code string, ok
 	return fmt.Sprintf("%s.At(%s).String()", f.variable, strings.Join(parts, ", ")), true
 }
 
-// plainly reports whether a verb writes a value as a segment does: with no width, in no other base,
-// and not by a method of the value's own.
-func plainly(verb string, t types.Type) bool {
+// formatsPlainly reports whether a verb formats a value like a segment: without a width, in decimal, and without a
+// method of the value.
+func formatsPlainly(verb string, t types.Type) bool {
 	if verb != "%d" && verb != "%s" && verb != "%v" {
 		return false
 	}
@@ -135,8 +135,8 @@ func plainly(verb string, t types.Type) bool {
 	return true
 }
 
-// segment makes a family's argument of what Sprintf was given: an Int of a whole number, a text of a
-// string, or a type of the program's own around one of them.
+// segment converts an argument of Sprintf to an argument of a family: a whole number to an Int, a string to a text. It
+// also supports types of the program that embed one of them.
 func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) {
 	named, ok := types.Unalias(want).(*types.Named)
 	if !ok {
@@ -168,9 +168,9 @@ func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) 
 	switch named.Obj().Name() {
 	case "Int":
 		field, plain = "N", "int64"
-		kind := basic.Kind() // an int64 does not hold all of some
+		kind := basic.Kind() // not every value of the excluded types fits in an int64
 		ok = basic.Info()&types.IsInteger != 0 && kind != types.Uint && kind != types.Uint64 && kind != types.Uintptr
-	case "Text", "Raw": // a Hashed would make another key of it
+	case "Text", "Raw": // a Hashed would make another key
 		field, plain = "S", "string"
 		ok = basic.Info()&types.IsString != 0
 	default:
@@ -183,7 +183,7 @@ func (v *visitor) segment(want types.Type, arg ast.Expr) (code string, ok bool) 
 	return name + "{" + field + ": " + value + "}", ok
 }
 
-// imports adds package keyspace to the file of a call that lacks it.
+// imports adds package keyspace to the file of a call, if the import is missing.
 func (v *visitor) imports(call *ast.CallExpr) []analysis.TextEdit {
 	for _, file := range v.pass.Files {
 		if file.FileStart > call.Pos() || call.Pos() >= file.FileEnd {

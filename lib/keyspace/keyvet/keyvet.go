@@ -18,16 +18,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/lock"
 )
 
-// Analyzer is for drivers of package analysis other than [Main]. One that keeps results
-// has to make keyspace.lock a part of what they depend on.
+// Analyzer is for other drivers of package analysis than [Main]. A driver that caches results has to include
+// keyspace.lock in its cache key.
 var Analyzer = &analysis.Analyzer{
 	Name: "keyvet",
-	Doc:  "find Redis keys and channels that are spelled outside keys.go",
+	Doc:  "find Redis keys and channels that are written outside keys.go",
 	URL:  "https://pkg.go.dev/github.com/stoa-dev/stoa/lib/keyspace/keyvet",
 	Run:  run,
 }
 
-// lockName is the file that says which keys there are.
+// lockName is the name of the file that lists the declared keys.
 const lockName = "keyspace.lock"
 
 const (
@@ -36,14 +36,14 @@ const (
 	redisAt    = module + "/redis"
 )
 
-// clients are Redis clients, with the paths that some had before; package redis uses the first.
+// clients are the import paths of Redis clients, including former paths. Package redis uses the first one.
 var clients = []string{
 	"github.com/redis/", "github.com/go-redis/", "github.com/rueian/rueidis", "github.com/valkey-io/", "github.com/gomodule/redigo", "github.com/mediocregopher/radix",
 }
 
 func run(pass *analysis.Pass) (any, error) {
 	if pass.Pkg.Path() == keyspaceAt {
-		return nil, nil // it is what the others are held to
+		return nil, nil // the package itself is exempt
 	}
 	families := (&visitor{pass: pass}).familiesOf(pass.Files)
 	for _, file := range pass.Files {
@@ -55,7 +55,7 @@ func run(pass *analysis.Pass) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := &visitor{pass: pass, heads: known, families: families, excused: excused(pass.Fset, file), reported: map[ast.Node]bool{}}
+		v := &visitor{pass: pass, heads: known, families: families, exempt: exemptLines(pass.Fset, file), reported: map[ast.Node]bool{}}
 		for _, imp := range file.Imports {
 			v.client(imp)
 		}
@@ -64,8 +64,8 @@ func run(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// excused returns the lines with a comment that excuses what is on them.
-func excused(fset *token.FileSet, file *ast.File) map[int]bool {
+// exemptLines returns the lines with a comment that exempts them.
+func exemptLines(fset *token.FileSet, file *ast.File) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range file.Comments {
 		for _, c := range group.List {
@@ -80,13 +80,13 @@ func excused(fset *token.FileSet, file *ast.File) map[int]bool {
 type visitor struct {
 	pass     *analysis.Pass
 	heads    heads
-	families []family // that the package declares
-	excused  map[int]bool
-	reported map[ast.Node]bool // formats of which all is said
+	families []family // of this package
+	exempt   map[int]bool
+	reported map[ast.Node]bool // formats that were already reported
 }
 
 func (v *visitor) report(n ast.Node, format string, args ...any) {
-	if !v.excused[v.pass.Fset.Position(n.Pos()).Line] {
+	if !v.exempt[v.pass.Fset.Position(n.Pos()).Line] {
 		v.pass.Reportf(n.Pos(), format, args...)
 	}
 }
@@ -96,7 +96,7 @@ func (v *visitor) client(imp *ast.ImportSpec) {
 	self := v.pass.Pkg.Path()
 	for _, c := range clients {
 		if strings.HasPrefix(path, c) && self != redisAt && !strings.HasPrefix(self, redisAt+"/") {
-			v.report(imp, "%s is used past package redis, where no command has a declared key", path)
+			v.report(imp, "%s bypasses package redis, so its commands have no declared keys", path)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (v *visitor) visit(n ast.Node, above []ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec:
 		return false
-	case *ast.Field: // a tag is no text of the program's
+	case *ast.Field: // a struct tag is not a string of the program
 		return n.Tag == nil || v.onlyType(n, above)
 	case *ast.CallExpr:
 		v.call(n)
@@ -123,7 +123,7 @@ func (v *visitor) onlyType(n *ast.Field, above []ast.Node) bool {
 	return false
 }
 
-// call looks for declarations and for formats.
+// call checks declarations and formats.
 func (v *visitor) call(call *ast.CallExpr) {
 	fn := v.callee(call)
 	if fn == nil || fn.Pkg() == nil {
@@ -141,8 +141,8 @@ func (v *visitor) call(call *ast.CallExpr) {
 			return
 		}
 		for _, arg := range call.Args {
-			if s, ok := v.constant(arg); ok && v.heads.puts(s) && v.heads.of(s) == "" { // else text says it
-				v.report(arg, "%q puts a key together; declare its family in keys.go", s)
+			if s, ok := v.constant(arg); ok && v.heads.isKeyFormat(s) && v.heads.familyOf(s) == "" { // otherwise text reports it
+				v.report(arg, "%q builds a key; declare its family in keys.go", s)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (v *visitor) call(call *ast.CallExpr) {
 
 func (v *visitor) callee(call *ast.CallExpr) *types.Func {
 	fun := ast.Unparen(call.Fun)
-	switch f := fun.(type) { // the type arguments of Def1[UserID](…)
+	switch f := fun.(type) { // without the type arguments of Def1[UserID](…)
 	case *ast.IndexExpr:
 		fun = f.X
 	case *ast.IndexListExpr:
@@ -176,14 +176,14 @@ func (v *visitor) constant(e ast.Expr) (string, bool) {
 }
 
 var (
-	// scripted is a key that a script spells instead of being given it.
-	scripted = regexp.MustCompile(`redis\.p?call\(\s*["'][A-Za-z]+["']\s*,\s*["'][^"']*:`)
-	// keyish looks like a key.
-	keyish = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[^\s:/]+)+$`)
-	// headish looks like the beginning of one.
-	headish = regexp.MustCompile(`^([a-z][a-z0-9_]*:){2,}\{?$`)
-	// format puts a key together.
-	format = regexp.MustCompile(`^(%s:)?[a-z][a-z0-9_]*(:(\{?%[-+#0-9.]*[a-z]\}?|[a-z0-9_]+))+$`)
+	// scriptKey matches a script that contains a key instead of using KEYS.
+	scriptKey = regexp.MustCompile(`redis\.p?call\(\s*["'][A-Za-z]+["']\s*,\s*["'][^"']*:`)
+	// keyPattern matches strings that look like a key.
+	keyPattern = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[^\s:/]+)+$`)
+	// keyHeadPattern matches strings that look like the beginning of a key.
+	keyHeadPattern = regexp.MustCompile(`^([a-z][a-z0-9_]*:){2,}\{?$`)
+	// keyFormat matches formats that build a key.
+	keyFormat = regexp.MustCompile(`^(%s:)?[a-z][a-z0-9_]*(:(\{?%[-+#0-9.]*[a-z]\}?|[a-z0-9_]+))+$`)
 )
 
 func (v *visitor) text(lit *ast.BasicLit, above []ast.Node) {
@@ -191,27 +191,27 @@ func (v *visitor) text(lit *ast.BasicLit, above []ast.Node) {
 	if !ok || v.reported[lit] {
 		return
 	}
-	if family := v.heads.of(s); family != "" {
-		v.report(lit, "%q spells a key of %s; take it from its family in keys.go", s, family)
+	if family := v.heads.familyOf(s); family != "" {
+		v.report(lit, "%q is a key of %s; use its family in keys.go", s, family)
 		return
 	}
-	if scripted.MatchString(s) {
-		v.report(lit, "this script spells a key; give it as one of KEYS")
+	if scriptKey.MatchString(s) {
+		v.report(lit, "this script contains a key; pass it as one of KEYS")
 		return
 	}
 	switch parent := above[len(above)-1].(type) {
 	case *ast.BinaryExpr:
-		if parent.Op == token.ADD && headish.MatchString(s) {
+		if parent.Op == token.ADD && keyHeadPattern.MatchString(s) {
 			v.report(lit, "%q begins a key; declare its family in keys.go", s)
 		}
 	case *ast.CompositeLit:
-		if keyish.MatchString(s) && v.inCmd(above) {
-			v.report(lit, "%q is a key among the arguments of a command; it belongs in its Key", s)
+		if keyPattern.MatchString(s) && v.inCmd(above) {
+			v.report(lit, "%q is a key among the arguments of a command; set it as Key", s)
 		}
 	}
 }
 
-// inCmd reports whether a text is in the Args of a command.
+// inCmd reports whether a string is in the Args of a command.
 func (v *visitor) inCmd(above []ast.Node) bool {
 	for i := len(above) - 1; i >= max(0, len(above)-3); i-- {
 		lit, ok := above[i].(*ast.CompositeLit)
@@ -226,13 +226,11 @@ func (v *visitor) inCmd(above []ast.Node) bool {
 	return false
 }
 
-// heads are the beginnings of declared keys and channels, up to the first
-// argument, and their families.
+// heads maps the beginnings of declared keys and channels, up to the first argument, to the patterns of their families.
 type heads map[string]string
 
-// of returns the pattern of the family whose keys begin as s does, which may have
-// a prefix before them.
-func (h heads) of(s string) string {
+// familyOf returns the pattern of the family whose keys begin like s. s may have a prefix.
+func (h heads) familyOf(s string) string {
 	if strings.ContainsAny(s, " \t\n") {
 		return "" // prose
 	}
@@ -247,10 +245,10 @@ func (h heads) of(s string) string {
 	return ""
 }
 
-// puts reports whether a format makes keys: of two levels where the first is one
-// that declared keys begin with, or of more.
-func (h heads) puts(s string) bool {
-	if !format.MatchString(s) || !strings.Contains(s, "%") {
+// isKeyFormat reports whether a format builds keys. It has two levels and begins like a declared key, or it has more
+// levels.
+func (h heads) isKeyFormat(s string) bool {
+	if !keyFormat.MatchString(s) || !strings.Contains(s, "%") {
 		return false
 	}
 	if strings.Count(s, ":") > 1 {
@@ -265,8 +263,7 @@ func (h heads) puts(s string) bool {
 	return false
 }
 
-// headsFor reads the nearest keyspace.lock at dir or above it; without one only
-// the looks of a text tell a key.
+// headsFor reads the nearest keyspace.lock in dir or above it. Without one, only the look of a string identifies a key.
 func headsFor(dir string) (heads, error) {
 	for {
 		text, err := os.ReadFile(filepath.Join(dir, lockName))
@@ -291,7 +288,7 @@ func headsOf(text string) (heads, error) {
 	}
 	h := heads{}
 	for _, f := range agreed.Families {
-		if head, _, _ := strings.Cut(f.Pattern, "{"); head != "" { // else any text would begin so
+		if head, _, _ := strings.Cut(f.Pattern, "{"); head != "" { // otherwise every string would match
 			h[head] = f.Pattern
 		}
 	}

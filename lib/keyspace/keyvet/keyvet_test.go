@@ -10,11 +10,11 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-func TestPlantedFaultsAreFound(t *testing.T) {
+func TestAnalyzer_FindsPlantedFaults(t *testing.T) {
 	analysistest.Run(t, analysistest.TestData(), Analyzer, "shop")
 }
 
-func TestABrokenLockFileIsAnError(t *testing.T) {
+func TestHeadsFor_BrokenLockFileIsError(t *testing.T) {
 	if _, err := headsOf("\tno pattern\n"); err == nil {
 		t.Error("read")
 	}
@@ -30,22 +30,21 @@ func TestABrokenLockFileIsAnError(t *testing.T) {
 	}
 }
 
-// Of keys that begin with an argument, as some of a Redis that runs already do, no text is the beginning.
-func TestAKeyThatBeginsWithAnArgumentIsNotFoundInEveryText(t *testing.T) {
+// Some keys of an existing Redis begin with an argument, so every string could be the beginning of such a key.
+func TestFamilyOf_PatternStartingWithArgument(t *testing.T) {
 	h, err := headsOf("{tenant}:cart\n\ttype string\n\tform text\n\t{tenant} digits\n\tlife none\n\towner shop\n\tversion 1\n\nend\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"", "hello", "content-type", "name:"} {
-		if family := h.of(text); family != "" {
-			t.Errorf("%q is said to spell a key of %s", text, family)
+		if family := h.familyOf(text); family != "" {
+			t.Errorf("%q is reported as a key of %s", text, family)
 		}
 	}
 }
 
-// TestAnotherLockFileIsNotAnsweredFromGosCache runs go vet as a stranger does, in a module
-// that knows nothing of Stoa.
-func TestAnotherLockFileIsNotAnsweredFromGosCache(t *testing.T) {
+// TestMain_ChangedLockFileInvalidatesCache runs go vet like a user, in a module that does not use Stoa.
+func TestMain_ChangedLockFileInvalidatesCache(t *testing.T) {
 	dir := t.TempDir()
 	tool := filepath.Join(dir, "keyvet")
 	_ = os.Getenv("STOA_TEST_RUN") // a new value for each run: Go's cache of results does not know what the program below reads
@@ -65,7 +64,7 @@ func TestAnotherLockFileIsNotAnsweredFromGosCache(t *testing.T) {
 	lock := func(pattern string) string {
 		return pattern + "\n\ttype string\n\tform text\n\tlife none\n\towner shop\n\tversion 1\n\nend\n"
 	}
-	// Another text in each run, so that no result of an earlier one is found.
+	// Each run has another text, so that no cached result is used.
 	text := "cart:" + strings.ToLower(filepath.Base(filepath.Dir(dir)))
 	write("go.mod", "module example.com/shop\n\ngo 1.26\n")
 	write("shop.go", "package shop\n\nconst All = \""+text+":all\"\n")
@@ -88,13 +87,13 @@ func TestAnotherLockFileIsNotAnsweredFromGosCache(t *testing.T) {
 	}
 	write("keyspace.lock", lock(text+":all"))
 	for _, said := range []string{govet(), vet(tool)} {
-		if !strings.Contains(said, "spells a key of "+text+":all") || strings.Contains(said, "sub.go") {
+		if !strings.Contains(said, "is a key of "+text+":all") || strings.Contains(said, "sub.go") {
 			t.Errorf("with one: got %q, want the key", said)
 		}
 	}
 	write("sub/keyspace.lock", lock(text+":sub"))
 	for _, said := range []string{govet(), vet(tool)} {
-		if !strings.Contains(said, "spells a key of "+text+":sub") {
+		if !strings.Contains(said, "is a key of "+text+":sub") {
 			t.Errorf("with one further down: got %q, want both keys", said)
 		}
 	}
@@ -107,6 +106,6 @@ func TestAnotherLockFileIsNotAnsweredFromGosCache(t *testing.T) {
 	}
 }
 
-func TestAFamilyTakesThePlaceOfSprintf(t *testing.T) {
+func TestFix_FamilyReplacesSprintf(t *testing.T) {
 	analysistest.RunWithSuggestedFixes(t, analysistest.TestData(), Analyzer, "legacy")
 }

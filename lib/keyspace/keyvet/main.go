@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/go/analysis/multichecker"
 )
 
-// Main is the command, for go vet and by itself. It does not return.
+// Main is the command, for go vet and on its own. It does not return.
 func Main() {
 	if slices.Contains(os.Args[1:], "-V=full") {
 		id, err := version()
@@ -22,16 +22,16 @@ func Main() {
 			fmt.Fprintln(os.Stderr, "keyvet:", err)
 			os.Exit(1)
 		}
-		// The form is the go command's; it takes what follows buildID for the tool's
-		// identity, by which it keeps results.
+		// The go command defines this format. It uses the text after buildID as the identity of the tool, which is a
+		// part of its cache key.
 		fmt.Printf("keyvet version devel buildID=%x\n", id)
 		os.Exit(0)
 	}
 	multichecker.Main(Analyzer)
 }
 
-// version is a sum over all on which a result depends but the sources: the program and
-// the lock files of the module that it is run in.
+// version returns a checksum of everything that a result depends on, except the sources: the program, and the lock
+// files of the current module.
 func version() ([]byte, error) {
 	sum := sha256.New()
 	self, err := os.Executable()
@@ -60,14 +60,14 @@ func version() ([]byte, error) {
 	return sum.Sum(nil), nil
 }
 
-// locksAround returns the lock files that files of dir's module may be held against: all
-// under its root, or under that of its workspace, and those in the folders above.
+// locksAround returns the lock files that may apply to files of dir's module: all under the root of the module or
+// workspace, and those in the folders above it.
 func locksAround(dir string) (locks []string, err error) {
 	root := dir
 	for up := dir; ; up = filepath.Dir(up) {
 		for _, name := range []string{"go.mod", "go.work"} {
 			if _, err := os.Stat(filepath.Join(up, name)); err == nil {
-				root = up // the topmost: a workspace stands above its modules
+				root = up // the topmost, because a workspace contains its modules
 			}
 		}
 		if name := filepath.Join(up, lockName); exists(name) {
@@ -80,7 +80,7 @@ func locksAround(dir string) (locks []string, err error) {
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && name != root:
-			return nil // what cannot be read has no sources either
+			return nil // an unreadable folder has no sources either
 		case err != nil:
 			return err
 		case d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "vendor"):

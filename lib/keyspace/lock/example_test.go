@@ -15,7 +15,7 @@ func ExampleFile_Diff() {
 	keyspace.Def1[keyspace.Int](after, "cart:{user}", keyspace.SetOf("items"), keyspace.UpTo(time.Hour), keyspace.Doc{})
 	keyspace.Def1[keyspace.Int](after, "seen:{user}", keyspace.CounterKind(), keyspace.UpTo(time.Hour), keyspace.Doc{})
 
-	file := lock.New(before).String() // what is kept beside the sources
+	file := lock.New(before).String() // the file next to the sources
 	was, err := lock.Parse(file)
 	if err != nil {
 		fmt.Println(err)
@@ -25,15 +25,15 @@ func ExampleFile_Diff() {
 	for _, c := range changes {
 		fmt.Println(c)
 	}
-	fmt.Println(len(lock.Faults(changes)), "must not be")
+	fmt.Println(len(lock.Faults(changes)), "not allowed")
 	// Output:
 	// layout   cart:{user}: string → set: raise Doc.Version above 1, or put a new word in the pattern
 	// layout   cart:{user}: json [string] → items: raise Doc.Version above 1, or put a new word in the pattern
 	// added    seen:{user}
-	// 2 must not be
+	// 2 not allowed
 }
 
-// What becomes of each family, by kind.
+// The change of each family, by kind.
 func ExampleKind() {
 	before, after := keyspace.New("shop"), keyspace.New("shop")
 	keyspace.Def1[keyspace.Int](before, "order:{user}", keyspace.ListOf("orders"), keyspace.Forever("they are the truth"), keyspace.Doc{})
@@ -51,7 +51,7 @@ func ExampleKind() {
 			fmt.Println("gone:", c.Pattern)
 		case lock.LifeChanged:
 			fmt.Println("from", c.Was, "to", c.Is)
-		default: // and so on
+		default: // other kinds
 			fmt.Println(c.Kind, c.Pattern)
 		}
 	}

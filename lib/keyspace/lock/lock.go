@@ -1,13 +1,12 @@
-// Package lock keeps what a program declared, as the text of a file beside its sources, and
-// tells what the next version changes: which keys it would lose and which values it would
-// misread.
+// Package lock stores the declarations of a program in a text file next to its sources. It reports what the next version
+// changes: which keys it would lose and which values it would misread.
 //
-//	was, err := lock.Parse(string(text)) // of the file that was reviewed last
+//	was, err := lock.Parse(string(text)) // of the last reviewed file
 //	for _, c := range lock.Faults(was.Diff(lock.New(shop.Keys))) {
 //		fmt.Println(c) // layout   cart:{user}: string → set: raise Doc.Version above 1, or put a new word in the pattern
 //	}
 //
-// Programs have it as a command by package keyspace/cli: diff, and diff --write.
+// Package keyspace/cli offers it to programs as the commands diff and diff --write.
 package lock
 
 import (
@@ -24,27 +23,26 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace/catalogue"
 )
 
-// A File is what a lock file keeps of a program's families: enough to tell, in
-// the next version, whether a value written by this one can still be found and
-// read. It is a text that people review: one block for each family, by pattern.
+// A File is the part of a program's families that a lock file stores. It is enough to decide whether the next version
+// can find and read a value that this one wrote. Its text is for review: one block for each family, sorted by pattern.
 type File struct{ Families []Family }
 
 // Family is one family in a [File].
 type Family struct {
 	Pattern string
-	Type    string // as [keyspace.Family].Type has it
+	Type    string // the same as [keyspace.Family].Type
 	Form    string
 	Args    []catalogue.Argument
-	Life    string // or a channel's delivery
+	Life    string // or the delivery of a channel
 	Owner   string
 	Version int
 
-	// Migration is [keyspace.Doc].Migration. Of a retired pattern, whose Type is "retired" and
-	// which has nothing else but an owner, it is what [keyspace.Retire] was told.
+	// Migration is [keyspace.Doc].Migration. For a retired pattern, it is the migration of [keyspace.Retire]; such a
+	// Family has the Type "retired", and otherwise only an owner.
 	Migration string
 }
 
-// New returns the lock of the families of schemas, and of what they have retired.
+// New returns the lock of the families and the retired patterns of schemas.
 func New(schemas ...*keyspace.Schema) File {
 	var families, retired []*keyspace.Family
 	for _, s := range schemas {
@@ -78,12 +76,12 @@ const lockHeader = `# The keys and channels of this program, as they were last a
 # tool; a change of layout needs a higher version of its family, or another pattern.
 `
 
-// lockEnd is the last line, by which a file that was cut off is known.
+// lockEnd is the last line. It shows that a file was not truncated.
 const lockEnd = "end"
 
-// ErrTruncated reports a lock file without its last line: [File.Diff] against it would take families that were cut off
-// for new ones. Early versions wrote no such line.
-var ErrTruncated = errors.New("the lock file is cut off, or an early version wrote it: restore it, or end it with the line \"" + lockEnd + "\"")
+// ErrTruncated reports a lock file without its last line: [File.Diff] would report the missing families as new. Early
+// versions did not write that line.
+var ErrTruncated = errors.New("the lock file is truncated, or an early version wrote it: restore it, or append the line \"" + lockEnd + "\"")
 
 // String returns the text of the lock file.
 func (l File) String() string {
@@ -112,8 +110,7 @@ func (l File) String() string {
 	return b.String()
 }
 
-// lockedName is a pattern as it stands in a lock file: quoted where it would pass for
-// something else.
+// lockedName returns a pattern for a lock file. The pattern is quoted if it could be read as something else.
 func lockedName(pattern string) string {
 	if pattern == lockEnd || strings.Trim(pattern, " #\"") != pattern || strings.ContainsFunc(pattern, unicode.IsControl) {
 		return strconv.Quote(pattern)
@@ -121,7 +118,7 @@ func lockedName(pattern string) string {
 	return pattern
 }
 
-// Parse reads the text of a lock file. One that is not whole is [ErrTruncated].
+// Parse reads the text of a lock file. It returns [ErrTruncated] if the text has no last line.
 func Parse(text string) (File, error) {
 	var l File
 	n, began, whole := 0, 0, false
@@ -137,7 +134,7 @@ func Parse(text string) (File, error) {
 		}
 		switch {
 		case whole:
-			return fault(n, errors.New("there is something after the end"))
+			return fault(n, errors.New("text after the end"))
 		case !indented:
 			if err := l.complete(); err != nil {
 				return fault(began, err)
@@ -146,7 +143,7 @@ func Parse(text string) (File, error) {
 			if strings.HasPrefix(line, `"`) {
 				var err error
 				if line, err = strconv.Unquote(line); err != nil {
-					return fault(n, errors.New("a quoted pattern that does not end"))
+					return fault(n, errors.New("a quoted pattern without a closing quote"))
 				}
 			}
 			if !whole {
@@ -168,14 +165,14 @@ func Parse(text string) (File, error) {
 	return l, nil
 }
 
-// complete reports what the last family lacks.
+// complete returns an error if the last family lacks a line.
 func (l File) complete() error {
 	if len(l.Families) == 0 {
 		return nil
 	}
 	f := l.Families[len(l.Families)-1]
 	if f.Type == "" || f.Owner == "" || f.Type != retiredType && (f.Form == "" || f.Life == "" || f.Version == 0) {
-		return fmt.Errorf("%s lacks a line: type, form, life, owner and version are wanted", f.Pattern)
+		return fmt.Errorf("%s lacks a line: type, form, life, owner and version are required", f.Pattern)
 	}
 	if _, err := f.family(); err != nil {
 		return fmt.Errorf("%s %w", f.Pattern, err)
@@ -208,34 +205,34 @@ func (f *Family) set(name, value string) (err error) {
 	return err
 }
 
-// A Kind says what became of a family.
+// A Kind is a kind of change to a family.
 type Kind string
 
-// The kinds of change, the gravest first.
+// The kinds of change, the most serious first.
 const (
-	LayoutChanged Kind = "layout"  // keys or values are written differently
-	Removed       Kind = "removed" // what lives for ever stays in Redis
-	Retired       Kind = "retired" // removed, and [keyspace.Retire] says what becomes of its keys
+	LayoutChanged Kind = "layout"  // the format of keys or values has changed
+	Removed       Kind = "removed" // keys that never expire remain in Redis
+	Retired       Kind = "retired" // removed, and [keyspace.Retire] states what happens to its keys
 	Added         Kind = "added"
-	Widened       Kind = "widened"   // an argument may be more than before
-	Overlaps      Kind = "overlaps"  // keys that another pattern left behind are of this one
-	LifeChanged   Kind = "life"      // keys keep the one they were written with
-	VersionRaised Kind = "version"   // without a change that the lock can see
-	Migrates      Kind = "migration" // another one is named, and nothing else differs
+	Widened       Kind = "widened"   // an argument has a wider form than before
+	Overlaps      Kind = "overlaps"  // keys of a former pattern can belong to this one
+	LifeChanged   Kind = "life"      // existing keys keep their former TTL
+	VersionRaised Kind = "version"   // without a change that the lock contains
+	Migrates      Kind = "migration" // another migration is named, and everything else is equal
 	OwnerChanged  Kind = "owner"
-	Renamed       Kind = "renamed" // a placeholder, which no key shows
+	Renamed       Kind = "renamed" // a placeholder was renamed, which does not change keys
 )
 
 // A Change is one difference between a lock and the next one.
 type Change struct {
 	Kind    Kind   `json:"kind"`
-	Pattern string `json:"pattern"`         // as it is now; of a removed family as it was
-	Was     string `json:"was,omitempty"`   // what differs
-	Is      string `json:"is,omitempty"`    //
-	Fault   string `json:"fault,omitempty"` // why it must not be; "" when it may
+	Pattern string `json:"pattern"`         // the new pattern; for a removed family, the former one
+	Was     string `json:"was,omitempty"`   // the former value
+	Is      string `json:"is,omitempty"`    // the new value
+	Fault   string `json:"fault,omitempty"` // why the change is not allowed; "" if it is allowed
 }
 
-// String tells the change in one line.
+// String describes the change in one line.
 func (c Change) String() string {
 	s := fmt.Sprintf("%-8s %s", c.Kind, c.Pattern)
 	switch {
@@ -250,27 +247,27 @@ func (c Change) String() string {
 	return s
 }
 
-// Faults returns those of changes that must not be.
+// Faults returns the changes that are not allowed.
 func Faults(changes []Change) []Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Fault == "" })
 }
 
-// Diff returns what is different in next, by pattern. A family is found again by
-// its pattern, or else by the words in it: one that only moved its arguments is
-// the same family in another layout, one with a new word is another family.
+// Diff returns the differences of next, sorted by pattern. A family is identified by its pattern, or else by the words
+// in its pattern: if only its arguments moved, it is the same family in another layout; with a new word, it is another
+// family.
 //
-// These are faults, since the next program would lose or misread what this one wrote:
+// These changes are faults, because the next program would lose or misread existing keys:
 //
-//   - a layout that changed without a higher [keyspace.Doc].Version, and a version that fell;
-//   - another type, another pattern of what lives for ever, a life that is new or shorter,
-//     unless [keyspace.Doc].Migration names what is done about the keys that are there;
-//   - a family that lived for ever and is gone, unless [keyspace.Retire] names that;
-//   - a pattern whose keys may be those that another one has left behind, unless its
-//     [keyspace.Doc].Migration says why that does no harm.
+//   - a changed layout without a higher [keyspace.Doc].Version, and a lower version;
+//   - another type, another pattern for keys that never expire, or a TTL that is new or smaller,
+//     unless [keyspace.Doc].Migration states what happens to existing keys;
+//   - a removed family whose keys never expire, unless [keyspace.Retire] states what happens to them;
+//   - a pattern that existing keys of another pattern can match, unless its [keyspace.Doc].Migration states why that
+//     does no harm.
 func (l File) Diff(next File) []Change {
 	was, is := slices.Clone(l.Families), slices.Clone(next.Families)
 	var changes []Change
-	var left, fresh []Family // what keys were left behind by, and what takes keys that nothing took before
+	var left, fresh []Family // families that left keys behind, and families with keys that no family had before
 	for _, same := range []func(a, b Family) bool{
 		func(a, b Family) bool { return a.Pattern == b.Pattern && a.class() == b.class() },
 		func(a, b Family) bool {
@@ -283,10 +280,10 @@ func (l File) Diff(next File) []Change {
 				return false
 			}
 			a := was[i]
-			if changes = append(changes, a.changes(b)...); a.blank() != b.blank() {
+			if changes = append(changes, a.changes(b)...); a.shape() != b.shape() {
 				left = append(left, a)
 			}
-			if a.blank() != b.blank() || !slices.EqualFunc(a.Args, b.Args, func(x, y catalogue.Argument) bool { return x.Form == y.Form }) {
+			if a.shape() != b.shape() || !slices.EqualFunc(a.Args, b.Args, func(x, y catalogue.Argument) bool { return x.Form == y.Form }) {
 				fresh = append(fresh, b)
 			}
 			was = slices.Delete(was, i, i+1)
@@ -295,14 +292,14 @@ func (l File) Diff(next File) []Change {
 	}
 	for _, f := range was {
 		c := Change{Kind: Removed, Pattern: f.Pattern}
-		i := slices.IndexFunc(is, func(b Family) bool { return b.Type == retiredType && b.blank() == f.blank() })
+		i := slices.IndexFunc(is, func(b Family) bool { return b.Type == retiredType && b.shape() == f.shape() })
 		switch {
 		case i >= 0 && f.class() == "":
 			c.Kind, c.Is = Retired, is[i].Migration
 			is = slices.Delete(is, i, i+1)
 		case f.Life == forever && f.class() == "":
-			c.Was = "its keys live for ever"
-			c.Fault = "move or sweep them, and say so with keyspace.Retire"
+			c.Was = "its keys never expire"
+			c.Fault = "move or sweep them, and declare it with keyspace.Retire"
 		}
 		left, changes = append(left, f), append(changes, c)
 	}
@@ -317,7 +314,7 @@ func (l File) Diff(next File) []Change {
 		for _, old := range left {
 			if name, meet := f.meets(old); meet && f.Migration == "" {
 				changes = append(changes, Change{Kind: Overlaps, Pattern: f.Pattern, Was: old.Pattern,
-					Fault: fmt.Sprintf("%q may be there from before; put a new word in the pattern, or name a Doc.Migration", name)})
+					Fault: fmt.Sprintf("%q may exist already; put a new word in the pattern, or set Doc.Migration", name)})
 			}
 		}
 	}
@@ -325,13 +322,13 @@ func (l File) Diff(next File) []Change {
 	return changes
 }
 
-// retiredType stands in a lock in place of a type for a pattern that is no longer used.
+// retiredType is the type in a lock of a pattern that is no longer used.
 const retiredType = "retired"
 
-// forever is the life of a key that has none.
+// forever is the Life of a key that never expires.
 var forever = catalogue.Life{}.String()
 
-// class parts what is never the same family.
+// class separates families that are never the same.
 func (f Family) class() string {
 	if f.isChannel() || f.Type == retiredType {
 		return f.Type
@@ -339,8 +336,8 @@ func (f Family) class() string {
 	return ""
 }
 
-// family compiles what the lock has of a family. A form that this version does not
-// know counts as any text, which meets more and never less.
+// family compiles the family of the lock. A form that this version does not support becomes any text, so that it meets
+// more families, never fewer.
 func (f Family) family() (*keyspace.Family, error) {
 	var args []keyspace.Form
 	if f.Type == retiredType {
@@ -353,7 +350,7 @@ func (f Family) family() (*keyspace.Family, error) {
 	return keyspace.FamilyOf(f.Pattern, args...)
 }
 
-// meets returns a key that both families can have.
+// meets returns a key that both families can make.
 func (f Family) meets(old Family) (string, bool) {
 	if f.Pattern == old.Pattern && f.class() == old.class() || f.isChannel() || old.isChannel() {
 		return "", false
@@ -361,7 +358,7 @@ func (f Family) meets(old Family) (string, bool) {
 	a, err := f.family()
 	b, err2 := old.family()
 	if err != nil || err2 != nil {
-		return "", false // Parse and New make none of these
+		return "", false // Parse and New return no such families
 	}
 	return a.Meets(b)
 }
@@ -370,17 +367,17 @@ func (f Family) isChannel() bool { return f.Type == "channel" }
 
 var placeholders = regexp.MustCompile(`\{[^{}:]*\}`)
 
-// blank is the pattern without the names of its arguments.
-func (f Family) blank() string { return placeholders.ReplaceAllString(f.Pattern, "{}") }
+// shape returns the pattern without the names of its arguments.
+func (f Family) shape() string { return placeholders.ReplaceAllString(f.Pattern, "{}") }
 
-// words are the levels of the pattern that are no argument.
+// words returns the levels of the pattern that are not arguments.
 func (f Family) words() string {
-	return strings.Join(slices.DeleteFunc(strings.Split(f.blank(), ":"), func(level string) bool { return level == "{}" || level == "{{}}" }), ":")
+	return strings.Join(slices.DeleteFunc(strings.Split(f.shape(), ":"), func(level string) bool { return level == "{}" || level == "{{}}" }), ":")
 }
 
-// changes tells what is different in next, which is the same family.
+// changes returns the differences of next, which is the same family.
 func (f Family) changes(next Family) (all []Change) {
-	note := func(kind Kind, was, is string) {
+	add := func(kind Kind, was, is string) {
 		c := Change{Kind: kind, Pattern: next.Pattern, Was: was, Is: is}
 		switch {
 		case next.Version < f.Version:
@@ -390,64 +387,63 @@ func (f Family) changes(next Family) (all []Change) {
 		}
 		all = append(all, c)
 	}
-	// unless asks for a migration that the lock does not know yet.
-	unless := func(why string) {
+	// requireMigration adds a fault to the last change if next has no new migration.
+	requireMigration := func(why string) {
 		if c := &all[len(all)-1]; c.Fault == "" && (next.Migration == "" || next.Migration == f.Migration) {
-			c.Fault = why + ": name in Doc.Migration what is done about the keys that are there"
+			c.Fault = why + ": set Doc.Migration to what happens to existing keys"
 		}
 	}
-	if f.blank() != next.blank() {
-		note(LayoutChanged, f.Pattern, next.Pattern)
+	if f.shape() != next.shape() {
+		add(LayoutChanged, f.Pattern, next.Pattern)
 		if f.Life == forever {
-			unless("keys that live for ever get another name")
+			requireMigration("keys that never expire get another name")
 		}
 	} else if f.Pattern != next.Pattern {
-		note(Renamed, f.Pattern, next.Pattern)
+		add(Renamed, f.Pattern, next.Pattern)
 	}
 	if f.Type != next.Type {
-		note(LayoutChanged, f.Type, next.Type)
-		unless("commands fail on keys of the other type")
+		add(LayoutChanged, f.Type, next.Type)
+		requireMigration("commands fail on keys of the other type")
 	}
 	if f.Form != next.Form {
-		note(LayoutChanged, f.Form, next.Form)
+		add(LayoutChanged, f.Form, next.Form)
 	}
 	for i := range min(len(f.Args), len(next.Args)) {
 		was, is := f.Args[i].Form, next.Args[i].Form
 		switch {
 		case was == is:
 		case wider(was, is):
-			note(Widened, was, is)
+			add(Widened, was, is)
 		default:
-			note(LayoutChanged, was, is)
+			add(LayoutChanged, was, is)
 		}
 	}
 	if f.Life != next.Life {
-		note(LifeChanged, f.Life, next.Life)
+		add(LifeChanged, f.Life, next.Life)
 		switch was, is := longestLife(f.Life), longestLife(next.Life); {
 		case f.isChannel():
 		case was == 0 && is > 0:
-			unless("keys that were to live for ever will expire, and those that are there will not")
+			requireMigration("new keys expire, existing ones never do")
 		case is > 0 && is < was:
-			unless("keys that are there live longer")
+			requireMigration("existing keys have a larger TTL")
 		}
 	}
 	if f.Owner != next.Owner {
-		note(OwnerChanged, f.Owner, next.Owner)
+		add(OwnerChanged, f.Owner, next.Owner)
 	}
 	if f.Version != next.Version && len(all) == 0 {
-		note(VersionRaised, strconv.Itoa(f.Version), strconv.Itoa(next.Version))
+		add(VersionRaised, strconv.Itoa(f.Version), strconv.Itoa(next.Version))
 	}
 	if f.Migration != next.Migration && len(all) == 0 {
-		note(Migrates, f.Migration, next.Migration)
+		add(Migrates, f.Migration, next.Migration)
 	}
 	return all
 }
 
 var spans = regexp.MustCompile(`(\d+) (d|h|min|s|ms)\b`)
 
-// longestLife returns in milliseconds how long a key lives at most whose life
-// [catalogue.Life.String] wrote so; 0 is for ever. The life of an empty value is no longer than
-// the other.
+// longestLife returns the largest TTL in milliseconds of a text of [catalogue.Life.String]; 0 means that keys never
+// expire. The TTL of a negative entry is never the largest.
 func longestLife(life string) (ms int64) {
 	units := map[string]int64{"d": 24 * 3600_000, "h": 3600_000, "min": 60_000, "s": 1000, "ms": 1}
 	for part := range strings.SplitSeq(life, ", ") {
@@ -462,7 +458,7 @@ func longestLife(life string) (ms int64) {
 	return ms
 }
 
-// wider reports whether everything of one form is of the other as well.
+// wider reports whether every text of form was has form is as well.
 func wider(was, is string) bool {
 	a, ok := parseForm(was)
 	b, ok2 := parseForm(is)
@@ -475,14 +471,14 @@ func wider(was, is string) bool {
 	return b.Words == nil && a.Alphabet == b.Alphabet && b.Min <= a.Min && (b.Max == 0 || a.Max > 0 && a.Max <= b.Max)
 }
 
-var sized = regexp.MustCompile(`^(.+?)(?:, (\d+)(?: to (\d+))? bytes( or more)?)?$`)
+var formPattern = regexp.MustCompile(`^(.+?)(?:, (\d+)(?: to (\d+))? bytes( or more)?)?$`)
 
-// parseForm reads what [keyspace.Form.String] wrote.
+// parseForm reads the text of [keyspace.Form.String].
 func parseForm(s string) (f keyspace.Form, ok bool) {
 	if words, ok := strings.CutPrefix(s, "one of "); ok {
 		return keyspace.Form{Words: strings.Split(words, ", ")}, true
 	}
-	m := sized.FindStringSubmatch(s)
+	m := formPattern.FindStringSubmatch(s)
 	if m == nil {
 		return keyspace.Form{}, false
 	}

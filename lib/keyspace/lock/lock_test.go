@@ -41,7 +41,7 @@ func sample() (one, two *keyspace.Schema) {
 	return one, two
 }
 
-// legacy is the layout of a shop that named its keys by hand for years.
+// legacy is the layout of a shop with hand-written keys.
 func legacy() *keyspace.Schema {
 	s, d := keyspace.New("legacy").Brownfield(), keyspace.Doc{Purpose: "a test's"}
 	keyspace.Def1[keyspace.Int](s, "app.user-{id}", keyspace.HashOf("name, mail"), keyspace.Forever("accounts are kept"), d)
@@ -56,11 +56,11 @@ func legacy() *keyspace.Schema {
 	return s
 }
 
-func TestALockIsReadBackAsItWasWritten(t *testing.T) {
+func TestParse_RoundTrip(t *testing.T) {
 	one, two := sample()
 	want := New(one, two, legacy())
 	got, err := Parse(want.String())
-	for i := range want.Families { // a family without arguments has none, not an empty list
+	for i := range want.Families { // a family without arguments has nil instead of an empty list
 		want.Families[i].Args = slices.Clip(append([]catalogue.Argument(nil), want.Families[i].Args...))
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -79,7 +79,7 @@ func TestALockIsReadBackAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestABrokenLockFileNamesItsLine(t *testing.T) {
+func TestParse_ErrorNamesLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"\ttype string\n":                     "line 1 ",
 		"# x\nuser:x\n\ttype string\n\tx y\n": `line 4 of the lock file: there is no field "x"`,
@@ -87,7 +87,7 @@ func TestABrokenLockFileNamesItsLine(t *testing.T) {
 		"user:x\n\ttype\n":                    "line 2 ",
 		"user:x\n\ttype string\nend\n":        "line 1 of the lock file: user:x lacks a line",
 		"user:{a}\n\ttype string\n\tform x\n\tlife none\n\towner a\n\tversion 1\nend\n": "more placeholders",
-		"end\nuser:x\n":        "line 2 of the lock file: there is something after the end",
+		"end\nuser:x\n":        "line 2 of the lock file: text after the end",
 		"user:{a}\n\t{a one\n": `there is no field "{a"`,
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
@@ -96,7 +96,7 @@ func TestABrokenLockFileNamesItsLine(t *testing.T) {
 	}
 }
 
-func TestDiffTellsWhatChangedAndWhatMustNot(t *testing.T) {
+func TestDiff_ChangesAndFaults(t *testing.T) {
 	type kind struct{ typ, form string }
 	type decl struct {
 		pattern string
@@ -113,7 +113,7 @@ func TestDiffTellsWhatChangedAndWhatMustNot(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		was, is []decl
-		want    []string // kind and pattern, with "!" when it must not be
+		want    []string // kind and pattern, with "!" if it is not allowed
 	}{
 		{"nothing", []decl{base}, []decl{base}, nil},
 		{"added", nil, []decl{base}, []string{"added user:x:{n}"}},
@@ -208,7 +208,7 @@ func TestDiffTellsWhatChangedAndWhatMustNot(t *testing.T) {
 	}
 }
 
-func TestWhatLivesForEverIsRemovedByRetiringIt(t *testing.T) {
+func TestDiff_ForeverFamilyNeedsRetire(t *testing.T) {
 	one := keyspace.New("test")
 	keyspace.Def1[id](one, "user:all:{uid}", keyspace.BytesOf("x"), keyspace.Forever("truth"), keyspace.Doc{Purpose: "a test's"})
 	was := New(one)
@@ -233,7 +233,7 @@ func TestWhatLivesForEverIsRemovedByRetiringIt(t *testing.T) {
 	}
 }
 
-func TestAFileThatWasCutOffIsNoLock(t *testing.T) {
+func TestParse_TruncatedFile(t *testing.T) {
 	one, two := sample()
 	keyspace.Retire(one, "user:old:{n}", "swept")
 	text := New(one, two, legacy()).String()
@@ -241,12 +241,12 @@ func TestAFileThatWasCutOffIsNoLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range len(text) - 1 { // without the line break at the end it is whole
+	for n := range len(text) - 1 { // without the last line break, the file is complete
 		if cut, err := Parse(text[:n]); err == nil {
 			t.Fatalf("%d of %d bytes: read as %d families of %d", n, len(text), len(cut.Families), len(whole.Families))
 		}
 	}
-	// At the end of a line it is as sound as a shorter file would be, but for the last line.
+	// At the end of a line, only the missing last line shows that the file is truncated.
 	at := strings.LastIndex(text, "\n\n") + 1
 	if _, err := Parse(text[:at]); !errors.Is(err, ErrTruncated) {
 		t.Errorf("without its last line: %v, want ErrTruncated", err)
@@ -256,7 +256,7 @@ func TestAFileThatWasCutOffIsNoLock(t *testing.T) {
 	}
 }
 
-func TestTheLongestLifeIsReadBackFromItsText(t *testing.T) {
+func TestLongestLife_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		span := func(name string) time.Duration {
 			return time.Duration(rapid.Int64Range(1, 100).Draw(t, name)) * rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, name+" unit")
@@ -277,8 +277,8 @@ func TestTheLongestLifeIsReadBackFromItsText(t *testing.T) {
 	})
 }
 
-// The lock has forms as text alone; their order must survive that.
-func TestFormsAreReadBackFromTheirText(t *testing.T) {
+// The lock stores forms as text; their order must be preserved.
+func TestParseForm_RoundTrip(t *testing.T) {
 	forms := rapid.Custom(func(t *rapid.T) keyspace.Form {
 		if rapid.Bool().Draw(t, "words") {
 			return keyspace.Form{Words: rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9_]{1,4}`), 1, 4, rapid.ID[string]).Draw(t, "words")}
@@ -329,7 +329,7 @@ func ofForm(f keyspace.Form) *rapid.Generator[string] {
 	})
 }
 
-func TestALayoutThatIsThereAlreadyIsLocked(t *testing.T) {
+func TestLock_Brownfield(t *testing.T) {
 	was := New(legacy())
 	again, err := Parse(was.String())
 	if err != nil {
@@ -343,7 +343,7 @@ func TestALayoutThatIsThereAlreadyIsLocked(t *testing.T) {
 	keyspace.Def1[keyspace.Text](s, "user_{name}", keyspace.BytesOf("JSON"), keyspace.Expire(time.Hour), keyspace.Doc{Migration: ""})
 	was.Families = slices.DeleteFunc(was.Families, func(f Family) bool { return !strings.HasPrefix(f.Pattern, "user_") })
 	got := fmt.Sprint(was.Diff(New(s)))
-	for _, want := range []string{"renamed  user_{user}_profile", "removed  user_{id}_friends", `"user_0_friends" may be there from before`} {
+	for _, want := range []string{"renamed  user_{user}_profile", "removed  user_{id}_friends", `"user_0_friends" may exist already`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s\nwant %q in it", got, want)
 		}

@@ -1,13 +1,12 @@
--- atomic: carry out commands one after the other, with nothing of other clients between
--- them. As after EXEC, one that fails does not keep the others from running.
+-- atomic: run commands one after the other, without commands of other clients in between. As with EXEC, a command that
+-- fails does not stop the others.
 --
--- KEYS[1] …        the keys of all commands, in their order
--- ARGV[1] …        for each command: its life in ms or '', once ('1' or ''), the number of
---                  the key that gets the life, how many arguments stand before its keys, how
---                  many keys and how many arguments it has, its name, its arguments
+-- KEYS[1] …        the keys of all commands, in order
+-- ARGV[1] …        for each command: its TTL in ms or '', once ('1' or ''), the number of the
+--                  key that gets the TTL, the number of arguments before its keys, the number of
+--                  keys, the number of arguments, its name, its arguments
 --
--- Returns a list of what each command does; errors are among them. A sum that Lua would
--- round is a text.
+-- Returns a list with the reply of each command, errors included. A sum that Lua would round is a string.
 local replies, key, arg = {}, 0, 1
 while arg <= #ARGV do
 	local life, once, which, before = ARGV[arg], ARGV[arg + 1], tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])

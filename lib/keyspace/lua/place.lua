@@ -1,15 +1,15 @@
--- place: carry out a command whose keys do not stand first or are several, and give one
--- of them its life in the same step.
+-- place: run a command that has several keys, or arguments before its keys, and set the TTL of one of the keys
+-- atomically.
 --
--- KEYS[1] …        the command's keys, in its order
--- ARGV[1] life     ms; '' for a key that lives for ever, or that is not written
--- ARGV[2] once     '1': counted from the write that made the key, else ''
--- ARGV[3] which    number of the key that gets the life
--- ARGV[4] before   how many arguments stand before the keys
+-- KEYS[1] …        the keys of the command, in order
+-- ARGV[1] life     TTL in ms; '' for a key that never expires or is not written
+-- ARGV[2] once     '1': only the write that creates the key sets the TTL; else ''
+-- ARGV[3] which    the number of the key that gets the TTL
+-- ARGV[4] before   the number of arguments before the keys
 -- ARGV[5] command
 -- ARGV[6] …        its arguments
 --
--- Returns what the command does.
+-- Returns the reply of the command.
 local call = {ARGV[5]}
 for i = 6, 5 + tonumber(ARGV[4]) do call[#call + 1] = ARGV[i] end
 for _, key in ipairs(KEYS) do call[#call + 1] = key end

@@ -20,10 +20,10 @@ type Room struct{ keyspace.Int }
 var (
 	rooms = keyspace.New("rooms")
 
-	// What was one text ...
+	// The old family is a plain text.
 	topicKey = keyspace.Def1[Room](rooms, "room:topic:{{room}}", keyspace.BytesOf("text"), keyspace.Forever("until the room goes"),
 		keyspace.Doc{Purpose: "what a room talks about"})
-	// ... becomes a document.
+	// The new family is a JSON document.
 	settingsKey = keyspace.Def1[Room](rooms, "room:settings:{{room}}", keyspace.JSONOf[settings](), keyspace.Forever("until the room goes"),
 		keyspace.Doc{Purpose: "a room's topic, and soon more"})
 	roomMove = keyspace.Def0(rooms, "room:move_settings", keyspace.HashOf("see package move"), keyspace.Forever("removed by hand after the move"),
@@ -36,7 +36,7 @@ type settings struct {
 
 var topics = move.Plan[Room, string]{
 	State: roomMove.At(),
-	Poll:  20 * time.Millisecond, // of an example; leave it at a second
+	Poll:  20 * time.Millisecond, // for an example; use a second
 	Parse: func(args []string) (Room, error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		return Room{keyspace.Int{N: n}}, err
@@ -78,13 +78,13 @@ func Example() {
 		}
 	}
 
-	// Every node reads and writes through its own.
+	// Every node reads and writes with its own Mover.
 	m := move.Start(db, topics)
 	tea, chess := Room{keyspace.Int{N: 1}}, Room{keyspace.Int{N: 2}}
 	must(m.Set(ctx, tea, "oolong"))
 	must(m.Set(ctx, chess, "openings"))
 
-	// One takes the move along.
+	// One process runs the move.
 	for {
 		phase, err := m.Phase(ctx)
 		must(err)
@@ -125,7 +125,7 @@ func Example() {
 	// openings in the old key too: false
 }
 
-// What a move refuses, and why.
+// The errors of a move, and their causes.
 func ExampleMover_Advance() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Phase is how far a move is.
+// Phase is the phase of a move.
 type Phase string
 
 // The phases, in their order.
@@ -23,27 +23,26 @@ const (
 	Both     Phase = "both"     // write both, read old
 	Switched Phase = "switched" // write both, read new
 	New      Phase = "new"      // write new, read new
-	Done     Phase = "done"     // as New, and there are no old keys
+	Done     Phase = "done"     // as New, and no old keys exist
 )
 
-// next is the phase that follows.
+// next maps a phase to the phase that follows.
 var next = map[Phase]Phase{Old: Both, Both: Switched, Switched: New}
 
-// readsNew reports whether the new side is read.
+// readsNew reports whether reads use the new side.
 func (p Phase) readsNew() bool { return p == Switched || p == New || p == Done }
 
 // Errors of a move.
 var (
-	// ErrPhase says that what was asked for belongs in another phase.
+	// ErrPhase reports that the operation is not possible in the current phase.
 	ErrPhase = errors.New("move: not in this phase")
-	// ErrDiffers says that the sides are not, or not known to be, equal.
+	// ErrDiffers reports that the sides differ, or that they were not compared.
 	ErrDiffers = errors.New("move: the sides differ")
-	// ErrNotEmpty says that there are keys of the new family before the move.
+	// ErrNotEmpty reports that keys of the new family existed before the move.
 	ErrNotEmpty = errors.New("move: the new family has keys")
-	// ErrCommand reports a command that is not for the key of its side alone.
+	// ErrCommand reports a command that is not only for the key of its side.
 	ErrCommand = errors.New("move: a command for another key")
-	// ErrBusy says that an entity was written so often that it could not be read
-	// in peace.
+	// ErrBusy reports that an entity was written too often to read it consistently.
 	ErrBusy = errors.New("move: written all the time")
 )
 
@@ -52,44 +51,43 @@ type Side[K, V any] struct {
 	Family *keyspace.Family
 	// Key returns the key of one entity.
 	Key func(k K) keyspace.Key
-	// Get reads one entity whole; ok is false when there is none.
+	// Get reads a whole entity; ok is false if it does not exist.
 	Get func(ctx context.Context, db keyspace.Executor, k K) (v V, ok bool, err error)
-	// Set returns the commands that make an absent key hold v, its life
-	// included. No command has more than some thousand arguments.
+	// Set returns the commands that store v in a missing key, including its TTL. No command may have more than a few
+	// thousand arguments.
 	Set func(k K, v V) ([]keyspace.Cmd, error)
 }
 
-// Plan says what moves where.
+// Plan declares the two sides of a move.
 type Plan[K, V any] struct {
-	// State keeps the phase: a hash of its own, which lives for ever and is
-	// removed by hand when the move has left the code.
+	// State stores the phase. It is a separate hash that never expires. Delete it manually after the code of the move
+	// was removed.
 	State keyspace.Hash
-	// Old and New are the sides. Their families have one hash tag.
+	// Old and New are the sides. Their families share a hash tag.
 	Old, New Side[K, V]
-	// Parse makes an entity out of the arguments of an old key.
+	// Parse returns the entity for the arguments of an old key.
 	Parse func(args []string) (K, error)
-	// Equal compares what the sides hold; nil is reflect.DeepEqual.
+	// Equal compares the values of both sides; nil means reflect.DeepEqual.
 	Equal func(a, b V) bool
-	// Poll is how old a node's knowledge of the phase may be; zero is a second.
-	// A change of phase takes ten of them, and all nodes must have the same.
+	// Poll is the largest age of a node's copy of the phase; 0 means one second. A change of phase takes ten Polls. All
+	// nodes must have the same Poll.
 	Poll time.Duration
-	// Progress is told now and then how far Fill, Compare and Clean are. Nil is
-	// told nothing.
+	// Progress, if set, is called regularly with the progress of Fill, Compare and Clean.
 	Progress func(Progress)
 }
 
-// grace is how many polls a phase stands before it may change: one until a node
-// asks again, one for what the node began before, the others for slow machines.
-const grace = 5
+// settlePolls is the number of polls before a phase may change. One is for the nodes to read the phase, one for
+// operations that a node has already started, and the others are for slow machines.
+const settlePolls = 5
 
-// Mover is one node's part in a move. It is safe for concurrent use.
+// Mover is the part of one node in a move. It is safe for concurrent use.
 type Mover[K, V any] struct {
 	plan Plan[K, V]
 	db   *redis.DB
 	seen atomic.Pointer[view]
 }
 
-// view is what a node knows of the phase.
+// view is a node's copy of the phase.
 type view struct {
 	phase Phase
 	asked time.Time
@@ -114,8 +112,8 @@ var (
 	dropScript  = redis.NewScript(dropLua)
 )
 
-// Start returns a node's part of the move that plan describes. Every node that
-// reads or writes the families has one before the first change of phase.
+// Start returns a node's part of the move in plan. Every node that reads or writes the families needs one before the
+// first change of phase.
 func Start[K, V any](db *redis.DB, plan Plan[K, V]) *Mover[K, V] {
 	if plan.Poll == 0 {
 		plan.Poll = time.Second
@@ -126,13 +124,13 @@ func Start[K, V any](db *redis.DB, plan Plan[K, V]) *Mover[K, V] {
 	return &Mover[K, V]{plan: plan, db: db}
 }
 
-// Phase asks Redis for the phase.
+// Phase reads the phase from Redis.
 func (m *Mover[K, V]) Phase(ctx context.Context) (Phase, error) {
-	v, err := m.ask(ctx)
+	v, err := m.loadPhase(ctx)
 	return v.phase, err
 }
 
-func (m *Mover[K, V]) ask(ctx context.Context) (view, error) {
+func (m *Mover[K, V]) loadPhase(ctx context.Context) (view, error) {
 	asked := time.Now()
 	s, ok, err := m.db.Do(ctx, keyspace.Cmd{Name: "HGET", Key: m.plan.State.Key, Args: []string{"phase"}}).Text()
 	if err != nil {
@@ -146,12 +144,12 @@ func (m *Mover[K, V]) ask(ctx context.Context) (view, error) {
 	return v, nil
 }
 
-// known returns the phase, asked for a Poll ago at the most, and a context that
-// ends before the knowledge is too old to act on.
-func (m *Mover[K, V]) known(ctx context.Context) (context.Context, context.CancelFunc, Phase, error) {
+// currentPhase returns the phase, which is at most one Poll old. The context that it returns ends before the phase is
+// too old to act on.
+func (m *Mover[K, V]) currentPhase(ctx context.Context) (context.Context, context.CancelFunc, Phase, error) {
 	v := m.seen.Load()
 	if v == nil || time.Since(v.asked) > m.plan.Poll {
-		fresh, err := m.ask(ctx)
+		fresh, err := m.loadPhase(ctx)
 		if err != nil {
 			return ctx, func() {}, "", err
 		}
@@ -161,9 +159,9 @@ func (m *Mover[K, V]) known(ctx context.Context) (context.Context, context.Cance
 	return ctx, cancel, v.phase, nil
 }
 
-// Get reads an entity from the side whose turn it is.
+// Get reads an entity from the side that is read in the current phase.
 func (m *Mover[K, V]) Get(ctx context.Context, k K) (v V, ok bool, err error) {
-	ctx, cancel, phase, err := m.known(ctx)
+	ctx, cancel, phase, err := m.currentPhase(ctx)
 	defer cancel()
 	if err != nil {
 		return v, false, err
@@ -178,7 +176,7 @@ func (m *Mover[K, V]) side(isNew bool) *Side[K, V] {
 	return &m.plan.Old
 }
 
-// Set makes an entity hold v, whatever it held.
+// Set replaces the value of an entity with v.
 func (m *Mover[K, V]) Set(ctx context.Context, k K, v V) error {
 	both := [2][]keyspace.Cmd{}
 	for i := range both {
@@ -199,21 +197,20 @@ func (m *Mover[K, V]) Delete(ctx context.Context, k K) error {
 	return err
 }
 
-// tries is how often a write or a fill begins anew before it gives up.
-const tries = 50
+// maxTries is the number of attempts of a write or a fill.
+const maxTries = 50
 
-// The first element of what write.lua answers.
+// The first element of the reply of write.lua.
 const (
 	written = iota
 	unfilled
 	stale
 )
 
-// Write carries out the commands for the old key, those for the new key, or
-// both, all at once, and returns the replies of the side that is read. The two
-// lists must do the same. As with any command, it may have been done when there is
-// no answer. What a server refuses, because of its arguments, say, may leave the
-// commands before it done.
+// Write runs the commands for the old key, for the new key, or for both, atomically, and returns the replies of the
+// side that is read. Both lists must have the same effect. As with any command, a write without a reply may have
+// succeeded. If the server refuses a command, for example because of its arguments, the commands before it may have
+// taken effect.
 func (m *Mover[K, V]) Write(ctx context.Context, k K, old, new []keyspace.Cmd) ([]keyspace.Reply, error) {
 	keys := []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}
 	for i, cmds := range [2][]keyspace.Cmd{old, new} {
@@ -224,7 +221,7 @@ func (m *Mover[K, V]) Write(ctx context.Context, k K, old, new []keyspace.Cmd) (
 		}
 	}
 	trust := "no"
-	for try := range tries {
+	for try := range maxTries {
 		answer, phase, err := m.write(ctx, keys, trust, old, new)
 		if err != nil {
 			return nil, fmt.Errorf("move: write %s: %w", keys[0], err)
@@ -243,12 +240,12 @@ func (m *Mover[K, V]) Write(ctx context.Context, k K, old, new []keyspace.Cmd) (
 				return nil, err
 			}
 		case stale:
-			if _, err := m.ask(ctx); err != nil {
+			if _, err := m.loadPhase(ctx); err != nil {
 				return nil, err
 			}
 		}
-		// Filled, and asked again: what the script finds now is as it should be,
-		// such as a value that leaves nothing to hold in the new key.
+		// After a fill and a new read of the phase, the state of the keys is final. An example is an old value that
+		// needs no new key.
 		if try > 0 {
 			trust = "yes"
 		}
@@ -256,9 +253,9 @@ func (m *Mover[K, V]) Write(ctx context.Context, k K, old, new []keyspace.Cmd) (
 	return nil, fmt.Errorf("%w: %s", ErrBusy, keys[0])
 }
 
-// write sends what the phase asks for.
+// write sends the commands of the current phase.
 func (m *Mover[K, V]) write(ctx context.Context, keys []keyspace.Key, trust string, old, new []keyspace.Cmd) ([]keyspace.Reply, Phase, error) {
-	ctx, cancel, phase, err := m.known(ctx)
+	ctx, cancel, phase, err := m.currentPhase(ctx)
 	defer cancel()
 	if err != nil {
 		return nil, "", err
@@ -277,8 +274,7 @@ func (m *Mover[K, V]) write(ctx context.Context, keys []keyspace.Key, trust stri
 	return answer, phase, err
 }
 
-// appendCmds writes commands as the scripts read them: which key, how many
-// arguments, the name, the arguments.
+// appendCmds encodes commands for the scripts: the number of the key, the number of arguments, the name, the arguments.
 func appendCmds(to []string, key string, cmds []keyspace.Cmd) []string {
 	for _, c := range cmds {
 		to = append(append(to, key, strconv.Itoa(len(c.Args)), c.Name), c.Args...)
@@ -286,10 +282,10 @@ func appendCmds(to []string, key string, cmds []keyspace.Cmd) []string {
 	return to
 }
 
-// fill makes the new key hold what the old one holds, of which it returns what stamp.lua says.
+// fill copies the value of the old key to the new key. It returns the stamp of the old key, from stamp.lua.
 func (m *Mover[K, V]) fill(ctx context.Context, k K) (string, error) {
 	keys := []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}
-	for try := range tries {
+	for try := range maxTries {
 		stamp, _, err := stampScript.Run(ctx, m.db, keys[:1]).Text()
 		if err != nil {
 			return "", fmt.Errorf("move: fill %s: %w", keys[1], err)

@@ -39,11 +39,11 @@ var (
 		keyspace.Doc{Purpose: "how far the move of visits is"})
 )
 
-// full asks for the long form of what is done under load (make hazards).
+// full selects the long test under load (make hazards).
 var full = os.Getenv("STOA_HAZARDS") == "full"
 
-// poll is short enough for tests and long enough for a machine that stalls: a node that
-// stands still for ten of them could be two phases behind.
+// poll is short enough for tests and long enough for a machine that stalls. A node that stalls for ten polls could be
+// two phases behind.
 var poll = map[bool]time.Duration{false: 30 * time.Millisecond, true: 100 * time.Millisecond}[full]
 
 func plan() move.Plan[User, int64] {
@@ -111,7 +111,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-func TestAMoveGoesThroughItsPhases(t *testing.T) {
+func TestMove_AllPhases(t *testing.T) {
 	t.Run("in virtual time", func(t *testing.T) {
 		redistest.Bubble(t, func(t *testing.T) {
 			db := redistest.InMemory(t).Open(t)
@@ -123,19 +123,19 @@ func TestAMoveGoesThroughItsPhases(t *testing.T) {
 		t.Parallel()
 		db := redistest.Open(t, redistest.Cluster(t, 3, 0).URL)
 		p := plan()
-		p.Poll = 10 * time.Millisecond // of an operator who waits for nobody
+		p.Poll = 10 * time.Millisecond // for an operator that does not wait for other nodes
 		phases(t, db, move.Start(db, toldOfPhases()), move.Start(db, p))
 	})
 }
 
-// toldOfPhases is the plan of a node that learns of a phase when the test lets it.
+// toldOfPhases is the plan of a node that reads the phase only when the test allows it.
 func toldOfPhases() move.Plan[User, int64] {
 	p := plan()
 	p.Poll = time.Hour
 	return p
 }
 
-// phases goes through all of them with a node and an operator.
+// phases runs all phases with a node and an operator.
 func phases(t *testing.T, db *redis.DB, m, op *move.Mover[User, int64]) {
 	ctx := t.Context()
 	advance := func(want move.Phase) {
@@ -226,7 +226,7 @@ func phases(t *testing.T, db *redis.DB, m, op *move.Mover[User, int64]) {
 	if _, err := op.Advance(ctx); !errors.Is(err, move.ErrPhase) {
 		t.Errorf("advanced beyond new: %v", err)
 	}
-	// Of a node that slept since phase old, and what leaves no new key.
+	// One key was written by a node that missed all phases since Old, and one has a value that needs no new key.
 	ok(t, db.Do(ctx, oldSet(user(60), 5)[0]).Err)
 	ok(t, db.Do(ctx, oldSet(user(61), 0)[0]).Err)
 	if p, err := op.Clean(ctx); err != nil || p.Keys != 40 {
@@ -242,9 +242,9 @@ func phases(t *testing.T, db *redis.DB, m, op *move.Mover[User, int64]) {
 	redistest.KeysDeclared(t, db, schema)
 }
 
-// Whoever is killed, or loses the connection, after a phase began does not know it, and calls
+// A process that was killed, or lost its connection, after it started a phase does not know the result, and calls
 // again.
-func TestAStepThatWasKilledAndIsCalledAgainIsOneStep(t *testing.T) {
+func TestMove_KilledStepCanBeRepeated(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		ctx := t.Context()
@@ -252,7 +252,7 @@ func TestAStepThatWasKilledAndIsCalledAgainIsOneStep(t *testing.T) {
 		if err != nil || visited != 1 {
 			t.Fatalf("visit %d, %v", visited, err)
 		}
-		// killed ends the step while the phase that it began, after so many polls, reaches the nodes.
+		// killed ends the step while the new phase settles, after the given number of polls.
 		killed := func(step func(ctx context.Context, op *move.Mover[User, int64]) error, polls time.Duration, want move.Phase) {
 			t.Helper()
 			short, cancel := context.WithTimeout(ctx, polls*poll+2*poll)
@@ -295,14 +295,14 @@ func TestAStepThatWasKilledAndIsCalledAgainIsOneStep(t *testing.T) {
 		again(move.Switched)
 		back, err := move.Start(db, plan()).Back(ctx)
 		if err != nil || back != move.Both {
-			t.Fatalf("the way back leads to %q, %v", back, err)
+			t.Fatalf("Back returned %q, %v", back, err)
 		}
 		again(move.Switched)
 		killed(func(ctx context.Context, op *move.Mover[User, int64]) error {
 			_, err := op.Back(ctx)
 			return err
 		}, 5, move.Both)
-		prove() // which waits for the nodes as well
+		prove() // also waits for the nodes
 		again(move.Switched)
 		killed(advance, 5, move.New)
 		again(move.New)
@@ -315,7 +315,7 @@ func TestAStepThatWasKilledAndIsCalledAgainIsOneStep(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeMovedIsRefused(t *testing.T) {
+func TestMove_RefusesInvalidCalls(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	m := move.Start(db, toldOfPhases())
 	ctx := t.Context()
@@ -332,7 +332,7 @@ func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 		t.Errorf("a new key of another type: %v", err)
 	}
 	if n, had, _ := plan().Old.Get(ctx, db, user(1)); had {
-		t.Errorf("the old key was written all the same: %d", n)
+		t.Errorf("the old key was written: %d", n)
 	}
 	if got, err := m.Advance(ctx); !errors.Is(err, move.ErrNotEmpty) || got != move.Old {
 		t.Errorf("with a key in the new family: %q, %v", got, err)
@@ -347,10 +347,9 @@ func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 	}
 }
 
-// A node may have any knowledge that was true one phase ago. Whatever two such
-// nodes do, both sides hold what a plain map does. The map is the twin of the
-// scripts.
-func TestNodesOneAPhaseBehindDoNoHarm(t *testing.T) {
+// A node may act on the current phase or the one before. After all operations of two such nodes, both sides must equal a plain map,
+// which is the model of the scripts.
+func TestMove_NodesOnePhaseBehind(t *testing.T) {
 	db := redistest.Open(t, redistest.Server(t).URL)
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -406,7 +405,7 @@ func TestNodesOneAPhaseBehindDoNoHarm(t *testing.T) {
 		write(4)
 		for _, phase := range []move.Phase{move.Both, move.Switched, move.New} {
 			set(phase)
-			_, err := nodes[0].Phase(ctx) // the other one is behind
+			_, err := nodes[0].Phase(ctx) // the other node is behind
 			must(err)
 			write(rapid.IntRange(1, 8).Draw(t, "steps"))
 			learn()
@@ -433,8 +432,7 @@ func TestNodesOneAPhaseBehindDoNoHarm(t *testing.T) {
 	})
 }
 
-// TestMain is also the operator of the test below: a process that takes the move
-// along until it is done, or killed.
+// TestMain is also the operator of the test below: a process that runs the move until it is done or killed.
 func TestMain(m *testing.M) {
 	if url := os.Getenv("MOVE_REDIS"); url != "" {
 		if err := operate(context.Background(), url); err != nil {
@@ -473,14 +471,14 @@ func operate(ctx context.Context, url string) error {
 			_, err = m.Advance(ctx)
 		}
 		if errors.Is(err, move.ErrDiffers) && differed < 3 {
-			differed++ // the writers may have overtaken each look at a key
+			differed++ // the writers may have changed a key during each comparison
 		} else if err != nil {
 			return err
 		}
 	}
 }
 
-func TestNothingIsLostUnderLoadWhenTheOperatorIsKilled(t *testing.T) {
+func TestMove_LosesNothingWhenOperatorIsKilled(t *testing.T) {
 	t.Parallel()
 	const writers, nodes = 6, 3
 	entities := 600
@@ -510,14 +508,14 @@ func TestNothingIsLostUnderLoadWhenTheOperatorIsKilled(t *testing.T) {
 		all.Go(func() {
 			m := movers[w%nodes]
 			for ctx.Err() == nil {
-				// Half of the visits go to a few, who are written all the time;
-				// some are the first of their users.
+				// Half of the visits are for a few users, whose keys are written all the time. Other visits are the
+				// first of their users.
 				n := rand.IntN(20)
 				if rand.IntN(2) == 0 {
 					n = rand.IntN(entities)
 				}
-				// The test's own context: nothing is given up half way, but for a
-				// machine that stalls longer than a phase may be believed in.
+				// The context of the test has no deadline, so a write only fails if the machine stalls for longer than
+				// a phase is valid.
 				switch _, err := visit(t.Context(), m, user(n)); {
 				case errors.Is(err, redis.ErrUnavailable):
 					unsure[n].Add(1)
@@ -565,7 +563,7 @@ func TestNothingIsLostUnderLoadWhenTheOperatorIsKilled(t *testing.T) {
 	all.Wait()
 	t.Logf("%d kills, %d visits meanwhile, phases seen %v", kills, visits.Load(), phases)
 	if kills == 0 || visits.Load() < 1000 {
-		t.Errorf("%d kills and %d visits prove little", kills, visits.Load())
+		t.Errorf("%d kills and %d visits are too few", kills, visits.Load())
 	}
 	for n := range entities {
 		got, _, err := plan().New.Get(t.Context(), db, user(n))

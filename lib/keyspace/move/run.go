@@ -10,26 +10,25 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Progress is how far a pass over the old keys is.
+// Progress is the progress of a pass over the old keys.
 type Progress struct {
 	What     string // "fill", "compare" or "clean"
-	Keys     int64  // so far
-	Differ   int64  // of them, found by Compare
+	Keys     int64  // the number so far
+	Differ   int64  // the number with a difference, in Compare
 	Examples []string
 }
 
-// workers is how many entities a pass works on at once.
+// workers is the number of entities that a pass processes in parallel.
 const workers = 16
 
-// every is how many keys lie between two reports.
-const every = 1000
+// reportEvery is the number of keys between two reports.
+const reportEvery = 1000
 
-// Advance goes to the next phase and returns when every node acts on it, ten
-// Polls later. From Both it does so only after a Compare without a difference,
-// and beyond New only Clean leads. Where an earlier call began a phase and did not
-// see its end, that phase is the next one.
+// Advance changes to the next phase and returns when every node acts on it, which takes ten Polls. It leaves Both only
+// after a Compare without a difference; only Clean leaves New. If an earlier call started a phase but did not finish,
+// Advance finishes that phase.
 func (m *Mover[K, V]) Advance(ctx context.Context) (Phase, error) {
-	v, err := m.ask(ctx)
+	v, err := m.loadPhase(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -45,16 +44,15 @@ func (m *Mover[K, V]) Advance(ctx context.Context) (Phase, error) {
 		return v.phase, fmt.Errorf("%w: nothing to advance to from %s", ErrPhase, v.phase)
 	}
 	if v.phase == Old {
-		if err := m.empty(ctx); err != nil {
+		if err := m.checkNewEmpty(ctx); err != nil {
 			return v.phase, err
 		}
 	}
 	return m.change(ctx, v.phase, to)
 }
 
-// empty refuses new keys that are older than the move: nothing would ever make
-// them right.
-func (m *Mover[K, V]) empty(ctx context.Context) error {
+// checkNewEmpty refuses new keys that are older than the move, because nothing would ever correct them.
+func (m *Mover[K, V]) checkNewEmpty(ctx context.Context) error {
 	return m.scan(ctx, m.plan.New.Family, func(p keyspace.Parsed) error {
 		return fmt.Errorf("%w: %s, for example", ErrNotEmpty, p.Key())
 	})
@@ -71,13 +69,13 @@ func (m *Mover[K, V]) scan(ctx context.Context, f *keyspace.Family, fn func(keys
 	})
 }
 
-// Back goes from Switched to Both, where the old keys are read again.
+// Back returns from Switched to Both, so that the old keys are read again.
 func (m *Mover[K, V]) Back(ctx context.Context) (Phase, error) {
 	return m.change(ctx, Switched, Both)
 }
 
-// change first lets the present phase reach everybody: whoever began it may have
-// been killed before it did.
+// change first waits until every node acts on the current phase, because the process that started it may have been
+// killed before.
 func (m *Mover[K, V]) change(ctx context.Context, from, to Phase) (Phase, error) {
 	if err := m.settle(ctx, from); err != nil {
 		return "", err
@@ -88,23 +86,23 @@ func (m *Mover[K, V]) change(ctx context.Context, from, to Phase) (Phase, error)
 	}
 	switch done {
 	case 0:
-		return "", fmt.Errorf("%w: it is not %s any more", ErrPhase, from)
+		return "", fmt.Errorf("%w: it is no longer %s", ErrPhase, from)
 	case -1:
 		return from, fmt.Errorf("%w, or were not compared since the last fill: run Fill and Compare", ErrDiffers)
 	}
 	return to, m.settle(ctx, to)
 }
 
-// settle returns when every node acts on the phase, which must stay what it is.
+// settle returns when every node acts on the phase. It returns an error if the phase changes meanwhile.
 func (m *Mover[K, V]) settle(ctx context.Context, phase Phase) error {
-	end := time.Now().Add(grace * m.plan.Poll)
+	end := time.Now().Add(settlePolls * m.plan.Poll)
 	for {
-		v, err := m.ask(ctx)
+		v, err := m.loadPhase(ctx)
 		if err != nil {
 			return err
 		}
 		if v.phase != phase {
-			return fmt.Errorf("%w: it is %s and should be %s", ErrPhase, v.phase, phase)
+			return fmt.Errorf("%w: it is %s instead of %s", ErrPhase, v.phase, phase)
 		}
 		left := time.Until(end)
 		if left <= 0 {
@@ -116,7 +114,7 @@ func (m *Mover[K, V]) settle(ctx context.Context, phase Phase) error {
 	}
 }
 
-// settlingField is the field of the state that holds the phase until every node acts on it.
+// settlingField is the field of the state that stores a phase until every node acts on it.
 const settlingField = "settling"
 
 func (m *Mover[K, V]) settled(ctx context.Context) error {
@@ -126,8 +124,8 @@ func (m *Mover[K, V]) settled(ctx context.Context) error {
 	return nil
 }
 
-// Fill makes every new key hold what its old one holds. It runs beside reads and
-// writes, in phase Both, as often as is wanted.
+// Fill copies the value of every old key to its new key. It runs in phase Both, in parallel to reads and writes, as
+// often as necessary.
 func (m *Mover[K, V]) Fill(ctx context.Context) (Progress, error) {
 	return m.pass(ctx, "fill", Both, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error {
 		_, err := m.fill(ctx, k)
@@ -135,9 +133,8 @@ func (m *Mover[K, V]) Fill(ctx context.Context) (Progress, error) {
 	})
 }
 
-// Compare reads both sides of every old key. A difference that stays is counted,
-// and is returned as ErrDiffers after the pass. Without one the way to the next
-// phase is open.
+// Compare reads both sides of every old key. It counts the differences that remain, and returns ErrDiffers after the
+// pass if there is one. If there is none, Advance can leave Both.
 func (m *Mover[K, V]) Compare(ctx context.Context) (Progress, error) {
 	p, err := m.pass(ctx, "compare", Both, m.compare)
 	if err == nil && p.Differ > 0 {
@@ -147,13 +144,13 @@ func (m *Mover[K, V]) Compare(ctx context.Context) (Progress, error) {
 	if err == nil {
 		equal = "1"
 	}
-	if said := m.db.Do(ctx, m.plan.State.SetCmd("equal", equal)).Err; said != nil && err == nil {
-		err = fmt.Errorf("move: compare: %w", said)
+	if setErr := m.db.Do(ctx, m.plan.State.SetCmd("equal", equal)).Err; setErr != nil && err == nil {
+		err = fmt.Errorf("move: compare: %w", setErr)
 	}
 	return p, err
 }
 
-// compare gives a write between its two reads a few chances to be over.
+// compare retries, so that a write between its two reads can finish.
 func (m *Mover[K, V]) compare(ctx context.Context, k K, p *Progress, mu *sync.Mutex) error {
 	const chances = 10
 	for chance := range chances {
@@ -180,17 +177,16 @@ func (m *Mover[K, V]) compare(ctx context.Context, k K, p *Progress, mu *sync.Mu
 	return nil
 }
 
-// Clean removes the old keys, in phase New, and ends the move. An old key
-// without a new one was written by a node that slept through every phase; it is
-// filled first, and goes also where its value leaves nothing to hold in the new one.
+// Clean removes the old keys, in phase New, and ends the move. An old key without a new one was written by a node that
+// missed every phase. It is filled first, and it is also removed if its value needs no new key.
 func (m *Mover[K, V]) Clean(ctx context.Context) (Progress, error) {
-	v, err := m.ask(ctx)
-	if err != nil || v.phase == Done { // done: an earlier call did not see its end
+	v, err := m.loadPhase(ctx)
+	if err != nil || v.phase == Done { // an earlier call did not finish
 		return Progress{What: "clean"}, err
 	}
 	p, err := m.pass(ctx, "clean", New, func(ctx context.Context, k K, _ *Progress, _ *sync.Mutex) error {
 		filled := ""
-		for range tries {
+		for range maxTries {
 			gone, err := dropScript.Run(ctx, m.db, []keyspace.Key{m.plan.Old.Key(k), m.plan.New.Key(k)}, filled).Int()
 			if err != nil || gone == 1 {
 				return err
@@ -208,7 +204,7 @@ func (m *Mover[K, V]) Clean(ctx context.Context) (Progress, error) {
 	return p, err
 }
 
-// pass calls fn for every old key, some at once, once every node is in the phase.
+// pass waits until every node is in the phase. Then it calls fn for every old key, several in parallel.
 func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn func(context.Context, K, *Progress, *sync.Mutex) error) (Progress, error) {
 	p := Progress{What: what}
 	if err := m.settle(ctx, phase); err != nil {
@@ -241,7 +237,7 @@ func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn fun
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if p.Keys++; p.Keys%every == 0 {
+			if p.Keys++; p.Keys%reportEvery == 0 {
 				m.report(ctx, p)
 			}
 		})
@@ -255,9 +251,9 @@ func (m *Mover[K, V]) pass(ctx context.Context, what string, phase Phase, fn fun
 	return p, err
 }
 
-// report tells the plan's Progress, and writes the state in Redis for other tools.
+// report calls the plan's Progress and stores the progress in Redis for other tools.
 func (m *Mover[K, V]) report(ctx context.Context, p Progress) {
-	_ = m.db.Do(ctx, m.plan.State.SetCmd(p.What, strconv.FormatInt(p.Keys, 10))) // for people; the pass goes on
+	_ = m.db.Do(ctx, m.plan.State.SetCmd(p.What, strconv.FormatInt(p.Keys, 10))) // informational only; the pass continues after an error
 	if m.plan.Progress != nil {
 		m.plan.Progress(p)
 	}

@@ -1,8 +1,9 @@
-// Command keyspace looks at the keys of any Redis, without a program that declares them:
+// Command keyspace inspects the keys of any Redis, without a program that declares them:
 //
 //	go run github.com/stoa-dev/stoa/lib/keyspace/cmd/keyspace adopt --redis redis://127.0.0.1:6379 -o keys.go
 //
-// A program that declares its keys has the same commands, and those that need the declarations, by package cli.
+// A program that declares its keys gets the same commands from package cli, and the commands that need the
+// declarations.
 package main
 
 import "github.com/stoa-dev/stoa/lib/keyspace/cli"

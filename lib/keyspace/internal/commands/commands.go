@@ -1,12 +1,10 @@
-// Package commands has the commands of Redis by the types that they are for: package
-// keyspace refuses those that write another type, and package acl allows those that a role
-// needs.
+// Package commands lists the commands of Redis by the type of key that they are for. Package keyspace refuses commands
+// that write another type, and package acl allows the commands that a role needs.
 package commands
 
-// Reads and Writes are the commands of each type of key, and of channels. None of them
-// blocks a connection, looks at keys that are not named, or is dangerous in Redis' own
-// words. Redis 7.0 has all of them: a server refuses an ACL file with a command that it
-// does not know.
+// Reads and Writes are the commands of each type of key, and of channels. None of them blocks a connection, accesses
+// keys that are not named, or is in Redis' @dangerous category. Redis 7.0 has all of them, because a server refuses an
+// ACL file with a command that it does not have.
 var (
 	Reads = map[string][]string{
 		"string": {"get", "mget", "getrange", "strlen", "getbit", "bitcount", "bitpos", "bitfield_ro"},
@@ -29,13 +27,13 @@ var (
 	}
 )
 
-// The beginnings of forms by which two kinds are told from others of their type.
+// The beginnings of forms that distinguish two kinds from other kinds of the same Redis type.
 const (
 	GeoForm = "places of "
 	LogForm = "hyperloglog of "
 )
 
-// Special are the commands of single kinds, by how their forms begin.
+// Special are the commands of single kinds, by the beginning of their forms.
 var Special = map[string]struct {
 	Type          string
 	Reads, Writes []string

@@ -1,10 +1,10 @@
--- Makes the new key hold what the old one holds, if that did not change.
+-- Stores a value in the new key, unless the old key has changed.
 -- KEYS[1]   the old key
 -- KEYS[2]   the new key
--- ARGV[1]   what stamp.lua said of the old key before it was read
+-- ARGV[1]   the stamp of the old key, from stamp.lua, before it was read
 -- ARGV[2] … commands: 2 for the key, number of arguments, name, arguments
--- Returns 1; 0 when the old key changed, and nothing was done. Without an old key
--- there is nothing to do: whoever removed it knew what becomes of the new one.
+-- Returns 1; 0 if the old key has changed, and nothing was done. If the old key does
+-- not exist, nothing is done either: the deletion has already updated the new key.
 local dump = redis.call('DUMP', KEYS[1])
 if (dump and redis.sha1hex(dump) or '') ~= ARGV[1] then
   return 0

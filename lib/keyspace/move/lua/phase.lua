@@ -1,9 +1,9 @@
--- Goes from one phase to another, which is then settling until every node acts on it.
+-- Changes the phase. The new phase is settling until every node acts on it.
 -- KEYS[1] the state
--- ARGV[1] the phase it must be in
--- ARGV[2] the phase it gets
--- Returns 1; 0 when it is in another; -1 when it may not be switched, because
--- the sides were not found equal.
+-- ARGV[1] the expected current phase
+-- ARGV[2] the new phase
+-- Returns 1; 0 if the current phase is another one; -1 if the phase may not become
+-- switched, because no comparison found the sides equal.
 local is = redis.call('HGET', KEYS[1], 'phase') or 'old'
 if is ~= ARGV[1] then
   return 0

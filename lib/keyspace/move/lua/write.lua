@@ -1,13 +1,13 @@
--- Carries out the commands of one phase on an entity's two keys.
+-- Runs the commands of one phase on the two keys of an entity.
 -- KEYS[1]   the old key
 -- KEYS[2]   the new key
--- ARGV[1]   the phase that the writer believes in
--- ARGV[2]   "yes" when what is found below was looked into already
+-- ARGV[1]   the phase in the view of the writer
+-- ARGV[2]   "yes" if the state of the keys was already checked, see below
 -- ARGV[3]   the type of the old key
 -- ARGV[4]   the type of the new key
 -- ARGV[5] … commands: 1 or 2 for the key, number of arguments, name, arguments
--- Returns 0 and the reply of each command; 1 when the new key must be filled
--- first; 2 when the phase must be looked up again. Then nothing was done.
+-- Returns 0 and the reply of each command; 1 if the new key must be filled first;
+-- 2 if the phase must be read again. With 1 and 2, nothing was changed.
 local old, new = redis.call('TYPE', KEYS[1]).ok, redis.call('TYPE', KEYS[2]).ok
 if old ~= 'none' and old ~= ARGV[3] or new ~= 'none' and new ~= ARGV[4] then
   return redis.error_reply('WRONGTYPE of a key that moves')
@@ -32,6 +32,6 @@ while i <= #ARGV do
   i = i + 3 + n
 end
 if phase == 'new' then
-  redis.call('UNLINK', KEYS[1]) -- outdated from now on
+  redis.call('UNLINK', KEYS[1]) -- outdated in this phase
 end
 return out

@@ -1,5 +1,4 @@
-// Command keyvet finds Redis keys and channels that are spelled outside keys.go, as
-// package keyvet describes it:
+// Command keyvet finds Redis keys and channels that are written outside keys.go; see package keyvet:
 //
 //	go run github.com/stoa-dev/stoa/lib/keyspace/keyvet/cmd/keyvet ./...
 //	go vet -vettool=$(which keyvet) ./...

@@ -3,5 +3,5 @@ package legacy
 import "fmt"
 
 func alone(id int64) string {
-	return fmt.Sprintf("app.user-%d", id) // want `take it from appUser`
+	return fmt.Sprintf("app.user-%d", id) // want `use appUser`
 }

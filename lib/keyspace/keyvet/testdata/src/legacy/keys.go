@@ -2,10 +2,10 @@ package legacy
 
 import "github.com/stoa-dev/stoa/lib/keyspace"
 
-// UserID is one of the program's own types.
+// UserID is a type of the program.
 type UserID struct{ keyspace.Int }
 
-// What "keyspace adopt" has proposed.
+// The proposal of "keyspace adopt".
 var (
 	Keys    = keyspace.New("legacy")
 	appUser = keyspace.Def1[UserID](Keys, "app.user-{user}")

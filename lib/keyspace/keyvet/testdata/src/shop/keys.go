@@ -2,7 +2,7 @@ package shop
 
 import "github.com/stoa-dev/stoa/lib/keyspace"
 
-// The one place for all of this.
+// The only file that may declare keys.
 var (
 	Keys = keyspace.New("shop")
 	cart = keyspace.Def1[int](Keys, "cart:items:{uid}")

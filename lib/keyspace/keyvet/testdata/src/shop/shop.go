@@ -3,8 +3,8 @@ package shop
 import (
 	"fmt"
 
-	_ "github.com/go-redis/redis/v8" // want `github.com/go-redis/redis/v8 is used past package redis`
-	"github.com/redis/rueidis"       // want `github.com/redis/rueidis is used past package redis`
+	_ "github.com/go-redis/redis/v8" // want `github.com/go-redis/redis/v8 bypasses package redis`
+	"github.com/redis/rueidis"       // want `github.com/redis/rueidis bypasses package redis`
 
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
@@ -20,7 +20,7 @@ var (
 	_     = rueidis.Nil
 )
 
-const head = "cart:items:" // want `"cart:items:" spells a key of cart:items:{uid}`
+const head = "cart:items:" // want `"cart:items:" is a key of cart:items:{uid}`
 
 type tagged struct {
 	Name string `json:"order:7" cart:"cart:items:7"`
@@ -29,11 +29,11 @@ type tagged struct {
 func spell(uid, prefix string) []string {
 	return []string{
 		head + uid,
-		"cart:items:7",           // want `"cart:items:7" spells a key of cart:items:{uid}`
-		"stoa:cart:items:" + uid, // want `"stoa:cart:items:" spells a key`
-		"shop:all",               // want `"shop:all" spells a key of shop:all`
-		"order:{7}",              // want `"order:[{]7[}]" spells a key of order:[{][{]number[}][}];`
-		`order:` + uid,           // want `"order:" spells a key of order:[{][{]number`
+		"cart:items:7",           // want `"cart:items:7" is a key of cart:items:{uid}`
+		"stoa:cart:items:" + uid, // want `"stoa:cart:items:" is a key`
+		"shop:all",               // want `"shop:all" is a key of shop:all`
+		"order:{7}",              // want `"order:[{]7[}]" is a key of order:[{][{]number[}][}];`
+		`order:` + uid,           // want `"order:" is a key of order:[{][{]number`
 		"order: no such number",  // prose
 		"cart:items: " + uid,     // prose
 		"reorder:7",
@@ -41,23 +41,23 @@ func spell(uid, prefix string) []string {
 		"user:profile:" + uid,        // want `"user:profile:" begins a key`
 		"user:profile:{" + uid + "}", // want `"user:profile:{" begins a key`
 		"order:help",                 //keyvet:ok a topic of the manual
-		"cart:items:8",               /* want `spells a key` */ //keyvet:ok
+		"cart:items:8",               /* want `is a key` */ //keyvet:ok
 		"http://" + uid,
 		"user: " + uid,
 	}
 }
 
 func format(uid string, n int) {
-	_ = fmt.Sprintf("user:%s:profile", uid)     // want `"user:%s:profile" puts a key together`
+	_ = fmt.Sprintf("user:%s:profile", uid)     // want `"user:%s:profile" builds a key`
 	_ = fmt.Sprintf("order:%d", n)              // want `"order:%d"`
-	_ = fmt.Sprintf("%s:log:{%s}", "stoa", uid) // want `"%s:log:{%s}" puts a key together`
-	_ = fmt.Appendf(nil, "log:login:%d", n)     // want `"log:login:%d" puts a key together`
+	_ = fmt.Sprintf("%s:log:{%s}", "stoa", uid) // want `"%s:log:{%s}" builds a key`
+	_ = fmt.Appendf(nil, "log:login:%d", n)     // want `"log:login:%d" builds a key`
 	_ = fmt.Sprintf("%s:%d", uid, n)            // a host and a port
 	_ = fmt.Sprintf("sqlite:%s", uid)           // two levels, the first of no family
 	_ = fmt.Errorf("user: %s: %d", uid, n)
-	_ = fmt.Sprint("user:%s:profile") // want `puts a key together`
+	_ = fmt.Sprint("user:%s:profile") // want `builds a key`
 	_ = fmt.Sprintf("http://%s:%d/", uid, n)
-	_ = fmt.Sprintf("cart:items:%d", n) // want `"cart:items:%d" puts a key of cart:items:{uid} together; take it from cart`
+	_ = fmt.Sprintf("cart:items:%d", n) // want `"cart:items:%d" builds a key of cart:items:{uid}; use cart`
 }
 
 func send(uid string) []keyspace.Cmd {
@@ -65,7 +65,7 @@ func send(uid string) []keyspace.Cmd {
 		{Name: "GET", Key: cart.At()},
 		{Name: "MEMORY", Args: []string{"USAGE", "user:profile:7"}}, // want `"user:profile:7" is a key among the arguments`
 		{Name: "CONFIG", Args: []string{"GET", "appendfsync"}},
-		{Name: "EVAL", Args: []string{"return redis.call('GET', 'user:profile:7')"}}, // want `this script spells a key`
+		{Name: "EVAL", Args: []string{"return redis.call('GET', 'user:profile:7')"}}, // want `this script contains a key`
 		{Name: "EVAL", Args: []string{"return redis.call('GET', KEYS[1])"}},
 	}
 }

@@ -2,7 +2,7 @@ package shop
 
 import "github.com/stoa-dev/stoa/lib/keyspace"
 
-// A test may declare, and say what a key should be.
+// A test may declare families and contain keys.
 var (
 	testKeys = keyspace.New("test")
 	want     = "stoa:cart:items:7"

@@ -1,4 +1,4 @@
-// Package rueidis stands for the client.
+// Package rueidis replaces the client.
 package rueidis
 
 var Nil error

@@ -1,2 +1,2 @@
-// Package redis stands for the client.
+// Package redis replaces the client.
 package redis

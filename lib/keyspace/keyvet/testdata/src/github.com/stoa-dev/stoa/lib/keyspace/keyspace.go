@@ -1,4 +1,4 @@
-// Package keyspace has what the tests of keyvet use of the real one.
+// Package keyspace has the part of the real package that the tests of keyvet use.
 package keyspace
 
 type literal string
