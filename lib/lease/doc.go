@@ -1,52 +1,42 @@
-// Package lease lets one process at a time do something, and numbers the turns.
+// Package lease gives one process at a time the right to do something, and numbers the turns.
 //
 //	err := leases.Run(ctx, lease.Named("report"), "node-7", 5*time.Second, func(ctx context.Context, token int64) error {
-//		… // until ctx ends; send token along with what must not be overtaken
+//		… // until ctx ends; send token with every write that a former holder must not overwrite
 //	})
 //
 // # Idea
 //
-// A lease is a lock that expires (Gray and Cheriton, 1989): a key with a time to
-// live, created only where there is none, that its holder renews. If the holder dies,
-// the key expires a life later at most, and another process takes over. A renewal and
-// a release compare the key with what the holder wrote, so that no process ends
-// another's lease. [Leases.Run] renews after each third of the life, so two
-// renewals may fail.
+// A lease is a lock that expires (Gray and Cheriton, 1989). It is a key with a TTL. A process creates the key if it does
+// not exist, and renews it while it holds the lease. If the holder dies, the key expires after at most the life of the
+// lease, and another process takes over. Renewal and release compare the key with the value that the holder wrote, so
+// that no process ends the lease of another. [Leases.Run] renews after each third of the life, so two renewals may fail.
 //
-// No lock over a network can promise that its holder has not fallen asleep
-// between a look at the clock and a write. Therefore every turn has a fencing
-// token, a number greater than those of all turns before (Kleppmann, "How to do
-// distributed locking", 2016): a resource that remembers the greatest token it
-// has seen and refuses smaller ones cannot be harmed by a former holder.
-// In SQL that is one more column and "WHERE token <= ?".
+// No lock over a network can guarantee that its holder was not suspended between a check of the clock and a write.
+// Therefore every turn has a fencing token, a number greater than the tokens of all turns before (Kleppmann, "How to do
+// distributed locking", 2016). A resource that stores the greatest token so far and refuses smaller ones is safe from
+// former holders. In SQL, that is one more column and "WHERE token <= ?".
 //
 // # Guarantees
 //
-//   - While Redis keeps its data, no two processes hold a lease at once, as
-//     long as their clocks run at the same rate, to a tenth, and are neither
-//     stopped nor, on Redis' side, set forward. The holder counts its time by its own monotonic clock, from
-//     before it sent the renewal, and Run cancels the function's context a
-//     sixth of the life before Redis could give the lease away. That sixth is
-//     what the function has to stop.
+//   - While Redis keeps its data, no two processes hold a lease at once. This requires that their clocks run at the
+//     same rate, within a tenth, and are not stopped, and that the clock of Redis is not set forward. The holder
+//     counts its time with its own monotonic clock, from before it sent the renewal. Run cancels the context of the
+//     function a sixth of the life before Redis could give the lease to another process. The function has to stop
+//     within that sixth.
 //   - Tokens rise from turn to turn.
-//   - Run never runs the function twice at once: it waits for it before it
-//     tries to take the lease again.
+//   - Run never runs the function twice at once: it waits for the function before it acquires the lease again.
 //
-// # When Redis forgets
+// # When Redis loses data
 //
-// After a FLUSHALL, a restart without persistence or an asynchronous failover,
-// the lease is gone though its holder lives. Another may take it at once, and
-// until the first one's next renewal, a third of a life later at the most, both
-// believe that they hold it. Tokens tell them apart: a token is never smaller
-// than the taker's wall clock in microseconds, so it rises also when the counter
-// was lost, provided that the clocks of the two takers differ by less than the
-// time between their turns, and that turns did not change more than a million
-// times a second. While Redis is unreachable no process can take a lease, and a
-// holder loses its lease when the life has passed.
+// After a FLUSHALL, a restart without persistence or an asynchronous failover, the lease is lost although its holder is
+// alive. Another process may acquire it at once. Until the first holder's next renewal, after at most a third of the
+// life, both processes act as holders. Their tokens differ: a token is never smaller than the wall clock of the acquiring
+// process in microseconds, so it also rises if the counter was lost. This requires that the clocks of the two processes
+// differ by less than the time between their turns, and that there are at most a million turns a second. While Redis is
+// unreachable, no process can acquire a lease, and a holder loses its lease when the life has passed.
 //
 // # Costs
 //
-// A holder sends three scripts a life, each waiting process about as many.
-// After a release another takes over within a third of a life; after a death,
-// within what is left of the life.
+// A holder sends three scripts during each life, and each waiting process sends about as many. After a release, another
+// process takes over within a third of the life; after a crash, within the rest of the life.
 package lease

@@ -46,7 +46,7 @@ func Example() {
 	// done: <nil>
 }
 
-// Without declared families.
+// A lease without declared families.
 func ExampleNamed() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -64,7 +64,7 @@ func ExampleNamed() {
 	// <nil>
 }
 
-// A turn of which its holder decides itself when it renews and when it ends.
+// The holder itself decides when it renews and when the turn ends.
 func ExampleLeases_Acquire() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -81,7 +81,7 @@ func ExampleLeases_Acquire() {
 	fmt.Println("held by another:", errors.Is(err, lease.ErrHeld))
 	fmt.Println("renewed:", held.Renew(ctx))
 
-	if err := keys.Lease.Delete(ctx, db); err != nil { // as if Redis had been emptied
+	if err := keys.Lease.Delete(ctx, db); err != nil { // simulates a Redis that lost its data
 		log.Fatal(err)
 	}
 	fmt.Println("lost:", errors.Is(held.Renew(ctx), lease.ErrLost))

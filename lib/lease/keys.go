@@ -7,16 +7,16 @@ import (
 )
 
 var (
-	named       = keyspace.New("lease")
-	namedLeases = keyspace.Def1[keyspace.Text](named, "lease:{{name}}", keyspace.BytesOf("token nonce owner"), keyspace.Lease(24*time.Hour),
-		keyspace.Doc{Purpose: "which process does what has that name"})
-	namedFences = keyspace.Def1[keyspace.Text](named, "lease:{{name}}:fence", keyspace.CounterKind(), keyspace.Forever("tokens must rise"),
-		keyspace.Doc{Purpose: "the last token given"})
+	namedSchema = keyspace.New("lease")
+	namedLeases = keyspace.Def1[keyspace.Text](namedSchema, "lease:{{name}}", keyspace.BytesOf("token nonce owner"), keyspace.Lease(24*time.Hour),
+		keyspace.Doc{Purpose: "the process that holds the named lease"})
+	namedFences = keyspace.Def1[keyspace.Text](namedSchema, "lease:{{name}}:fence", keyspace.CounterKind(), keyspace.Forever("tokens must rise"),
+		keyspace.Doc{Purpose: "the last fencing token"})
 )
 
-// Named returns the keys of a lease that needs no declared families: lease:{name} and
-// lease:{name}:fence. A life may be up to a day. Whoever wants keys of their own form, or the keys in a
-// catalogue, declares two families and makes the Keys of them: nothing else changes.
+// Named returns the keys of a lease without declared families: lease:{name} and lease:{name}:fence. The life may be up
+// to one day. To choose the keys, or to have them in a catalogue, declare two families and make the Keys from them;
+// everything else stays the same.
 func Named(name string) Keys {
 	n := keyspace.Text{S: name}
 	return Keys{Lease: namedLeases.At(n), Fence: namedFences.At(n)}

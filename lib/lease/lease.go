@@ -17,26 +17,25 @@ import (
 )
 
 const (
-	// minLife keeps the margin above the embedded server's clock resolution, 50 ms
-	// by which a key may expire there early or late.
+	// minLife keeps the margin larger than the clock resolution of the embedded server, which may expire a key 50 ms
+	// early or late.
 	minLife = 400 * time.Millisecond
-	// renewals is how many renewals fit in a life: two may fail.
+	// renewals is the number of renewals in a life, so that two may fail.
 	renewals = 3
-	// margin: a holder stops a sixth of the life before Redis could give the lease
-	// to another process.
+	// margin is the divisor of the life: a holder stops a sixth of the life before Redis could give the lease to
+	// another process.
 	margin = 6
-	// releaseTime bounds a release, which goes on after its caller's context has
-	// ended.
+	// releaseTime bounds a release, which continues after the context of its caller has ended.
 	releaseTime = time.Second
 )
 
 var (
-	// ErrHeld says that another process, or another turn of this one, holds the lease.
+	// ErrHeld reports that another process, or another turn of this one, holds the lease.
 	ErrHeld = errors.New("another holder has it")
-	// ErrLost says that the lease is not, or may not be, the caller's any more.
-	// It is the cause of the context that [Leases.Run] cancels.
+	// ErrLost reports that the caller no longer holds the lease, or may no longer hold it. It is the cause of the
+	// context that [Leases.Run] cancels.
 	ErrLost = errors.New("lease: lost")
-	// ErrLife reports a life that cannot work. It is the program's mistake.
+	// ErrLife reports an invalid life, which is a mistake of the program.
 	ErrLife = errors.New("impossible life")
 )
 
@@ -55,28 +54,27 @@ var (
 
 // Keys are the keys of one lease. They share a hash tag.
 type Keys struct {
-	// Lease names the holder; its family's life is a [keyspace.Lease] and the longest
-	// life that may be asked for.
+	// Lease stores the holder. Its family's TTL is a [keyspace.Lease] and the largest allowed life.
 	Lease keyspace.Bytes
-	// Fence is the last fencing token issued. Its family never expires or, where
-	// leases come and go, lives longer than the clocks of two nodes can differ.
+	// Fence stores the last fencing token. Its family never expires. For leases with many names, it may have a TTL that
+	// is longer than the largest difference between the clocks of two nodes.
 	Fence keyspace.Counter
 }
 
-// Leases hands out leases. It is safe for concurrent use.
+// Leases acquires leases. It is safe for concurrent use.
 type Leases struct{ db *redis.DB }
 
-// New returns leases kept in db.
+// New returns leases that are stored in db.
 func New(db *redis.DB) *Leases { return &Leases{db} }
 
-// Holder is the present holder of a lease.
+// Holder is the current holder of a lease.
 type Holder struct {
 	Owner string
 	Token int64
-	Left  time.Duration // until the lease ends unless it is renewed
+	Left  time.Duration // the time until the lease ends, unless it is renewed
 }
 
-// Holder returns the holder of the lease; ok is false when it is free.
+// Holder returns the holder of the lease; ok is false if the lease is free.
 func (l *Leases) Holder(ctx context.Context, keys Keys) (h Holder, ok bool, err error) {
 	replies := l.db.DoMulti(ctx, []keyspace.Cmd{
 		{Name: "GET", Key: keys.Lease.Key},
@@ -100,9 +98,9 @@ func holder(held string, left int64) Holder {
 	return Holder{owner, n, time.Duration(left) * time.Millisecond}
 }
 
-// Held is a lease that was acquired. It is safe for concurrent use.
+// Held is an acquired lease. It is safe for concurrent use.
 type Held struct {
-	// Token numbers this turn; it is greater than those of all turns before.
+	// Token is the number of this turn; it is greater than those of all turns before.
 	Token int64
 
 	l     *Leases
@@ -112,11 +110,9 @@ type Held struct {
 	until atomic.Pointer[time.Time]
 }
 
-// Acquire takes the lease for life, in the name of owner, which is for people to
-// read. It fails with [ErrHeld] when the lease is held, be it by the same owner,
-// and with [ErrLife] when life is under 400 ms or over that of the family. After
-// [redis.ErrUnavailable] the lease may have been taken all the same and then
-// expires.
+// Acquire acquires the lease for life. owner is a name for operators. It returns [ErrHeld] if the lease is held, even
+// by the same owner, and [ErrLife] if life is under 400 ms or over the TTL of the family. After [redis.ErrUnavailable],
+// the lease may have been acquired; it then expires.
 func (l *Leases) Acquire(ctx context.Context, keys Keys, owner string, life time.Duration) (*Held, error) {
 	held, _, err := l.acquire(ctx, keys, owner, life)
 	if err != nil {
@@ -125,10 +121,10 @@ func (l *Leases) Acquire(ctx context.Context, keys Keys, owner string, life time
 	return held, nil
 }
 
-// acquire also says, with ErrHeld, how long the lease has left.
+// acquire also returns, with ErrHeld, the time until the lease ends.
 func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time.Duration) (*Held, time.Duration, error) {
 	if life < minLife || life > keys.Lease.Family().TTL.Base {
-		return nil, 0, fmt.Errorf("%w: %s; %s to %s are possible", ErrLife, life, minLife, keys.Lease.Family().TTL.Base)
+		return nil, 0, fmt.Errorf("%w: %s; use %s to %s", ErrLife, life, minLife, keys.Lease.Family().TTL.Base)
 	}
 	me := rand.Text() + " " + owner
 	sent := time.Now()
@@ -153,18 +149,18 @@ func (l *Leases) acquire(ctx context.Context, keys Keys, owner string, life time
 	return h, 0, nil
 }
 
-// Until returns when the holder has to stop, by its monotonic clock: a sixth of the
-// life before Redis could give the lease to another process.
+// Until returns the time when the holder has to stop, with a monotonic clock reading. It is a sixth of the life
+// before Redis could give the lease to another process.
 func (h *Held) Until() time.Time { return *h.until.Load() }
 
-// heldSince sets Until after a message that was sent then gave the lease its life.
+// heldSince sets Until after a request set the TTL of the lease; sent is the time before that request.
 func (h *Held) heldSince(sent time.Time) {
 	until := sent.Add(h.life - h.life/margin)
 	h.until.Store(&until)
 }
 
-// Renew gives the lease its whole life again. After [ErrLost] the lease is free or
-// another's, and stays lost.
+// Renew extends the lease to its whole life. [ErrLost] means that the lease is free or belongs to another holder, and
+// stays lost.
 func (h *Held) Renew(ctx context.Context) error {
 	sent := time.Now()
 	n, err := renew.Run(ctx, h.l.db, []keyspace.Key{h.key}, h.value, millis(h.life)).Int()
@@ -178,9 +174,8 @@ func (h *Held) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the lease, so that another process can take it at once. To release a
-// lost lease does nothing. When ctx has ended, Release still tries, for a second at
-// most.
+// Release ends the lease, so that another process can acquire it at once. It does nothing if the lease is lost. If ctx
+// has ended, Release still tries, for at most a second.
 func (h *Held) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -190,22 +185,20 @@ func (h *Held) Release(ctx context.Context) error {
 	return nil
 }
 
-// Run takes the lease as soon as it is free, calls fn and keeps the lease
-// renewed until fn returns. It then releases the lease and returns what fn
-// returned. If the lease is lost, it cancels fn's context with the cause
-// [ErrLost], waits for fn, whatever it returns, and begins anew. While Redis is
-// away, it tries again three times a life.
+// Run waits until the lease is free, acquires it, calls fn and renews the lease until fn returns. Then it releases the
+// lease and returns the error of fn. If the lease is lost, Run cancels the context of fn with the cause [ErrLost],
+// waits for fn, ignores its error and starts again. While Redis is unavailable, Run retries three times per life.
 //
-// It is one turn: what is to be done again and again is done in fn, or by calling Run again.
+// Run is one turn. For repeated work, use a loop in fn or call Run again.
 //
-// When ctx ends, Run returns the result of fn, or the cause of ctx if fn was not
-// running, joined with a [redis.ErrUnavailable] if Redis was away. Other errors are [ErrLife] and what the server has against the key.
+// If ctx ends, Run returns the error of fn. If fn was not running, it returns the cause of ctx, joined with a
+// [redis.ErrUnavailable] if Redis was unavailable. Other errors are [ErrLife] and errors of the server about the key.
 func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Duration, fn func(ctx context.Context, token int64) error) error {
-	var away error // why Redis could not be asked, if it could not
+	var unavailable error // why Redis was unavailable, if it was
 	for {
 		if ctx.Err() != nil {
-			if away != nil {
-				return errors.Join(context.Cause(ctx), away)
+			if unavailable != nil {
+				return errors.Join(context.Cause(ctx), unavailable)
 			}
 			return context.Cause(ctx)
 		}
@@ -214,17 +207,16 @@ func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Dur
 		cancel()
 		switch {
 		case err == nil:
-			away = nil
-			if lost, err := held.keep(ctx, fn); !lost {
+			unavailable = nil
+			if lost, err := held.runHeld(ctx, fn); !lost {
 				return err
 			}
 		case errors.Is(err, ErrHeld):
-			// Try again just after the lease expires unless it is renewed; sooner,
-			// in case it is released.
-			away = nil
+			// Retry just after the lease expires, or sooner, in case it is released.
+			unavailable = nil
 			wait(ctx, min(left+time.Millisecond, pause(life)))
 		case errors.Is(err, redis.ErrUnavailable):
-			away = err
+			unavailable = err
 			wait(ctx, pause(life))
 		case ctx.Err() == nil:
 			return fmt.Errorf("lease: run %s: %w", keys.Lease, err)
@@ -232,8 +224,7 @@ func (l *Leases) Run(ctx context.Context, keys Keys, owner string, life time.Dur
 	}
 }
 
-// pause is the interval of renewals, with jitter, so that waiting processes do not
-// ask in step.
+// pause returns the interval of renewals, with jitter, so that waiting processes do not send requests at the same time.
 func pause(life time.Duration) time.Duration {
 	return life/renewals - mathrand.N(life/renewals/4)
 }
@@ -247,8 +238,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// keep calls fn while it renews the lease, and releases it at the end.
-func (h *Held) keep(ctx context.Context, fn func(context.Context, int64) error) (lost bool, err error) {
+// runHeld calls fn while it renews the lease, and releases the lease at the end.
+func (h *Held) runHeld(ctx context.Context, fn func(context.Context, int64) error) (lost bool, err error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
 	gone := false
@@ -262,13 +253,13 @@ func (h *Held) keep(ctx context.Context, fn func(context.Context, int64) error) 
 		cancel(nil)
 		<-renewing
 		if lost = gone; !lost {
-			_ = h.Release(ctx) // if that fails, the lease ends by itself
+			_ = h.Release(ctx) // if that fails, the lease expires
 		}
 	}()
 	return false, fn(inner, h.Token)
 }
 
-// renewUntil renews until ctx ends or the lease is lost.
+// renewUntil renews the lease until ctx ends or the lease is lost.
 func (h *Held) renewUntil(ctx context.Context) (lost bool) {
 	next := h.life / renewals
 	for {
@@ -276,7 +267,7 @@ func (h *Held) renewUntil(ctx context.Context) (lost bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		// An answer after the end of the lease would be of no use.
+		// A reply after the end of the lease would be useless.
 		trying, stop := context.WithDeadline(ctx, h.Until())
 		err := h.Renew(trying)
 		stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// life is what tests on real servers wait for.
+// life is the life of leases in tests on real servers.
 const life = time.Second
 
 var (
@@ -32,7 +32,7 @@ var (
 	names atomic.Int64
 )
 
-// fresh returns the keys of a lease that nobody has used.
+// fresh returns keys that no other test uses.
 func fresh() Keys {
 	n := keyspace.Int{N: names.Add(1)}
 	return Keys{leases.At(n), fences.At(n)}
@@ -45,7 +45,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// giveBack releases a lease, also on a machine that stalls for longer than Release waits.
+// giveBack releases a lease, even on a machine that stalls for longer than Release waits.
 func giveBack(ctx context.Context, t *testing.T, h *Held) {
 	t.Helper()
 	eventually.NoError(t, "the release", func() error { return h.Release(ctx) })
@@ -56,7 +56,7 @@ type testCase struct {
 	test func(*testing.T, *redis.DB, *Leases)
 }
 
-// cases do not depend on how fast a machine is.
+// cases do not depend on the speed of the machine.
 var cases = []testCase{
 	{"one holds it, and another after its release", testExclusive},
 	{"only its own holder renews and releases it", testOwn},
@@ -72,7 +72,7 @@ var cases = []testCase{
 func TestLease(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "embedded" {
-			continue // in a bubble
+			continue // it runs in a bubble
 		}
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +176,7 @@ func testHeirInTime(t *testing.T, db *redis.DB, l *Leases) {
 	must(t, err)
 	began := time.Now()
 	must(t, l.Run(t.Context(), k, "heir", life, func(context.Context, int64) error { return nil }))
-	// A key of the embedded server dies up to 50 ms late.
+	// The embedded server expires a key up to 50 ms late.
 	if now := time.Now(); now.Before(began.Add(life-life/margin)) || now.After(began.Add(life+100*time.Millisecond)) {
 		t.Errorf("the take-over took %s, want %s", now.Sub(began), life)
 	}
@@ -204,7 +204,7 @@ func testTokens(t *testing.T, db *redis.DB, l *Leases) {
 			t.Fatalf("token %d after %d", h.Token, last)
 		}
 		last = h.Token
-		if i == 10 { // what FLUSHALL does
+		if i == 10 { // simulates FLUSHALL
 			must(t, k.Lease.Delete(t.Context(), db))
 			must(t, db.Do(t.Context(), keyspace.Cmd{Name: "DEL", Key: k.Fence.Key}).Err)
 			eventually.True(t, "the clock to pass the tokens", func() bool { return time.Now().UnixMicro() > last })
@@ -214,7 +214,7 @@ func testTokens(t *testing.T, db *redis.DB, l *Leases) {
 	if n, err := k.Fence.Get(t.Context(), db); n != last || err != nil {
 		t.Errorf("the fence is %d (%v), want %d", n, err, last)
 	}
-	// A taker whose clock is behind still gets a greater token.
+	// If the clock of the next holder is behind, its token is still greater.
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	must(t, db.Do(t.Context(), keyspace.Cmd{Name: "SET", Key: k.Fence.Key, Args: []string{fmt.Sprint(ahead)}}).Err)
 	h, err := l.Acquire(t.Context(), k, "a", life)
@@ -388,7 +388,7 @@ func testNested(t *testing.T, db *redis.DB, l *Leases) {
 	}))
 }
 
-// resource is what a lease protects: it refuses tokens of the past.
+// resource is protected by a lease: it refuses former tokens.
 type resource struct {
 	mu      sync.Mutex
 	highest int64
@@ -413,10 +413,9 @@ func (r *resource) turns() int {
 	return len(r.writes)
 }
 
-// Two processes want the same lease while the server is killed, comes back
-// empty and is flushed. Each loss starts a new turn with a greater token, so
-// that whoever still believes in an older one cannot write.
-func TestTokensRiseThroughKillsAndFlushes(t *testing.T) {
+// Two processes compete for a lease while the server is killed, restarts empty and is flushed. Each loss starts a new
+// turn with a greater token, so that a process with a former token cannot write.
+func TestTokens_RiseThroughKillsAndFlushes(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		k := fresh()
@@ -467,12 +466,12 @@ func TestTokensRiseThroughKillsAndFlushes(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d turns, %d writes of former holders refused", len(res.writes), res.refused)
 		if res.refused == 0 {
-			t.Error("nobody wrote who had lost the lease, so nothing was tested")
+			t.Error("no former holder tried to write, so the test had no effect")
 		}
 	})
 }
 
-func TestAHolderStopsBeforeRedisCouldGiveTheLeaseAway(t *testing.T) {
+func TestRun_StopsBeforeLeaseExpires(t *testing.T) {
 	for name, leave := range map[string]func(*redistest.Wire){"refuses": (*redistest.Wire).Refuse, "is silent": (*redistest.Wire).BlackHole} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -502,7 +501,7 @@ func TestAHolderStopsBeforeRedisCouldGiveTheLeaseAway(t *testing.T) {
 	}
 }
 
-func TestARenewalThatFailsOnceCostsNothing(t *testing.T) {
+func TestRun_SurvivesOneFailedRenewal(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		l := New(memory.Open(t))
@@ -521,8 +520,8 @@ func TestARenewalThatFailsOnceCostsNothing(t *testing.T) {
 	})
 }
 
-// A bubble ends only when all that was begun in it has ended.
-func TestNothingRunsOnAfterARun(t *testing.T) {
+// A bubble ends only after all goroutines in it have ended.
+func TestRun_LeavesNoGoroutines(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		k := fresh()
@@ -537,7 +536,7 @@ func TestNothingRunsOnAfterARun(t *testing.T) {
 	})
 }
 
-func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
+func TestAcquire_ReplyOfOtherKindIsError(t *testing.T) {
 	number := func(n int64) keyspace.Reply { return keyspace.Reply{Kind: keyspace.IntReply, N: n} }
 	for name, c := range map[string]struct {
 		answer keyspace.Reply
@@ -557,7 +556,7 @@ func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
 			if err := l.Run(t.Context(), fresh(), "a", life, func(context.Context, int64) error { return errors.New("it ran") }); !errors.Is(err, c.want) {
 				t.Errorf("Run: %v, want %v", err, c.want)
 			}
-			if name != "a number" { // it answers both commands of Holder
+			if name != "a number" { // the same reply answers both commands of Holder
 				if h, ok, err := l.Holder(t.Context(), fresh()); ok || !errors.Is(err, c.want) {
 					t.Errorf("Holder: %+v, %v, %v; want %v", h, ok, err, c.want)
 				}
@@ -566,7 +565,7 @@ func TestAnAnswerOfAnotherFormIsNoLease(t *testing.T) {
 	}
 }
 
-func TestARunThatWaitsForRedisEndsWithItsContextAndSaysWhy(t *testing.T) {
+func TestRun_ContextEndsWhileRedisUnavailable(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		l := New(memory.Open(t))

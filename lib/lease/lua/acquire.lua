@@ -1,16 +1,16 @@
--- acquire: take the lease if nobody holds it.
+-- acquire: acquire the lease if it is free.
 --
--- KEYS[1] lease  string  "token nonce owner" of the holder; its life is the lease's
--- KEYS[2] fence  string  the last token given
--- ARGV[1] holder  "nonce owner", the nonce never used before
+-- KEYS[1] lease  string  "token nonce owner" of the holder; its TTL is the lease's
+-- KEYS[2] fence  string  the last token
+-- ARGV[1] holder  "nonce owner"; the nonce is unique
 -- ARGV[2] life    milliseconds
--- ARGV[3] now     Unix µs by the caller; the smallest token is this or the
---                 server's time, whichever is later, so that tokens rise also
---                 when the fence was lost. The server's is that of this moment:
---                 a call may have been on its way while others were served.
--- ARGV[4] keep    milliseconds the fence lives, 0 for ever
+-- ARGV[3] now     the caller's clock in Unix µs. The smallest token is this or the
+--                 server's time, whichever is later, so that tokens also rise if
+--                 the fence was lost. The server's time is read in the script,
+--                 because other calls may run before a delayed one.
+-- ARGV[4] keep    the TTL of the fence in milliseconds, 0 for no TTL
 --
--- Returns {token}, or {0, holder, milliseconds left} when somebody holds it.
+-- Returns {token}, or {0, holder, milliseconds left} if the lease is held.
 local left = redis.call('PTTL', KEYS[1])
 if left >= 0 then return {0, redis.call('GET', KEYS[1]), left} end
 local time = redis.call('TIME')
