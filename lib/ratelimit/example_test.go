@@ -42,7 +42,7 @@ func Example() {
 	// false 0 true
 }
 
-// Without a declared family.
+// A limit without a declared family.
 func ExampleNamed() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -61,7 +61,7 @@ func ExampleNamed() {
 	// true <nil>
 }
 
-// Several limits at once: a call counts under all of them or under none.
+// Several limits at once: a call counts for all of them or for none.
 func ExampleLimiter_AllowAll() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})

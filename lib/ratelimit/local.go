@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// localKeys bounds the counters of this process: a few MB at the most.
-const localKeys = 10_000
+// maxLocalKeys is the largest number of counters in this process, which need a few MB.
+const maxLocalKeys = 10_000
 
 // local counts in this process, by the same rules as the scripts.
 type local struct {
-	max int // counters that are not shared
+	max int // the largest number of counters that are not shared
 
 	mu      sync.Mutex
 	windows map[bucket]*running
-	full    time.Time // until then no window ends, so that looking for one is in vain
+	full    time.Time // no window ends before this time, so a search for one is useless
 }
 
-// bucket names a counter: by its key or, for all keys of one limit that found no
-// room, by that limit.
+// bucket identifies a counter: by its key, or by its limit if all keys of that limit without a counter share it.
 type bucket struct {
 	key string
 	lim Limit
@@ -29,18 +28,18 @@ type running struct {
 	end time.Time
 }
 
-// window identifies one window of one counter, for a give-back.
+// window identifies one window of one counter, to undo a call.
 type window struct {
 	b   bucket
 	end time.Time
 }
 
-func (l *local) take(key string, lim Limit, now time.Time) (Result, window) {
+func (l *local) count(key string, lim Limit, now time.Time) (Result, window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := bucket{key: key}
 	w := l.windows[b]
-	if w == nil && !l.room(now) {
+	if w == nil && !l.makeRoom(now) {
 		b = bucket{lim: lim}
 		w = l.windows[b]
 	}
@@ -71,8 +70,8 @@ func (l *local) giveBack(at window) {
 	}
 }
 
-// room makes room for one more counter and reports whether there is some.
-func (l *local) room(now time.Time) bool {
+// makeRoom evicts expired counters if necessary, and reports whether there is room for one more.
+func (l *local) makeRoom(now time.Time) bool {
 	if len(l.windows) < l.max {
 		return true
 	}

@@ -6,49 +6,46 @@ import (
 )
 
 const (
-	// holdTime is how long permits may be used before Redis is asked again: it is
-	// how old Remaining can be, and how long permits that nobody uses can be missed
-	// on another node.
+	// holdTime is how long permits may be used before the next request to Redis. It is the largest age of Remaining,
+	// and the longest time that unused permits are unavailable to other nodes.
 	holdTime = time.Second
 
-	// heldKeys bounds the keys with permits in this process, some 10 MB.
-	heldKeys = 65_536
+	// maxPermitKeys is the largest number of keys with permits in this process, which need about 10 MB.
+	maxPermitKeys = 65_536
 
-	// Smaller limits, and those over shorter windows, are asked for one by one: a
-	// twentieth of less than 40 is one anyway.
-	smallestHeld  = 40
-	shortestHeld  = 10 * time.Second
-	largestDemand = 1 << 16
+	// Limits with a smaller Max or a shorter Window count each call in Redis. A twentieth of less than 40 is 1 anyway.
+	minBlockMax    = 40
+	minBlockWindow = 10 * time.Second
+	maxDemand      = 1 << 16
 )
 
-// permits are calls that Redis has counted and this process has not let through
-// yet. They are taken in blocks, each at most a twentieth of what the window has
-// left, and are good for a second and never beyond the window's end.
+// permits are calls that Redis has counted and this process has not allowed yet. They come in blocks of at most a
+// twentieth of the remaining calls of the window. They are valid for one second, but not beyond the end of the window.
 type permits struct {
 	mu   sync.Mutex
 	keys map[string]*held
-	full time.Time // until then no window ends, so that looking for one is in vain
+	full time.Time // no window ends before this time, so a search for one is useless
 }
 
 type held struct {
 	lim    Limit
-	n      int       // permits that are left
-	left   int       // calls that the window had left, besides n, when Redis was asked
-	used   int       // calls since then
-	want   int       // how many permits were asked for last
-	end    time.Time // of the window, not after Redis' own
-	fresh  time.Time // until then n may be used
-	asking bool      // one call is asking for more
+	n      int       // remaining permits
+	left   int       // remaining calls of the window, without n, at the last request
+	used   int       // calls since the last request
+	want   int       // the number of permits in the last request
+	end    time.Time // the end of the window; not later than in Redis
+	fresh  time.Time // n may be used until then
+	asking bool      // a request for more is in progress
 }
 
-// demand is what a call asks of Redis.
+// demand is the request of a call to Redis.
 type demand struct {
 	want, back int
 	within     time.Duration // see take.lua
-	block      bool          // the call asks for the key's block
+	block      bool          // the call requests a block for the key
 }
 
-// use lets a call through by a permit, if there is one.
+// use allows a call with a permit, if there is one.
 func (p *permits) use(key string, lim Limit, now time.Time) (Result, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,18 +58,18 @@ func (p *permits) use(key string, lim Limit, now time.Time) (Result, bool) {
 	return Result{true, lim.Max, h.left + h.n, h.end.Sub(now)}, true
 }
 
-// ask returns what to ask Redis for. A key that is in use gets larger blocks, as many
-// permits as it used since it was asked for last; what it did not use goes back.
-func (p *permits) ask(key string, lim Limit, now time.Time) demand {
+// demandFor returns the request to send to Redis. A key in use gets larger blocks: the number of permits that it used
+// since the last request. Unused permits are returned.
+func (p *permits) demandFor(key string, lim Limit, now time.Time) demand {
 	one := demand{want: 1}
-	if lim.Max < smallestHeld || lim.Window < shortestHeld {
+	if lim.Max < minBlockMax || lim.Window < minBlockWindow {
 		return one
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.keys[key]
 	switch {
-	case h == nil && !p.room(now):
+	case h == nil && !p.makeRoom(now):
 		return one
 	case h == nil || h.lim != lim || !now.Before(h.end):
 		if p.keys == nil {
@@ -82,8 +79,8 @@ func (p *permits) ask(key string, lim Limit, now time.Time) demand {
 		return demand{want: 1, block: true}
 	case h.asking:
 		return one
-	case now.Before(h.fresh): // all are used already
-		h.want = min(2*h.want, largestDemand)
+	case now.Before(h.fresh): // all permits are already used
+		h.want = min(2*h.want, maxDemand)
 	default:
 		h.want = max(1, h.used)
 	}
@@ -92,19 +89,18 @@ func (p *permits) ask(key string, lim Limit, now time.Time) demand {
 	return d
 }
 
-// got notes what Redis answered to a call that was sent at that time, and returns the
-// result of the call itself.
-func (p *permits) got(key string, lim Limit, d demand, taken, count int, left time.Duration, sent time.Time) Result {
+// record stores the reply of Redis to a request, which was sent at the time sent. It returns the result of the call.
+func (p *permits) record(key string, lim Limit, d demand, taken, count int, left time.Duration, sent time.Time) Result {
 	res := Result{taken > 0, lim.Max, max(lim.Max-count, 0), left}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.keys[key]
 	if h == nil || h.lim != lim {
-		return res // what was taken beyond this call ends with the window
+		return res // additional permits expire with the window
 	}
 	if d.block {
 		h.asking, h.n = false, max(taken-1, 0)
-		// The window lasted that long when Redis answered, so it ends no earlier.
+		// The window had left remaining when Redis replied, so it does not end before sent plus left.
 		h.end, h.fresh = sent.Add(left), sent.Add(holdTime)
 	}
 	h.left = res.Remaining
@@ -112,8 +108,7 @@ func (p *permits) got(key string, lim Limit, d demand, taken, count int, left ti
 	return res
 }
 
-// failed notes that Redis did not answer; what was to be given back ends with the
-// window.
+// failed records that Redis did not reply. Permits that the request returned expire with the window.
 func (p *permits) failed(key string, d demand) {
 	if !d.block {
 		return
@@ -125,9 +120,9 @@ func (p *permits) failed(key string, d demand) {
 	}
 }
 
-// room makes room for one more key and reports whether there is some.
-func (p *permits) room(now time.Time) bool {
-	if len(p.keys) < heldKeys {
+// makeRoom evicts keys without permits if necessary, and reports whether there is room for one more.
+func (p *permits) makeRoom(now time.Time) bool {
+	if len(p.keys) < maxPermitKeys {
 		return true
 	}
 	if now.Before(p.full) {
@@ -139,5 +134,5 @@ func (p *permits) room(now time.Time) bool {
 			delete(p.keys, key)
 		}
 	}
-	return len(p.keys) < heldKeys
+	return len(p.keys) < maxPermitKeys
 }

@@ -13,15 +13,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// step is a pause, and then calls in a row on one node.
+// step is a pause, followed by calls on one node.
 type step struct {
 	pause       time.Duration
 	node, calls int
 }
 
-// Whoever calls on whichever node: no window lets more than Max through, and a refusal
-// before that is owed to permits that other nodes hold.
-func TestNodesThatHoldPermitsNeverLetTooManyThrough(t *testing.T) {
+// No window allows more than Max calls, on any nodes, and an earlier refusal is only due to permits of other nodes.
+func TestPermits_NodesNeverExceedMax(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		lim := Limit{Max: rapid.IntRange(1, 300).Draw(rt, "max"), Window: time.Duration(rapid.IntRange(1, 60).Draw(rt, "window")) * time.Second}
 		nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
@@ -37,18 +36,18 @@ func TestNodesThatHoldPermitsNeverLetTooManyThrough(t *testing.T) {
 	})
 }
 
-// tick is how late keys of an embedded Redis may end.
+// tick is the largest delay of an expiry in the embedded Redis.
 const tick = 200 * time.Millisecond
 
-// play returns what was wrong, or "".
+// play runs steps and returns what was wrong, or "".
 func play(t *testing.T, lim Limit, nodes int, steps []step) string {
 	db, key := redistest.Open(t, "embedded"), perUser.At(keyspace.Int{N: 1})
 	limiters := make([]*Limiter, nodes)
 	for i := range limiters {
 		limiters[i] = New(db)
 	}
-	missing := 0 // what other nodes may hold
-	if lim.Max >= smallestHeld && lim.Window >= shortestHeld {
+	missing := 0 // permits that other nodes may have
+	if lim.Max >= minBlockMax && lim.Window >= minBlockWindow {
 		missing = (nodes - 1) * (lim.Max / 20)
 	}
 	var end time.Time
@@ -80,7 +79,7 @@ func play(t *testing.T, lim Limit, nodes int, steps []step) string {
 	return ""
 }
 
-func TestARunOfCallsAsksRedisFewTimes(t *testing.T) {
+func TestPermits_FewRoundTrips(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		l, k, lim := New(db), perUser.At(keyspace.Int{N: 1}), Limit{Max: 600, Window: time.Minute}
@@ -106,7 +105,7 @@ func TestARunOfCallsAsksRedisFewTimes(t *testing.T) {
 	})
 }
 
-func TestWhatANodeDoesNotUseGoesBack(t *testing.T) {
+func TestPermits_UnusedAreReturned(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		l, other, k, lim := New(db), New(db), perUser.At(keyspace.Int{N: 1}), Limit{Max: 600, Window: time.Minute}
@@ -132,7 +131,7 @@ func TestWhatANodeDoesNotUseGoesBack(t *testing.T) {
 		if got := allow(other).Remaining; got >= 600-8-1-1 {
 			t.Errorf("%d remain for another node, want fewer than %d", got, 600-8-1-1)
 		}
-		// Nothing goes back to a window that has begun since.
+		// Permits are not returned to a window that began later.
 		for range 8 {
 			allow(l)
 		}
@@ -146,7 +145,7 @@ func TestWhatANodeDoesNotUseGoesBack(t *testing.T) {
 	})
 }
 
-func TestPermitsEndWithTheirWindow(t *testing.T) {
+func TestPermits_EndWithWindow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		l, other, k, lim := New(db), New(db), perUser.At(keyspace.Int{N: 1}), Limit{Max: 600, Window: time.Minute}
@@ -173,29 +172,29 @@ func TestPermitsEndWithTheirWindow(t *testing.T) {
 	})
 }
 
-// A flood of keys, such as addresses, takes no more memory than the permits of heldKeys keys: what
-// has no room is asked for call by call, and the keys are looked through once a second at most.
-func TestKeysWithoutRoomHoldNoPermits(t *testing.T) {
+// Many keys, such as addresses, use no more memory than the permits of maxPermitKeys keys. Other keys count each call
+// in Redis, and the keys are searched at most once a second.
+func TestPermits_KeysWithoutRoom(t *testing.T) {
 	lim, now := Limit{Max: 600, Window: time.Minute}, time.Now()
 	fill := func(p *permits) {
-		for i := range heldKeys {
-			p.ask(strconv.Itoa(i), lim, now)
-			p.got(strconv.Itoa(i), lim, demand{want: 1, block: true}, 3, 3, lim.Window, now) // two are left
+		for i := range maxPermitKeys {
+			p.demandFor(strconv.Itoa(i), lim, now)
+			p.record(strconv.Itoa(i), lim, demand{want: 1, block: true}, 3, 3, lim.Window, now) // two remain
 		}
 	}
-	holds := func(p *permits, key string, at time.Duration) bool { return p.ask(key, lim, now.Add(at)).block }
+	holds := func(p *permits, key string, at time.Duration) bool { return p.demandFor(key, lim, now.Add(at)).block }
 	t.Run("a window that ended makes room, and not before the next look", func(t *testing.T) {
 		p := new(permits)
 		fill(p)
 		if holds(p, "new", 0) {
-			t.Error("a key beyond those that have room holds permits")
+			t.Error("a key without room has permits")
 		}
 		p.keys["7"].end = now
-		if holds(p, "new", holdTime-1) || len(p.keys) != heldKeys {
-			t.Error("each call of a flood looks at all keys for one whose window has ended")
+		if holds(p, "new", holdTime-1) || len(p.keys) != maxPermitKeys {
+			t.Error("each call searches all keys for an expired window")
 		}
-		if !holds(p, "new", holdTime) || len(p.keys) != heldKeys || p.keys["7"] != nil {
-			t.Error("a window that ended made no room")
+		if !holds(p, "new", holdTime) || len(p.keys) != maxPermitKeys || p.keys["7"] != nil {
+			t.Error("an expired window was not evicted")
 		}
 	})
 	t.Run("so do permits that are used up and of no use any longer, unless more are asked for", func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestKeysWithoutRoomHoldNoPermits(t *testing.T) {
 		}{
 			"used up":            {func(h *held) { h.n = 0 }, true},
 			"used up, and asked": {func(h *held) { h.n, h.asking = 0, true }, false},
-			"left":               {func(*held) {}, false}, // they go back with the next call
+			"left":               {func(*held) {}, false}, // they are returned by the next call
 			"fresh":              {func(h *held) { h.n, h.fresh = 0, now.Add(2*holdTime) }, false},
 		} {
 			p := new(permits)
@@ -218,14 +217,14 @@ func TestKeysWithoutRoomHoldNoPermits(t *testing.T) {
 	})
 }
 
-func TestOneCallAtATimeAsksForAKeysPermits(t *testing.T) {
+func TestPermits_OneRequestAtATime(t *testing.T) {
 	p, lim, now := new(permits), Limit{Max: 600, Window: time.Minute}, time.Now()
-	first := p.ask("a", lim, now)
-	if second := p.ask("a", lim, now); !first.block || second != (demand{want: 1}) {
+	first := p.demandFor("a", lim, now)
+	if second := p.demandFor("a", lim, now); !first.block || second != (demand{want: 1}) {
 		t.Errorf("asks %+v, then %+v; want permits, and then one call while Redis is asked for them", first, second)
 	}
 	p.failed("a", first)
-	if third := p.ask("a", lim, now); !third.block {
+	if third := p.demandFor("a", lim, now); !third.block {
 		t.Errorf("asks %+v after Redis did not answer, want permits", third)
 	}
 }

@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// patience is how long a call waits for Redis before it counts in this
-	// process: long against a round trip, short against a person's.
+	// patience bounds the wait for Redis before a call counts in this process. It is long for a round trip and short
+	// for a user.
 	patience = 250 * time.Millisecond
-	// standstill is that for the embedded server, which is away only while this process stands
-	// still, in a pause of its machine say.
+	// standstill is the same for the embedded server, which is only unavailable while this process stalls, for example
+	// when its machine is paused.
 	standstill = 5 * time.Second
-	// retryEvery is how often, while Redis is silent, one call finds out whether
-	// it still is.
+	// retryEvery is the interval of checks whether a Redis that does not respond is still silent.
 	retryEvery = 100 * time.Millisecond
-	// giveBackTime bounds a give-back, which runs on when the caller has left.
+	// giveBackTime bounds the undo of calls, which continues after the caller has left.
 	giveBackTime = time.Second
 )
 
-// ErrLimit reports a [Limit] that cannot work. It is the program's mistake.
+// ErrLimit reports an invalid [Limit], which is a mistake of the program.
 var ErrLimit = errors.New("ratelimit: impossible limit")
 
 var (
@@ -40,21 +39,21 @@ var (
 	giveback = redis.NewScript(givebackLua)
 )
 
-// Limit is how often something may happen.
+// Limit is the largest number of calls in a window.
 type Limit struct {
-	// Max is how many calls a window holds. Zero or less: none.
+	// Max is the largest number of calls in a window. 0 or less allows no calls.
 	Max int
-	// Window is how long a window lasts, in whole milliseconds, at least one
-	// and at most the life of the key's family.
+	// Window is the length of a window, in whole milliseconds. It is at least one millisecond and at most the TTL of
+	// the key's family.
 	Window time.Duration
 }
 
-// Result is the answer to a call.
+// Result is the result of a call.
 type Result struct {
 	Allowed   bool
-	Limit     int           // the limit's Max
-	Remaining int           // calls left in this window
-	Reset     time.Duration // until the window ends; of a refusal at least a millisecond
+	Limit     int           // the Max of the limit
+	Remaining int           // remaining calls in this window
+	Reset     time.Duration // time until the window ends; at least one millisecond for a refused call
 }
 
 // Ask is one of the limits that [Limiter.AllowAll] checks.
@@ -63,15 +62,14 @@ type Ask struct {
 	Limit Limit
 }
 
-// Limiter counts calls. Make one for each process with [New]. It is safe for
-// concurrent use.
+// Limiter counts calls. Use one for each process; see [New]. It is safe for concurrent use.
 type Limiter struct {
 	db       *redis.DB
 	patience time.Duration
 	local    local
 	permits  permits
 	began    time.Time
-	silent   atomic.Int64 // while Redis does not answer: when to ask again, since began
+	silent   atomic.Int64 // if Redis does not respond: the time of the next attempt, since began; else 0
 }
 
 // New returns a limiter that counts in db.
@@ -80,17 +78,16 @@ func New(db *redis.DB) *Limiter {
 	if db.Mode() == "embedded" {
 		wait = standstill
 	}
-	return &Limiter{db: db, patience: wait, local: local{max: localKeys}, began: time.Now()}
+	return &Limiter{db: db, patience: wait, local: local{max: maxLocalKeys}, began: time.Now()}
 }
 
-// Allow counts one call against lim, or refuses it. It fails with [ErrLimit],
-// with the cause of ctx, or with what the server has against the key; that
-// Redis is away is no error.
+// Allow counts one call for lim, or refuses it. It returns [ErrLimit], the cause of ctx, or an error of the server
+// about the key. An unavailable Redis is not an error.
 //
-// A large limit is counted in blocks of permits, so that not every call asks Redis;
-// see the package's guarantees.
+// A large limit is counted in blocks of permits, so that not every call needs a request to Redis; see the guarantees of
+// the package.
 func (l *Limiter) Allow(ctx context.Context, key keyspace.Counter, lim Limit) (Result, error) {
-	if lim.Max >= smallestHeld && ctx.Err() == nil {
+	if lim.Max >= minBlockMax && ctx.Err() == nil {
 		if res, ok := l.permits.use(key.String(), lim, time.Now()); ok {
 			return res, nil
 		}
@@ -98,14 +95,12 @@ func (l *Limiter) Allow(ctx context.Context, key keyspace.Counter, lim Limit) (R
 	return l.AllowAll(ctx, []Ask{{key, lim}})
 }
 
-// AllowAll counts one call against each of asks, or against none if one of them
-// refuses. The result is the tightest: of those that refused, the one to wait
-// for longest, else the one with the fewest calls left. A key that occurs twice
-// counts twice. Without asks everything is allowed. See [Limiter.Allow] for
-// errors; after one, nothing is counted either.
+// AllowAll counts one call for each of asks, or for none if one of them refuses. The result is the tightest. If some
+// refused, it is the one with the longest Reset; otherwise it is the one with the fewest remaining calls. A key that
+// occurs twice counts twice. Without asks, the call is allowed. The errors are those of [Limiter.Allow]; after an
+// error, nothing is counted.
 //
-// A count whose answer was lost, and a give-back that Redis does not get, leave a
-// counter one too high until its window ends.
+// If a reply is lost, or an undo does not reach Redis, a counter is one too high until its window ends.
 func (l *Limiter) AllowAll(ctx context.Context, asks []Ask) (Result, error) {
 	for _, a := range asks {
 		if life := a.Key.Family().TTL.Base; a.Limit.Window < time.Millisecond || a.Limit.Window > life {
@@ -119,9 +114,9 @@ func (l *Limiter) AllowAll(ctx context.Context, asks []Ask) (Result, error) {
 		return Result{Allowed: true}, nil
 	}
 	began := time.Now()
-	places, err := l.take(ctx, asks)
+	places, err := l.takeAll(ctx, asks)
 	res := refused(tightest(places))
-	if !res.Allowed { // nor is a place that failed
+	if !res.Allowed { // a place that failed is not allowed either
 		l.giveBack(ctx, places, time.Since(began))
 	}
 	if err != nil {
@@ -130,25 +125,24 @@ func (l *Limiter) AllowAll(ctx context.Context, asks []Ask) (Result, error) {
 	return res, nil
 }
 
-// place is what became of one ask.
+// place is the outcome of one ask.
 type place struct {
 	Ask
 	Result
 	failed bool
-	local  window // where this process counted it; the zero window: Redis did
-	demand demand // what was asked of Redis
+	local  window // the window if this process counted it; zero if Redis did
+	demand demand // the request to Redis
 }
 
-// take asks for all at once. Each is decided by Redis or, if its owner is away,
-// here.
-func (l *Limiter) take(ctx context.Context, asks []Ask) (places []place, err error) {
+// takeAll checks all asks at once. Redis decides each of them, or this process if the owner of its key is unavailable.
+func (l *Limiter) takeAll(ctx context.Context, asks []Ask) (places []place, err error) {
 	places = make([]place, len(asks))
 	for i, a := range asks {
 		places[i].Ask = a
 	}
 	if !l.reachable() {
 		for i := range places {
-			l.here(&places[i])
+			l.countLocally(&places[i])
 		}
 		return places, nil
 	}
@@ -156,8 +150,8 @@ func (l *Limiter) take(ctx context.Context, asks []Ask) (places []place, err err
 	sent := time.Now()
 	for i, a := range asks {
 		d := demand{want: 1}
-		if len(asks) == 1 { // a block that is taken for a call which another limit refuses would be in vain
-			d = l.permits.ask(a.Key.String(), a.Limit, sent)
+		if len(asks) == 1 { // a block would be wasted if another limit refuses the call
+			d = l.permits.demandFor(a.Key.String(), a.Limit, sent)
 		}
 		places[i].demand = d
 		calls[i] = redis.Call{Script: take, Keys: []keyspace.Key{a.Key.Key},
@@ -174,17 +168,17 @@ func (l *Limiter) take(ctx context.Context, asks []Ask) (places []place, err err
 		}
 		switch {
 		case e == nil:
-			p.Result = l.permits.got(p.Key.String(), p.Ask.Limit, p.demand, int(answer[0].N), int(answer[1].N), time.Duration(answer[2].N)*time.Millisecond, sent)
+			p.Result = l.permits.record(p.Key.String(), p.Ask.Limit, p.demand, int(answer[0].N), int(answer[1].N), time.Duration(answer[2].N)*time.Millisecond, sent)
 		case ctx.Err() != nil:
 			p.failed, err = true, context.Cause(ctx)
 		case errors.Is(e, redis.ErrUnavailable) || waiting.Err() != nil:
-			l.here(p)
+			l.countLocally(p)
 		default:
 			p.failed, err = true, fmt.Errorf("ratelimit: %s: %w", p.Key.Family().Pattern, e)
 		}
 	}
-	// A server that refuses does so at once and may be asked by every call; one
-	// that is silent may not.
+	// A server that refuses a connection does so at once, so every call may try it. A server that does not respond is
+	// tried only at intervals.
 	if waiting.Err() == nil {
 		l.silent.Store(0)
 	} else if ctx.Err() == nil {
@@ -193,8 +187,7 @@ func (l *Limiter) take(ctx context.Context, asks []Ask) (places []place, err err
 	return places, err
 }
 
-// reachable reports whether this call should ask Redis. While it is silent, one
-// call in retryEvery does.
+// reachable reports whether this call should use Redis. If Redis does not respond, one call per retryEvery does.
 func (l *Limiter) reachable() bool {
 	again := l.silent.Load()
 	if again == 0 {
@@ -204,11 +197,11 @@ func (l *Limiter) reachable() bool {
 	return int64(now) >= again && l.silent.CompareAndSwap(again, int64(now+retryEvery))
 }
 
-func (l *Limiter) here(p *place) {
-	p.Result, p.local = l.local.take(p.Key.String(), p.Ask.Limit, time.Now())
+func (l *Limiter) countLocally(p *place) {
+	p.Result, p.local = l.local.count(p.Key.String(), p.Ask.Limit, time.Now())
 }
 
-// giveBack undoes what was taken, ago at the most.
+// giveBack undoes the counted calls; ago is the largest time since they were counted.
 func (l *Limiter) giveBack(ctx context.Context, places []place, ago time.Duration) {
 	var calls []redis.Call
 	for _, p := range places {
@@ -216,7 +209,7 @@ func (l *Limiter) giveBack(ctx context.Context, places []place, ago time.Duratio
 		case p.failed || !p.Allowed:
 		case p.local != window{}:
 			l.local.giveBack(p.local)
-		case ago < p.Ask.Limit.Window: // else the script could take its successor for it
+		case ago < p.Ask.Limit.Window: // later, the script could mistake the next window for this one
 			calls = append(calls, redis.Call{Script: giveback, Keys: []keyspace.Key{p.Key.Key},
 				Args: []string{strconv.FormatInt(p.Reset.Milliseconds(), 10)}})
 		}
@@ -226,11 +219,11 @@ func (l *Limiter) giveBack(ctx context.Context, places []place, ago time.Duratio
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
-	l.db.RunMulti(ctx, calls) // one that fails errs on the strict side, and ends with the window
+	l.db.RunMulti(ctx, calls) // a failed undo makes the limit stricter until the window ends
 }
 
-// refused gives a refusal a Reset: the window may end this very moment, and 0 would say
-// that another try is in place.
+// refused sets a minimum Reset for a refusal. The window may end at this moment, but 0 would mean that a retry is
+// possible at once.
 func refused(r Result) Result {
 	if !r.Allowed {
 		r.Reset = max(r.Reset, time.Millisecond)

@@ -25,7 +25,7 @@ var (
 	names atomic.Int64
 )
 
-// fresh returns a key that nobody has used; no two share a slot.
+// fresh returns a key that no other test uses; no two of them share a slot.
 func fresh() keyspace.Counter { return perUser.At(keyspace.Int{N: names.Add(1)}) }
 
 func must(t testing.TB, err error) {
@@ -49,7 +49,7 @@ func count(t testing.TB, db *redis.DB, key keyspace.Counter) int {
 	return int(n)
 }
 
-// wantResult compares all but Reset, which has to lie within (0, window].
+// wantResult compares everything except Reset, which must be in (0, window].
 func wantResult(t testing.TB, got Result, allowed bool, lim Limit, remaining int) {
 	t.Helper()
 	if want := (Result{allowed, lim.Max, remaining, got.Reset}); got != want {
@@ -83,7 +83,7 @@ func TestLimiter(t *testing.T) {
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					l := New(db)
-					l.patience = 10 * time.Second // a busy machine is no outage here
+					l.patience = 10 * time.Second // a busy machine is not an outage here
 					c.test(t, db, l)
 				})
 			}
@@ -111,7 +111,7 @@ func testWindowEnds(t *testing.T, db *redis.DB, l *Limiter) {
 	var key keyspace.Counter
 	var began time.Time
 	var refused Result
-	eventually.True(t, "a second request within the window", func() bool { // on a machine that stalls it may come later
+	eventually.True(t, "a second request within the window", func() bool { // a machine that stalls may send it later
 		key = fresh()
 		allow(t, l, Ask{key, lim})
 		began = time.Now()
@@ -125,7 +125,7 @@ func testWindowEnds(t *testing.T, db *redis.DB, l *Limiter) {
 		return next.Allowed
 	})
 	wantResult(t, next, true, lim, 0)
-	// The embedded server's clock has a grain of 50 ms.
+	// The clock of the embedded server has a resolution of 50 ms.
 	if end := began.Add(refused.Reset); time.Now().Add(60 * time.Millisecond).Before(end) {
 		t.Errorf("the window ended %s before it should", time.Until(end))
 	}
@@ -162,7 +162,7 @@ func testRefusedNotCounted(t *testing.T, db *redis.DB, l *Limiter) {
 func testHeals(t *testing.T, db *redis.DB, l *Limiter) {
 	lim := Limit{2, time.Minute}
 	for _, stored := range []int{1, 2} { // allowed, refused
-		for _, args := range [][]string{{}, {"EX", "3000"}} { // no life, a longer one
+		for _, args := range [][]string{{}, {"EX", "3000"}} { // no TTL, a TTL that is too long
 			key := fresh()
 			must(t, db.Do(t.Context(), keyspace.Cmd{Name: "SET", Key: key.Key, Args: append([]string{strconv.Itoa(stored)}, args...)}).Err)
 			wantResult(t, allow(t, l, Ask{key, lim}), stored < 2, lim, 0)
@@ -265,7 +265,7 @@ func testGiveBack(t *testing.T, db *redis.DB, l *Limiter) {
 	}
 	// A call that took longer than the window gives nothing back.
 	lim, key := Limit{1, time.Minute}, fresh()
-	places, err := l.take(t.Context(), []Ask{{key, lim}})
+	places, err := l.takeAll(t.Context(), []Ask{{key, lim}})
 	must(t, err)
 	l.giveBack(t.Context(), places, time.Minute)
 	if n := count(t, db, key); n != 1 {
@@ -281,7 +281,7 @@ func testGiveBack(t *testing.T, db *redis.DB, l *Limiter) {
 
 func testServerError(t *testing.T, db *redis.DB, l *Limiter) {
 	lim, good, bad := Limit{5, time.Minute}, fresh(), fresh()
-	// A command of its own would be refused before it is sent.
+	// ErrType would refuse a plain command before it is sent.
 	must(t, redis.NewScript("return redis.call('HSET', KEYS[1], 'f', 'v')").Run(t.Context(), db, []keyspace.Key{bad.Key}).Err)
 	_, err := l.AllowAll(t.Context(), []Ask{{good, lim}, {bad, lim}})
 	var refusal redis.ServerError
@@ -309,21 +309,21 @@ func testTwin(t *testing.T, db *redis.DB, l *Limiter) {
 			}
 			key := rapid.SampledFrom(keys).Draw(rt, "key")
 			lim := Limit{rapid.IntRange(0, 4).Draw(rt, "max"), time.Minute}
-			got, err := l.take(t.Context(), []Ask{{key, lim}})
+			got, err := l.takeAll(t.Context(), []Ask{{key, lim}})
 			must(t, err)
-			want, w := twin.take(key.String(), lim, time.Now())
+			want, w := twin.count(key.String(), lim, time.Now())
 			if got[0].Allowed {
 				got[0].local = w
 				places = append(places, got[0])
 			}
-			if g := got[0].Result; g.Allowed != want.Allowed || g.Remaining != want.Remaining || (g.Reset-want.Reset).Abs() > 10*time.Second { // the answer may have come late
-				rt.Fatalf("the script says %+v, the process %+v", g, want)
+			if g := got[0].Result; g.Allowed != want.Allowed || g.Remaining != want.Remaining || (g.Reset-want.Reset).Abs() > 10*time.Second { // the reply may have been late
+				rt.Fatalf("the script returned %+v, the process %+v", g, want)
 			}
 		}
 	})
 }
 
-func TestImpossibleLimitsAreErrors(t *testing.T) {
+func TestLimiter_InvalidLimitIsError(t *testing.T) {
 	l := New(redistest.Open(t, "embedded"))
 	for _, w := range []time.Duration{0, -time.Second, time.Microsecond, time.Hour + time.Millisecond} {
 		if _, err := l.Allow(t.Context(), fresh(), Limit{1, w}); !errors.Is(err, ErrLimit) {
@@ -332,7 +332,7 @@ func TestImpossibleLimitsAreErrors(t *testing.T) {
 	}
 }
 
-func TestAnEndedContextIsAnErrorAndCountsNothing(t *testing.T) {
+func TestLimiter_EndedContextCountsNothing(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -346,7 +346,7 @@ func TestAnEndedContextIsAnErrorAndCountsNothing(t *testing.T) {
 	}
 }
 
-func TestWhileRedisIsAwayTheProcessCountsAndThenRedisDecidesAgain(t *testing.T) {
+func TestLimiter_CountsLocallyWhileRedisUnavailable(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		db := memory.Open(t)
@@ -370,7 +370,7 @@ func TestWhileRedisIsAwayTheProcessCountsAndThenRedisDecidesAgain(t *testing.T) 
 		if n := allowed.Load(); n != 7 {
 			t.Errorf("%d allowed without redis, want 7", n)
 		}
-		wantResult(t, allow(t, l, Ask{b, Limit{100, time.Minute}}), true, Limit{100, time.Minute}, 92) // the refused gave back
+		wantResult(t, allow(t, l, Ask{b, Limit{100, time.Minute}}), true, Limit{100, time.Minute}, 92) // the refused call was given back
 
 		memory.RestartEmpty()
 		eventually.True(t, "redis to decide", func() bool { return allow(t, l, Ask{a, lim}).Allowed })
@@ -380,12 +380,12 @@ func TestWhileRedisIsAwayTheProcessCountsAndThenRedisDecidesAgain(t *testing.T) 
 	})
 }
 
-func TestASilentRedisCostsOneCallItsPatience(t *testing.T) {
+func TestLimiter_SilentRedisDelaysOneCall(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		db := redistest.OpenConfig(t, wire.Config())
 		l := New(db)
-		lim, key := Limit{1000, shortestHeld - time.Second}, fresh() // each call asks
+		lim, key := Limit{1000, minBlockWindow - time.Second}, fresh() // each call sends a request
 		allow(t, l, Ask{key, lim})
 		wire.BlackHole()
 		began := time.Now()
@@ -393,7 +393,7 @@ func TestASilentRedisCostsOneCallItsPatience(t *testing.T) {
 		if waited := time.Since(began); !first.Allowed || waited < patience || waited > patience+patience/8 {
 			t.Errorf("the first call took %s, want %s", waited, patience)
 		}
-		// One in retryEvery asks; a hundred calls must not.
+		// One call per retryEvery sends a request; a hundred calls must not.
 		began = time.Now()
 		for range 100 {
 			allow(t, l, Ask{key, lim})
@@ -411,8 +411,8 @@ func TestASilentRedisCostsOneCallItsPatience(t *testing.T) {
 	})
 }
 
-// A bubble ends only when all that was begun in it has ended.
-func TestCallsWithoutRedisLeaveNothingRunning(t *testing.T) {
+// A bubble ends only after all goroutines in it have ended.
+func TestLimiter_LeavesNoGoroutines(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		l, key := New(memory.Open(t)), fresh()
@@ -423,8 +423,8 @@ func TestCallsWithoutRedisLeaveNothingRunning(t *testing.T) {
 	})
 }
 
-// A key's last fraction of a millisecond is none to Redis.
-func TestWhoIsRefusedIsNeverToldToComeBackAtOnce(t *testing.T) {
+// The last fraction of a millisecond of a key is 0 in Redis.
+func TestRefused_ResetIsNeverZero(t *testing.T) {
 	for _, r := range []Result{{}, {Reset: time.Second}} {
 		if got := refused(r); got.Reset < time.Millisecond || got.Reset < r.Reset {
 			t.Errorf("%+v became %+v", r, got)

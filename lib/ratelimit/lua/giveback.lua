@@ -1,10 +1,10 @@
--- giveback: undo one take, if its window still runs.
+-- giveback: undo one take, if its window has not ended.
 --
--- KEYS[1] counter  string  how many were taken; its life is the rest of the window
--- ARGV[1] left     milliseconds until the window ended, as take said
+-- KEYS[1] counter  string  the number of calls; its TTL is the rest of the window
+-- ARGV[1] left     milliseconds until the window ended, in the reply of take
 --
--- Returns 1, or 0 when there is nothing to give back to. The window is another
--- one if it has more left than its predecessor had.
+-- Returns 1, or 0 if there is nothing to undo. If the window has more time left than
+-- ARGV[1], it is a later one.
 local n = tonumber(redis.call('GET', KEYS[1]) or 0)
 local left = redis.call('PTTL', KEYS[1])
 if n < 1 or left < 0 or left > tonumber(ARGV[1]) then return 0 end

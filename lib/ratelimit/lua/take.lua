@@ -1,18 +1,17 @@
--- take: count some more in a window, unless it is full.
+-- take: count some calls in a window, unless it is full.
 --
--- KEYS[1] counter  string  how many were taken; its life is the rest of the window
--- ARGV[1] max      how many a window holds
+-- KEYS[1] counter  string  the number of calls; its TTL is the rest of the window
+-- ARGV[1] max      the largest number of calls in a window
 -- ARGV[2] window   milliseconds
--- ARGV[3] want     how many to take; beyond the first no more than a twentieth of what is left
--- ARGV[4] back     how many were taken earlier and are given back
--- ARGV[5] within   back belongs to a window that has at most so many milliseconds left
+-- ARGV[3] want     the number of calls to count; after the first, at most a twentieth of the rest
+-- ARGV[4] back     the number of calls that were counted earlier and are returned
+-- ARGV[5] within   back belongs to a window with at most this many milliseconds left
 --
--- Returns {taken, 0 when refused; count; milliseconds until the window ends}.
+-- Returns {counted, 0 if refused; count; milliseconds until the window ends}.
 local n = tonumber(redis.call('GET', KEYS[1]) or 0)
 local left, window = redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])
 local was, max, taken = n, tonumber(ARGV[1]), 0
--- No key, a key that lost its life, or a window that was longer in an earlier
--- configuration: the window begins now.
+-- The window begins now if there is no key, if the key has no TTL, or if an earlier configuration had a longer window.
 local begins = left < 0 or left > window
 if not begins and left <= tonumber(ARGV[5]) then n = math.max(0, n - tonumber(ARGV[4])) end
 if begins then left = window end
