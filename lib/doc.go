@@ -1,3 +1,3 @@
-// Package lib has no code: it is the folder of the library under Stoa, whose packages stand below it. Package
-// cache is where most begin; docs/library in the repository leads through all of them.
+// Package lib has no code: it is the folder of Stoa's library, which contains the packages. Start with package cache;
+// docs/library in the repository describes all of them.
 package lib

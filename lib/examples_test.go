@@ -12,9 +12,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// A stranger copies from examples. Each exported name stands in one that runs, or belongs to one: as the
-// type of a value that stands there, as what a function that stands there takes, or as a constant of such a type.
-func TestEveryNameBelongsToAnExample(t *testing.T) {
+// Users copy from examples. Each exported name appears in an example that runs, or belongs to a name that does: as the
+// type of a value, as a parameter of a function, or as a constant of such a type.
+func TestExamples_CoverEveryName(t *testing.T) {
 	t.Parallel()
 	loaded, err := packages.Load(&packages.Config{Tests: true,
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}, "./...")
@@ -31,10 +31,10 @@ func TestEveryNameBelongsToAnExample(t *testing.T) {
 				fn, ok := d.(*ast.FuncDecl)
 				return ok && strings.HasPrefix(fn.Name.Name, "Example")
 			}
-			forTests := strings.HasSuffix(p.PkgPath, "test_test") // an example of what is for tests is a test
+			forTests := strings.HasSuffix(p.PkgPath, "test_test") // an example of a test helper is a test
 			if forTests || strings.HasPrefix(filepath.Base(p.Fset.File(f.Pos()).Name()), "example") {
 				show(shown, f, p.TypesInfo)
-			} else if slices.ContainsFunc(f.Decls, runs) { // a file of tests: of its declarations those that are no functions
+			} else if slices.ContainsFunc(f.Decls, runs) { // in a test file, only examples and declarations that are not functions count
 				for _, d := range f.Decls {
 					if _, ok := d.(*ast.GenDecl); ok || runs(d) {
 						show(shown, d, p.TypesInfo)
@@ -58,20 +58,20 @@ func TestEveryNameBelongsToAnExample(t *testing.T) {
 	if len(names) < 300 {
 		t.Fatalf("only %d names were found", len(names))
 	}
-	delete(names, "cache.Collection") // what the types of package cache/collection are made of, as it says
+	delete(names, "cache.Collection") // it only has the common methods of the types of package cache/collection, as its comment states
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !shown[name] && !shown[names[name]] {
-			t.Errorf("%s stands in no example", name)
+			t.Errorf("%s is in no example", name)
 		}
 	}
 }
 
-// forUsers reports whether strangers import the package: it is no test, no command and not internal.
+// forUsers reports whether users import the package: it is not a test, not a command and not internal.
 func forUsers(p *packages.Package) bool {
 	return p.ID == p.PkgPath && p.Name != "main" && !strings.Contains(p.PkgPath, "/internal/") && !strings.Contains(p.PkgPath, "/lib/testing/") && !strings.HasSuffix(p.PkgPath, "/conformance") && !strings.HasSuffix(p.PkgPath, "_test") && p.Types != nil
 }
 
-// show notes what is named somewhere, and the types of all that it computes.
+// show adds the names that in uses, and the types of all its expressions.
 func show(shown map[string]bool, in ast.Node, info *types.Info) {
 	seen := map[types.Type]bool{}
 	var showType func(types.Type)
@@ -100,7 +100,7 @@ func show(shown map[string]bool, in ast.Node, info *types.Info) {
 		case *types.Map:
 			showType(t.Key())
 			showType(t.Elem())
-		case *types.Signature: // what a function that stands there takes and returns
+		case *types.Signature: // the parameters and results of a function
 			showType(t.Params())
 			showType(t.Results())
 		case *types.Tuple:

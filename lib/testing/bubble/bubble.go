@@ -1,12 +1,11 @@
-// Package bubble runs a test in virtual time: everything that the test starts, be it a
-// whole node with its SQLite and its embedded Redis, lives in a bubble of package
-// [testing/synctest]. Time goes on there only while nothing can run, so that an hour of
-// waiting costs no time, a machine that stalls is not noticed, and time.Now is the one
-// clock of all.
+// Package bubble runs a test in virtual time. Everything that the test starts, even a whole node with its SQLite and
+// its embedded Redis, runs in a bubble of package [testing/synctest]. Time only advances while no goroutine can run. So
+// an hour of waiting takes no real time, a machine that stalls has no effect, and all code uses the one clock of
+// time.Now.
 //
-// A bubble allows no sockets, pipes or child processes: a goroutine that waits for the
-// kernel keeps time from going on. What the test starts has to end with it. A mutex must
-// not be held over a pause for which somebody waits.
+// A bubble cannot have sockets, pipes or child processes, because a goroutine that waits for the kernel stops virtual
+// time. Everything that the test starts has to end before the test does. A mutex must not be held during a sleep if
+// another goroutine waits for the mutex.
 package bubble
 
 import (
@@ -17,42 +16,41 @@ import (
 	"time"
 )
 
-// Began is the moment at which a bubble begins, a Saturday.
+// Began is the time at the start of a bubble, a Saturday.
 var Began = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// inside has the tests that run in a bubble.
-var inside sync.Map
+// bubbleTests has the tests that run in a bubble.
+var bubbleTests sync.Map
 
-// Test runs a test in a bubble. Its t knows neither Run nor Parallel, which are for
-// outside: a subtest has a bubble of its own.
+// Test runs a test in a bubble. The t of the test does not support Run and Parallel: call them outside, and give each
+// subtest its own bubble.
 func Test(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer emptyPools()
 	synctest.Test(t, func(t *testing.T) {
-		inside.Store(t, nil)
-		defer inside.Delete(t)
-		time.Sleep(time.Until(Began)) // before the test has anything that could wake up meanwhile
+		bubbleTests.Store(t, nil)
+		defer bubbleTests.Delete(t)
+		time.Sleep(time.Until(Began)) // before the test starts anything that could wake up during this sleep
 		test(t)
 	})
 }
 
-// emptyPools empties every [sync.Pool] of the process. A pool is the same in all bubbles,
-// and a timer or a channel of one bubble that a library takes from its pool in another
-// ends the process. An object of a pool is dropped by the second collection of garbage.
+// emptyPools empties every [sync.Pool] of the process. All bubbles share the pools. If a library gets a timer or a
+// channel of one bubble from its pool in another bubble, the process panics. The second garbage collection drops the
+// objects of a pool.
 func emptyPools() {
 	runtime.GC()
 	runtime.GC()
 }
 
-// In reports that a test runs in a bubble, for the helpers of tests that run on real
-// servers as well.
+// In reports whether a test runs in a bubble, for test helpers that also support real servers.
 func In(t testing.TB) bool {
-	_, ok := inside.Load(t)
+	_, ok := bubbleTests.Load(t)
 	return ok
 }
 
-// Sleep lets d go by, and then whatever is due at that moment happen. Only the test
-// itself may call it; what the test has started sleeps as it likes.
+// Sleep advances the time by d and then waits until everything that is due has happened. Only the test itself may call
+// it; code that the test has started may call time.Sleep.
 func Sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTimeInABubbleIsVirtual(t *testing.T) {
+func TestBubble_TimeIsVirtual(t *testing.T) {
 	if In(t) {
 		t.Error("a test outside is taken for one in a bubble")
 	}
@@ -26,10 +26,10 @@ func TestTimeInABubbleIsVirtual(t *testing.T) {
 	})
 }
 
-func TestNoPoolKeepsWhatABubbleHasMade(t *testing.T) {
+func TestBubble_EmptiesPools(t *testing.T) {
 	var pool sync.Pool
 	Test(t, func(*testing.T) {
-		for range 100 { // the race detector has pools lose some of what is put into them
+		for range 100 { // the race detector makes pools drop some objects
 			pool.Put(time.NewTimer(time.Hour))
 		}
 	})

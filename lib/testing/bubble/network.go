@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Network is the listener of a server in a bubble, and the only way to it. It has no
-// socket, because a goroutine that waits for one would keep virtual time from going on.
+// Network is the listener of a server in a bubble, and the only connection to it. It has no socket, because a goroutine
+// that waits for a socket would stop virtual time.
 type Network struct {
 	addr   net.TCPAddr
 	conns  chan net.Conn
@@ -17,17 +17,17 @@ type Network struct {
 	close  func()
 }
 
-// ports tells the servers of one process apart.
+// ports gives each server of the process its own port.
 var ports atomic.Int32
 
-// NewNetwork returns the network of one server, whose listener has an address of its own.
+// NewNetwork returns the network of one server, whose listener has its own address.
 func NewNetwork() *Network {
 	n := &Network{addr: loopback(), conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.close = sync.OnceFunc(func() { close(n.closed) })
 	return n
 }
 
-// loopback is an address as every connection on this machine has one.
+// loopback returns a new address on this machine.
 func loopback() net.TCPAddr {
 	return net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1 + int(ports.Add(1)%60_000)}
 }
@@ -48,7 +48,7 @@ func (n *Network) Close() error { n.close(); return nil }
 // Addr implements [net.Listener].
 func (n *Network) Addr() net.Addr { return &n.addr }
 
-// Dial connects to the server, whatever the address says.
+// Dial connects to the server. It ignores the address.
 func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	here := loopback()
@@ -62,8 +62,8 @@ func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Client returns a client that sends its requests over the network. It asks for nothing
-// compressed: in memory that saves nothing.
+// Client returns a client that sends its requests over the network. It does not request compression, which is useless
+// in memory.
 func (n *Network) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: n.Dial, MaxIdleConnsPerHost: 64, DisableCompression: true}}
 }

@@ -1,7 +1,6 @@
-// Package eventually is how the module's tests wait for a state. A test polls here
-// and nowhere else, so that one bound serves all of them: it is far beyond what any
-// machine needs, and reaching it only ends a test that would otherwise hang. In a
-// bubble of package testing/synctest the same calls take no time at all.
+// Package eventually waits for a state in the tests of this module. All tests poll with this package, so that one
+// timeout serves all of them. The timeout is far longer than any machine needs; it only ends a test that would
+// otherwise hang. In a bubble of package testing/synctest, the same calls take no real time.
 package eventually
 
 import (
@@ -11,49 +10,46 @@ import (
 )
 
 const (
-	// patience is the bound. What waits longest by itself is Sentinel: it does nothing for
-	// half a minute after its machine has stood still for two seconds, and tries a failover
-	// that was interrupted again after two minutes.
-	patience = 5 * time.Minute
-	// first and longest are the pauses between two looks: short at first, because
-	// most states are reached at once, then longer, because a test that waits long
-	// must not take the processor from what it waits for.
-	first, longest = time.Millisecond, 20 * time.Millisecond
+	// timeout bounds every wait. The slowest system is Sentinel: after its machine has stalled for two seconds, it does
+	// nothing for half a minute, and it retries an interrupted failover after two minutes.
+	timeout = 5 * time.Minute
+	// minPause and maxPause are the pauses between two checks. They start short, because most states are reached at
+	// once. They get longer, so that a slow test does not take the processor from the code that it waits for.
+	minPause, maxPause = time.Millisecond, 20 * time.Millisecond
 )
 
-// True returns as soon as ok does. The test fails at once, naming what it waited for,
-// when that does not happen.
+// True waits until ok returns true. If that does not happen in time, it ends the test with a failure that names what.
 func True(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if !poll(patience, ok) {
-		t.Fatalf("waited %v in vain for %s", patience, what)
+	if !poll(timeout, ok) {
+		t.Fatalf("waited %v in vain for %s", timeout, what)
 	}
 }
 
-// Equal returns as soon as got returns want, compared as [reflect.DeepEqual] does. The
-// test fails at once, with the last value, when that does not happen.
+// Equal waits until got returns want, compared with [reflect.DeepEqual]. If that does not happen in time, it ends the
+// test with a failure that shows the last value.
 func Equal[T any](t testing.TB, what string, want T, got func() T) {
 	t.Helper()
 	var last T
-	if !poll(patience, func() bool { last = got(); return reflect.DeepEqual(last, want) }) {
-		t.Fatalf("waited %v in vain for %s: got %+v, want %+v", patience, what, last, want)
+	if !poll(timeout, func() bool { last = got(); return reflect.DeepEqual(last, want) }) {
+		t.Fatalf("waited %v in vain for %s: got %+v, want %+v", timeout, what, last, want)
 	}
 }
 
-// NoError returns as soon as try returns nil. The test fails at once, with the last
-// error, when that does not happen.
+// NoError waits until try returns nil. If that does not happen in time, it ends the test with a failure that shows the
+// last error.
 func NoError(t testing.TB, what string, try func() error) {
 	t.Helper()
 	var last error
-	if !poll(patience, func() bool { last = try(); return last == nil }) {
-		t.Fatalf("waited %v in vain for %s: %v", patience, what, last)
+	if !poll(timeout, func() bool { last = try(); return last == nil }) {
+		t.Fatalf("waited %v in vain for %s: %v", timeout, what, last)
 	}
 }
 
-// poll looks a last time after the bound: the machine may have stood still in between.
-func poll(patience time.Duration, ok func() bool) bool {
-	pause := first
-	for end := time.Now().Add(patience); time.Now().Before(end); pause = min(2*pause, longest) {
+// poll checks once more after the timeout, because the machine may have stalled.
+func poll(timeout time.Duration, ok func() bool) bool {
+	pause := minPause
+	for end := time.Now().Add(timeout); time.Now().Before(end); pause = min(2*pause, maxPause) {
 		if ok() {
 			return true
 		}

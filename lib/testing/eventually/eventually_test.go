@@ -20,10 +20,10 @@ func (f *failing) Helper() {}
 
 func (f *failing) Fatalf(format string, args ...any) { f.said = fmt.Sprintf(format, args...) }
 
-func TestAStateThatIsReachedLateIsFound(t *testing.T) {
+func TestEventually_FindsLateState(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
-		late := func() bool { return time.Since(began) >= patience-time.Second }
+		late := func() bool { return time.Since(began) >= timeout-time.Second }
 		True(t, "the time", late)
 		began = time.Now()
 		Equal(t, "the time", true, late)
@@ -37,7 +37,7 @@ func TestAStateThatIsReachedLateIsFound(t *testing.T) {
 	})
 }
 
-func TestAStateThatIsNeverReachedFailsTheTestAndSaysWhatWas(t *testing.T) {
+func TestEventually_FailsWithLastState(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			want string
@@ -50,8 +50,8 @@ func TestAStateThatIsNeverReachedFailsTheTestAndSaysWhatWas(t *testing.T) {
 			began := time.Now()
 			f := &failing{TB: t}
 			tt.wait(f)
-			if !strings.Contains(f.said, tt.want) || time.Since(began) < patience {
-				t.Errorf("got %q after %v, want %q after %v", f.said, time.Since(began), tt.want, patience)
+			if !strings.Contains(f.said, tt.want) || time.Since(began) < timeout {
+				t.Errorf("got %q after %v, want %q after %v", f.said, time.Since(began), tt.want, timeout)
 			}
 		}
 	})

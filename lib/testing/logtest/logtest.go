@@ -1,4 +1,4 @@
-// Package logtest keeps a log for a test that looks into it.
+// Package logtest stores a log for tests that check its content.
 package logtest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Buffer is a log that may be read while it is written. The zero value is empty.
+// Buffer is a log that can be read while it is written. The zero value is empty.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -21,15 +21,15 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String returns what was logged so far.
+// String returns the log so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// Count returns how often text was logged.
+// Count returns the number of times that text was logged.
 func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }
 
-// Logger logs to b as text, from level info on.
+// Logger returns a logger that writes text to b, from level info on.
 func (b *Buffer) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
