@@ -670,7 +670,7 @@ func TestNoEventIsMissedInSilence(t *testing.T) {
 // silentHarms is how often each harm comes.
 const silentHarms = 15
 
-func TestMistakesOfTheProgramPanic(t *testing.T) {
+func TestBus_InvalidUsesPanic(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	other := keyspace.DefChannel0(keyspace.New("other"), "other:events", keyspace.RawMessages("text"), keyspace.Doc{})
 	b := New(db, keys, Config{Node: "a"})

@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// missMany reads keys that have no local copy; the answer to each is nil when it
-// does not exist. With an error there may be answers to some.
+// missMany reads keys that have no local copy; the result for a key is nil if its value does not exist. With an error,
+// some results may still be set.
 func (c *core) missMany(ctx context.Context, ks []any) (answers []*localCopy, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -65,7 +65,7 @@ func (c *core) readMany(ctx context.Context, reads []*reading) (Tier, error) {
 	})
 }
 
-// useBest makes what was found the answer.
+// useBest makes the best value found the answer.
 func (r *reading) useBest() {
 	if r.best != nil {
 		r.c.reportAge(r.tier, time.Duration(bus.Now()-r.best.loaded))
@@ -73,7 +73,7 @@ func (r *reading) useBest() {
 	}
 }
 
-// manyFromRedis answers what Redis has, and returns the reads that are to be loaded.
+// manyFromRedis answers the reads that Redis can answer, and returns those that have to be loaded.
 func (c *core) manyFromRedis(ctx context.Context, reads []*reading) (misses []*reading, err error) {
 	asked := make([]*reading, 0, len(reads))
 	for _, r := range reads {
@@ -110,9 +110,8 @@ func (c *core) manyFromRedis(ctx context.Context, reads []*reading) (misses []*r
 	return misses, nil
 }
 
-// acquireMany takes leases, in one round trip. It returns what is to be loaded
-// here, with the lease of each or "", and the reads whose lease another node or
-// flight holds.
+// acquireMany acquires leases in one round trip. It returns the reads to be loaded here, with the lease of each or "",
+// and the reads whose lease another node or flight holds.
 func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*reading, leases []string, leasedElsewhere []*reading) {
 	var asked []*reading
 	var tokens []string
@@ -153,14 +152,13 @@ func (c *core) acquireMany(ctx context.Context, reads []*reading) (misses []*rea
 	return misses, leases, leasedElsewhere
 }
 
-// loadMany answers reads from the source, which is asked in a goroutine of its own: this
-// caller may leave, and the source may go on after its context has ended. When it fails,
-// what was found before is the answer.
+// loadMany answers reads from the source, which runs in a goroutine of its own: this caller may leave, and the source
+// may continue after its context has ended. If the source fails, the best value found before is the answer.
 func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) error {
 	if len(reads) == 0 {
 		return nil
 	}
-	loads := make([]*reading, len(reads)) // in which nothing is written once the caller has left
+	loads := make([]*reading, len(reads)) // copies, so that nothing is written to reads after the caller has left
 	for i, r := range reads {
 		loads[i] = new(*r)
 	}
@@ -202,7 +200,7 @@ func (c *core) loadMany(ctx context.Context, reads []*reading, leases []string) 
 	return unanswered
 }
 
-// fillMany calls the source and stores what it returns.
+// fillMany calls the source and stores the values that it returns.
 func (c *core) fillMany(ctx context.Context, reads []*reading, leases []string) error {
 	began := bus.Now()
 	err := c.askMany(ctx, reads)
@@ -232,7 +230,7 @@ func (c *core) fillMany(ctx context.Context, reads []*reading, leases []string) 
 			case life <= 0:
 				r.forgetReplaced()
 			case stored:
-				c.keepLoaded(e, &env, r)
+				c.storeLoaded(e, &env, r)
 			default:
 				c.stats.refused.add(1)
 			}
@@ -247,7 +245,7 @@ func (c *core) fillMany(ctx context.Context, reads []*reading, leases []string) 
 	return err
 }
 
-// askMany answers the reads from the source; with an error their answers are void.
+// askMany answers the reads from the source; with an error their answers are invalid.
 func (c *core) askMany(ctx context.Context, reads []*reading) error {
 	if c.types.loadMany == nil {
 		return forEach(reads, func(r *reading) (err error) {
@@ -265,8 +263,7 @@ func (c *core) askMany(ctx context.Context, reads []*reading) error {
 	return c.admitted(ctx, len(es), func(ctx context.Context) error { return c.types.loadMany(ctx, es) })
 }
 
-// forEach calls do for every read, eight at a time, and returns an error if there
-// was one.
+// forEach calls do for every read, eight at a time, and returns an error if there was one.
 func forEach(reads []*reading, do func(*reading) error) error {
 	if len(reads) == 0 {
 		return nil
@@ -274,11 +271,11 @@ func forEach(reads []*reading, do func(*reading) error) error {
 	var all sync.WaitGroup
 	var first error
 	var once sync.Once
-	places := make(chan struct{}, 8)
+	limit := make(chan struct{}, 8)
 	for _, r := range reads {
-		places <- struct{}{}
+		limit <- struct{}{}
 		all.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-limit }()
 			if err := recovered(func() error { return do(r) }); err != nil {
 				once.Do(func() { first = err })
 			}
@@ -288,8 +285,7 @@ func forEach(reads []*reading, do func(*reading) error) error {
 	return first
 }
 
-// recovered has a panic of a value's own methods be an error: on a goroutine of the
-// cache no caller can recover it.
+// recovered turns a panic in do into an error, because callers cannot recover a panic on a goroutine of the cache.
 func recovered(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -299,11 +295,11 @@ func recovered(do func() error) (err error) {
 	return do()
 }
 
-// Warming says how a cache is warmed up.
+// Warming configures how a cache is warmed up.
 type Warming struct {
 	Batch    int            // keys read at once; 0 means 100
 	AtOnce   int            // batches under way; 0 means 4
-	Progress func(done int) // told after each batch how many keys were read; nil is allowed
+	Progress func(done int) // called after each batch with the number of keys read so far; may be nil
 }
 
 // warm calls read for keys in batches, several at once.
@@ -319,11 +315,11 @@ func (c *core) warm(ctx context.Context, keys iter.Seq[any], w Warming, read fun
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	done := 0
-	places := make(chan struct{}, w.AtOnce)
+	limit := make(chan struct{}, w.AtOnce)
 	start := func(part []any) {
-		places <- struct{}{}
+		limit <- struct{}{}
 		all.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-limit }()
 			if err := recovered(func() error { return read(ctx, part) }); err != nil {
 				stop(fmt.Errorf("cache: warm %s: %w", c.fam.Pattern, err))
 				return

@@ -7,19 +7,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/bus"
 )
 
-// One caller's command has failed and another one's is answered: what the two note may come in any order.
-func TestABreakerThatOpensBesideAnAnswerClosesAtTheNextAnswer(t *testing.T) {
+// The failure of one command and the reply of another may be recorded in any order.
+func TestBreaker_ClosesAtReplyAfterConcurrentFailure(t *testing.T) {
 	rt := &Runtime{bus: &bus.Bus{}}
 	b := &rt.reads.breakers[0]
 	b.weight.Add(breakAt)
 	b.worked()
-	b.until.Store(int64(bus.Now())) // the second step of the failure; its time is over
+	b.until.Store(int64(bus.Now())) // the second step of the failure, already in the past
 	if !b.allows() || rt.Health().Open != 1 {
-		t.Fatal("the breaker is not open, or lets no command try")
+		t.Fatal("the breaker is closed, or lets no command through")
 	}
 	b.worked()
 	if open := rt.Health().Open; open != 0 {
-		t.Errorf("%d breakers are open after an answer", open)
+		t.Errorf("%d breakers are open after a reply", open)
 	}
 }
 

@@ -11,12 +11,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Cache keeps values of one family: in process, in Redis, and from a source. It is
-// safe for concurrent use. The values it returns are shared: do not change them.
+// Cache keeps values of one family: in process, in Redis, and from a source. It is safe for concurrent use. Callers
+// share the returned values and must not change them.
 //
-// The compiler makes the methods of Cache anew for each pair of types, in each
-// package that uses it. They are therefore thin: they look for a local copy, which
-// has to be fast, and leave the rest to core, which has no types.
+// The compiler generates the methods of Cache for each pair of types, in each package that uses it. They are therefore
+// thin: they search for a local copy, which has to be fast, and leave the rest to core, which has no types.
 type Cache[K comparable, V any] struct {
 	keyed[K]
 	core *core
@@ -40,7 +39,7 @@ func New[A keyspace.Segment, V any](rt *Runtime, f keyspace.F1[A, keyspace.Cache
 	return newCache(rt, f.Family, func(a A) keyspace.Key { return f.At(a).Key }, p, s)
 }
 
-// New0 returns the cache of a family without arguments: of the one value of its kind, whose key is struct{}{}.
+// New0 returns the cache of a family without arguments: its single value has the key struct{}{}.
 func New0[V any](rt *Runtime, f keyspace.F0[keyspace.Cached[V]], p Policy, s Source[struct{}, V]) *Cache[struct{}, V] {
 	return newCache(rt, f.Family, func(struct{}) keyspace.Key { return f.At().Key }, p, s)
 }
@@ -81,8 +80,8 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 			}
 			values, err := s.LoadMany(ctx, ks)
 			for i, e := range es {
-				v, there := values[ks[i]]
-				of(e).value, e.missing = v, !there
+				v, ok := values[ks[i]]
+				of(e).value, e.missing = v, !ok
 			}
 			return err
 		}
@@ -103,8 +102,7 @@ func newCache[K comparable, V any](rt *Runtime, fam *keyspace.Family, key func(K
 	return &Cache[K, V]{keyed[K]{&c.family}, c}
 }
 
-// local returns the local copy of k, if a read that began at now may use it, or
-// nil.
+// local returns the local copy of k, or nil if there is none that a read begun at now may use.
 func (c *Cache[K, V]) local(k K, now bus.Moment) *typedCopy[K, V] {
 	e := c.core.localAt(maphash.Comparable(c.core.seed, k), now)
 	if e == nil {
@@ -116,14 +114,14 @@ func (c *Cache[K, V]) local(k K, now bus.Moment) *typedCopy[K, V] {
 	return nil
 }
 
-// hit is local for one read, and counts it.
+// hit returns the local copy like local, and counts it as a hit.
 func (c *Cache[K, V]) hit(k K, now bus.Moment) *typedCopy[K, V] {
 	if !c.core.trusted(now) {
 		return nil
 	}
 	t := c.local(k, now)
 	if t != nil {
-		c.core.counted(&t.localCopy, now)
+		c.core.countHit(&t.localCopy, now)
 	}
 	return t
 }
@@ -144,13 +142,12 @@ func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
 	return valueOf[K, V](found.Value), err
 }
 
-// GetFresh is [Cache.Get] for a caller who accepts no value that was loaded longer than maxAge
-// ago, as [Entry].Age counts it. Where no tier has one that young, it is loaded now and stored, and
-// all callers of this node get it from then on. With 0, or less, it is always loaded. When the
-// source fails, the error is the load's: an older value is no answer. Calls at once on one node
-// share a load. Whoever waits for a change does not need it: how late one is seen is up to
-// [Policy].MaxStale and not to a value's age. The age of what another node has loaded is known as
-// well as the servers' clock is, to about a millisecond.
+// GetFresh is [Cache.Get] for a caller that accepts only values loaded at most maxAge ago, measured as [Entry].Age. If
+// no tier has such a value, it is loaded now and stored, and all callers of this node get it from then on. With a
+// maxAge of 0 or less, the value is always loaded. If the source fails, GetFresh returns the error of the load instead
+// of an older value. Concurrent calls on one node share a load. GetFresh is not needed to see a change:
+// [Policy].MaxStale bounds that delay, not the age of the value. The age of a value that another node loaded is as
+// exact as the servers' clock is known, to about a millisecond.
 func (c *Cache[K, V]) GetFresh(ctx context.Context, k K, maxAge time.Duration) (V, error) {
 	if maxAge <= 0 {
 		maxAge = -1
@@ -158,7 +155,7 @@ func (c *Cache[K, V]) GetFresh(ctx context.Context, k K, maxAge time.Duration) (
 	now := bus.Now()
 	if c.core.trusted(now) {
 		if t := c.local(k, now); t != nil && !tooOld(&t.localCopy, now, maxAge) {
-			c.core.counted(&t.localCopy, now)
+			c.core.countHit(&t.localCopy, now)
 			if t.missing {
 				return *new(V), ErrNotFound
 			}
@@ -172,7 +169,7 @@ func (c *Cache[K, V]) GetFresh(ctx context.Context, k K, maxAge time.Duration) (
 	return valueOf[K, V](found.Value), err
 }
 
-// valueOf is the value of a copy, or none.
+// valueOf returns the value of a copy, or the zero value if e is nil.
 func valueOf[K comparable, V any](e *localCopy) (v V) {
 	if e != nil {
 		v = e.typed.(*typedCopy[K, V]).value
@@ -180,8 +177,7 @@ func valueOf[K comparable, V any](e *localCopy) (v V) {
 	return v
 }
 
-// Lookup returns the value of k and what is known of it. That there is no such
-// thing is no error here.
+// Lookup returns the value of k with its tier, age and version. A missing value is not an error here.
 func (c *Cache[K, V]) Lookup(ctx context.Context, k K) (Entry[V], error) {
 	now := bus.Now()
 	var found Entry[*localCopy]
@@ -194,18 +190,16 @@ func (c *Cache[K, V]) Lookup(ctx context.Context, k K) (Entry[V], error) {
 	return Entry[V]{Value: valueOf[K, V](found.Value), Missing: found.Missing, Tier: found.Tier, Age: found.Age, Stale: found.Stale, Version: found.Version}, err
 }
 
-// GetMany returns the values of keys; what does not exist is absent. It is one
-// round trip to Redis for all that have no local copy, and, for those that are not
-// in Redis either, two more around one call of the source.
+// GetMany returns the values of keys; missing values are absent from the map. It needs one round trip to Redis for all
+// keys without a local copy. Keys that are not in Redis need two more round trips around one call of the source.
 func (c *Cache[K, V]) GetMany(ctx context.Context, ks []K) (map[K]V, error) {
 	out := make(map[K]V, len(ks))
 	err := c.many(ctx, ks, func(i int, v *V) { out[ks[i]] = *v })
 	return out, err
 }
 
-// GetAll is [Cache.GetMany] in the order of ks, with nil for what does not exist.
-// It does not copy values, which makes it the fastest way to read many: they are
-// the ones that all callers share, so do not change them.
+// GetAll is [Cache.GetMany] in the order of ks, with nil for missing values. It does not copy values, which makes it
+// the fastest way to read many: all callers share them, so do not change them.
 func (c *Cache[K, V]) GetAll(ctx context.Context, ks []K) ([]*V, error) {
 	all := make([]*V, len(ks))
 	if err := c.many(ctx, ks, func(i int, v *V) { all[i] = v }); err != nil {
@@ -214,7 +208,7 @@ func (c *Cache[K, V]) GetAll(ctx context.Context, ks []K) ([]*V, error) {
 	return all, nil
 }
 
-// many calls found with the place and value of each key that exists.
+// many calls found with the index and value of each key that exists.
 func (c *Cache[K, V]) many(ctx context.Context, ks []K, found func(i int, v *V)) error {
 	now := bus.Now()
 	trusted, sampled := c.core.trusted(now), c.core.sampled(now)
@@ -252,8 +246,8 @@ func (c *Cache[K, V]) many(ctx context.Context, ks []K, found func(i int, v *V))
 	return err
 }
 
-// Warm reads keys so that they are in process, the most wanted last if there are
-// more than fit. It ends with the first error, or with ctx.
+// Warm reads keys so that they are in process. If there are more keys than fit, put the most important last. It ends
+// with the first error, or with ctx.
 func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], w Warming) error {
 	untyped := func(yield func(any) bool) {
 		for k := range keys {
@@ -272,29 +266,27 @@ func (c *Cache[K, V]) Warm(ctx context.Context, keys iter.Seq[K], w Warming) err
 	})
 }
 
-// Mutate calls change, which commits a new value of k to the source, and returns
-// that value, loaded anew and stored on the way. See [Runtime.Change]. When change
-// has succeeded and the load has not, the error is the load's.
+// Mutate calls change, which commits a new value of k to the source. It then loads that value, stores it and returns
+// it. See [Runtime.Change]. If change succeeds and the load fails, Mutate returns the error of the load.
 func (c *Cache[K, V]) Mutate(ctx context.Context, k K, change func(ctx context.Context) error) (V, error) {
 	e, err := c.core.mutate(ctx, k, change)
 	return valueOf[K, V](e), err
 }
 
-// Set stores v as the value of k on every level and drops the copies of all
-// other nodes: write-through, for what the caller has just committed. The last
-// caller wins; where changes of one key can meet, [Cache.Mutate] stores what the
-// source has. While a change is under way v is not stored, nor is it where Redis gets it so late
-// that Set has given up, with an error that is [ErrQueued]: the key is dropped then.
+// Set stores v as the value of k on every level and drops the copies of all other nodes: write-through, for a value
+// that the caller has just committed. The last caller wins. If changes of one key can be concurrent, use
+// [Cache.Mutate], which stores the value of the source. While a change is under way, v is not stored. If v reaches
+// Redis only after Set has given up, v is not stored either: Set returns an error that is [ErrQueued], and the key is
+// dropped.
 func (c *Cache[K, V]) Set(ctx context.Context, k K, v V) error {
 	t := newCopy[K, V](k)
 	t.value = v
 	return c.core.set(ctx, k, &t.localCopy)
 }
 
-// Peek returns the value of k if this process has a copy of it that a read may use and
-// whose life has not ended. It asks neither Redis nor the source, is not counted in
-// [Stats], and is no reason to keep the copy longer. ok is also false when it is known that
-// there is no such thing.
+// Peek returns the value of k if this process has a usable copy whose life has not ended. It asks neither Redis nor the
+// source, does not count in [Stats], and does not keep the copy in memory longer. ok is also false for a value that is
+// known to be missing.
 func (c *Cache[K, V]) Peek(k K) (v V, ok bool) {
 	e := c.core.peek(k, bus.Now())
 	if e == nil || e.missing {
@@ -303,13 +295,12 @@ func (c *Cache[K, V]) Peek(k K) (v V, ok bool) {
 	return valueOf[K, V](e), true
 }
 
-// Refresh loads the value of k now, whatever is cached, and returns it. Once it has
-// returned, no read on this node returns what was cached before, and none on another node
-// that begins later than [Policy.MaxStale]. When the load fails, the error is the load's,
-// and what was cached stays; when there is no such thing, it is [ErrNotFound]. Readers go on
-// with what is cached meanwhile. Calls at once on one node share a load, which may have
-// begun before some of them: whoever has changed the source calls [Cache.Mutate] or Invalidate.
-// A change that comes between has the last word, as over any load.
+// Refresh loads the value of k now, even if it is cached, and returns it. After its return, no read on this node
+// returns the earlier value, and no read on another node that begins more than [Policy.MaxStale] later. If the load
+// fails, Refresh returns its error and the cached value stays; if the value does not exist, the error is [ErrNotFound].
+// Until then readers get the cached value. Concurrent calls on one node share a load, which may have begun before some
+// of them. After a change of the source call [Cache.Mutate] or Invalidate instead. A change during the load takes
+// precedence, as with any load.
 func (c *Cache[K, V]) Refresh(ctx context.Context, k K) (V, error) {
 	found, err := c.core.reload(ctx, k, bus.Now())
 	if err == nil && found.Missing {
@@ -318,9 +309,8 @@ func (c *Cache[K, V]) Refresh(ctx context.Context, k K) (V, error) {
 	return valueOf[K, V](found.Value), err
 }
 
-// Len is how many copies there are in process.
+// Len returns the number of copies in process.
 func (c *Cache[K, V]) Len() int { return c.family.len() }
 
-// Clear forgets all copies of this process. What is in Redis and on other nodes
-// stays: see ClearEverywhere.
+// Clear drops all copies of this process. Redis and other nodes keep their values: see ClearEverywhere.
 func (c *Cache[K, V]) Clear() { c.core.clear() }

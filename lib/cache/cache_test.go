@@ -39,7 +39,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// table is the source: what SQL would be.
+// table is the source, in place of SQL.
 type table struct {
 	mu    sync.Mutex
 	rows  map[int64]user
@@ -108,15 +108,15 @@ func TestCache(t *testing.T) {
 			t.Parallel()
 			db := engine.Open(t)
 			s := &table{}
-			// On a machine with much to do a beat may take long; it must not show here.
+			// On a busy machine a beat may take long; that must not affect this test.
 			p := cache.Policy{MaxStale: 10 * time.Second}
 			a, b := start(t, db, s, p), start(t, db, s, p)
 			id := keyspace.Int{N: 7}
 			if _, err := a.users.Get(t.Context(), id); !errors.Is(err, cache.ErrNotFound) {
-				t.Errorf("Get of nothing: %v", err)
+				t.Errorf("Get of a missing value: %v", err)
 			}
 			if _, err := b.users.Get(t.Context(), id); !errors.Is(err, cache.ErrNotFound) || s.loads.Load() != 1 {
-				t.Errorf("Get of nothing elsewhere: %v after %d loads", err, s.loads.Load())
+				t.Errorf("Get of a missing value on the other node: %v after %d loads", err, s.loads.Load())
 			}
 			u, err := a.users.Mutate(t.Context(), id, func(context.Context) error { s.set(7, user{"ada", 36}); return nil })
 			if err != nil || u.Name != "ada" {
@@ -124,7 +124,7 @@ func TestCache(t *testing.T) {
 			}
 			loads := s.loads.Load()
 			if e, err := a.users.Lookup(t.Context(), id); err != nil || e.Value.Name != "ada" || e.Tier != cache.Process {
-				t.Errorf("here: %+v, %v", e, err)
+				t.Errorf("on this node: %+v, %v", e, err)
 			}
 			deadline := time.Now().Add(10 * time.Second)
 			for {
@@ -132,7 +132,7 @@ func TestCache(t *testing.T) {
 				must(t, err)
 				if e.Value.Name == "ada" {
 					if e.Tier != cache.Redis {
-						t.Errorf("there: %+v", e)
+						t.Errorf("on the other node: %+v", e)
 					}
 					break
 				}
@@ -155,11 +155,11 @@ func TestCache(t *testing.T) {
 			}
 			loads = s.loads.Load()
 			m, err = a.users.GetMany(t.Context(), many)
-			// The other node may still have had its copy of one, and not stored it.
+			// The other node may still have had its copy of one value, and not stored it.
 			if err != nil || len(m) != 50 || s.loads.Load() > loads+1 {
-				t.Errorf("GetMany there: %d, %v, %d loads", len(m), err, s.loads.Load()-loads)
+				t.Errorf("GetMany on the other node: %d, %v, %d loads", len(m), err, s.loads.Load()-loads)
 			}
-			// At hand, in Redis, nowhere, at hand again: each in its place.
+			// In process, in Redis, missing, in process again: each result at its index.
 			a.users.Clear()
 			_, err = a.users.Get(t.Context(), many[0])
 			must(t, err)

@@ -23,41 +23,37 @@ type Target struct {
 	edit     *edit // of a collection; nil: it is dropped
 }
 
-// Target is all that belongs to the tag, for [Runtime.Change] and [Runtime.Drop].
-// If Redis cannot be told, nothing is changed.
+// Target returns all values of the tag, for [Runtime.Change] and [Runtime.Drop]. If Redis cannot be fenced, nothing is
+// changed.
 func (t Tag) Target() Target {
 	return Target{key: t.key(), timeout: Policy{}.withDefaults().ChangeTimeout, unfenced: Refuse}
 }
 
-// messageKeys is how many keys one message on the bus names.
-const messageKeys = 500
+// maxKeysPerMessage limits the keys in one message on the bus.
+const maxKeysPerMessage = 500
 
-// Change calls change, which commits something to the source, in such a way that
-// no read of the targets on any node is older than MaxStale once it has returned:
-// it fences the targets, so that no node can store a value read before, tells
-// every node to drop its copies, calls change, and removes the fences. After a
-// crash at any point no old value is left: the fences expire, and reads meanwhile
-// ask the source. A commit that the source carries out later than that, more than a
-// second after ChangeTimeout, is not covered.
+// Change calls change, which commits something to the source. Once Change has returned, no read of the targets on any
+// node is older than MaxStale. Change fences the targets, so that no node can store a value that was read before,
+// broadcasts the drop to every node, calls change, and removes the fences. After a crash at any point no old value is
+// left: the fences expire, and until then reads ask the source. A commit that the source executes later than that, more
+// than a second after ChangeTimeout, is not covered.
 //
-// It returns what change returns, also where Redis does not take the drop: the change
-// is made then, and an error would have callers make it twice. The drop is retried until
-// it is done, this node reads its targets from their source until then, and
-// [Hooks.Queued] is told. [ErrUnfenced] says that change was not called: Redis did not take
-// the fences within [Config.ChangeBudget], or ctx ended before.
-// An error that is [ErrUndecided] or the end of a context, or a panic, leaves open
-// whether anything was committed, now or in a moment: the fences then stand until they
-// expire. Any other error says that nothing was. After either the targets are dropped
-// once more when half a minute has passed, in which the source may have carried the
-// commit out all the same.
+// Change returns the result of change, even if Redis does not accept the drop: the change is already made, and an error
+// would make callers repeat it. The drop is then retried until it succeeds, this node reads the targets from their
+// source until then, and [Hooks.Queued] is called. Change returns [ErrUnfenced] without calling change if Redis did not
+// accept the fences within [Config.ChangeBudget], or ctx ended before.
+//
+// If change panics or returns an error that is [ErrUndecided] or the end of a context, the commit may have happened, or
+// may happen in a moment: the fences then stay until they expire. Any other error means that nothing was committed.
+// After either, the targets are dropped again half a minute later, because the source may have committed in that time.
 func (rt *Runtime) Change(ctx context.Context, change func(ctx context.Context) error, targets ...Target) error {
 	_, err := rt.change(ctx, change, targets, func(context.Context) (string, time.Duration) { return "", 0 })
 	return err
 }
 
-// change is Change, and stores what after returns as the value of a sole target,
-// if no other change was under way beside; it reports whether it did.
-func (rt *Runtime) change(ctx context.Context, change func(context.Context) error, targets []Target, after func(context.Context) (string, time.Duration)) (kept bool, err error) {
+// change is Change. It stores the result of after as the value of a sole target if no other change was concurrent, and
+// reports whether it did.
+func (rt *Runtime) change(ctx context.Context, change func(context.Context) error, targets []Target, after func(context.Context) (string, time.Duration)) (stored bool, err error) {
 	if len(targets) == 0 {
 		return false, change(ctx)
 	}
@@ -88,7 +84,7 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	defer func() {
 		cancel()
 		if !decided {
-			rt.leave(ctx, keys, fault == nil)
+			rt.endUndecided(ctx, keys, fault == nil)
 		}
 	}()
 	err = change(inner)
@@ -96,9 +92,8 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 		return false, err
 	}
 	decided = true
-	// From here on no read of this process may share a flight that began before the
-	// commit.
-	rt.forget(keys)
+	// From here on no read of this process may join a flight that began before the commit.
+	rt.dropLocal(keys)
 	value, life := "", time.Duration(0)
 	if err == nil {
 		value, life = after(ctx)
@@ -108,32 +103,31 @@ func (rt *Runtime) change(ctx context.Context, change func(context.Context) erro
 	return rt.finish(ctx, targets, fault == nil, f, err == nil, value, life), err
 }
 
-// leave ends a change that may have committed, or has panicked: its fences stand. Where
-// there are none, the keys are dropped as soon as Redis takes that.
-func (rt *Runtime) leave(ctx context.Context, keys []keyspace.Key, fenced bool) {
-	rt.forget(keys)
+// endUndecided ends a change that may have committed, or has panicked: its fences stay. Without fences, the keys are
+// dropped as soon as Redis accepts that.
+func (rt *Runtime) endUndecided(ctx context.Context, keys []keyspace.Key, fenced bool) {
+	rt.dropLocal(keys)
 	rt.late.add(keys)
 	if !fenced {
-		rt.later(ctx, keys)
+		rt.enqueueDrops(ctx, keys)
 	}
 }
 
 type fenceFailed struct{}
 
-// FenceFailed reports, of the context that a change was called with, that Redis
-// could not be told of the change beforehand. If this process dies after the commit,
-// no other one drops the old values, unless the commit itself has recorded them.
+// FenceFailed reports whether ctx belongs to a change that runs without fences, because Redis did not accept them. If
+// this process dies after the commit, no other process drops the old values, unless the commit itself has recorded the
+// drop.
 func FenceFailed(ctx context.Context) bool { return ctx.Value(fenceFailed{}) != nil }
 
-// UnfencedKeys returns what the commit has to record then: the keys of the change's targets. There
-// are none where Redis was told.
+// UnfencedKeys returns the keys of the change's targets, which the commit has to record if [FenceFailed] reports true.
+// It returns nil if the fences are set.
 func UnfencedKeys(ctx context.Context) []keyspace.Key {
 	keys, _ := ctx.Value(fenceFailed{}).([]keyspace.Key)
 	return keys
 }
 
-// distinct keeps one target of each key. A collection with two targets is dropped
-// instead of edited.
+// distinct returns one target for each key. A collection with two targets is dropped instead of edited.
 func distinct(targets []Target) ([]Target, []keyspace.Key) {
 	once, keys := make([]Target, 0, len(targets)), make([]keyspace.Key, 0, len(targets))
 	at := make(map[string]int, len(targets))
@@ -153,15 +147,15 @@ type fencing struct {
 	token string
 	era   uint64
 	began bus.Moment
-	left  []int64 // ms that each collection had to live, if it was kept
+	left  []int64 // remaining life in ms of each collection that was kept
 }
 
-// fence fences keys in Redis and then drops all copies, within ChangeBudget. A fence lives for
-// as long as the change may take, and the round trips before and after it.
+// fence fences keys in Redis and then drops all copies, within ChangeBudget. A fence lives as long as the change may
+// take, and the round trips before and after it.
 func (rt *Runtime) fence(ctx context.Context, keys []keyspace.Key, f *fencing, timeout time.Duration) error {
 	life := timeout + 2*rt.cfg.ChangeBudget + time.Second
 	now, until := int64(0), int64(9999999999999)
-	if rt.bus.Era() != 0 { // else the servers' clock is not known yet
+	if rt.bus.Era() != 0 { // otherwise the servers' clock is not known yet
 		now = rt.clock()
 		until = now + life.Milliseconds()
 	}
@@ -182,24 +176,23 @@ func (rt *Runtime) fence(ctx context.Context, keys []keyspace.Key, f *fencing, t
 	return keyspace.FirstErr(rt.changes.doWithin(ctx, rt.cfg.ChangeBudget-time.Duration(bus.Now()-f.began), rt.dropCopies(keys)...))
 }
 
-// forget drops the copies of keys in this process.
-func (rt *Runtime) forget(keys []keyspace.Key) {
+// dropLocal drops the copies of keys in this process.
+func (rt *Runtime) dropLocal(keys []keyspace.Key) {
 	for _, k := range keys {
 		rt.invalidate(k.String())
 	}
 }
 
-// tell drops the copies of keys in every process.
-func (rt *Runtime) tell(keys []keyspace.Key) error {
+// broadcastDrop drops the copies of keys in every process.
+func (rt *Runtime) broadcastDrop(keys []keyspace.Key) error {
 	return keyspace.FirstErr(rt.changes.do(rt.dropCopies(keys)...))
 }
 
-// dropCopies drops the copies of keys in this process, and returns the commands that drop them in
-// every other one.
+// dropCopies drops the copies of keys in this process, and returns the commands that drop them in every other process.
 func (rt *Runtime) dropCopies(keys []keyspace.Key) []keyspace.Cmd {
-	rt.forget(keys)
+	rt.dropLocal(keys)
 	var cmds []keyspace.Cmd
-	for part := range slices.Chunk(keys, messageKeys) {
+	for part := range slices.Chunk(keys, maxKeysPerMessage) {
 		var b strings.Builder
 		for _, k := range part {
 			b.WriteString(inLine(k.String()))
@@ -217,10 +210,9 @@ func (rt *Runtime) countDropped(keys int) {
 	}
 }
 
-// finish removes the fences, and reports whether the value was stored. Where a fence
-// was lost, or Redis does not answer, the key is dropped. told says that every node
-// was told of the change.
-func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
+// finish removes the fences, and reports whether the value was stored. If a fence was lost, or Redis does not reply,
+// the key is dropped. broadcast reports whether every node has received the drop of this change.
+func (rt *Runtime) finish(ctx context.Context, targets []Target, broadcast bool, f *fencing, changed bool, value string, life time.Duration) (stored bool) {
 	cmds := make([]keyspace.Cmd, len(targets))
 	for i, t := range targets {
 		if s := shapes.Of(t.key.Family()); s != nil {
@@ -235,7 +227,7 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *f
 		if n, err := r.Int(); err != nil {
 			unanswered = append(unanswered, t.key)
 		} else {
-			if n == 0 || !told {
+			if n == 0 || !broadcast {
 				lost = append(lost, t.key)
 			}
 			if stored = n == 2; stored && t.edit != nil {
@@ -243,20 +235,18 @@ func (rt *Runtime) finish(ctx context.Context, targets []Target, told bool, f *f
 			}
 		}
 	}
-	if len(lost) > 0 && rt.tell(lost) != nil {
+	if len(lost) > 0 && rt.broadcastDrop(lost) != nil {
 		unanswered = append(unanswered, lost...)
 	}
 	if len(unanswered) > 0 {
-		rt.later(ctx, unanswered)
+		rt.enqueueDrops(ctx, unanswered)
 	}
 	return stored
 }
 
-// Drop removes targets from every level and node, after their source has
-// changed. It is for changes that are made elsewhere: between the change and the
-// drop old values are read, and a crash between the two leaves them until they
-// expire, so prefer [Runtime.Change]. An error that is [ErrQueued] says that the drop
-// will be retried.
+// Drop removes targets from every level and node after their source has changed. It is for changes that are made
+// elsewhere. Between the change and the drop, readers get old values, and a crash in between leaves them until they
+// expire: prefer [Runtime.Change]. It returns an error that is [ErrQueued] if the drop will be retried.
 func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 	if len(targets) == 0 {
 		return nil
@@ -266,7 +256,7 @@ func (rt *Runtime) Drop(ctx context.Context, targets ...Target) error {
 		keys[i] = t.key
 	}
 	if err := rt.Redo(keys); err != nil {
-		rt.later(ctx, keys)
+		rt.enqueueDrops(ctx, keys)
 		return fmt.Errorf("%w: %w", ErrQueued, err)
 	}
 	return nil
@@ -279,7 +269,7 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 	var env slots.Envelope
 	r := c.read(k, c.key(k), bus.Now())
 	stored, err := c.rt.change(ctx, change, []Target{c.target(k)}, func(ctx context.Context) (string, time.Duration) {
-		// Read under our own fence, after our own commit.
+		// The load runs under this change's fence and after its commit.
 		r.generation, r.era = c.rt.generationOf(r.key.String()), c.era()
 		tagErr := resolveTags(c.rt, &r)
 		began := bus.Now()
@@ -300,7 +290,7 @@ func (c *core) mutate(ctx context.Context, k any, change func(ctx context.Contex
 		return nil, err
 	}
 	if stored && loadErr == nil {
-		c.keepLoaded(e, &env, &r)
+		c.storeLoaded(e, &env, &r)
 	}
 	return e, loadErr
 }
@@ -319,11 +309,11 @@ func (c *core) set(ctx context.Context, k any, e *localCopy) error {
 	}
 	err := c.rt.changes.one(putScript.Cmd([]keyspace.Key{r.key}, text, millis(life), strconv.FormatInt(until, 10))).Err
 	if err == nil {
-		err = c.rt.tell([]keyspace.Key{r.key})
+		err = c.rt.broadcastDrop([]keyspace.Key{r.key})
 	}
 	if err != nil {
-		c.rt.forget([]keyspace.Key{r.key}) // for this node, the change has happened
-		c.rt.later(ctx, []keyspace.Key{r.key})
+		c.rt.dropLocal([]keyspace.Key{r.key}) // on this node, the change counts as made
+		c.rt.enqueueDrops(ctx, []keyspace.Key{r.key})
 		return fmt.Errorf("%w: %w", ErrQueued, err)
 	}
 	return nil

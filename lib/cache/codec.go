@@ -8,23 +8,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 )
 
-// A Codec turns the values of a cache into the bytes that stand in Redis, and back. JSON is used
-// where there is none. It has to be safe for concurrent use.
+// A Codec encodes the values of a cache as bytes for Redis, and decodes them. The default is JSON. It has to be safe
+// for concurrent use.
 type Codec[V any] interface {
-	// Name tells the bytes of one codec from those of another, and is stored with
-	// each value: what was stored under another name is loaded again, as if it were
-	// not there. It has 1 to 255 bytes. A codec whose bytes change in a way that it cannot read
-	// itself needs another name.
+	// Name identifies the codec, and is stored with each value. A value stored under another name is loaded again, as
+	// if it were absent. The name has 1 to 255 bytes. If a codec can no longer read its earlier bytes, it needs another
+	// name.
 	Name() string
-	// Append appends v to b and returns the longer slice. An error is returned to
-	// who reads the value.
+	// Append appends v to b and returns the extended slice. Its error is returned to the reader of the value.
 	Append(b []byte, v V) ([]byte, error)
-	// Decode sets v, which is zero, to the value in b, which it may keep. What it
-	// cannot decode is loaded again.
+	// Decode sets v, which is zero, to the value in b, which it may retain. A value that it cannot decode is loaded
+	// again.
 	Decode(b []byte, v *V) error
 }
 
-// jsonCodec is what a cache without a codec has.
+// jsonCodec is the default codec.
 type jsonCodec[V any] struct{}
 
 func (jsonCodec[V]) Name() string { return "" }
@@ -39,7 +37,7 @@ func (jsonCodec[V]) Append(b []byte, v V) ([]byte, error) {
 
 func (jsonCodec[V]) Decode(b []byte, v *V) error { return json.Unmarshal(b, v) }
 
-// codecOr is own, or JSON. It panics when own has no name that can be stored.
+// codecOr returns own, or JSON if own is nil. It panics if own has a name that cannot be stored.
 func codecOr[V any](own Codec[V], pattern string) Codec[V] {
 	if own == nil {
 		return jsonCodec[V]{}
@@ -50,9 +48,9 @@ func codecOr[V any](own Codec[V], pattern string) Codec[V] {
 	return own
 }
 
-var errUnreadable = errors.New("cache: another codec wrote this, or it is damaged")
+var errUnreadable = errors.New("cache: the payload is damaged or from another codec")
 
-// encode is the payload of e's value.
+// encode returns the payload of e's value.
 func (c *core) encode(e *localCopy) (string, error) {
 	body, err := c.types.encode(e)
 	if err != nil {
@@ -61,8 +59,7 @@ func (c *core) encode(e *localCopy) (string, error) {
 	return slots.Pack(c.types.codec, body, c.policy.CompressAbove), nil
 }
 
-// decode sets e's value to the one in a payload. The error says that it has to be
-// loaded again.
+// decode sets e's value to the one in a payload. An error means that the value has to be loaded again.
 func (c *core) decode(e *localCopy, payload string) error {
 	codec, body, ok := slots.Unpack(payload)
 	if !ok || codec != c.types.codec {

@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// mirrored writes JSON that JSON can read, and that says something else.
+// mirrored is a codec that writes the mirror image of a value as valid JSON.
 type mirrored struct {
 	name           string
 	encode, decode error
@@ -43,14 +43,14 @@ func (m mirrored) Decode(b []byte, v *string) error {
 	return errors.Join(err, m.decode)
 }
 
-// inRedis is a cache of a process of its own, without copies, whose values are names.
+// inRedis returns a cache without local copies in a separate runtime; its values are names.
 func inRedis(t *testing.T, server *redistest.Memory, table *nameTable, opts ...cache.Option) *cache.Cache[int64, string] {
 	t.Helper()
 	opts = append([]cache.Option{cache.With(cache.Policy{Entries: -1})}, opts...)
 	return cache.Keyed(open(t, cache.Options{Redis: server.Wire().Config()}), "name", decimal, table.load, opts...)
 }
 
-// raw is what Redis has of a key.
+// raw returns the content of a key in Redis.
 func raw(t *testing.T, db *redis.DB, c *cache.Cache[int64, string], id int64) string {
 	t.Helper()
 	slot, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: c.Target(id).Key()}).Text()
@@ -58,7 +58,7 @@ func raw(t *testing.T, db *redis.DB, c *cache.Cache[int64, string], id int64) st
 	return slot
 }
 
-func TestWhatAnotherCodecWroteIsLoadedAgain(t *testing.T) {
+func TestCodec_LoadsValuesOfOtherCodecsAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		db := server.Open(t)
@@ -72,7 +72,7 @@ func TestWhatAnotherCodecWroteIsLoadedAgain(t *testing.T) {
 				}
 			}
 			want := cache.Stats{Loads: 1, RedisHits: 1}
-			if i == 5 { // the codec before it was the same
+			if i == 5 { // the previous program used the same codec
 				want = cache.Stats{RedisHits: 2}
 			}
 			if s := c.Stats(); s.Loads != want.Loads || s.RedisHits != want.RedisHits {
@@ -88,30 +88,30 @@ func TestWhatAnotherCodecWroteIsLoadedAgain(t *testing.T) {
 			t.Errorf("after Mutate: %q, %v", name, err)
 		}
 		if s := inspect.Parse(raw(t, db, c, 7)); s.Codec != "mirrored" || s.Payload != `"ssetnuoC"` || s.Kind != inspect.Value {
-			t.Errorf("Inspect tells %+v", s)
+			t.Errorf("Inspect returns %+v", s)
 		}
 	})
 }
 
-func TestACodecThatFails(t *testing.T) {
+func TestCodec_Fails(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		table := &nameTable{names: map[int64]string{7: "Ada"}}
 		fault := errors.New("no room")
 		c := inRedis(t, server, table, cache.WithCodec(mirrored{name: "m", encode: fault}))
 		if _, err := c.Get(t.Context(), 7); !errors.Is(err, fault) {
-			t.Errorf("what cannot be encoded: %v", err)
+			t.Errorf("a value that cannot be encoded: %v", err)
 		}
 		for range 2 {
 			c = inRedis(t, server, table, cache.WithCodec(mirrored{name: "m", decode: fault}))
 			if name, err := c.Get(t.Context(), 7); name != "Ada" || err != nil || c.Stats().Loads != 1 {
-				t.Errorf("what cannot be decoded: %q, %v after %d loads", name, err, c.Stats().Loads)
+				t.Errorf("a value that cannot be decoded: %q, %v after %d loads", name, err, c.Stats().Loads)
 			}
 		}
 	})
 }
 
-func TestACodecOfADeclaredFamily(t *testing.T) {
+func TestCodec_DeclaredFamily(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := keyspace.New("codecs")
@@ -127,19 +127,19 @@ func TestACodecOfADeclaredFamily(t *testing.T) {
 		slot, _, err := server.Open(t).Do(t.Context(), keyspace.Cmd{Name: "GET", Key: f.At(keyspace.Int{N: 7}).Key}).Text()
 		must(t, err)
 		if s := inspect.Parse(slot); s.Payload != `"7 rebmun"` || c.Stats().Loads != 1 {
-			t.Errorf("the codec was not asked: %+v", s)
+			t.Errorf("the codec was not used: %+v", s)
 		}
 		if err := f.Check([]byte(slot)); err != nil {
 			t.Errorf("the family's check of another codec's value: %v", err)
 		}
 		const head = 47
 		if err := f.Check([]byte(slot[:head] + "not JSON")); err == nil {
-			t.Error("the family's check takes what is not JSON")
+			t.Error("the family's check accepts a payload that is not JSON")
 		}
 	})
 }
 
-func TestACodecThatDoesNotFitIsRefused(t *testing.T) {
+func TestCodec_WrongTypePanics(t *testing.T) {
 	rt := open(t, cache.Options{})
 	for what, opt := range map[string]cache.Option{
 		"no name":           cache.WithCodec(mirrored{}),
@@ -149,7 +149,7 @@ func TestACodecThatDoesNotFitIsRefused(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("a codec with %s is taken", what)
+					t.Errorf("a codec with %s is accepted", what)
 				}
 			}()
 			cache.Keyed(rt, "refused", decimal, (&nameTable{}).load, opt)
@@ -158,8 +158,8 @@ func TestACodecThatDoesNotFitIsRefused(t *testing.T) {
 	cache.Keyed(rt, "taken", decimal, (&nameTable{}).load, cache.WithCodec(mirrored{name: strings.Repeat("x", 255)}))
 }
 
-// A process that compresses and one that does not read each other's values.
-func TestCompressedValuesAreReadByAll(t *testing.T) {
+// Processes with and without compression read each other's values.
+func TestCompress_AllProcessesReadValues(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		db := server.Open(t)
@@ -197,7 +197,7 @@ func TestCompressedValuesAreReadByAll(t *testing.T) {
 	})
 }
 
-func TestADamagedCompressedValueIsLoadedAgain(t *testing.T) {
+func TestCompress_DamagedValueIsLoadedAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		db := server.Open(t)
@@ -232,7 +232,7 @@ func TestADamagedCompressedValueIsLoadedAgain(t *testing.T) {
 		b := []byte(whole)
 		b[len(b)-1] ^= 1
 		if s := inspect.Parse(string(b)); s.Kind != inspect.Unknown {
-			t.Errorf("Inspect takes a damaged value for %+v", s)
+			t.Errorf("Inspect returns for a damaged value %+v", s)
 		}
 	})
 }

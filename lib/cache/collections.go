@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// A script takes at most this many texts and bytes, so that it blocks the server
-	// for less than a millisecond; a load sends at most partsSent scripts at once.
-	partTexts = 1000
-	partBytes = 64 << 10
-	partsSent = 4
+	// A script gets at most maxPartTexts strings and maxPartBytes bytes, so that it blocks the server for less than a
+	// millisecond. A load sends at most partsPerBatch scripts at once.
+	maxPartTexts  = 1000
+	maxPartBytes  = 64 << 10
+	partsPerBatch = 4
 )
 
-// Collection is the engine of package collection: what a Hash, Set or ZSet there is made of, which programs use in its place.
+// Collection is the engine behind Hash, Set and ZSet of package collection; programs use those instead.
 //
-// There are no copies in process: a query is one command, which asks for a marker
-// beside the members it is about, so that one answer says whether the collection is
-// loaded and what is in it.
+// There are no copies in process. A query is one command, which also asks for a marker member, so that one reply shows
+// whether the collection is loaded and what it contains.
 type Collection struct {
 	family
 	shape  *shapes.Shape
@@ -39,13 +38,13 @@ type Collection struct {
 	mu         sync.Mutex
 	loads      map[loadKey]*sharedLoad
 	refreshing map[string]bool    // by logical key
-	overdue    map[string]overdue // loads that were waited for in vain, likewise
+	overdue    map[string]overdue // loads that were waited for in vain, by logical key
 }
 
-// overdue is what is known of a load that was waited for in vain.
+// overdue is the state of a load that was waited for in vain.
 type overdue struct {
 	since  bus.Moment // when that was noticed or, if broken, when the lease was dropped
-	broken bool       // whoever loads since then may be slow, and has the time that a lease lasts
+	broken bool       // the lease was dropped once; the next loader may be slow, and has the full life of a lease
 }
 
 // Collection returns the collections of a family, for package collection.
@@ -54,7 +53,7 @@ func (rt *Runtime) Collection(fam *keyspace.Family, key func(k any) keyspace.Key
 	case fam.TTL.Base == 0:
 		panic(fmt.Sprintf("cache: collections of %s would never expire", fam.Pattern))
 	case fam.TTL.Stale != 0:
-		panic(fmt.Sprintf("cache: collections of %s would be kept past their life, which only values can be", fam.Pattern))
+		panic(fmt.Sprintf("cache: collections of %s have StaleIfError, which only values can have", fam.Pattern))
 	case s.Load == nil:
 		panic(fmt.Sprintf("cache: %s has no source", fam.Pattern))
 	}
@@ -66,22 +65,22 @@ func (rt *Runtime) Collection(fam *keyspace.Family, key func(k any) keyspace.Key
 	return c
 }
 
-func (c *Collection) cleanUp() {} // nothing is kept in process
+func (c *Collection) cleanUp() {} // there are no copies in process
 
-// Runtime returns the runtime to which the collections belong.
+// Runtime returns the runtime of the collections.
 func (c *Collection) Runtime() *Runtime { return c.rt }
 
-// Shape returns what the collections are in Redis.
+// Shape returns how the collections are stored in Redis.
 func (c *Collection) Shape() *shapes.Shape { return c.shape }
 
-// Embedded reports that Redis is the embedded server.
+// Embedded reports whether Redis is the embedded server.
 func (c *Collection) Embedded() bool { return c.rt.db.Mode() == "embedded" }
 
-// Target is the collection k, which is dropped.
+// Target returns the collection k as a target that is dropped.
 func (c *Collection) Target(k any) Target { return c.target(k) }
 
-// Edit is the collection k as changed by ops, which is called after the change,
-// and only if the collection is there.
+// Edit returns a target that applies ops to the collection k. ops is called after the change, and only if the
+// collection is loaded.
 func (c *Collection) Edit(k any, ops func() (puts, removes []string, err error)) Target {
 	t := c.target(k)
 	t.edit = &edit{ops, &c.stats.applied}
@@ -91,14 +90,14 @@ func (c *Collection) Edit(k any, ops func() (puts, removes []string, err error))
 // ClearEverywhere drops all collections, in Redis and on all nodes.
 func (c *Collection) ClearEverywhere(ctx context.Context) error { return c.clearEverywhere(ctx) }
 
-// edit is what a change does to a collection that is loaded.
+// edit is what a change does to a loaded collection.
 type edit struct {
 	ops     func() (puts, removes []string, err error)
 	applied *plain
 }
 
-// finishCollection applies a target's edit if the change was made and the collection had
-// been kept with left ms to live. It does not live longer for it.
+// finishCollection applies a target's edit if the change was made and the collection was kept with left ms to live. The
+// edit does not extend its life.
 func finishCollection(s *shapes.Shape, t Target, f *fencing, left int64, changed bool) keyspace.Cmd {
 	var puts, removes []string
 	left -= time.Duration(bus.Now() - f.began).Milliseconds()
@@ -106,14 +105,14 @@ func finishCollection(s *shapes.Shape, t Target, f *fencing, left int64, changed
 		left = 0
 	} else {
 		var err error
-		if puts, removes, err = t.edit.ops(); err != nil || len(puts)+len(removes) > partTexts {
+		if puts, removes, err = t.edit.ops(); err != nil || len(puts)+len(removes) > maxPartTexts {
 			left, puts, removes = 0, nil, nil
 		}
 	}
 	return s.Finish(t.key, f.token, slots.EraOf(t.key.Family(), f.era), left, puts, removes)
 }
 
-// Read has Redis answer q, or returns at least the members that q is about.
+// Read lets Redis answer q, or returns at least the members that q asks for.
 func (c *Collection) Read(ctx context.Context, k any, q shapes.Query) (shapes.Held, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -126,7 +125,7 @@ func (c *Collection) Read(ctx context.Context, k any, q shapes.Query) (shapes.He
 		}
 		replace := false
 		if era != 0 {
-			switch c.took(ctx, k, key, era, q, c.rt.reads.one(q.Cmd(key, c.mark(era)))) {
+			switch c.takeReply(ctx, k, key, era, q, c.rt.reads.one(q.Cmd(key, c.mark(era)))) {
 			case shapes.Answered:
 				return nil, nil
 			case shapes.Unreadable:
@@ -152,8 +151,8 @@ func (c *Collection) Read(ctx context.Context, k any, q shapes.Query) (shapes.He
 	}
 }
 
-// ReadSeveral has Redis answer questions about collections of this runtime, in one round trip, and
-// returns the places of those that it has not answered.
+// ReadSeveral lets Redis answer questions about collections of this runtime in one round trip, and returns the indexes
+// of those without an answer.
 func (c *Collection) ReadSeveral(ctx context.Context, questions []shapes.Question[*Collection]) (left []int, err error) {
 	var cmds []keyspace.Cmd
 	var asked []int
@@ -175,14 +174,14 @@ func (c *Collection) ReadSeveral(ctx context.Context, questions []shapes.Questio
 		return left, nil
 	}
 	for j, r := range c.rt.reads.do(cmds...) {
-		if q := questions[asked[j]]; q.Of.took(ctx, q.At, cmds[j].Key, eras[j], q.Query, r) != shapes.Answered {
+		if q := questions[asked[j]]; q.Of.takeReply(ctx, q.At, cmds[j].Key, eras[j], q.Query, r) != shapes.Answered {
 			left = append(left, asked[j])
 		}
 	}
 	return left, nil
 }
 
-// usable is the servers' era, or 0 when Redis must not be asked for key.
+// usable returns the servers' era, or 0 if Redis must not be asked for key.
 func (c *Collection) usable(key keyspace.Key) (uint64, error) {
 	era, err := c.era()
 	if c.rt.undropped.has(key) {
@@ -191,8 +190,8 @@ func (c *Collection) usable(key keyspace.Key) (uint64, error) {
 	return era, err
 }
 
-// took has q take a reply of Redis, and renews what is loaded now and then.
-func (c *Collection) took(ctx context.Context, k any, key keyspace.Key, era uint64, q shapes.Query, r keyspace.Reply) shapes.Verdict {
+// takeReply passes a reply of Redis to q, and refreshes the collection at random.
+func (c *Collection) takeReply(ctx context.Context, k any, key keyspace.Key, era uint64, q shapes.Query, r keyspace.Reply) shapes.Verdict {
 	if r.Err != nil {
 		c.stats.failed.add(1)
 		return shapes.Failed
@@ -207,7 +206,7 @@ func (c *Collection) took(ctx context.Context, k any, key keyspace.Key, era uint
 	return v
 }
 
-// mark is the marker member that a loaded collection has.
+// mark returns the marker member of a loaded collection.
 func (c *Collection) mark(era uint64) string {
 	m := c.loaded.Load()
 	if m == nil || shapes.EraOf(*m) != era {
@@ -217,9 +216,9 @@ func (c *Collection) mark(era uint64) string {
 	return *m
 }
 
-// era is the servers' era, or 0 when Redis must not be used.
+// era returns the servers' era, or 0 if Redis must not be used.
 func (c *Collection) era() (uint64, error) {
-	c.rt.sayIdle()
+	c.rt.warnIfBusIdle()
 	if bus.Now()-c.rt.bus.Seen() >= bus.Moment(c.policy.MaxStale) {
 		switch c.policy.CutOff {
 		case Fail:
@@ -232,8 +231,7 @@ func (c *Collection) era() (uint64, error) {
 	return c.family.era(), nil
 }
 
-// A sharedLoad is a single flight. One that is whole returns all members even when
-// they cannot be stored.
+// A sharedLoad is a single flight. A whole one returns all members even if they cannot be stored.
 type sharedLoad struct {
 	done       chan struct{}
 	urge       urge
@@ -253,8 +251,8 @@ type outcome uint8
 
 const (
 	loadedHere  outcome = iota // held is the collection
-	nowInRedis                 // it is in Redis by now: ask again
-	notStorable                // it cannot be stored now: ask the source for the members in question
+	nowInRedis                 // the collection is in Redis now: read it again
+	notStorable                // it cannot be stored now: ask the source for the requested members
 )
 
 // loadShared loads a collection, as a single flight for all callers of this process.
@@ -263,24 +261,24 @@ func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 	now := bus.Now()
 	c.mu.Lock()
 	g := c.loads[at]
-	// As with values: not a flight that may have begun before a change.
+	// As with values, a flight that may have begun before a change is not joined.
 	if g == nil || c.rt.changed(g.generation) || time.Duration(now-g.began) >= c.policy.MaxStale {
 		g = &sharedLoad{done: make(chan struct{}), urge: newUrge(), began: now, generation: c.rt.generationOf(key.String())}
 		c.loads[at] = g
-		inner, mine := g.urge.in(context.WithoutCancel(ctx)), g
+		inner, mine := g.urge.withUrge(context.WithoutCancel(ctx)), g
 		c.rt.begin(func() {
 			inner, cancel := context.WithTimeout(inner, c.policy.LoadTimeout)
 			defer cancel()
 			// A source that ignores the end of its context must not block its callers.
 			late := context.AfterFunc(inner, func() {
-				c.land(at, mine, loadedHere, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
+				c.finishLoad(at, mine, loadedHere, nil, fmt.Errorf("cache: %s: %w", c.Name(), context.Cause(inner)))
 			})
 			defer late()
 			outcome, h, err := c.fetch(inner, k, key, era, whole, replace)
-			c.land(at, mine, outcome, h, err)
+			c.finishLoad(at, mine, outcome, h, err)
 		})
 	} else {
-		g.urge.comeFrom(ctx)
+		g.urge.signalIfLoad(ctx)
 	}
 	c.mu.Unlock()
 	select {
@@ -291,8 +289,8 @@ func (c *Collection) loadShared(ctx context.Context, k any, key keyspace.Key, er
 	}
 }
 
-// land gives a flight's callers their answer; only the first answer counts.
-func (c *Collection) land(at loadKey, g *sharedLoad, o outcome, h shapes.Held, err error) {
+// finishLoad sets the result for a flight's callers; only the first result counts.
+func (c *Collection) finishLoad(at loadKey, g *sharedLoad, o outcome, h shapes.Held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -307,12 +305,12 @@ func (c *Collection) land(at loadKey, g *sharedLoad, o outcome, h shapes.Held, e
 	}
 }
 
-// fetch loads a collection and stores it, if no change comes between.
+// fetch loads a collection and stores it, unless a change happens in between.
 func (c *Collection) fetch(ctx context.Context, k any, key keyspace.Key, era uint64, whole, replace bool) (outcome, shapes.Held, error) {
 	var l grant
 	if era != 0 {
-		var there bool
-		if l, there = c.acquire(ctx, key, era, replace); there {
+		var loaded bool
+		if l, loaded = c.acquire(ctx, key, era, replace); loaded {
 			return nowInRedis, nil, nil
 		}
 	}
@@ -341,7 +339,7 @@ func (c *Collection) fill(ctx context.Context, k any, key keyspace.Key, era uint
 		c.release(key, l, era)
 	case !c.store(key, era, l, h, life):
 		c.stats.refused.add(1)
-		c.release(key, l, era) // and the parts that are stored
+		c.release(key, l, era) // and removes the parts that were stored
 	}
 	return h, err
 }
@@ -350,13 +348,13 @@ func (c *Collection) fill(ctx context.Context, k any, key keyspace.Key, era uint
 type grant struct {
 	token string
 	since bus.Moment
-	left  int64 // ms that what is to be replaced has, if there is something
+	left  int64 // remaining life in ms of the collection to be replaced, if there is one
 }
 
-// acquire takes the lease on a collection, unless that is loaded. Without a lease it
-// has to be loaded and must not be stored.
-func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, there bool) {
-	patience := bus.Now() + bus.Moment(c.leaseWait())
+// acquire acquires the lease on a collection, unless it is loaded. Without a lease the collection has to be loaded and
+// must not be stored.
+func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, replace bool) (l grant, loaded bool) {
+	waitUntil := bus.Now() + bus.Moment(c.leaseWait())
 	for pause := firstPoll; ; pause = min(2*pause, longestPoll) {
 		l = grant{token: c.rt.leases.token(), since: bus.Now()}
 		n, err := c.rt.reads.one(c.shape.Acquire(key, l.token, era, c.leaseLife(), replace)).Int()
@@ -369,7 +367,7 @@ func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 			c.forgetOverdue(key)
 			l.left = n
 			return l, false
-		case n == shapes.IsThere:
+		case n == shapes.IsLoaded:
 			c.forgetOverdue(key)
 			return grant{}, true
 		case n == shapes.IsFenced:
@@ -377,12 +375,12 @@ func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 			return grant{}, false
 		case c.breakOverdue(key):
 			continue
-		case bus.Now() >= patience: // the holder may have died
-			c.noteOverdue(key)
+		case bus.Now() >= waitUntil: // the holder may have died
+			c.markOverdue(key)
 			return grant{}, false
 		}
 		c.stats.waited.add(1)
-		wait := time.NewTimer(min(pause, time.Duration(patience-bus.Now())))
+		wait := time.NewTimer(min(pause, time.Duration(waitUntil-bus.Now())))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
@@ -392,8 +390,8 @@ func (c *Collection) acquire(ctx context.Context, key keyspace.Key, era uint64, 
 	}
 }
 
-// noteOverdue remembers that another load was waited for in vain.
-func (c *Collection) noteOverdue(key keyspace.Key) {
+// markOverdue records that another load was waited for in vain.
+func (c *Collection) markOverdue(key keyspace.Key) {
 	now := bus.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -407,7 +405,7 @@ func (c *Collection) noteOverdue(key keyspace.Key) {
 	}
 }
 
-// forgetOverdue forgets a load that was waited for in vain and has ended.
+// forgetOverdue removes the record of a load that was waited for in vain and has ended.
 func (c *Collection) forgetOverdue(key keyspace.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -416,9 +414,8 @@ func (c *Collection) forgetOverdue(key keyspace.Key) {
 	}
 }
 
-// breakOverdue drops what another has begun to load and had the time for twice, once in the
-// time that a lease lasts: which lease is there now is not known, and its holder may live.
-// It reports whether it did.
+// breakOverdue drops an unfinished load of another process that has had twice the time it needs. It does so once in the
+// life of a lease, because the present lease is not known and its holder may be alive. It reports whether it did.
 func (c *Collection) breakOverdue(key keyspace.Key) bool {
 	now, name := bus.Now(), key.String()
 	c.mu.Lock()
@@ -436,7 +433,7 @@ func (c *Collection) releaseCmd(key keyspace.Key, l grant, era uint64) keyspace.
 	return c.shape.Release(key, l.token, era, max(0, l.left-time.Duration(bus.Now()-l.since).Milliseconds()))
 }
 
-// release gives a lease up, with what was stored under it.
+// release removes a lease, and the members that were stored under it.
 func (c *Collection) release(key keyspace.Key, l grant, era uint64) {
 	cmd := c.releaseCmd(key, l, era)
 	if err := c.rt.reads.one(cmd).Err; err != nil {
@@ -444,8 +441,7 @@ func (c *Collection) release(key keyspace.Key, l grant, era uint64) {
 	}
 }
 
-// fromSource calls the source when [Config.Loads] allows it. [ErrNotFound] is an
-// empty collection.
+// fromSource calls the source when [Config.Loads] allows it. [ErrNotFound] means an empty collection.
 func (c *Collection) fromSource(ctx context.Context, load func(context.Context) (shapes.Held, error)) (h shapes.Held, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
 	defer cancel()
@@ -462,8 +458,8 @@ func (c *Collection) fromSource(ctx context.Context, load func(context.Context) 
 	return h, err
 }
 
-// store puts a loaded collection into Redis, in parts, and reports whether it is
-// there: all of it or nothing.
+// store writes a loaded collection to Redis, in parts, and reports whether it is there, completely. Otherwise none of
+// it is.
 func (c *Collection) store(key keyspace.Key, era uint64, l grant, h shapes.Held, life time.Duration) bool {
 	var cmds []keyspace.Cmd
 	send := func() bool {
@@ -478,10 +474,10 @@ func (c *Collection) store(key keyspace.Key, era uint64, l grant, h shapes.Held,
 	var part []string
 	first, bytes := true, 0
 	for m, v := range h {
-		if len(part)+2 > partTexts || bytes > partBytes {
+		if len(part)+2 > maxPartTexts || bytes > maxPartBytes {
 			cmds = append(cmds, c.shape.Fill(key, l.token, era, c.leaseLife(), first, -1, part))
 			first, part, bytes = false, nil, 0
-			if len(cmds) == partsSent && !send() {
+			if len(cmds) == partsPerBatch && !send() {
 				return false
 			}
 		}
@@ -512,9 +508,9 @@ func (c *Collection) refresh(ctx context.Context, k any, key keyspace.Key, era u
 		if err != nil || left <= 0 || left > c.fam.TTL.Base.Milliseconds()/5 {
 			return
 		}
-		// This is a script, and thus not part of every check.
+		// Size is a script, and is therefore not part of every check.
 		members, err := c.rt.reads.one(c.shape.Size(key, era, "")).Int()
-		if err != nil || members == 0 { // an empty one is a negative entry and short-lived
+		if err != nil || members == 0 { // an empty collection is a negative entry and short-lived
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.policy.LoadTimeout)
@@ -528,6 +524,6 @@ func (c *Collection) refresh(ctx context.Context, k any, key keyspace.Key, era u
 			return
 		}
 		c.stats.refreshed.add(1)
-		_, _ = c.fill(ctx, k, key, era, l) // a failure is counted there, and the old one is still good
+		_, _ = c.fill(ctx, k, key, era, l) // fill counts a failure, and the old collection is still valid
 	})
 }

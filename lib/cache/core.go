@@ -20,11 +20,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// core is a [Cache] without its types: all that a hit in process does not need.
-// It is compiled once, the methods of Cache once for each pair of types.
+// core is a [Cache] without its types, with everything except the in-process hit. It is compiled once; the methods of
+// Cache are compiled for each pair of types.
 //
-// The local copies are found by the hash of their key. Two keys may share one: the
-// newer copy then replaces the other, and a hit compares the key.
+// The local copies are found by the hash of their key. If two keys have the same hash, the newer copy replaces the
+// other, and a hit compares the key.
 type core struct {
 	family
 	bus    *bus.Bus
@@ -34,18 +34,18 @@ type core struct {
 
 	local table[*localCopy] // nil: the policy allows none
 
-	renewing sync.Map // copies whose value stays, in another copy
+	renewing sync.Map // copies that are being replaced by another copy of the same value
 
-	mu         sync.Mutex
-	flights    map[string]*flight // by logical key
-	young      map[string]*flight // likewise, of reads with a maxAge
-	reloads    map[string]*flight // likewise
-	refreshing map[string]bool    // likewise
+	mu           sync.Mutex
+	flights      map[string]*flight // by logical key
+	freshFlights map[string]*flight // by logical key: reads with a maxAge
+	reloads      map[string]*flight // by logical key
+	refreshing   map[string]bool    // by logical key
 }
 
-// table is an otter cache by hash. It is an interface because the compiler makes
-// otter's methods, more than a thousand functions, anew in each package in which it
-// meets otter's type, be it as the type of a field behind a [Cache].
+// table is an otter cache by hash. It is an interface because otherwise the compiler would generate otter's methods,
+// more than a thousand functions, in each package that refers to otter's type, even as the type of a field behind a
+// [Cache].
 type table[V any] interface {
 	GetIfPresent(hash uint64) (V, bool)
 	Set(hash uint64, v V) (V, bool)
@@ -59,7 +59,7 @@ func newTable[V any](entries int) table[V] {
 	return otter.Must(&otter.Options[uint64, V]{MaximumSize: entries})
 }
 
-// newLocal is the table of a cache's copies.
+// newLocal returns the table of the local copies.
 func (c *core) newLocal() table[*localCopy] {
 	o := &otter.Options[uint64, *localCopy]{MaximumSize: c.policy.Entries}
 	if most := c.policy.MaxWeight; most > 0 {
@@ -73,19 +73,19 @@ func (c *core) newLocal() table[*localCopy] {
 		}
 	}
 	if c.types.removed != nil {
-		// The reason is found while otter holds a lock, under which no listener may run.
+		// otter calls this under a lock, so the reason is determined here and the listener runs on its own goroutine.
 		o.OnAtomicDeletion = func(d otter.DeletionEvent[uint64, *localCopy]) {
-			if _, stays := c.renewing.Load(d.Value); !stays && !d.Value.missing {
-				why := c.left(d.Value, d.Cause)
-				go c.types.removed(d.Value, why)
+			if _, replacing := c.renewing.Load(d.Value); !replacing && !d.Value.missing {
+				reason := c.removalReason(d.Value, d.Cause)
+				go c.types.removed(d.Value, reason)
 			}
 		}
 	}
 	return otter.Must(o)
 }
 
-// left is why a copy leaves the table.
-func (c *core) left(e *localCopy, cause otter.DeletionCause) Removal {
+// removalReason returns why a copy leaves the table.
+func (c *core) removalReason(e *localCopy, cause otter.DeletionCause) Removal {
 	switch {
 	case cause == otter.CauseOverflow:
 		return Evicted
@@ -99,42 +99,42 @@ func (c *core) left(e *localCopy, cause otter.DeletionCause) Removal {
 	return Invalidated
 }
 
-// typeFuncs are the operations that need a cache's types K and V. A k is a K, and
-// a localCopy the head of a typedCopy[K, V].
+// typeFuncs are the operations that need a cache's types K and V. A k is a K, and a localCopy is the head of a
+// typedCopy[K, V].
 type typeFuncs struct {
 	hash     func(k any) uint64
-	newCopy  func(k any) *localCopy // without a value
+	newCopy  func(k any) *localCopy // has no value yet
 	isOf     func(e *localCopy, k any) bool
 	load     func(ctx context.Context, e *localCopy) error
 	loadMany func(ctx context.Context, es []*localCopy) error // sets missing; nil: the source has none
 	life     func(e *localCopy) time.Duration                 // nil: the family's
 	tags     func(k any) []Tag                                // nil: none
 	weigh    func(e *localCopy) uint32                        // nil: without a weight
-	removed  func(e *localCopy, why Removal)                  // nil: nobody is told
+	removed  func(e *localCopy, why Removal)                  // nil: no listener
 	codec    string                                           // its name; empty means JSON
 	encode   func(e *localCopy) ([]byte, error)
 	decode   func(e *localCopy, body []byte) error
 }
 
-// localCopy is a value in this process. The fields that each hit reads come first. There may
-// be millions of copies: every field counts.
+// localCopy is a value in this process. The fields that each hit reads come first. There may be millions of copies, so
+// every field counts.
 type localCopy struct {
-	refreshAt   bus.Moment // when Redis is asked again: before softEnd, by chance
-	n           uint32     // the generation of its key, as is counter
+	refreshAt   bus.Moment // when Redis is asked again: at a random moment before softEnd
+	n           uint32     // the generation of its key, with counter
 	counter     uint16
 	missing     bool
-	generations *[]generation // of its tags; nil: it has none
-	typed       any           // the *typedCopy that this is the head of, or a copy of that head
+	generations *[]generation // of its tags; nil: none
+	typed       any           // the *typedCopy whose head this is, or a copy of that head
 
 	loaded  bus.Moment
-	soft    uint32 // ms from loaded on; then the value is stale
-	hard    uint32 // likewise; then it must not be used at all
+	soft    uint32 // ms after loaded at which the value becomes stale
+	hard    uint32 // ms after loaded at which the value must no longer be used
 	version uint64
 }
 
-// within is a life in ms as a copy has it. One of more than 49 days is shorter here: Redis is
-// asked again.
-func within(ms int64) uint32 { return uint32(min(max(ms, 0), math.MaxUint32)) }
+// clampMillis returns a lifetime in ms as a copy stores it. A lifetime over 49 days is shortened, so Redis is asked
+// again earlier.
+func clampMillis(ms int64) uint32 { return uint32(min(max(ms, 0), math.MaxUint32)) }
 
 func (e *localCopy) softEnd() bus.Moment { return e.after(e.soft) }
 func (e *localCopy) hardEnd() bus.Moment { return e.after(e.hard) }
@@ -143,12 +143,12 @@ func (e *localCopy) after(ms uint32) bus.Moment {
 	return e.loaded + bus.Moment(time.Duration(ms)*time.Millisecond)
 }
 
-// current reports that no change of the key or its tags is known here.
+// current reports whether this node knows of no change of the key or its tags since the read.
 func (c *core) current(e *localCopy) bool {
 	return !c.rt.changed(generation{e.n, e.counter}) && (e.generations == nil || !c.rt.anyChanged(*e.generations))
 }
 
-// entry is what is known of the copy; its Value is the copy.
+// entry returns the copy with its tier, age and version; its Value is the copy.
 func (e *localCopy) entry(now bus.Moment, from Tier) Entry[*localCopy] {
 	return Entry[*localCopy]{Value: e, Missing: e.missing, Tier: from, Age: time.Duration(now - e.loaded), Stale: now >= e.softEnd(), Version: e.version}
 }
@@ -160,10 +160,10 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 	p = rt.policy(p)
 	rt.checkStale(fam, p.MaxStale)
 	if (p.MaxWeight > 0) != (types.weigh != nil) {
-		panic(fmt.Sprintf("cache: %s needs both a MaxWeight and who weighs its values, or neither", fam.Pattern))
+		panic(fmt.Sprintf("cache: %s needs both MaxWeight and Weigh, or neither", fam.Pattern))
 	}
 	c := &core{family: family{rt: rt, fam: fam, key: key, changeTimeout: p.ChangeTimeout, loadTimeout: p.LoadTimeout, wait: p.LeaseWait, unfenced: p.Unfenced},
-		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, young: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
+		bus: rt.bus, policy: p, types: types, seed: rt.seed, flights: map[string]*flight{}, freshFlights: map[string]*flight{}, reloads: map[string]*flight{}, refreshing: map[string]bool{}}
 	if p.Entries > 0 {
 		c.local = c.newLocal()
 		c.copies = c.local.EstimatedSize
@@ -172,18 +172,16 @@ func newCore(rt *Runtime, fam *keyspace.Family, key func(k any) keyspace.Key, p 
 	return c
 }
 
-// trusted reports whether local copies may be used: this node has not been
-// without the bus' events for longer than the policy allows. Each call reads the
-// clock anew, which is a good part of its time: a coarse clock would stand still
-// while this process does, and then show it the past.
+// trusted reports whether local copies may be used: this node has received the bus' events within MaxStale, or the
+// policy allows stale copies. Each call of bus.Now reads the clock, which is a good part of its time. A cached clock
+// would stop when this process is paused, and then show a past time.
 func (c *core) trusted(now bus.Moment) bool {
 	return now-c.bus.Seen() < bus.Moment(c.policy.MaxStale) || c.policy.CutOff == ServeStale
 }
 
-// localAt returns the local copy with this hash if it may be used at now, or nil.
-// Call trusted before: what it says holds for generations that are compared after
-// it. In the other order, a node that catches up in between would trust a copy
-// because of the very events that make it invalid.
+// localAt returns the local copy with this hash if it may be used at now, or nil. Call trusted before: its result holds
+// for generations that are compared after it. In the other order, a node that catches up in between would trust a copy
+// because of the very events that invalidate it.
 func (c *core) localAt(hash uint64, now bus.Moment) *localCopy {
 	if c.local == nil {
 		return nil
@@ -195,7 +193,7 @@ func (c *core) localAt(hash uint64, now bus.Moment) *localCopy {
 	return e
 }
 
-// peek is localAt without a trace, of a copy whose life has not ended.
+// peek is localAt for a copy whose life has not ended. It leaves no trace in otter's access statistics.
 func (c *core) peek(k any, now bus.Moment) *localCopy {
 	if c.local == nil || !c.trusted(now) {
 		return nil
@@ -207,16 +205,16 @@ func (c *core) peek(k any, now bus.Moment) *localCopy {
 	return nil
 }
 
-// counted counts a hit and samples its age.
-func (c *core) counted(e *localCopy, now bus.Moment) {
+// countHit counts a hit and samples its age.
+func (c *core) countHit(e *localCopy, now bus.Moment) {
 	c.stats.hits.add(now, 1)
 	if c.sampled(now) {
 		c.reportAge(Process, time.Duration(now-e.loaded))
 	}
 }
 
-// sampled reports whether the age of a hit at now is reported: one in 64, chosen
-// by the clock, which has been read anyway.
+// sampled reports whether the age of a hit at now is reported. It selects one in 64 by the clock, which was read
+// anyway.
 func (c *core) sampled(now bus.Moment) bool {
 	return now>>7&63 == 0 && c.rt.cfg.Hooks.Answered != nil
 }
@@ -227,7 +225,7 @@ func (c *core) reportAge(from Tier, age time.Duration) {
 	}
 }
 
-// readThrough is miss, and reports the read and the age of its answer.
+// readThrough is miss, and calls the hooks with the read and the age of the value.
 func (c *core) readThrough(ctx context.Context, k any, now bus.Moment, maxAge time.Duration) (found Entry[*localCopy], err error) {
 	ctx, answered := c.rt.asking(ctx, Redis, c.Name(), 1)
 	defer func() {
@@ -244,60 +242,60 @@ func (c *core) readThrough(ctx context.Context, k any, now bus.Moment, maxAge ti
 	return found, err
 }
 
-// errAborted is what callers get when a read ended in the middle.
+// errAborted is returned to callers when a read ended unexpectedly.
 var errAborted = errors.New("cache: the read was aborted")
 
-// aborted is the error of a read that ended with a panic.
+// aborted returns the error of a read that panicked.
 func aborted(p any) error { return fmt.Errorf("%w: %v\n%s", errAborted, p, debug.Stack()) }
 
-// A flight is a read under way, which all callers of this process share.
+// A flight is a read under way that all callers of this process share.
 type flight struct {
 	reading
-	among  map[string]*flight // of the core
-	tagged []generation       // of its tags, from before the read
-	urge   urge
+	flights map[string]*flight // the core's map that holds this flight
+	tagged  []generation       // of its tags, from before the read
+	urge    urge
 
-	// With the cache's mutex:
+	// Guarded by the cache's mutex:
 	finished bool
 	entry    Entry[*localCopy]
 	err      error
 	done     chan struct{} // made by the first caller that waits
 }
 
-// miss reads a value that has no local copy, as one flight for all callers; the
-// read began at now. A maxAge of 0 is none; see tooOld.
+// miss reads a value that has no local copy, as one flight for all callers; the read began at now. A maxAge of 0 sets
+// no limit; see tooOld.
 func (c *core) miss(ctx context.Context, k any, now bus.Moment, maxAge time.Duration) (Entry[*localCopy], error) {
 	if ctx.Err() != nil {
 		return Entry[*localCopy]{}, context.Cause(ctx)
 	}
-	among := c.flights
+	flights := c.flights
 	if maxAge != 0 {
-		among = c.young
+		flights = c.freshFlights
 	}
-	f, joined := c.join(ctx, among, k, now)
+	f, joined := c.join(ctx, flights, k, now)
 	if joined {
 		found, err := f.wait(ctx)
-		if err == nil && found.Tier != Origin && tooOld(found.Value, now, maxAge) { // for the one who began the flight it was not
+		if err == nil && found.Tier != Origin && tooOld(found.Value, now, maxAge) { // it was young enough for the caller that began the flight
 			return c.miss(ctx, k, bus.Now(), maxAge)
 		}
 		return found, err
 	}
 	f.maxAge = maxAge
-	looked := false
+	returned := false
 	defer func() {
-		if !looked { // a panic
+		if !returned { // a panic
 			f.finish(Entry[*localCopy]{}, errAborted)
 		}
 	}()
 	next := f.fromRedis(ctx)
-	looked = true
+	returned = true
 	if next == settled {
 		return f.finish(f.found(), f.reading.err)
 	}
-	return f.in(ctx, f.load)
+	return f.loadDetached(ctx, f.load)
 }
 
-// reload is [Cache.Refresh]: as one flight for all callers, beside those of reads.
+// reload is [Cache.Refresh], as one flight for all callers, separate from the flights of reads.
 func (c *core) reload(ctx context.Context, k any, now bus.Moment) (Entry[*localCopy], error) {
 	if ctx.Err() != nil {
 		return Entry[*localCopy]{}, context.Cause(ctx)
@@ -306,12 +304,12 @@ func (c *core) reload(ctx context.Context, k any, now bus.Moment) (Entry[*localC
 	if joined {
 		return f.wait(ctx)
 	}
-	return f.in(ctx, f.reload)
+	return f.loadDetached(ctx, f.reload)
 }
 
-// join returns the flight of k, which the caller may only wait for, or a new one, which he
-// has to finish.
-func (c *core) join(ctx context.Context, among map[string]*flight, k any, now bus.Moment) (f *flight, joined bool) {
+// join returns the running flight of k, which the caller may only wait for, or a new one, which the caller has to
+// finish.
+func (c *core) join(ctx context.Context, flights map[string]*flight, k any, now bus.Moment) (f *flight, joined bool) {
 	key := c.key(k)
 	name := key.String()
 	var tagged []generation
@@ -322,23 +320,23 @@ func (c *core) join(ctx context.Context, among map[string]*flight, k any, now bu
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Not a flight that began before a change, nor one that may have without this
-	// node knowing: what it returns may be older than this call.
-	if f := among[name]; f != nil && !c.rt.changed(f.generation) && !c.rt.anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
-		f.urge.comeFrom(ctx)
+	// A flight is not joined if it began before a change, or may have because this node has missed events: its result
+	// may be older than this call.
+	if f := flights[name]; f != nil && !c.rt.changed(f.generation) && !c.rt.anyChanged(f.tagged) && time.Duration(now-f.began) < c.policy.MaxStale {
+		f.urge.signalIfLoad(ctx)
 		return f, true
 	}
-	f = &flight{reading: c.read(k, key, now), tagged: tagged, among: among, urge: newUrge()}
-	among[name] = f
+	f = &flight{reading: c.read(k, key, now), tagged: tagged, flights: flights, urge: newUrge()}
+	flights[name] = f
 	return f, false
 }
 
-// in has the source asked in a goroutine of its own, and waits for the answer: this
-// caller may leave while others still wait.
-func (f *flight) in(ctx context.Context, load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
-	detached := f.urge.in(context.WithoutCancel(ctx))
+// loadDetached runs load in a goroutine of its own and waits for the result, because this caller may leave while others
+// still wait.
+func (f *flight) loadDetached(ctx context.Context, load func(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error)) (Entry[*localCopy], error) {
+	detached := f.urge.withUrge(context.WithoutCancel(ctx))
 	f.c.rt.begin(func() {
-		// A source or a value's own methods may panic or end this goroutine.
+		// The source, or methods of the value's type, may panic or end this goroutine.
 		defer func() {
 			err := errAborted
 			if p := recover(); p != nil {
@@ -369,8 +367,7 @@ func (f *flight) wait(ctx context.Context) (Entry[*localCopy], error) {
 	}
 }
 
-// finish gives a flight's callers their answer and returns it; only the first
-// answer counts.
+// finish sets the result for a flight's callers and returns it; only the first result counts.
 func (f *flight) finish(entry Entry[*localCopy], err error) (Entry[*localCopy], error) {
 	c := f.c
 	c.mu.Lock()
@@ -382,8 +379,8 @@ func (f *flight) finish(entry Entry[*localCopy], err error) (Entry[*localCopy], 
 	if f.done != nil {
 		close(f.done)
 	}
-	if name := f.key.String(); f.among[name] == f {
-		delete(f.among, name)
+	if name := f.key.String(); f.flights[name] == f {
+		delete(f.flights, name)
 	}
 	return entry, err
 }
@@ -398,20 +395,20 @@ type reading struct {
 	generation     generation
 	tagGenerations []generation // as they were before the read
 	tagVersions    []uint64
-	era            uint64 // 0: Redis is not to be used
+	era            uint64 // 0: do not use Redis
 
-	answer   *localCopy    // of a batch's read; nil or missing: there is no such thing
-	best     *localCopy    // what was found: the answer, or the fallback when a load fails
-	tier     Tier          // of best
-	replaces string        // version in Redis that a load is to replace
-	anew     bool          // no version in Redis is an answer, however new it is
-	maxAge   time.Duration // nor is one that is tooOld
-	overdue  string        // a lease of another process that was waited for in vain
-	err      error
+	answer    *localCopy    // of a batch's read; nil or missing: the value does not exist
+	best      *localCopy    // the result so far: the value that was found, or the fallback if a load fails
+	tier      Tier          // of best
+	replaces  string        // version in Redis that a load may replace
+	forceLoad bool          // load even if Redis has a version
+	maxAge    time.Duration // a version that is tooOld is not used
+	overdue   string        // lease of another process on which this read waited in vain
+	err       error
 }
 
-// tooOld reports whether a copy was loaded longer than maxAge before a moment: never if that
-// is 0, always if it is negative.
+// tooOld reports whether a copy was loaded more than maxAge before a moment: never if maxAge is 0, always if it is
+// negative.
 func tooOld(e *localCopy, at bus.Moment, maxAge time.Duration) bool {
 	return maxAge < 0 || maxAge > 0 && time.Duration(at-e.loaded) > maxAge
 }
@@ -423,7 +420,7 @@ const (
 	toLoad
 )
 
-// read prepares a read that begins at began; generations are those of now.
+// read prepares a read that begins at began; its generations are the present ones.
 func (c *core) read(k any, key keyspace.Key, began bus.Moment) reading {
 	return reading{c: c, k: k, hash: c.types.hash(k), key: key, generation: c.rt.generationOf(key.String()), began: began}
 }
@@ -435,17 +432,16 @@ func (r *reading) found() Entry[*localCopy] {
 	return r.best.entry(bus.Now(), r.tier)
 }
 
-// begin decides whether Redis is to be used, and finds the local copy to fall back
-// on when everything else fails.
+// begin decides whether to use Redis, and finds the local copy to fall back on if everything else fails.
 func (r *reading) begin() error {
 	c := r.c
-	c.rt.sayIdle()
+	c.rt.warnIfBusIdle()
 	if !c.trusted(r.began) {
 		if c.policy.CutOff == Fail {
 			return ErrCutOff
 		}
 		c.stats.bypassed.add(1)
-		return nil // a copy that may be outdated is no fallback
+		return nil // a copy that may be outdated is not a fallback
 	}
 	if c.local != nil && c.fam.TTL.Stale > 0 && r.maxAge == 0 {
 		if e, ok := c.local.GetIfPresent(r.hash); ok && c.types.isOf(e, r.k) && c.current(e) && r.began < e.hardEnd() {
@@ -458,7 +454,7 @@ func (r *reading) begin() error {
 	return nil
 }
 
-// fromRedis reads what Redis has.
+// fromRedis reads the slot in Redis.
 func (r *reading) fromRedis(ctx context.Context) step {
 	c := r.c
 	if r.err = r.begin(); r.err != nil {
@@ -481,14 +477,14 @@ func (r *reading) fromRedis(ctx context.Context) step {
 	return r.accept(ctx, slot)
 }
 
-// accept examines what a slot holds. A fresh value settles the read.
+// accept examines the content of a slot. A fresh value settles the read.
 func (r *reading) accept(ctx context.Context, slot string) step {
 	c := r.c
 	env, ok := slots.Parse(slot)
 	if ok && slot[0] == slots.IsValue {
 		r.replaces = slot[slots.IDAt : slots.IDAt+8]
 	}
-	if r.anew || !ok || env.Era != r.era || !slices.Equal(env.Tags, r.tagVersions) {
+	if r.forceLoad || !ok || env.Era != r.era || !slices.Equal(env.Tags, r.tagVersions) {
 		return toLoad
 	}
 	e := c.types.newCopy(r.k)
@@ -509,26 +505,25 @@ func (r *reading) accept(ctx context.Context, slot string) step {
 	case now >= e.refreshAt:
 		e.refreshAt = e.softEnd()
 		c.refresh(ctx, r.k, r.key, r.replaces)
-	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.Missing && rand.Float64() < c.policy.Renew && !c.knowsItsLife(e):
+	case c.policy.Renew > 0 && c.fam.TTL.Stale > 0 && !env.Missing && rand.Float64() < c.policy.Renew && !c.hasOwnLife(e):
 		c.renew(r.key, r.replaces, env)
 	}
-	c.keep(r.hash, e)
+	c.storeLocal(r.hash, e)
 	return settled
 }
 
-// knowsItsLife reports whether a value has a life of its own, which is not extended.
-func (c *core) knowsItsLife(e *localCopy) bool { return c.types.life != nil && c.types.life(e) != 0 }
+// hasOwnLife reports whether a value has a life of its own, which is not extended.
+func (c *core) hasOwnLife(e *localCopy) bool { return c.types.life != nil && c.types.life(e) != 0 }
 
-// setTimes makes a new copy one of the envelope that was read or stored by r.
+// setTimes sets the metadata of a new copy from the envelope that r read or stored.
 func (c *core) setTimes(e *localCopy, env *slots.Envelope, r *reading) {
 	e.missing, e.n, e.counter, e.version = env.Missing, r.generation.n, r.generation.counter, env.ID
 	if len(r.tagGenerations) > 0 {
 		tags := r.tagGenerations
 		e.generations = &tags
 	}
-	// The envelope's times are by the servers' clock, a copy's by this process'
-	// monotonic one.
-	e.loaded, e.soft, e.hard = c.bus.When(env.Stored), within(env.Soft-env.Stored), within(env.Hard-env.Stored)
+	// The envelope's times are by the servers' clock, a copy's by the monotonic clock of this process.
+	e.loaded, e.soft, e.hard = c.bus.When(env.Stored), clampMillis(env.Soft-env.Stored), clampMillis(env.Hard-env.Stored)
 	e.refreshAt = e.softEnd()
 	if c.policy.Beta > 0 {
 		early := float64(env.Took) * float64(time.Microsecond) * c.policy.Beta * -math.Log(1-rand.Float64())
@@ -536,21 +531,21 @@ func (c *core) setTimes(e *localCopy, env *slots.Envelope, r *reading) {
 	}
 }
 
-// keep stores a local copy.
-func (c *core) keep(hash uint64, e *localCopy) {
+// storeLocal stores a local copy.
+func (c *core) storeLocal(hash uint64, e *localCopy) {
 	if c.local != nil && c.current(e) {
 		c.local.Set(hash, e)
 	}
 }
 
-// keepInstead stores a copy of the same value as another.
-func (c *core) keepInstead(hash uint64, e, of *localCopy) {
+// replaceLocal stores e in place of a copy of the same value.
+func (c *core) replaceLocal(hash uint64, e, of *localCopy) {
 	c.renewing.Store(of, nil)
-	c.keep(hash, e)
+	c.storeLocal(hash, e)
 	c.renewing.Delete(of)
 }
 
-// refresh loads a value before it becomes stale, beside its readers.
+// refresh loads a value before it becomes stale, concurrently with its readers.
 func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces string) {
 	name := key.String()
 	if !c.beginRefresh(name) {
@@ -573,7 +568,7 @@ func (c *core) refresh(ctx context.Context, k any, key keyspace.Key, replaces st
 	})
 }
 
-// beginRefresh reports that no load runs beside those who read a key, and has one begin.
+// beginRefresh marks a key as being loaded, and reports false if it already was.
 func (c *core) beginRefresh(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,8 +1,8 @@
 /*
-Package cache keeps values in process, in Redis and at their source, so that no
-reader can put an old value back after a change.
+Package cache keeps values in process, in Redis and at their source, so that no reader can store an old value after a
+change.
 
-One call opens a cache, which stops with [Runtime.Close], and one more says what is cached:
+One call opens a cache runtime, which stops with [Runtime.Close], and one more declares what is cached:
 
 	rt, err := cache.Open(ctx, cache.Options{Redis: redis.Config{URL: "redis://localhost:6379"}})
 	users := cache.Keyed(rt, "user", strconv.Itoa, loadUser, cache.TTL(time.Hour))
@@ -10,9 +10,9 @@ One call opens a cache, which stops with [Runtime.Close], and one more says what
 	u, err := users.Get(ctx, 7)
 	u, err = users.Mutate(ctx, 7, func(ctx context.Context) error { return rename(ctx, 7, "Ada") })
 
-Without a URL it is a cache in the memory of this process. The full form declares what is
-cached as a family, whose keys are checked, listed and audited by package keyspace, and shares a
-bus with whatever else the program tells its nodes; what comes of it is the same type:
+Without a URL the cache is in the memory of this process. The full form declares the cached values as a family, whose
+keys package keyspace checks, lists and audits. It shares a bus with the other messages between the nodes of the
+program. The result has the same type:
 
 	var Schema = keyspace.New("shop")
 
@@ -31,87 +31,76 @@ bus with whatever else the program tells its nodes; what comes of it is the same
 	e, err := users.Lookup(ctx, id)   // with tier, age, version
 	u, err = users.Mutate(ctx, id, func(ctx context.Context) error { return rename(ctx, id, "Ada") })
 
-# What is promised
+# Guarantees
 
-Once [Cache.Mutate] or [Runtime.Change] has returned, no read that begins later than
-[Policy].MaxStale, half a second by default, returns an older value:
-on any node, through lost messages, cut connections, a silent network, FLUSHALL, a
-failover, and the death of the process that changed it. On the node that made the
-change no read does at all. [Cache.Invalidate] and [Runtime.Drop], for changes that
-are made elsewhere, promise the same from their own return on. When nothing goes
-wrong the other nodes see a change within a few milliseconds.
+After [Cache.Mutate] or [Runtime.Change] has returned, no read that begins more than [Policy].MaxStale later returns an
+older value. MaxStale is half a second by default. This holds on any node, through lost messages, cut connections, a
+silent network, FLUSHALL, a failover, and the death of the process that made the change. On the node that made the
+change, no read at all returns an older value. [Cache.Invalidate] and [Runtime.Drop] are for changes that are made
+elsewhere. They give the same guarantee from their own return on. When nothing fails, the other nodes see a change
+within a few milliseconds.
 
-It is not a promise about two changes at once, which the source has to order, nor
-about a source that itself answers from the past, such as a replica that lags. What
-no cache on Redis can promise, such as anything about two masters at once, is listed
-in docs/cache-hazards.md, beside what this one and others were seen to do.
+The guarantee does not cover the order of two concurrent changes, which the source has to decide. It does not cover a
+source that itself returns old data, such as a lagging replica. docs/cache-hazards.md lists what no cache on Redis can
+guarantee, such as anything about two masters at once, and how this cache and others behaved in tests.
 
-# How
+# How it works
 
-A key in Redis, a slot, holds a value, a lease, or a fence.
+A key in Redis is called a slot. It holds a value, a lease, or a fence.
 
-A reader that finds a slot empty takes a lease on it, asks the source, and replaces
-the lease by the value, if the lease is still there. A change in between removes the
-lease, so that the old value is used once, by callers that asked before the change,
-and stored nowhere. (Memcache at Facebook has leases like that: Nishtala
-et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. Here the lease is
-in the place of the value, and removing either is one thing.) Other
-readers wait for the lease's holder, on this node in a single flight, on other nodes
-by polling: there is no stampede, a cold key is loaded once. A holder may have died:
-others wait a few times what a load takes ([Policy].LeaseWait), then load the value
-without storing it, and from then on take over what that process has leased before. A
-process whose own lease Redis did not answer gives it back.
+A reader that finds an empty slot acquires a lease on it, loads from the source, and replaces the lease with the value
+if the lease is still in the slot. A change in between removes the lease. The old value is then returned once, to
+callers that asked before the change, and is not stored. (Memcache at Facebook has such leases: Nishtala et al.,
+"Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. Here the lease occupies the slot of the value, so that one
+command removes either.) Other readers wait for the holder of the lease: on this node in a single flight, on other
+nodes by polling. There is no stampede, because a cold key is loaded once. The holder may have died. The other readers
+therefore wait for a few times the duration of a load ([Policy].LeaseWait), and then load the value without storing it.
+From then on they may take over the earlier leases of that process. A process that got no reply from Redis to its own
+lease releases it.
 
-A change is fenced: before its commit a fence replaces what the slot holds, and all
-nodes are told to drop their copies; after the commit the fence is removed. While it
-stands no node stores a value, and readers ask the source. When the process dies at
-any point in between, nothing old is left to be read, and the fence expires. Should the
-source carry the commit out only after that, the old value is read until it expires; a
-process that lives drops it half a minute after the change has ended with an error. An
-error after which the source may still commit says so: [ErrUndecided].
+A change is fenced. Before its commit, a fence replaces the content of the slot and all nodes drop their copies; after
+the commit, the fence is removed. While the slot is fenced, no node stores a value, and readers ask the source. If the
+process dies at any point in between, no old value is left to be read, and the fence expires. If the source commits the
+change only after that, the old value is read until it expires. A process that is still alive drops it half a minute
+after the change has ended with an error. A change returns [ErrUndecided] if the source may still commit after the error.
 
-Copies in process are found by the hash of the typed argument, hold the decoded
-value, and have a generation: the count of invalidations of their key, or of another
-key that shares its counter, from before the value was read. A change raises the
-counter, which invalidates the copies, those that are about to be made included. Nodes tell each other through package bus, and each knows how far behind it
-may be, [bus.Bus.Seen]: when that exceeds MaxStale it uses neither its copies nor
-its knowledge of Redis' era until it has caught up. See [CutOff].
+Copies in process are found by the hash of the typed argument and hold the decoded value. A copy also has a generation:
+the number of invalidations of its key before the value was read. Several keys share one counter. A change increments
+the counter, which invalidates the existing copies and those of reads under way. Nodes notify each other through package
+bus. Each node knows how far it may be behind, [bus.Bus.Seen]. When that exceeds MaxStale, the node uses neither its
+copies nor its knowledge of the era of Redis until it has caught up. See [CutOff].
 
-A replica that is promoted may lack the newest changes, and a server that restarts
-may come back with old data. Each value carries the era of the servers in which it
-was loaded, [bus.Bus.Era], and is not used in another. Nor is one that was stored
-under another Doc.Version of its family.
+A promoted replica may lack the newest changes, and a restarted server may return old data. Each value carries the era
+of the servers in which it was loaded, [bus.Bus.Era], and is not used in another era. A value that was stored under
+another Doc.Version of its family is not used either.
 
-No two machines' clocks are compared: ends of lives are moments of the servers'
-clock, and how far that is from a node's own is asked with every beat of the bus.
+The clocks of two machines are never compared. Expiry times are moments of the servers' clock. Each beat of the bus
+measures the difference between that clock and the node's own.
 
-# Lives
+# Lifetimes
 
-The family declares them. Base with its jitter is the soft life: after it a value
-is stale and loaded again. While the source fails, or takes longer than
-[Policy].Wait, the stale value is still served, for StaleIfError more, and
-[Entry].Stale says so. What does not exist is a negative entry for Negative, which
-cannot be confused with any value. A value is refreshed a little before its soft
-life ends, at random, the earlier the longer its load takes (XFetch, see
-[Policy].Beta). Where the family declares StaleIfError, one read in a hundred of Redis
-extends the soft life, up to the end of the hard one ([Policy].Renew); without it there
-is no later end to extend it to, and XFetch alone keeps what is read from expiring.
-[Source].Life lets a value choose its own, which is not extended.
+The family declares the lifetimes of its values. Base with its jitter is the soft life: after it, a value is stale and
+is loaded again. While the source fails, or takes longer than [Policy].Wait, the stale value is still served for
+StaleIfError more, with [Entry].Stale set. A missing value is cached as a negative entry for Negative, which cannot be
+confused with any value. A value is refreshed at a random moment shortly before its soft life ends; the longer its load
+takes, the earlier the refresh (XFetch, see [Policy].Beta). If the family declares StaleIfError, one in a hundred reads
+of Redis extends the soft life, up to the end of the hard life ([Policy].Renew). Without StaleIfError there is no later
+end, and XFetch alone prevents values in use from expiring. [Source].Life lets a value set its own life, which is not
+extended.
 
 # Codecs
 
-Values stand in Redis as JSON, or as a [Codec] says: [WithCodec], or Source.Codec for a
-declared family. Its name is stored with each value, so that none is decoded by another codec
-than has encoded it. [Compress] has those above a size compressed, by S2:
+Values are stored in Redis as JSON, or in the format of a [Codec]: [WithCodec], or Source.Codec for a declared family.
+The codec's name is stored with each value, so that no other codec decodes it. [Compress] compresses the values above a
+size with S2:
 
 	users := cache.Keyed(rt, "user", strconv.Itoa, loadUser, cache.WithCodec(MessagePack[User]{}), cache.Compress(4096))
 
 # Tags and events
 
-[Tag]s drop many keys at once: [Source].Tags says what a key belongs to, and
-dropping the tag is one command, however many values there are. An [Event] is a
-kind of change, declared once with what it drops; [Runtime.Check] holds that
-against what the families say drops them:
+A [Tag] drops many keys at once: [Source].Tags lists the tags of a key, and dropping a tag is one command, whatever the
+number of values. An [Event] is a kind of change, declared once with the caches that it drops. [Runtime.Check] compares
+these declarations with those of the families:
 
 	var RoomDeleted = cache.NewEvent[RoomID]("room deleted")
 
@@ -120,48 +109,40 @@ against what the families say drops them:
 
 # Collections and tools
 
-Hashes, sets and sorted sets, such as the friends of a user, are cached by package
-cache/collection, on the same runtime. Package cache/inspect tells operators what
-stands in Redis under a key.
+Package cache/collection caches hashes, sets and sorted sets, such as the friends of a user, on the same runtime.
+Package cache/inspect shows operators what Redis holds under a key.
 
-# By hand
+# Manual control
 
-[Cache.GetFresh] takes no value for an answer that was loaded longer ago than the caller
-accepts, and [LifeOf] lets values say how long they live.
-[Cache.Peek] looks at the memory of this process alone. [Cache.Refresh] loads a value now,
-whatever is cached, and leaves that to readers until it is done. Clear forgets the copies of
-this process; ClearEverywhere has nothing that is cached at any key used again, in Redis and
-on all nodes, with the same promise as a drop.
+[Cache.GetFresh] accepts only values that were loaded recently enough for the caller, and [LifeOf] lets values set their
+own life. [Cache.Peek] reads the memory of this process alone. [Cache.Refresh] loads a value now even if it is cached;
+readers get the cached one until then. Clear drops the copies of this process. ClearEverywhere drops the values of all
+keys, in Redis and on all nodes, with the same guarantee as a drop.
 
-# Room
+# Memory
 
-A cache keeps 10,000 values in process, or Policy.Entries, or what [MaxWeight] lets it keep by
-their weight; which ones, otter decides by how often and how lately they were read. [OnRemoval]
-is told what leaves, and why.
+A cache keeps 10,000 values in process, or Policy.Entries, or values up to a total weight with [MaxWeight]. otter evicts
+values by how often and how recently they were read. [OnRemoval] gets each value that leaves, and the reason.
 
-# When things fail
+# Failures
 
-Redis refuses or does not answer: reads ask the source, at most [Config].Loads at a
-time, after [Config].Budget at first and at once when a circuit breaker has opened.
-A breaker opens after three failures in a row. Commands that waited at the same time count as one,
-and a failure that this process noticed late counts a quarter: a paused or overloaded process
-does not take its own delay for a silent Redis.
-Changes wait for [Config].ChangeBudget, which is longer, and have a circuit breaker of
-their own. Then they return [ErrUnfenced] and change nothing, or go ahead and retry the drop:
-[Unfenced] chooses for each cache.
+Redis refuses or does not reply: reads ask the source, at most [Config].Loads at a time. They do so after
+[Config].Budget at first, and at once when a circuit breaker has opened. A breaker opens after three consecutive
+failures. Commands that waited at the same time count as one failure. A failure that this process noticed late counts a
+quarter, so that a paused or overloaded process does not mistake its own delay for a silent Redis. Changes wait for
+[Config].ChangeBudget, which is longer, and have a circuit breaker of their own. Then they return [ErrUnfenced] and
+change nothing, or they proceed and retry the drop: [Unfenced] chooses for each cache.
 
-The source fails: see Lives. Redis and the source fail: reads return the copies of
-this process, if the family allows stale values.
+The source fails: see Lifetimes. Redis and the source fail: reads return the copies of this process, if the family
+allows stale values.
 
 # Costs
 
-Measured by bench/cache, in one run, two cores that had other work: look at the
-ratios. A read in process takes 1.2 to 1.8 times what otter takes with its statistics, of
-the same values, and allocates nothing; go-redis/cache takes ten times that. Most of
-what is added is one look at the clock. A value that is in Redis only costs exactly
-one GET, and 1.1 to 1.2 times a raw GET with decoding where both take turns in one
-program; against a program of its own that does nothing but GETs, others saw 1.8 times
-with one caller. With Redis away a cold key
-costs what its load does.
+The figures are from bench/cache, in one run, on two cores that had other work; only the ratios matter. A read in
+process takes 1.2 to 1.8 times as long as otter with its statistics for the same values, and allocates nothing;
+go-redis/cache takes ten times as long. Reading the clock is most of the difference. A value that is only in Redis
+costs exactly one GET. It takes 1.1 to 1.2 times as long as a raw GET with decoding, if both alternate in one program;
+against a separate program that only sends GETs, others measured 1.8 times with one caller. Without Redis, a cold key
+costs as much as its load.
 */
 package cache

@@ -10,19 +10,17 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// An Event is a kind of change, with the key of what changes: "room deleted", of
-// one room. Which caches it drops is declared once, by [Drops], and checked, by
-// [Runtime.Check], against what the families say of themselves.
+// An Event is a kind of change, with the key of the changed object: "room deleted", of one room. [Drops] declares once
+// which caches it drops, and [Runtime.Check] compares that with the declarations of the families.
 type Event[K comparable] struct{ name string }
 
-// NewEvent names a kind of change, as the families' Doc.InvalidatedBy do.
+// NewEvent names a kind of change, with a name from the families' Doc.InvalidatedBy.
 func NewEvent[K comparable](name string) Event[K] { return Event[K]{name} }
 
 // Name returns the event's name.
 func (e Event[K]) Name() string { return e.name }
 
-// Dropper is what an event of K can drop: a [Cache] or a collection with that
-// key.
+// Dropper is what an event of K can drop: a [Cache] or a collection with that key.
 type Dropper[K comparable] interface {
 	Target(K) Target
 	Family() *keyspace.Family
@@ -35,8 +33,7 @@ func Drops[K comparable](rt *Runtime, e Event[K], from ...Dropper[K]) {
 	}
 }
 
-// DropsBy declares that an event of K drops keys of another kind, which by
-// returns.
+// DropsBy declares that an event of K drops keys of another kind, which by returns.
 func DropsBy[K, L comparable](rt *Runtime, e Event[K], by func(K) L, from ...Dropper[L]) {
 	for _, d := range from {
 		rt.declare(e.name, reflect.TypeFor[K](), d.Family(), func(k any) Target { return d.Target(by(k.(K))) })
@@ -64,8 +61,7 @@ func (rt *Runtime) declare(event string, key reflect.Type, f *keyspace.Family, t
 	d.families, d.targets = append(d.families, f), append(d.targets, target)
 }
 
-// Of returns what the event drops when it happens to one of ks, for
-// [Runtime.Change] and [Runtime.Drop].
+// Of returns what the event drops if it happens to each of ks, for [Runtime.Change] and [Runtime.Drop].
 func (e Event[K]) Of(rt *Runtime, ks ...K) []Target {
 	dropped := rt.targetsOf(e.name, reflect.TypeFor[K]())
 	targets := make([]Target, 0, len(ks)*len(dropped))
@@ -82,15 +78,14 @@ func (rt *Runtime) targetsOf(event string, key reflect.Type) []func(k any) Targe
 	defer rt.mu.Unlock()
 	d := rt.events[event]
 	if d == nil || d.key != key {
-		panic(fmt.Sprintf("cache: nothing is declared for the event %q", event))
+		panic(fmt.Sprintf("cache: the event %q is not declared", event))
 	}
 	return d.targets
 }
 
-// Check holds the declared events against the families that are cached here: each
-// event that a family's Doc.InvalidatedBy names has to drop it, and each event
-// that drops a family has to be named there. It returns all faults. One test over
-// a whole program is enough.
+// Check compares the declared events with the families that are cached here. Each event in a family's Doc.InvalidatedBy
+// has to drop the family, and each event that drops a family has to be named there. It returns all faults. One test
+// over a whole program is enough.
 func (rt *Runtime) Check() error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -99,14 +94,14 @@ func (rt *Runtime) Check() error {
 		f := c.Family()
 		for _, name := range f.Doc.InvalidatedBy {
 			if d := rt.events[name]; d == nil || !slices.Contains(d.families, f) {
-				faults = append(faults, fmt.Errorf("cache: %s says that %q drops it, and nothing does", f.Pattern, name))
+				faults = append(faults, fmt.Errorf("cache: %s lists the event %q in InvalidatedBy, but the event does not drop it", f.Pattern, name))
 			}
 		}
 	}
 	for name, d := range rt.events {
 		for _, f := range d.families {
 			if !slices.Contains(f.Doc.InvalidatedBy, name) {
-				faults = append(faults, fmt.Errorf("cache: %q drops %s, which does not say so", name, f.Pattern))
+				faults = append(faults, fmt.Errorf("cache: the event %q drops %s, which does not list it in InvalidatedBy", name, f.Pattern))
 			}
 		}
 	}

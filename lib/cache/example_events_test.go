@@ -9,12 +9,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// PriceChanged is what happened; Drops and DropsBy say which caches that concerns.
+// PriceChanged is a kind of change; Drops and DropsBy declare the caches that it drops.
 var PriceChanged = cache.NewEvent[keyspace.Int]("price changed")
 
 func ExampleDrops() {
 	ctx := context.Background()
-	rt, err := cache.Open(ctx, cache.Options{}) // embedded; give a Redis for a real one
+	rt, err := cache.Open(ctx, cache.Options{}) // embedded; set a URL for a real Redis
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -31,7 +31,7 @@ func ExampleDrops() {
 	offers := cache.New(rt, keyspace.Def1[keyspace.Int](keys, "offer:{shelf}", keyspace.CachedOf[int](), life, because), cache.Policy{}, cache.Source[keyspace.Int, int]{Load: load})
 	cache.Drops(rt, PriceChanged, prices)
 	cache.DropsBy(rt, PriceChanged, func(product keyspace.Int) keyspace.Int { return keyspace.Int{N: product.N / 100} }, offers)
-	fmt.Println(rt.Check()) // what families say of themselves, and what is declared here, agree
+	fmt.Println(rt.Check()) // compares the families' declarations with the declared events
 
 	product, shelf := keyspace.Int{N: 701}, keyspace.Int{N: 7}
 	fmt.Println(prices.Get(ctx, product))

@@ -29,8 +29,7 @@ func (MessagePack[V]) Append(b []byte, v V) ([]byte, error) {
 
 func (MessagePack[V]) Decode(b []byte, v *V) error { return msgpack.Unmarshal(b, v) }
 
-// Protobuf is a codec for pointers to messages: of a generated type pb.User it is
-// Protobuf[pb.User, *pb.User].
+// Protobuf is a codec for pointers to messages: Protobuf[pb.User, *pb.User] for a generated type pb.User.
 type Protobuf[T any, M interface {
 	*T
 	proto.Message
@@ -65,7 +64,7 @@ func ExampleCodec() {
 
 	p, err := products.Get(ctx, 7)
 	fmt.Println(p, err)
-	products.Clear() // of this process' memory
+	products.Clear() // clears this process' memory
 	e, err := products.Lookup(ctx, 7)
 	fmt.Println(e.Value, "from", e.Tier, err)
 	// Output:
@@ -109,8 +108,8 @@ func ExampleCache_Refresh() {
 	load := func(context.Context, int) (int, error) { return cents, nil }
 	prices := cache.Keyed(rt, "price", strconv.Itoa, load)
 
-	_, there := prices.Peek(7)
-	fmt.Println("in memory:", there)
+	_, ok := prices.Peek(7)
+	fmt.Println("in memory:", ok)
 	price, err := prices.Get(ctx, 7)
 	fmt.Println(price, err)
 
@@ -118,7 +117,7 @@ func ExampleCache_Refresh() {
 	price, err = prices.Refresh(ctx, 7)
 	fmt.Println(price, err)
 
-	cents = 900 // and so on for all prices
+	cents = 900 // likewise for all other prices
 	if err := prices.ClearEverywhere(ctx); err != nil {
 		fmt.Println(err)
 	}
@@ -183,14 +182,14 @@ func ExampleCache_GetFresh() {
 		return
 	}
 	defer rt.Close()
-	stock := 3 // which others change without telling the cache
+	stock := 3 // other programs change it without notifying the cache
 	load := func(context.Context, int) (int, error) { return stock, nil }
 	stocks := cache.Keyed(rt, "stock", strconv.Itoa, load, cache.TTL(time.Hour))
 
 	n, err := stocks.Get(ctx, 7)
 	fmt.Println(n, err)
 	stock = 2
-	n, err = stocks.GetFresh(ctx, 7, time.Minute) // good enough for a list of products
+	n, err = stocks.GetFresh(ctx, 7, time.Minute) // recent enough for a list of products
 	fmt.Println(n, err)
 	n, err = stocks.GetFresh(ctx, 7, 0) // at the checkout
 	fmt.Println(n, err)
@@ -221,7 +220,7 @@ func ExampleLifeOf() {
 		return token{fmt.Sprint("token ", asked), time.Now().Add(10 * time.Minute)}, nil
 	}
 	tokens := cache.Keyed(rt, "token", func(of string) string { return of }, load,
-		cache.TTL(time.Hour), // at the most
+		cache.TTL(time.Hour), // at most
 		cache.LifeOf(func(t token) time.Duration { return time.Until(t.Ends) - time.Minute }))
 
 	for range 2 {
@@ -236,7 +235,7 @@ func ExampleLifeOf() {
 // A family without arguments has one value; the keys of families with two and three arguments have as many fields.
 func ExampleNew3() {
 	ctx := context.Background()
-	rt, err := cache.Open(ctx, cache.Options{}) // embedded; give a Redis for a real one
+	rt, err := cache.Open(ctx, cache.Options{}) // embedded; set a URL for a real Redis
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -251,7 +250,7 @@ func ExampleNew3() {
 				return 100 * int(at.A.N), nil
 			},
 		})
-	stocks := cache.New3(rt, keyspace.Def3[keyspace.Int, keyspace.Text, keyspace.Text](keys, "stock:{product}:{country}:{town}", keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "how many are there"}),
+	stocks := cache.New3(rt, keyspace.Def3[keyspace.Int, keyspace.Text, keyspace.Text](keys, "stock:{product}:{country}:{town}", keyspace.CachedOf[int](), life, keyspace.Doc{Purpose: "number of items"}),
 		cache.Policy{}, cache.Source[keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text], int]{
 			Load: func(_ context.Context, at keyspace.Args3[keyspace.Int, keyspace.Text, keyspace.Text]) (int, error) {
 				return len(at.C.S), nil

@@ -14,8 +14,8 @@ import (
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )
 
-// A cache of which a value lives for a minute, is served for an hour while its source fails, and whose reads
-// go on as if nothing were wrong while this node cannot know what the others change.
+// A value of this cache lives for a minute and is served for an hour while its source fails. While this node cannot
+// receive changes, reads return copies as if nothing were wrong.
 func ExampleWith() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{})
@@ -37,7 +37,7 @@ func ExampleWith() {
 	// 1 0 1
 }
 
-// What reads do on a node that is cut off. [cache.Bypass] asks the source, [cache.Fail] says so.
+// Reads on a node that has lost its connection: [cache.Bypass] asks the source, [cache.Fail] returns an error.
 func ExampleCutOff() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -55,7 +55,7 @@ func ExampleCutOff() {
 	balances := cache.Keyed(rt, "balance", strconv.Itoa, load, cache.With(cache.Policy{MaxStale: time.Second / 2, CutOff: cache.Fail}))
 	likes := cache.Keyed(rt, "like", strconv.Itoa, load, cache.With(cache.Policy{MaxStale: time.Second / 2, CutOff: cache.Bypass}))
 
-	db.Close() // as if Redis were gone
+	db.Close() // simulates an outage of Redis
 	for range time.Tick(10 * time.Millisecond) {
 		if rt.Health().Behind >= time.Second {
 			break
@@ -69,7 +69,7 @@ func ExampleCutOff() {
 	// 42 <nil>
 }
 
-// drops is a RetryQueue. In a program it is a table, so that a drop outlives the process.
+// drops is a RetryQueue. In a program it is a table, so that a drop survives the process.
 type drops struct{ keys []keyspace.Key }
 
 func (d *drops) Add(_ context.Context, keys []keyspace.Key) error {
@@ -77,8 +77,8 @@ func (d *drops) Add(_ context.Context, keys []keyspace.Key) error {
 	return nil
 }
 
-// What changes do that Redis cannot be told of: [cache.Refuse] changes nothing, [cache.Proceed] goes on
-// and has the drop tried again.
+// Changes while Redis does not accept fences: [cache.Refuse] changes nothing, [cache.Proceed] makes the change and
+// retries the drop.
 func ExampleUnfenced() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -97,7 +97,7 @@ func ExampleUnfenced() {
 	balances := cache.Keyed(rt, "balance", strconv.Itoa, load, cache.With(cache.Policy{Unfenced: cache.Refuse}))
 	likes := cache.Keyed(rt, "like", strconv.Itoa, load, cache.With(cache.Policy{Unfenced: cache.Proceed}))
 
-	db.Close() // as if Redis were gone
+	db.Close() // simulates an outage of Redis
 	_, err = balances.Mutate(ctx, 7, func(context.Context) error {
 		fmt.Println("not called")
 		return nil
@@ -110,7 +110,7 @@ func ExampleUnfenced() {
 	})
 	fmt.Println(err)
 
-	err = likes.Invalidate(ctx, 8) // something was changed elsewhere
+	err = likes.Invalidate(ctx, 8) // another program has changed something
 	fmt.Println(errors.Is(err, cache.ErrQueued), rt.Health().Queued > 0)
 	// Output:
 	// true
@@ -119,8 +119,8 @@ func ExampleUnfenced() {
 	// true true
 }
 
-// A change whose connection breaks before the answer may have been committed, or may be in a moment. Where its error says
-// so, every node asks the source until that must be over.
+// A change whose connection breaks before the reply may have been committed, or may be in a moment. If its error is
+// [cache.ErrUndecided], every node asks the source until the commit must be over.
 func ExampleCache_Mutate() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{})
@@ -133,7 +133,7 @@ func ExampleCache_Mutate() {
 	people := cache.Keyed(rt, "person", strconv.Itoa, func(context.Context, int) (string, error) { return name, nil })
 
 	errBroken := errors.New("invalid connection")                           // of your driver
-	update := func(context.Context, int, string) error { return errBroken } // its server goes on by itself
+	update := func(context.Context, int, string) error { return errBroken } // the server continues
 	_, err = people.Mutate(ctx, 7, func(ctx context.Context) error {
 		err := update(ctx, 7, "Ada")
 		if errors.Is(err, errBroken) {
@@ -151,7 +151,7 @@ func ExampleCache_Mutate() {
 	// Ada <nil>
 }
 
-// A tag drops what belongs together by one command, however much there is.
+// A tag drops values that belong together by one command, whatever their number.
 func ExampleTag() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{})
@@ -163,7 +163,7 @@ func ExampleTag() {
 	price := 100
 	shelf := func(product int) cache.Tag { return cache.TagOf("shelf", strconv.Itoa(product/100)) }
 	prices := cache.KeyedFrom(rt, "price", strconv.Itoa, cache.Source[int, int]{
-		LoadMany: func(_ context.Context, products []int) (map[int]int, error) { // one query for all
+		LoadMany: func(_ context.Context, products []int) (map[int]int, error) { // one query for all products
 			found := map[int]int{}
 			for _, p := range products {
 				found[p] = price
@@ -183,7 +183,7 @@ func ExampleTag() {
 	// map[701:80 702:80 801:100] <nil>
 }
 
-// Before a node takes traffic, what is wanted most is brought into its memory.
+// Before a node accepts traffic, Warm loads the most requested values into its memory.
 func ExampleCache_Warm() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{})
@@ -202,7 +202,7 @@ func ExampleCache_Warm() {
 	// 3 <nil>
 }
 
-// The schema of the keys of tags goes with those of the program into its test and its tools.
+// Include the schema of the tags' keys in the program's schema test and tools.
 func Example_lint() {
 	fmt.Println(keyspace.Lint(shop, cache.Keys))
 	// Output: <nil>

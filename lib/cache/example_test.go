@@ -14,7 +14,7 @@ import (
 	_ "github.com/stoa-dev/stoa/lib/redis/embedded"
 )
 
-// What a shop declares, in its keys.go.
+// The declarations of a shop, in its keys.go.
 var (
 	shop  = keyspace.New("shop")
 	carts = keyspace.Def1[keyspace.Int](shop, "cart:{uid}", keyspace.CachedOf[cart](),
@@ -30,7 +30,7 @@ type cart struct{ Items []string }
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	db, err := redis.Open(ctx, redis.Config{}) // embedded; give a URL for a real one
+	db, err := redis.Open(ctx, redis.Config{}) // embedded; set a URL for a real Redis
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -55,7 +55,7 @@ func Example() {
 		},
 	})
 	go events.Run(ctx, func() {})
-	if err := events.Wait(ctx); err != nil { // until then the database is asked each time
+	if err := events.Wait(ctx); err != nil { // until then each read asks the database
 		fmt.Println(err)
 		return
 	}

@@ -73,7 +73,7 @@ var one = keyspace.Int{N: 1}
 
 func textOf(id keyspace.Int) string { return decimal(id.N) }
 
-func TestNobodyWaitsForAReadThatBeganBeforeTheCommit(t *testing.T) {
+func TestChange_ReadsJoinNoEarlierFlight(t *testing.T) {
 	for _, by := range []string{"key", "tag"} {
 		t.Run(by, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestNobodyWaitsForAReadThatBeganBeforeTheCommit(t *testing.T) {
 	}
 }
 
-func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
+func TestFence_ShortChangeKeepsLongFence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		db := redistest.Open(t, "embedded")
@@ -116,7 +116,7 @@ func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
 		rt2, brief := numberNode(t, db, cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
 		must(t, rt.Change(t.Context(), func(ctx context.Context) error {
 			must(t, rt2.Change(ctx, func(context.Context) error { return nil }, brief.Target(one)))
-			time.Sleep(1600 * time.Millisecond) // longer than a fence of the short one
+			time.Sleep(1600 * time.Millisecond) // longer than a fence of the short change
 			if e, err := brief.Lookup(ctx, one); err != nil || e.Version != 0 {
 				t.Errorf("during the long change: %+v, %v; want a value that is not stored", e, err)
 			}
@@ -125,7 +125,7 @@ func TestAShortChangeDoesNotLiftTheFenceOfALongOne(t *testing.T) {
 	})
 }
 
-func TestAChangeThatNeverEndedDoesNotFenceAKeyForGood(t *testing.T) {
+func TestFence_ExpiresAfterCrash(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		rt, c := numberNode(t, redistest.Open(t, "embedded"), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{ChangeTimeout: 10 * time.Millisecond}, cache.Source[keyspace.Int, int64]{Load: s.load})
@@ -142,7 +142,7 @@ func TestAChangeThatNeverEndedDoesNotFenceAKeyForGood(t *testing.T) {
 	})
 }
 
-func TestAChangeOfUnknownOutcomeStaysFenced(t *testing.T) {
+func TestFence_StaysAfterUnknownOutcome(t *testing.T) {
 	for _, unknown := range []error{context.DeadlineExceeded, cache.ErrUndecided} {
 		t.Run(unknown.Error(), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestAChangeOfUnknownOutcomeStaysFenced(t *testing.T) {
 	}
 }
 
-func TestAChangeThatTheSourceCarriesOutBehindItsFenceIsSeen(t *testing.T) {
+func TestChange_LateCommitIsDroppedAgain(t *testing.T) {
 	for _, fault := range []error{context.DeadlineExceeded, errors.New("the connection broke")} {
 		t.Run(fault.Error(), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAChangeThatTheSourceCarriesOutBehindItsFenceIsSeen(t *testing.T) {
 				time.Sleep(15 * time.Second) // longer than a fence
 				for _, c := range []*cache.Cache[keyspace.Int, int64]{c, other} {
 					if e, err := c.Lookup(t.Context(), one); err != nil || e.Version == 0 {
-						t.Errorf("behind the fence: %+v, %v; want a value that is stored", e, err)
+						t.Errorf("after the fence: %+v, %v; want a value that is stored", e, err)
 					}
 				}
 				time.Sleep(10 * time.Second)
@@ -211,7 +211,7 @@ func TestMutate_SucceedsOverASlowNetwork(t *testing.T) {
 	}
 }
 
-func TestMutate_IsSentAfterReadsTimedOut(t *testing.T) {
+func TestMutate_WorksWhileReadBreakerIsOpen(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		wire := redistest.InMemory(t).Wire()
@@ -257,7 +257,7 @@ func TestBreaker_StaysClosedAfterOnePause(t *testing.T) {
 		s := &row{}
 		wire := redistest.InMemory(t).Wire()
 		rt, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{Entries: -1}, cache.Source[keyspace.Int, int64]{Load: s.load})
-		wire.BlackHole() // for this process, its own pause looks the same
+		wire.BlackHole() // to this process, its own pause looks the same
 		var reads sync.WaitGroup
 		for i := range int64(16) {
 			reads.Go(func() {
@@ -282,13 +282,13 @@ func TestBreaker_FollowsARealServer(t *testing.T) {
 		return rt.Health().Open != 0
 	}
 	server.Pause()
-	eventually.True(t, "a breaker that opens", isOpen)
+	eventually.True(t, "a breaker opens", isOpen)
 	server.Resume()
-	eventually.True(t, "a breaker that closes", func() bool { return !isOpen() })
+	eventually.True(t, "all breakers close", func() bool { return !isOpen() })
 }
 
-// What a network holds back arrives behind a later change.
-func TestAValueThatWasSetAndGivenUpIsNotStoredLater(t *testing.T) {
+// A network delivers a delayed command after a later change.
+func TestSet_LateCommandIsNotStored(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -296,7 +296,7 @@ func TestAValueThatWasSetAndGivenUpIsNotStoredLater(t *testing.T) {
 		source := cache.Source[keyspace.Int, int64]{Load: s.load}
 		_, slow := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{ChangeBudget: 100 * time.Millisecond}, cache.Policy{}, source)
 		_, c := numberNode(t, server.Open(t), cache.Config{}, cache.Policy{Entries: -1}, source)
-		must(t, slow.Set(t.Context(), one, 0)) // the server knows the script from now on
+		must(t, slow.Set(t.Context(), one, 0)) // loads the script into the server
 		wire.Delay(time.Second)
 		s.value.Store(1)
 		if err := slow.Set(t.Context(), one, 1); !errors.Is(err, cache.ErrQueued) {
@@ -313,7 +313,7 @@ func TestAValueThatWasSetAndGivenUpIsNotStoredLater(t *testing.T) {
 	})
 }
 
-func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
+func TestLease_DeadHolderIsWaitedForOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		gone, s := &row{}, &row{}
@@ -334,8 +334,8 @@ func TestALeaseWhoseHolderIsGoneIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-// Redis takes a lease, and the connection breaks before its answer arrives.
-func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
+// Redis accepts a lease, and the connection breaks before its reply arrives.
+func TestLease_IsReleasedAfterLostReply(t *testing.T) {
 	for _, lost := range []string{"value", "collection"} {
 		t.Run(lost, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -352,25 +352,25 @@ func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 				}
 				const hop = 10 * time.Millisecond
 				other := server.Open(t)
-				there := func() int64 {
+				leased := func() int64 {
 					n, err := other.Do(t.Context(), keyspace.Cmd{Name: "EXISTS", Key: key}).Int()
 					must(t, err)
 					return n
 				}
-				for range 20 { // a script that the server does not know is sent twice: until it is known
+				for range 20 { // a script that the server does not know is sent twice: repeat until it is known
 					wire.Delay(hop)
 					done := make(chan error, 1)
 					go func() { done <- read() }()
-					for end := time.Now().Add(20 * hop); there() == 0 && time.Now().Before(end); {
+					for end := time.Now().Add(20 * hop); leased() == 0 && time.Now().Before(end); {
 						time.Sleep(hop / 10)
 					}
-					taken := there() == 1
+					taken := leased() == 1
 					wire.Reset()
 					wire.Heal()
 					must(t, <-done)
 					time.Sleep(100 * time.Millisecond)
-					if !taken || there() == 1 {
-						t.Fatalf("taken: %v, there: %v", taken, there() == 1)
+					if !taken || leased() == 1 {
+						t.Fatalf("taken: %v, still leased: %v", taken, leased() == 1)
 					}
 					time.Sleep(time.Second) // the breaker closes
 				}
@@ -379,7 +379,7 @@ func TestALeaseWhoseReplyWasLostIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestCallersDoNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
+func TestGet_SourceIgnoringContextDoesNotBlock(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &row{}
 		h := newHold()
@@ -394,13 +394,13 @@ func TestCallersDoNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-func TestASourceMayReadAnotherCache(t *testing.T) {
+func TestSource_MayReadAnotherCache(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		s := &table{}
 		s.set(1, user{Name: "ada"})
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
-		rt := cache.NewRuntime(db, b, cache.Config{Loads: 1}) // the bus does not run: there are only sources
+		rt := cache.NewRuntime(db, b, cache.Config{Loads: 1}) // the bus does not run, so only sources are asked
 		inner := cache.New(rt, users, cache.Policy{}, cache.Source[keyspace.Int, user]{Load: s.load})
 		outer := cache.New(rt, numbers, cache.Policy{LoadTimeout: time.Second}, cache.Source[keyspace.Int, int64]{
 			Load: func(ctx context.Context, k keyspace.Int) (int64, error) {
@@ -413,10 +413,10 @@ func TestASourceMayReadAnotherCache(t *testing.T) {
 	})
 }
 
-func TestWhoReadsManyDoesNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
+func TestGetMany_SourceIgnoringContextDoesNotBlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		loadTimeout time.Duration
-		leaves      bool // the caller, before the load ends
+		leaves      bool // whether the caller leaves before the load ends
 	}{"LoadTimeout is over": {100 * time.Millisecond, false}, "the caller leaves": {5 * time.Second, true}} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -442,14 +442,14 @@ func TestWhoReadsManyDoesNotHangOnASourceThatIgnoresItsContext(t *testing.T) {
 				bubble.Sleep(3 * time.Second)
 				loads := s.loads.Load()
 				if got, err := many.GetMany(t.Context(), keys); got[one] != 7 || err != nil || s.loads.Load() != loads {
-					t.Errorf("after the load: %v, %v and %d loads more, want what that has stored", got, err, s.loads.Load()-loads)
+					t.Errorf("after the load: %v, %v and %d loads more, want the value that it stored", got, err, s.loads.Load()-loads)
 				}
 			})
 		})
 	}
 }
 
-// inner are caches that a source reads.
+// inner contains caches that a source reads.
 type inner struct {
 	people *cache.Cache[keyspace.Int, user]
 	names  *collection.Set[keyspace.Int, string]
@@ -464,8 +464,8 @@ func (c *inner) getMany(ctx context.Context) error {
 
 func (c *inner) has(ctx context.Context) error { _, err := c.names.Has(ctx, one, "bob"); return err }
 
-// Somebody else has begun to read what a source asks for, and waits for the place of that very source.
-func TestASourceMayWaitForALoadThatWaitsForItsPlace(t *testing.T) {
+// Another caller has begun to read what a source asks for, and waits for the load slot of that very source.
+func TestSource_NestedLoadNeedsNoSlot(t *testing.T) {
 	for name, c := range map[string]struct {
 		others, source func(*inner, context.Context) error
 	}{
@@ -497,10 +497,10 @@ func TestASourceMayWaitForALoadThatWaitsForItsPlace(t *testing.T) {
 				<-h.reached
 				all.Go(func() {
 					if err := c.others(&caches, t.Context()); err != nil {
-						t.Errorf("who reads beside it: %v", err)
+						t.Errorf("the concurrent reader: %v", err)
 					}
 				})
-				bubble.Sleep(10 * time.Millisecond) // it waits for the place
+				bubble.Sleep(10 * time.Millisecond) // it waits for the slot
 				released := time.Now()
 				close(h.release)
 				all.Wait()
@@ -512,7 +512,7 @@ func TestASourceMayWaitForALoadThatWaitsForItsPlace(t *testing.T) {
 	}
 }
 
-// strict does not like null, and what is 13.
+// strict rejects null and 13.
 type strict struct{ N int }
 
 func (s *strict) UnmarshalJSON(text []byte) error {
@@ -530,7 +530,7 @@ func (s strict) MarshalJSON() ([]byte, error) {
 var stricts = keyspace.Def1[keyspace.Int](schema, "test:strict:{id}", keyspace.CachedOf[strict](),
 	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "values with methods of their own"})
 
-func TestValuesWithMethodsOfTheirOwn(t *testing.T) {
+func TestValues_WithJSONMethods(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: fmt.Sprint("n", nodes.Add(1))})
@@ -546,7 +546,7 @@ func TestValuesWithMethodsOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e, err := c.Lookup(t.Context(), one); e.Tier != cache.Process || e.Value.N != 1 || err != nil {
-			t.Errorf("a value that was loaded here: %+v, %v; want it from the process", e, err)
+			t.Errorf("a value that was loaded on this node: %+v, %v; want it from the process", e, err)
 		}
 		if _, err := c.Get(t.Context(), keyspace.Int{N: 13}); err == nil {
 			t.Error("a value that cannot be written: no error")
@@ -557,8 +557,8 @@ func TestValuesWithMethodsOfTheirOwn(t *testing.T) {
 var named = keyspace.Def1[keyspace.Raw](keyspace.New("old").Brownfield(), "old/{name}", keyspace.CachedOf[int64](),
 	keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "numbers by any name"})
 
-// A name that users choose may have any byte where keys are as another program has made them.
-func TestAChangeOfAKeyWithALineBreakIsSeenByAllNodes(t *testing.T) {
+// A name that users choose may contain any byte if keys have the format of another program.
+func TestChange_KeyWithLineBreakReachesAllNodes(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		var value atomic.Int64
@@ -584,7 +584,7 @@ func TestAChangeOfAKeyWithALineBreakIsSeenByAllNodes(t *testing.T) {
 	})
 }
 
-// unlucky is a codec of whole numbers that cannot stand 13.
+// unlucky is a codec of whole numbers that panics on 13.
 type unlucky struct{}
 
 func (unlucky) Name() string { return "unlucky" }
@@ -599,8 +599,8 @@ func (unlucky) Decode(b []byte, v *int64) error {
 	return err
 }
 
-// Keys are read by goroutines of the cache, where no caller can recover.
-func TestADecoderThatPanicsWhileManyAreReadEndsNoProcess(t *testing.T) {
+// Keys are read by goroutines of the cache, where callers cannot recover.
+func TestGetMany_DecoderPanicIsAnError(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		s := &row{}
@@ -613,7 +613,7 @@ func TestADecoderThatPanicsWhileManyAreReadEndsNoProcess(t *testing.T) {
 		loading.Go(func() { _, _ = other.Get(t.Context(), one) })
 		<-held.reached
 
-		// The other node stores the value just before it is read here.
+		// The other node stores the value just before this node reads it.
 		asked := 0
 		cfg := cache.Config{Hooks: cache.Hooks{Asking: func(ctx context.Context, _ cache.Tier, _ string, _ int) (context.Context, func(cache.Tier, error)) {
 			if asked++; asked == 2 {
@@ -630,12 +630,12 @@ func TestADecoderThatPanicsWhileManyAreReadEndsNoProcess(t *testing.T) {
 			t.Errorf("Warm = %v; want the panic as an error", err)
 		}
 		if asked != 3 {
-			t.Errorf("asked %d times, want 3: this proves nothing", asked)
+			t.Errorf("asked %d times, want 3", asked)
 		}
 	})
 }
 
-func TestWhatTheSourceHasNoMoreDoesNotComeBack(t *testing.T) {
+func TestGet_ExpiredValueDoesNotReturn(t *testing.T) {
 	type people = cache.Cache[keyspace.Int, user]
 	for name, read := range map[string]func(context.Context, *people) error{
 		"alone": func(ctx context.Context, c *people) error { _, err := c.Get(ctx, one); return err },
@@ -670,7 +670,7 @@ func TestWhatTheSourceHasNoMoreDoesNotComeBack(t *testing.T) {
 				go func() { again <- read(t.Context(), a) }()
 				bubble.Sleep(10 * time.Millisecond)
 				if err := read(t.Context(), b); !errors.Is(err, cache.ErrNotFound) {
-					t.Errorf("on another node, while this one asks again: %v", err)
+					t.Errorf("on another node, while this one reads again: %v", err)
 				}
 				if err := <-again; !errors.Is(err, cache.ErrNotFound) {
 					t.Errorf("again: %v", err)
@@ -689,7 +689,7 @@ func TestWhatTheSourceHasNoMoreDoesNotComeBack(t *testing.T) {
 	}
 }
 
-func TestManyReadWhileTheSourceFails(t *testing.T) {
+func TestGet_ConcurrentReadsWhileSourceFails(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &table{}
 		s.set(1, user{Name: "ada"})
@@ -725,12 +725,11 @@ func TestManyReadWhileTheSourceFails(t *testing.T) {
 	})
 }
 
-// A node whose clock is wrong, or is set while it runs, must not give a value
-// another life: lives are moments of the servers' clock, which package bus keeps
-// on this process' monotonic one.
-func TestNoClockOfThisMachineIsAsked(t *testing.T) {
+// A node whose clock is wrong, or is set while it runs, must not give a value another life. Lives are moments of the
+// servers' clock, which package bus maps to the monotonic clock of this process.
+func TestCache_UsesNoLocalClock(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"*.go", "collection/*.go", "internal/*/*.go"} { // package inspect shows moments to people
+	for _, pattern := range []string{"*.go", "collection/*.go", "internal/*/*.go"} { // package inspect shows times to people
 		found, err := filepath.Glob(pattern)
 		must(t, err)
 		files = append(files, found...)
@@ -745,16 +744,16 @@ func TestNoClockOfThisMachineIsAsked(t *testing.T) {
 		looked++
 		for _, word := range []string{"time.Now", "time.Until", "time.Unix"} {
 			if strings.Contains(string(text), word) {
-				t.Errorf("%s asks %s", name, word)
+				t.Errorf("%s uses %s", name, word)
 			}
 		}
 	}
 	if looked < 10 {
-		t.Fatalf("looked at %d files", looked)
+		t.Fatalf("checked %d files", looked)
 	}
 }
 
-func TestAChangeIsToldThatItsFenceFailed(t *testing.T) {
+func TestFenceFailed_ReportsToChange(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &row{}
@@ -776,16 +775,16 @@ func TestAChangeIsToldThatItsFenceFailed(t *testing.T) {
 			return failed
 		}
 		if failed() {
-			t.Error("with Redis there the fence is said to have failed")
+			t.Error("FenceFailed reports true with a working Redis")
 		}
 		server.Kill()
 		if !failed() {
-			t.Error("without Redis the fence is said to hold")
+			t.Error("FenceFailed reports false without Redis")
 		}
 	})
 }
 
-func TestANodeThatIsCutOffDoesAsItsPolicySays(t *testing.T) {
+func TestCutOff_FollowsPolicy(t *testing.T) {
 	for policy, want := range map[cache.CutOff]struct {
 		value int64
 		err   error
@@ -795,7 +794,7 @@ func TestANodeThatIsCutOffDoesAsItsPolicySays(t *testing.T) {
 				wire := redistest.InMemory(t).Wire()
 				s := &row{}
 				_, c := numberNode(t, redistest.OpenConfig(t, wire.Config()), cache.Config{}, cache.Policy{CutOff: policy}, cache.Source[keyspace.Int, int64]{Load: s.load})
-				for range 2 { // the second is from the process
+				for range 2 { // the second read is from the process
 					if v, err := c.Get(t.Context(), one); v != 0 || err != nil {
 						t.Fatalf("before: %d, %v", v, err)
 					}
@@ -804,14 +803,14 @@ func TestANodeThatIsCutOffDoesAsItsPolicySays(t *testing.T) {
 				s.value.Store(1)
 				time.Sleep(time.Second)
 				if v, err := c.Get(t.Context(), one); v != want.value || !errors.Is(err, want.err) {
-					t.Errorf("cut off: %d, %v; want %d, %v", v, err, want.value, want.err)
+					t.Errorf("disconnected: %d, %v; want %d, %v", v, err, want.value, want.err)
 				}
 			})
 		})
 	}
 }
 
-func TestASlowSourceIsAskedOnceAtATimeWhileRedisIsAway(t *testing.T) {
+func TestGet_SlowSourceWithoutRedisLoadsOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		s := &table{}
@@ -842,7 +841,7 @@ func TestASlowSourceIsAskedOnceAtATimeWhileRedisIsAway(t *testing.T) {
 	})
 }
 
-func TestThatTheBusDoesNotRunIsSaidOnce(t *testing.T) {
+func TestRuntime_LogsIdleBusOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "idle"})
@@ -855,18 +854,18 @@ func TestThatTheBusDoesNotRunIsSaidOnce(t *testing.T) {
 		}
 		get()
 		if said.String() != "" {
-			t.Errorf("a program that begins is told %s", said.String())
+			t.Errorf("a program that just started logs %s", said.String())
 		}
 		time.Sleep(11 * time.Second)
 		get()
 		get()
 		if n := said.Count("bus.Run"); n != 1 {
-			t.Errorf("said %d times: %s", n, said.String())
+			t.Errorf("logged %d times: %s", n, said.String())
 		}
 	})
 }
 
-func TestAMaxStaleOfLessThanTwoBeatsIsRefused(t *testing.T) {
+func TestMaxStale_LessThanTwoBeatsPanics(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	for _, c := range []struct {
 		stale, beat time.Duration
@@ -887,8 +886,8 @@ func TestAMaxStaleOfLessThanTwoBeatsIsRefused(t *testing.T) {
 	}
 }
 
-// A process that stands still has not lost the server that it has within it.
-func TestAPauseIsNoOutageOfTheEmbeddedServer(t *testing.T) {
+// A paused process has not lost the server that it embeds.
+func TestEmbedded_PauseIsNoOutage(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n"})
@@ -909,7 +908,7 @@ func TestAPauseIsNoOutageOfTheEmbeddedServer(t *testing.T) {
 			}
 		}
 		loads(1)
-		stop() // nothing is heard of the server from now on
+		stop() // the server can no longer be reached
 		running.Wait()
 		time.Sleep(4 * time.Second) // of virtual time
 		loads(1)

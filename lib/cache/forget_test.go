@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestForgetEmptiesEveryProcess(t *testing.T) {
+func TestForget_DropsCopiesOfEveryProcess(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		s := &table{}
@@ -28,14 +28,14 @@ func TestForgetEmptiesEveryProcess(t *testing.T) {
 				t.Fatalf("before: %+v, %v", e, err)
 			}
 			if h := n.rt.Health(); h.Open != 0 || h.Behind > 5*time.Second {
-				t.Errorf("in good order: %+v", h)
+				t.Errorf("in normal operation: %+v", h)
 			}
 		}
 		must(t, a.rt.Forget())
 		if e, err := a.users.Lookup(t.Context(), id); err != nil || e.Tier != cache.Redis {
-			t.Errorf("here: %+v, %v, want it from Redis", e, err)
+			t.Errorf("on this node: %+v, %v, want it from Redis", e, err)
 		}
-		eventually.True(t, "the other node's copy to go", func() bool {
+		eventually.True(t, "the other node's copy is gone", func() bool {
 			e, err := b.users.Lookup(t.Context(), id)
 			must(t, err)
 			return e.Tier == cache.Redis

@@ -13,8 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// fresh fails unless the node answers this name to a reader with a maxAge, after so many loads
-// in all.
+// fresh fails unless the node returns this name to a reader with a maxAge, after this number of loads in all.
 func (n *node) fresh(t *testing.T, s *table, maxAge time.Duration, name string, loads int64) {
 	t.Helper()
 	if u, err := n.users.GetFresh(t.Context(), one, maxAge); u.Name != name || err != nil {
@@ -25,7 +24,7 @@ func (n *node) fresh(t *testing.T, s *table, maxAge time.Duration, name string, 
 	}
 }
 
-func TestNobodyGetsAnOlderValueThanHeAccepts(t *testing.T) {
+func TestGetFresh_ReturnsNoOlderValue(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &table{}
@@ -33,8 +32,8 @@ func TestNobodyGetsAnOlderValueThanHeAccepts(t *testing.T) {
 		p := cache.Policy{Renew: -1}
 		a, b := start(t, server.Open(t), s, p), start(t, server.Open(t), s, p)
 		a.fresh(t, s, time.Second, "ada", 1) // a cold key
-		b.wants(t, "there", "ada")
-		s.set(1, user{"countess", 36}) // of which nobody hears
+		b.wants(t, "on the other node", "ada")
+		s.set(1, user{"countess", 36}) // a change without notification
 		bubble.Sleep(10 * time.Second)
 		hits := a.users.Stats().Hits
 		a.fresh(t, s, 11*time.Second, "ada", 1)
@@ -46,8 +45,8 @@ func TestNobodyGetsAnOlderValueThanHeAccepts(t *testing.T) {
 		a.fresh(t, s, 9*time.Second, "countess", 2)
 		a.wants(t, "from then on", "countess")
 		b.wants(t, "in the memory of the other node", "ada")
-		b.fresh(t, s, 9*time.Second, "countess", 2) // which is in Redis by now
-		b.wants(t, "there, from then on", "countess")
+		b.fresh(t, s, 9*time.Second, "countess", 2) // it is in Redis now
+		b.wants(t, "on the other node, from then on", "countess")
 
 		bubble.Sleep(time.Second)
 		a.fresh(t, s, 0, "countess", 3)
@@ -58,9 +57,9 @@ func TestNobodyGetsAnOlderValueThanHeAccepts(t *testing.T) {
 		delete(s.rows, 1)
 		s.mu.Unlock()
 		bubble.Sleep(time.Second)
-		for range 2 { // the second is in process
+		for range 2 { // the second read is in process
 			if u, err := a.users.GetFresh(t.Context(), one, time.Millisecond); !errors.Is(err, cache.ErrNotFound) || s.loads.Load() != 5 {
-				t.Errorf("of what is not there: %+v, %v after %d loads", u, err, s.loads.Load())
+				t.Errorf("of a missing value: %+v, %v after %d loads", u, err, s.loads.Load())
 			}
 		}
 		s.set(1, user{"ada", 36})
@@ -76,8 +75,8 @@ func TestNobodyGetsAnOlderValueThanHeAccepts(t *testing.T) {
 	})
 }
 
-// A stale value, which others get while the source fails, is no answer to who wants a fresh one.
-func TestAFreshValueIsNeverAStaleOne(t *testing.T) {
+// A stale value, which other readers get while the source fails, is not returned to a reader with a maxAge.
+func TestGetFresh_NeverReturnsStaleValue(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &table{}
 		s.set(1, user{"ada", 36})
@@ -98,7 +97,7 @@ func TestAFreshValueIsNeverAStaleOne(t *testing.T) {
 	})
 }
 
-func TestFreshReadsAtOnceShareALoad(t *testing.T) {
+func TestGetFresh_ConcurrentCallsShareLoad(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &table{delay: 100 * time.Millisecond}
 		s.set(1, user{"ada", 36})
@@ -120,8 +119,8 @@ func TestFreshReadsAtOnceShareALoad(t *testing.T) {
 	})
 }
 
-// Who joins a read that accepts an older value than he does looks again.
-func TestAnOlderAnswerToAnotherReaderIsNoFreshOne(t *testing.T) {
+// A reader that joins a read with a larger maxAge reads again.
+func TestGetFresh_RereadsAfterJoiningOlderRead(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &table{}
@@ -133,7 +132,7 @@ func TestAnOlderAnswerToAnotherReaderIsNoFreshOne(t *testing.T) {
 		bubble.Sleep(10 * time.Second)
 		wire.Delay(20 * time.Millisecond)
 		var all sync.WaitGroup
-		all.Go(func() { // reads Redis, which takes a while
+		all.Go(func() { // reads Redis, which is slow
 			if u, err := a.users.GetFresh(t.Context(), one, time.Minute); u.Name != "ada" || err != nil {
 				t.Errorf("at most a minute old: %+v, %v", u, err)
 			}
@@ -148,8 +147,8 @@ func TestAnOlderAnswerToAnotherReaderIsNoFreshOne(t *testing.T) {
 	})
 }
 
-// Who accepts any age does not share the failure of who does not.
-func TestAFreshReadThatFailsIsNobodyElses(t *testing.T) {
+// A reader that accepts any age does not share the failure of a reader with a maxAge.
+func TestGetFresh_FailureIsNotShared(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &table{}
 		s.set(1, user{"ada", 36})
@@ -161,7 +160,7 @@ func TestAFreshReadThatFailsIsNobodyElses(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if u, err := a.users.GetFresh(t.Context(), one, 0); err == nil {
-				t.Errorf("got %+v of a source that fails", u)
+				t.Errorf("got %+v from a failing source", u)
 			}
 		})
 		time.Sleep(10 * time.Millisecond)
@@ -170,8 +169,8 @@ func TestAFreshReadThatFailsIsNobodyElses(t *testing.T) {
 	})
 }
 
-// A reader cannot put an old value back, however young he wants it.
-func TestAChangeOvertakesAFreshRead(t *testing.T) {
+// A reader cannot store an old value after a change, whatever its maxAge.
+func TestGetFresh_ConcurrentChangeTakesPrecedence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		slow, s := &table{delay: 100 * time.Millisecond}, &table{}
@@ -182,7 +181,7 @@ func TestAChangeOvertakesAFreshRead(t *testing.T) {
 		bubble.Sleep(time.Second)
 		var all sync.WaitGroup
 		all.Go(func() { _, _ = a.users.GetFresh(t.Context(), one, 0) })
-		time.Sleep(10 * time.Millisecond) // it has read the source's past
+		time.Sleep(10 * time.Millisecond) // it has read the old value from the source
 		if _, err := b.users.Mutate(t.Context(), one, func(context.Context) error { s.set(1, user{"countess", 36}); return nil }); err != nil {
 			t.Error(err)
 		}
@@ -190,14 +189,14 @@ func TestAChangeOvertakesAFreshRead(t *testing.T) {
 		slow.set(1, user{"countess", 36})
 		bubble.Sleep(maxStale)
 		a.wants(t, "here", "countess")
-		b.wants(t, "there", "countess")
+		b.wants(t, "on the other node", "countess")
 	})
 }
 
-// token is a value that knows when it ends.
+// accessToken is a value that contains its own end.
 type accessToken struct {
 	Text string
-	Ends time.Time // zero: it does not know
+	Ends time.Time // zero: not known
 }
 
 func (a accessToken) life() time.Duration {
@@ -207,7 +206,7 @@ func (a accessToken) life() time.Duration {
 	return time.Until(a.Ends)
 }
 
-// issuer is a source of tokens that live for so long; 0: they do not say.
+// issuer is a source of tokens with this life; 0: the tokens do not contain it.
 type issuer struct {
 	life   time.Duration
 	issued int
@@ -221,17 +220,17 @@ func (i *issuer) load(context.Context, int64) (accessToken, error) {
 	return accessToken{"token", time.Now().Add(i.life)}, nil
 }
 
-func TestAValueSaysHowLongItLives(t *testing.T) {
+func TestLifeOf_ValueSetsItsLife(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		for _, c := range []struct {
 			name   string
-			life   time.Duration // of the value
-			asked  time.Duration // for how long it is asked for, every second
+			life   time.Duration // life of the value
+			asked  time.Duration // how long it is read, once a second
 			issued int
 		}{
 			{"ten_seconds", 10*time.Second + time.Millisecond/2, 29*time.Second + time.Second/2, 3},
-			{"says_nothing", 0, 90 * time.Second, 1}, // and is extended,
+			{"says_nothing", 0, 90 * time.Second, 1}, // and its life is extended
 			{"longer_than_allowed", time.Hour, 150 * time.Second, 2},
 			{"is_over", -time.Second, 4*time.Second + time.Second/2, 5},
 			{"is_about_to_end", time.Microsecond, 4*time.Second + time.Second/2, 5},
@@ -245,20 +244,20 @@ func TestAValueSaysHowLongItLives(t *testing.T) {
 				if err != nil || got.Text != "token" {
 					t.Errorf("%s: got %+v, %v", c.name, got, err)
 				}
-				tokens.Clear() // Redis may extend the life of what it is asked for
+				tokens.Clear() // because Redis may extend the life of a value that is read
 			}
 			if i.issued != c.issued {
 				t.Errorf("%s: %d were issued, want %d", c.name, i.issued, c.issued)
 			}
 			i.life = -time.Second
 			if err := tokens.Set(t.Context(), 8, accessToken{"token", time.Now().Add(-time.Second)}); err != nil {
-				t.Errorf("%s: Set of what is over: %v", c.name, err)
+				t.Errorf("%s: Set of an expired value: %v", c.name, err)
 			}
 			if got, err := tokens.GetMany(t.Context(), []int64{8, 9}); len(got) != 2 || err != nil {
-				t.Errorf("%s: GetMany of what is over: %v, %v", c.name, got, err)
+				t.Errorf("%s: GetMany of an expired value: %v, %v", c.name, got, err)
 			}
 			if _, err := tokens.Mutate(t.Context(), 9, func(context.Context) error { return nil }); err != nil {
-				t.Errorf("%s: Mutate to what is over: %v", c.name, err)
+				t.Errorf("%s: Mutate to an expired value: %v", c.name, err)
 			}
 			before := i.issued
 			if got, err := tokens.GetMany(t.Context(), []int64{8, 9}); len(got) != 2 || err != nil || i.issued != before+2 {
@@ -268,7 +267,7 @@ func TestAValueSaysHowLongItLives(t *testing.T) {
 	})
 }
 
-func TestFreshnessAndLivesOnEveryEngine(t *testing.T) {
+func TestGetFresh_EveryEngine(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
 			rt := open(t, cache.Options{DB: engine.Open(t), Config: cache.Config{Budget: 5 * time.Second}})

@@ -7,17 +7,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// The rest of this file is for the tools of operators, not for programs that use caches. Package
-// inspect tells them what stands in Redis under a cached key.
+// The rest of this file is for operators' tools, not for programs that use caches. Package inspect shows what Redis
+// holds under a cached key.
 
-// Key is what the target is called in Redis, for [Runtime.Redo].
+// Key returns the target's key in Redis, for [Runtime.Redo].
 func (t Target) Key() keyspace.Key { return t.key }
 
-// forgotten is the event at which every process drops all its copies.
+// forgotten is the event that makes every process drop all its copies.
 const forgotten = "forget"
 
-// Forget has every process drop all its copies. It is for tools that remove values
-// from Redis by other means than [Runtime.Drop].
+// Forget makes every process drop all its copies. It is for tools that remove values from Redis without [Runtime.Drop].
 func (rt *Runtime) Forget() error {
 	rt.forgetAll()
 	return rt.changes.do(rt.bus.PublishCmd(topic, forgotten, ""))[0].Err
@@ -30,14 +29,14 @@ func (rt *Runtime) forgetAll() {
 	}
 }
 
-// Health is the state of the runtime's connection with Redis.
+// Health is the state of the runtime's connection to Redis.
 type Health struct {
-	Behind time.Duration // how long this node may have missed changes for; normally one beat of the bus
-	Open   int           // parts of Redis whose circuit breaker is open, for reads or for changes; there is one part, or 16 of a cluster
-	Queued int           // keys and whole families whose drop Redis has not taken yet: this node reads them from their source
+	Behind time.Duration // how long this node may have missed changes; normally one beat of the bus
+	Open   int           // shards of Redis with an open circuit breaker, for reads or for changes; there is one shard, or 16 in a cluster
+	Queued int           // keys and whole families whose drop Redis has not accepted yet: this node reads them from their source
 }
 
-// Health returns the present state of the runtime's connection with Redis.
+// Health returns the present state of the runtime's connection to Redis.
 func (rt *Runtime) Health() Health {
 	h := Health{Behind: time.Duration(bus.Now() - rt.bus.Seen()), Queued: int(rt.undropped.n.Load())}
 	for i := range rt.reads.breakers {

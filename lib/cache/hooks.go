@@ -5,29 +5,27 @@ import (
 	"time"
 )
 
-// Hooks are called on the read's or change's own goroutine: be quick. Each may be
-// nil. A hit in this process' memory calls none but, one in 64, Answered. Packages cacheprom
-// and cacheotel have hooks for metrics and traces.
+// Hooks are called on the goroutine of the read or change, so they must be quick. Each may be nil. A hit in this
+// process' memory only calls Answered, for one hit in 64. Packages cacheprom and cacheotel provide hooks for metrics
+// and traces.
 type Hooks struct {
-	// Asking is called before Redis is asked for values that are not in this process' memory,
-	// and before their source is, or that of a collection: of is [Redis] or [Origin]. The
-	// first encloses the second, unless no reader waits, as when a value is loaded again
-	// before its life ends. What is asked gets the context that is returned. The function,
-	// which may be nil, is called when the answer is there: from is the tier that had it, of
-	// several keys the furthest, empty if a reader got none; err is the reader's or the
-	// source's, [ErrNotFound] included.
+	// Asking is called before Redis is asked for values that are not in this process' memory, and before their source
+	// or the source of a collection is asked: of is [Redis] or [Origin]. The first encloses the second, unless no
+	// reader waits, as when a value is loaded before its life ends. The request runs with the returned context. The
+	// returned function, which may be nil, is called with the result. from is the tier that had the value, for several
+	// keys the furthest; it is empty if a reader got none. err is the error of the reader or the source, [ErrNotFound]
+	// included.
 	Asking func(ctx context.Context, of Tier, cache string, keys int) (inner context.Context, answered func(from Tier, err error))
-	// Loaded is called after each load: of how many keys, how long it took, and
-	// its error, [ErrNotFound] included.
+	// Loaded is called after each load with the number of keys, the duration, and the error, [ErrNotFound] included.
 	Loaded func(cache string, keys int, took time.Duration, err error)
-	// Answered is called with the age of a value that was answered: of one in 64 from
-	// this process' memory, and of each from Redis or past its life.
+	// Answered is called with the age of a returned value: for one in 64 from this process' memory, and for each from
+	// Redis or past its life.
 	Answered func(cache string, from Tier, age time.Duration)
-	// Dropped is called when keys were dropped by a change here.
+	// Dropped is called when a change of this process dropped keys.
 	Dropped func(keys int)
-	// Queued is called with how many keys Redis did not drop: they wait for that.
+	// Queued is called with the number of keys that Redis did not drop and that are retried.
 	Queued func(keys int)
-	// Redis is called with each error of Redis for which a cache did without it.
+	// Redis is called with each error of Redis that made a cache do without it.
 	Redis func(err error)
 }
 
@@ -48,7 +46,7 @@ func (h Hooks) And(others Hooks) Hooks {
 		both.Asking = func(ctx context.Context, of Tier, cache string, keys int) (context.Context, func(Tier, error)) {
 			ctx, outer := h.Asking(ctx, of, cache, keys)
 			ctx, inner := others.Asking(ctx, of, cache, keys)
-			return ctx, func(from Tier, err error) { // what began last ends first
+			return ctx, func(from Tier, err error) { // the last to begin ends first
 				for _, answered := range []func(Tier, error){inner, outer} {
 					if answered != nil {
 						answered(from, err)
@@ -78,7 +76,7 @@ func (h Hooks) And(others Hooks) Hooks {
 	return both
 }
 
-// either calls what there is of two hooks.
+// either returns a function that calls those of the two hooks that are set.
 func either[A any](first, second func(A)) func(A) {
 	switch {
 	case first == nil:
@@ -92,16 +90,16 @@ func either[A any](first, second func(A)) func(A) {
 	}
 }
 
-// asking begins to ask a tier. The function that it returns is never nil.
+// asking calls [Hooks.Asking]. The function that it returns is never nil.
 func (rt *Runtime) asking(ctx context.Context, of Tier, cache string, keys int) (context.Context, func(from Tier, err error)) {
 	if rt.cfg.Hooks.Asking == nil {
-		return ctx, unheard
+		return ctx, noAnswered
 	}
 	inner, answered := rt.cfg.Hooks.Asking(ctx, of, cache, keys)
 	if answered == nil {
-		answered = unheard
+		answered = noAnswered
 	}
 	return inner, answered
 }
 
-func unheard(Tier, error) {}
+func noAnswered(Tier, error) {}

@@ -15,7 +15,7 @@ import (
 
 type depth struct{}
 
-// diary writes down what its hooks are told.
+// diary records the calls of its hooks.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -43,14 +43,14 @@ func (d *diary) asking(ctx context.Context, of cache.Tier, _ string, keys int) (
 	return context.WithValue(ctx, depth{}, level+1), func(from cache.Tier, err error) { d.add("%d: %s, %v", level, from, err) }
 }
 
-func TestHooksAreToldWhoIsAsked(t *testing.T) {
+func TestHooks_AskingReportsTierAndOutcome(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
 			d, boom := &diary{}, errors.New("boom")
 			rt := open(t, cache.Options{DB: engine.Open(t), Config: cache.Config{Budget: 5 * time.Second, Hooks: cache.Hooks{Asking: d.asking}}})
 			load := func(ctx context.Context, id int64) (string, error) {
 				if level := ctx.Value(depth{}); level != 2 {
-					t.Error("the source has another context than the hook has returned")
+					t.Error("the source did not get the context that the hook returned")
 				}
 				switch id {
 				case 404:
@@ -77,7 +77,7 @@ func TestHooksAreToldWhoIsAsked(t *testing.T) {
 			d.wants(t, "in Redis", "0: ask redis for 1", "0: redis, <nil>")
 			get(404, cache.ErrNotFound)
 			missing := cache.ErrNotFound.Error()
-			d.wants(t, "not there", "0: ask redis for 1", "1: ask source for 1", "1: source, "+missing, "0: source, "+missing)
+			d.wants(t, "missing", "0: ask redis for 1", "1: ask source for 1", "1: source, "+missing, "0: source, "+missing)
 			get(500, boom)
 			d.wants(t, "failed", "0: ask redis for 1", "1: ask source for 1", "1: source, boom", "0: , boom")
 			many := func(ids ...int64) {
@@ -128,8 +128,8 @@ func ExampleHooks_And() {
 	// trace: dropped 1
 }
 
-// Of two sets each hook is called once, whichever of them has it, the second inside the first.
-func TestHooksOfTwoSetsAreBothCalled(t *testing.T) {
+// Of two sets of hooks each hook is called once, even if only one set has it; the second is called inside the first.
+func TestHooks_AndCallsBothSets(t *testing.T) {
 	d := &diary{}
 	set := func(name string) cache.Hooks {
 		return cache.Hooks{

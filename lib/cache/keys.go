@@ -6,18 +6,18 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys has the family of tags.
+// Keys contains the family of tags.
 var Keys = keyspace.New("cache")
 
 var tagKey = keyspace.Def1[keyspace.Text](Keys, "cache:tag:{tag}",
 	keyspace.BytesOf("T and a version of 8 random bytes, or a fence"), keyspace.Expire(24*time.Hour).Jitter(time.Hour),
-	keyspace.Doc{Purpose: "version of a tag: cached values that were stored under another one do not count", MaxBytes: 256,
+	keyspace.Doc{Purpose: "version of a tag: values stored under another version are not used", MaxBytes: 256,
 		InvalidatedBy: []string{"any change of what belongs to the tag"}})
 
-// What runtimes of [Open] share with each other in Redis.
+// Keys that runtimes of [Open] share with each other in Redis.
 var (
 	shared       = keyspace.New("cache")
-	sharedEvents = keyspace.DefChannel0(shared, "cache:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "which keys the processes drop, at once"})
+	sharedEvents = keyspace.DefChannel0(shared, "cache:events", keyspace.RawMessages("package bus"), keyspace.Doc{Purpose: "dropped keys, pushed to the processes"})
 	sharedLog    = keyspace.Def0(shared, "cache:events", keyspace.StreamOf("package bus"), keyspace.Forever("trimmed by package bus"),
-		keyspace.Doc{Purpose: "which keys the processes drop, to catch up from"})
+		keyspace.Doc{Purpose: "dropped keys, from which processes catch up"})
 )

@@ -14,9 +14,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// Two versions of a program run at once, and the layout of what they cache is not the
-// same: neither reads what the other has stored, though both could decode it.
-func TestAValueOfAnotherLayoutIsMissing(t *testing.T) {
+// Two versions of a program run at once with different layouts of their cached values. Neither reads what the other
+// stored, although both could decode it.
+func TestDocVersion_OtherLayoutIsMissing(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		program := func(version int) (*cache.Cache[keyspace.Int, string], *collection.Set[keyspace.Int, string]) {
@@ -40,7 +40,7 @@ func TestAValueOfAnotherLayoutIsMissing(t *testing.T) {
 			must(t, b.Wait(t.Context()))
 			return c, set
 		}
-		for _, version := range []int{0, 2, 1, 3} { // 0 and 1 are one version
+		for _, version := range []int{0, 2, 1, 3} { // 0 and 1 are the same version
 			c, set := program(version)
 			want := fmt.Sprint("of version ", version)
 			for range 2 {

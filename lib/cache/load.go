@@ -16,12 +16,10 @@ import (
 )
 
 const (
-	// Poll interval while another node holds the load lease: it doubles from the
-	// first to the longest.
+	// Poll interval while another node holds the load lease. It doubles from firstPoll to longestPoll.
 	firstPoll   = time.Millisecond
 	longestPoll = 25 * time.Millisecond
-	// failedPause is how long a stale value is served without asking a source that
-	// has just failed.
+	// failedPause is how long a stale value is served before a source that has just failed is asked again.
 	failedPause = time.Second
 )
 
@@ -32,10 +30,9 @@ func token() string {
 	return string(b[:])
 }
 
-// load gets the value from the source, or from another node that is loading it,
-// and stores it unless a change has come in between. When there is a stale value
-// and the load takes longer than [Policy.Wait], early gets that value; when the
-// source goes on after its context has ended, early gets the error.
+// load gets the value from the source, or from another node that is loading it, and stores it unless a change happened
+// in between. If there is a stale value and the load takes longer than [Policy.Wait], early gets that value. If the
+// source continues after its context has ended, early gets the error.
 func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error) {
 	c := r.c
 	if stale := r.best; stale != nil {
@@ -48,7 +45,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 			return r.found(), nil
 		}
 	}
-	if lease == "" && r.best != nil { // no lease keeps those who come after Wait from a load of their own
+	if lease == "" && r.best != nil { // without a lease, this keeps callers that arrive after Wait from a load of their own
 		name := r.key.String()
 		if !c.beginRefresh(name) {
 			return c.serveStale(r.best, r.tier), nil
@@ -72,9 +69,9 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 		if r.best == nil {
 			return Entry[*localCopy]{}, err
 		}
-		again := *r.best // a copy, for others may be reading the original
+		again := *r.best // a copy, because others may be reading the original
 		again.refreshAt = min(bus.Now()+bus.Moment(failedPause+mathrand.N(failedPause/4)), again.hardEnd())
-		c.keepInstead(r.hash, &again, r.best)
+		c.replaceLocal(r.hash, &again, r.best)
 		return c.serveStale(r.best, r.tier), nil
 	}
 	entry := Entry[*localCopy]{Value: e, Missing: e.missing, Tier: Origin}
@@ -97,7 +94,7 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 	case life <= 0:
 		r.forgetReplaced()
 	case stored == 1:
-		c.keepLoaded(e, &env, r)
+		c.storeLoaded(e, &env, r)
 		entry.Version = env.ID
 	default:
 		c.stats.refused.add(1)
@@ -105,11 +102,11 @@ func (r *reading) load(ctx context.Context, early func(Entry[*localCopy], error)
 	return entry, nil
 }
 
-// reload is load whatever Redis has. What cannot be stored there is dropped, and the other
-// nodes are told.
+// reload is load even if Redis has a value. A result that cannot be stored in Redis is dropped there. The other nodes
+// drop their copies.
 func (r *reading) reload(ctx context.Context, early func(Entry[*localCopy], error)) (Entry[*localCopy], error) {
 	c := r.c
-	r.anew = true
+	r.forceLoad = true
 	if c.trusted(r.began) && !c.rt.undropped.has(r.key) {
 		r.era = c.era()
 	}
@@ -132,17 +129,17 @@ func (r *reading) reload(ctx context.Context, early func(Entry[*localCopy], erro
 	}
 	keys := []keyspace.Key{r.key}
 	if entry.Version != 0 {
-		err = c.rt.tell(keys)
+		err = c.rt.broadcastDrop(keys)
 	} else {
 		err = c.rt.Redo(keys)
 	}
 	if err != nil {
-		c.rt.later(ctx, keys)
+		c.rt.enqueueDrops(ctx, keys)
 	}
 	return entry, nil
 }
 
-// release gives a lease up.
+// release removes a lease from its slot.
 func (r *reading) release(lease string) {
 	cmd := releaseCmd(r.key, lease)
 	if err := r.c.rt.reads.one(cmd).Err; err != nil {
@@ -150,13 +147,12 @@ func (r *reading) release(lease string) {
 	}
 }
 
-// acquire takes the lease on the slot, or waits for the result of its holder, at
-// most for [Policy.LeaseWait]. found says that there is an answer without a load;
-// with neither a lease nor an answer the value has to be loaded and must not be
-// stored.
+// acquire acquires the lease on the slot, or waits for the result of its holder for at most [Policy.LeaseWait]. found
+// reports that there is a result without a load. With neither a lease nor a result, the value has to be loaded and must
+// not be stored.
 func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 	c := r.c
-	patience := bus.Now() + bus.Moment(c.leaseWait())
+	waitUntil := bus.Now() + bus.Moment(c.leaseWait())
 	for poll := firstPoll; ; poll = min(2*poll, longestPoll) {
 		mine := c.rt.leases.token()
 		slot, held, err := c.rt.reads.one(r.acquireCmd(mine)).Text()
@@ -175,7 +171,7 @@ func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 			if r.accept(ctx, slot) == settled {
 				return "", true
 			}
-			if r.replaces == before { // not readable, and not to be replaced
+			if r.replaces == before { // not readable, and not replaceable
 				return "", false
 			}
 			continue
@@ -184,24 +180,23 @@ func (r *reading) acquire(ctx context.Context) (lease string, found bool) {
 		case r.best != nil: // another node holds the lease; serve stale
 			c.stats.stale.add(1)
 			return "", true
-		case bus.Now() >= patience:
+		case bus.Now() >= waitUntil:
 			r.overdue, _, _ = leaseIn(slot)
 			return "", false
 		}
 		c.stats.waited.add(1)
-		time.Sleep(min(poll, time.Duration(patience-bus.Now())))
+		time.Sleep(min(poll, time.Duration(waitUntil-bus.Now())))
 	}
 }
 
-// acquireCmd asks for the lease on the slot.
+// acquireCmd returns the command that acquires the lease on the slot.
 func (r *reading) acquireCmd(mine string) keyspace.Cmd {
 	now := r.c.rt.clock()
 	life := r.c.leaseLife()
 	return acquireScript.Cmd([]keyspace.Key{r.key}, mine, strconv.FormatInt(now, 10), fmt.Sprintf("%013d", now+life.Milliseconds()), millis(life), r.replaces)
 }
 
-// ask loads a new copy of k from the source, a missing one if the error is
-// [ErrNotFound].
+// ask loads a new copy of k from the source; the copy is missing if the error is [ErrNotFound].
 func (c *core) ask(ctx context.Context, k any) (*localCopy, error) {
 	e := c.types.newCopy(k)
 	err := c.admitted(ctx, 1, func(ctx context.Context) error { return c.types.load(ctx, e) })
@@ -213,10 +208,10 @@ func (c *core) admitted(ctx context.Context, keys int, load func(context.Context
 	return c.rt.admitted(ctx, c.Name(), &c.stats, keys, load)
 }
 
-// admitted runs a load when fewer than [Config.Loads] run, and counts it.
+// admitted runs a load when fewer than [Config.Loads] are running, and counts it.
 func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, keys int, load func(context.Context) error) (err error) {
-	// A source that reads another cache counts once: were it to wait for a second
-	// place, waiting loads could hold all places.
+	// A source that reads another cache counts once. If it had to wait for a second slot, waiting loads could occupy
+	// all slots.
 	if !isLoad(ctx) {
 		select {
 		case rt.loads <- struct{}{}:
@@ -245,38 +240,40 @@ func (rt *Runtime) admitted(ctx context.Context, cache string, stats *counters, 
 // admittance marks the context of a load.
 type admittance struct{}
 
-// isLoad reports whether a context is that of a source, which has a place.
+// isLoad reports whether a context belongs to a source that already has a load slot.
 func isLoad(ctx context.Context) bool { return ctx.Value(admittance{}) != nil }
 
-// An urge lets a load that waits for a place go on without one, because a source waits for
-// what it loads: the place of that source may be the one that the load waits for.
-type urge struct{ there chan struct{} }
+// An urge lets a load proceed without a slot of [Config.Loads] when another source waits for its result: that source
+// may occupy the very slot that the load waits for.
+type urge struct{ ch chan struct{} }
 
 func newUrge() urge { return urge{make(chan struct{})} }
 
-// comeFrom urges when a source waits from now on. Its callers hold a mutex.
-func (u urge) comeFrom(ctx context.Context) {
+// signalIfLoad signals the urge if ctx belongs to a source, which now waits for this load. Callers hold a mutex.
+func (u urge) signalIfLoad(ctx context.Context) {
 	select {
-	case <-u.there:
+	case <-u.ch:
 	default:
 		if isLoad(ctx) {
-			close(u.there)
+			close(u.ch)
 		}
 	}
 }
 
 type urging struct{}
 
-// in returns the context of the load that is urged.
-func (u urge) in(ctx context.Context) context.Context { return context.WithValue(ctx, urging{}, u) }
-
-// urged ends when the load of a context is urged: never, if nobody can join it.
-func urged(ctx context.Context) <-chan struct{} {
-	u, _ := ctx.Value(urging{}).(urge)
-	return u.there
+// withUrge returns a context for the load that the urge belongs to.
+func (u urge) withUrge(ctx context.Context) context.Context {
+	return context.WithValue(ctx, urging{}, u)
 }
 
-// serveStale is the answer when the source fails or is slow.
+// urged returns a channel that is closed when the load of a context is urged. It is nil if no caller can join the load.
+func urged(ctx context.Context) <-chan struct{} {
+	u, _ := ctx.Value(urging{}).(urge)
+	return u.ch
+}
+
+// serveStale returns the entry to serve when the source fails or is slow.
 func (c *core) serveStale(e *localCopy, tier Tier) Entry[*localCopy] {
 	c.stats.stale.add(1)
 	entry := e.entry(bus.Now(), tier)
@@ -284,8 +281,7 @@ func (c *core) serveStale(e *localCopy, tier Tier) Entry[*localCopy] {
 	return entry
 }
 
-// seal makes the envelope of a value that r loaded; life 0 says that it must not
-// be stored.
+// seal makes the envelope of a value that r loaded; a life of 0 means that it must not be stored.
 func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env slots.Envelope, life time.Duration, err error) {
 	now := c.rt.clock()
 	env = slots.Envelope{Missing: e.missing, Era: r.era, ID: mathrand.Uint64(), Stored: now, Took: took.Microseconds(), Tags: r.tagVersions}
@@ -310,7 +306,7 @@ func (c *core) seal(e *localCopy, took time.Duration, r *reading) (env slots.Env
 	return env, life, nil
 }
 
-// textOr is the envelope's text, or nothing when it must not be stored.
+// textOr returns the envelope's text, or "" if it must not be stored.
 func textOr(e *slots.Envelope, life time.Duration) string {
 	if life <= 0 {
 		return ""
@@ -318,8 +314,8 @@ func textOr(e *slots.Envelope, life time.Duration) string {
 	return e.Text()
 }
 
-// fillCmd puts what was loaded in the place of its lease. What must not be stored replaces what was
-// there all the same: the source has it no more.
+// fillCmd replaces the lease with the loaded value. A value that must not be stored removes the lease and the earlier
+// value, because the source no longer has that one.
 func fillCmd(key keyspace.Key, lease string, e *slots.Envelope, life time.Duration) keyspace.Cmd {
 	if life <= 0 {
 		return fillScript.Cmd([]keyspace.Key{key}, lease, "", "-1")
@@ -327,17 +323,17 @@ func fillCmd(key keyspace.Key, lease string, e *slots.Envelope, life time.Durati
 	return fillScript.Cmd([]keyspace.Key{key}, lease, e.Text(), millis(life))
 }
 
-// forgetReplaced drops this process' copy of what was replaced by something that must not be stored.
+// forgetReplaced drops this process' copy of a value whose replacement must not be stored.
 func (r *reading) forgetReplaced() {
-	if r.best != nil || r.replaces != "" { // else there is none, and other keys share the counter
+	if r.best != nil || r.replaces != "" { // otherwise there is no copy, and other keys share the counter
 		r.c.rt.invalidate(r.key.String())
 	}
 }
 
-// keepLoaded stores the local copy of what was just loaded.
-func (c *core) keepLoaded(e *localCopy, env *slots.Envelope, r *reading) {
+// storeLoaded stores the local copy of a value that was just loaded.
+func (c *core) storeLoaded(e *localCopy, env *slots.Envelope, r *reading) {
 	c.setTimes(e, env, r)
-	c.keep(r.hash, e)
+	c.storeLocal(r.hash, e)
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

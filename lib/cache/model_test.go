@@ -18,11 +18,9 @@ import (
 
 var interleavings = flag.Int("cache.interleavings", 200_000, "steps of the model test; docs/cache-hazards.md has a million")
 
-// The model is one slot, a source with a version, and readers and changers that
-// are between two of their steps, in any order that chance makes: any of them can
-// be overtaken by anything, or never go on. Its clock moves by chance, too, and
-// with it lives, leases and fences end. The steps on the slot are the twins of the
-// scripts, which may be replaced by wrong ones.
+// The model is one slot, a source with a version, and readers and changers that are between two of their steps, in
+// random order. Any of them can be overtaken, or never continue. Its clock advances at random, too, and lives, leases
+// and fences end with it. The steps on the slot are the twins of the scripts, which tests may replace by wrong ones.
 type model struct {
 	r        *rand.Rand
 	s        slotSteps
@@ -30,7 +28,7 @@ type model struct {
 	slot     string
 	gone     int64 // when the slot expires
 	commits  int64 // the source's version
-	acked    int64 // the newest version that was acknowledged, or committed by who crashed then
+	acked    int64 // newest version that was acknowledged, or committed before a crash
 	mark     int64 // changes known to the one process that keeps a copy
 	copy     modelCopy
 	actors   []modelActor
@@ -39,26 +37,26 @@ type model struct {
 	stored   int
 	faults   []string
 	tokens   uint64
-	messages []int64 // when marks move: told to the process a little later
+	messages []int64 // when marks move: they reach the process a little later
 }
 
 type modelCopy struct {
 	version, mark, until int64
-	there                bool
+	exists               bool
 }
 
-// modelActor is what somebody does next, and what he has found out so far. An
-// actor returns the step after this one, or nil at its end.
+// modelActor is the next step of an actor, with what the actor has read so far. It returns the step after this one, or
+// nil at the end.
 type modelActor func() modelActor
 
-// slotSteps are the twins.
+// slotSteps contains the twins.
 type slotSteps struct {
 	acquire func(slot, token string, now, until int64, unwanted string) (string, bool)
 	fill    func(slot, token, value string, life int64) (string, bool)
 	fence   func(slot, token string, now, until int64) (string, bool)
 	finish  func(slot, token, value string) (string, int)
 	put     func(slot, value string, late bool) (string, bool)
-	// What the program does around them:
+	// The program's steps around them:
 	noFence, finishFirst bool
 }
 
@@ -67,11 +65,11 @@ func rightSteps() slotSteps {
 }
 
 const (
-	modelLoad   = 50  // ms that a load may take by its lease
-	modelChange = 100 // ms that a change may take
-	modelFence  = 150 // ms that its fence lives
+	modelLoad   = 50  // longest load in ms, from its lease
+	modelChange = 100 // longest change in ms
+	modelFence  = 150 // life of its fence in ms
 	modelLife   = 400
-	modelLate   = 30 // ms within which the process hears of a change, or asks the source
+	modelLate   = 30 // bound in ms until the process gets a change, or asks the source
 )
 
 func (m *model) token() string {
@@ -89,7 +87,7 @@ func (m *model) set(slot string, life int64) {
 	}
 }
 
-// value is an envelope of a version, which is also its id.
+// value returns an envelope of a version, which is also its id.
 func value(version int64) string {
 	e := slots.Envelope{Era: 1, ID: uint64(version), Payload: strconv.FormatInt(version, 10)}
 	return e.Text()
@@ -104,19 +102,18 @@ func versionOf(slot string) (int64, bool) {
 	return n, err == nil
 }
 
-// check holds what can be read now against what was acknowledged. The source and
-// the slot may never be older; the process' copy may be for as long as it is not
-// told.
+// check compares what can be read now with what was acknowledged. The source and the slot may never be older; the
+// process' copy may be until the process gets the message.
 func (m *model) check(step string) {
 	if v, ok := versionOf(m.slot); ok && v < m.acked {
 		m.faults = append(m.faults, fmt.Sprintf("after %s the slot has version %d, %d is acknowledged", step, v, m.acked))
 	}
-	if c := m.copy; c.there && c.mark == m.mark && m.now < c.until && c.version < m.acked && len(m.messages) == 0 {
-		m.faults = append(m.faults, fmt.Sprintf("after %s the process keeps version %d, %d is acknowledged and told", step, c.version, m.acked))
+	if c := m.copy; c.exists && c.mark == m.mark && m.now < c.until && c.version < m.acked && len(m.messages) == 0 {
+		m.faults = append(m.faults, fmt.Sprintf("after %s the process keeps version %d, %d is acknowledged and delivered", step, c.version, m.acked))
 	}
 }
 
-// reader looks, and loads when there is nothing to read.
+// reader reads, and loads if there is no value.
 func (m *model) reader() modelActor {
 	return func() modelActor {
 		mark := m.mark
@@ -127,7 +124,7 @@ func (m *model) reader() modelActor {
 				return nil
 			}
 			unwanted := ""
-			if slots.Kind(found) == slots.IsValue { // it is to be loaded anew
+			if slots.Kind(found) == slots.IsValue { // it is to be loaded again
 				unwanted = found[slots.IDAt : slots.IDAt+8]
 			}
 			return m.loader(mark, unwanted)
@@ -144,9 +141,9 @@ func (m *model) loader(mark int64, unwanted string) modelActor {
 		}
 		m.set(next, max(modelLoad, m.gone-m.now))
 		return func() modelActor {
-			version := m.commits // the source was asked
+			version := m.commits // the source was read
 			return func() modelActor {
-				if m.r.IntN(10) == 0 { // it failed, or what it found must not be stored
+				if m.r.IntN(10) == 0 { // the load failed, or its result must not be stored
 					next, _ := m.s.fill(m.slot, mine, "", -m.r.Int64N(2))
 					m.set(next, 0)
 					return nil
@@ -163,8 +160,8 @@ func (m *model) loader(mark int64, unwanted string) modelActor {
 	}
 }
 
-// tell moves the mark, by and by.
-func (m *model) tell() { m.messages = append(m.messages, m.now+m.r.Int64N(modelLate)) }
+// announce moves the mark after a delay.
+func (m *model) announce() { m.messages = append(m.messages, m.now+m.r.Int64N(modelLate)) }
 
 // changer fences, commits and finishes; it commits in time or not at all.
 func (m *model) changer() modelActor {
@@ -179,7 +176,7 @@ func (m *model) changer() modelActor {
 			m.set(next, life)
 		}
 		return func() modelActor {
-			m.tell()
+			m.announce()
 			return func() modelActor {
 				if m.now > began+modelChange {
 					return m.finisher(mine, "", 0) // its context has ended
@@ -188,7 +185,7 @@ func (m *model) changer() modelActor {
 				version := m.commits
 				if m.r.IntN(20) == 0 {
 					m.crashes++
-					if flushes == m.flushes { // else two faults at once
+					if flushes == m.flushes { // otherwise there were two faults at once
 						m.acked = max(m.acked, version)
 					}
 					return nil
@@ -218,7 +215,7 @@ func (m *model) finisher(mine, text string, version int64) modelActor {
 		}
 		m.set(next, life)
 		if result == 0 {
-			m.tell()
+			m.announce()
 		}
 		return func() modelActor {
 			m.acked = max(m.acked, version)
@@ -227,7 +224,7 @@ func (m *model) finisher(mine, text string, version int64) modelActor {
 	}
 }
 
-// dropper commits elsewhere and drops.
+// dropper commits without a fence and drops.
 func (m *model) dropper() modelActor {
 	return func() modelActor {
 		m.commits++
@@ -236,7 +233,7 @@ func (m *model) dropper() modelActor {
 			next, _ := m.s.put(m.slot, "", false)
 			m.set(next, 0)
 			return func() modelActor {
-				m.tell()
+				m.announce()
 				m.acked = max(m.acked, version)
 				return nil
 			}
@@ -284,7 +281,7 @@ func (m *model) step() {
 		}
 	}
 	m.messages = waiting
-	if len(m.actors) > 12 { // one of them never goes on
+	if len(m.actors) > 12 { // one of them never continues
 		m.actors = m.actors[1:]
 	}
 	m.check(name)
@@ -301,7 +298,7 @@ func runModel(seed uint64, steps int, s slotSteps) *model {
 	return m
 }
 
-func TestNoInterleavingLeavesAnOldValue(t *testing.T) {
+func TestModel_NoInterleavingLeavesOldValue(t *testing.T) {
 	const each = 2_000
 	var stored, crashes, acked int64
 	for n := range max(1, *interleavings/each) {
@@ -317,14 +314,14 @@ func TestNoInterleavingLeavesAnOldValue(t *testing.T) {
 	}
 	t.Logf("%d steps: %d values stored, %d changes acknowledged, %d crashed", *interleavings, stored, acked, crashes)
 	if stored < 100 || acked < 100 || crashes < 10 {
-		t.Error("too little happened")
+		t.Error("too few values, changes or crashes")
 	}
 }
 
-// TestTheModelSeesWrongRules takes one rule away at a time.
-func TestTheModelSeesWrongRules(t *testing.T) {
+// TestModel_DetectsWrongRules removes one rule at a time.
+func TestModel_DetectsWrongRules(t *testing.T) {
 	for name, spoil := range map[string]func(*slotSteps){
-		"a fill that does not look for its lease": func(s *slotSteps) {
+		"a fill that does not check its lease": func(s *slotSteps) {
 			s.fill = func(slot, _, value string, _ int64) (string, bool) { return value, value != "" }
 		},
 		"a fill that takes any lease for its own": func(s *slotSteps) {
@@ -399,7 +396,7 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 					return
 				}
 			}
-			t.Error("the model does not notice")
+			t.Error("the model does not detect it")
 		})
 	}
 }
@@ -407,8 +404,8 @@ func TestTheModelSeesWrongRules(t *testing.T) {
 var slotKey = keyspace.Def1[keyspace.Int](keyspace.New("slots"), "test:slot:{{n}}", keyspace.CachedOf[int](),
 	keyspace.Expire(time.Hour), keyspace.Doc{})
 
-// TestTheScriptsAreTheirTwins plays random histories to both.
-func TestTheScriptsAreTheirTwins(t *testing.T) {
+// TestScripts_AgreeWithTwins applies random histories to both.
+func TestScripts_AgreeWithTwins(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same server as standalone
@@ -509,13 +506,13 @@ func agree(t *testing.T, db *redis.DB, seed uint64, steps int) {
 		if reply.Err != nil || got != want {
 			t.Fatalf("seed %d: %s of %q: %v (%v), its twin %v", seed, script, slot, got, reply.Err, want)
 		}
-		there, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key[0]}).Text()
-		if err != nil || there != next {
-			t.Fatalf("seed %d: %s of %q leaves %q (%v), its twin %q", seed, script, slot, there, err, next)
+		stored, _, err := db.Do(t.Context(), keyspace.Cmd{Name: "GET", Key: key[0]}).Text()
+		if err != nil || stored != next {
+			t.Fatalf("seed %d: %s of %q leaves %q (%v), its twin %q", seed, script, slot, stored, err, next)
 		}
 		if next != "" {
 			left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: key[0]}).Int()
-			// Time goes by in this test, too.
+			// Time passes in this test, too.
 			if err != nil || left > lived || left < lived-20_000 {
 				t.Fatalf("seed %d: %s of %q lets it live %d ms (%v), want %d", seed, script, slot, left, err, lived)
 			}

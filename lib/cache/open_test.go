@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// nameTable is a table of users, by number.
+// nameTable is a table of users by number.
 type nameTable struct {
 	mu    sync.Mutex
 	names map[int64]string
@@ -29,8 +29,8 @@ func (u *nameTable) load(_ context.Context, id int64) (string, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked++
-	name, there := u.names[id]
-	if !there {
+	name, ok := u.names[id]
+	if !ok {
 		return "", cache.ErrNotFound
 	}
 	return name, nil
@@ -45,8 +45,8 @@ func (u *nameTable) rename(id int64, name string) error {
 
 func decimal(id int64) string { return strconv.FormatInt(id, 10) }
 
-// The whole of it, in the memory of one process. With a URL in Options.Redis the processes of
-// a program share what is cached, and learn of each other's changes.
+// A complete example in the memory of one process. With a URL in Options.Redis the processes of a program share the
+// cached values, and receive each other's changes.
 func ExampleOpen() {
 	ctx := context.Background()
 	rt, err := cache.Open(ctx, cache.Options{}) // cache.Options{Redis: redis.Config{URL: "redis://localhost:6379"}}
@@ -85,7 +85,7 @@ func open(t *testing.T, o cache.Options) *cache.Runtime {
 	return rt
 }
 
-func TestTwoProcessesShareWhatKeyedCaches(t *testing.T) {
+func TestKeyed_ProcessesShareValues(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		table := &nameTable{names: map[int64]string{7: "Ada"}}
@@ -143,7 +143,7 @@ func ExampleGet() {
 	// Chess <nil>
 }
 
-func TestAGetLoadsWithItsOwnLoad(t *testing.T) {
+func TestGet_UsesItsOwnLoad(t *testing.T) {
 	server := redistest.Server(t)
 	open := func() *cache.Runtime {
 		rt, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: server.URL, Prefix: "app"}, Config: cache.Config{Budget: 5 * time.Second}})
@@ -166,21 +166,21 @@ func TestAGetLoadsWithItsOwnLoad(t *testing.T) {
 		t.Errorf("got %s, want 11315", got)
 	}
 	if _, err := cache.Get(t.Context(), one, "title", "d", func(context.Context) (string, error) { return "", cache.ErrNotFound }); !errors.Is(err, cache.ErrNotFound) {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("a missing value: %v", err)
 	}
-	if _, err := cache.Get(t.Context(), one, "title", "e", func(context.Context) (string, error) { return "", errors.New("away") }); err == nil || !strings.Contains(err.Error(), "away") {
+	if _, err := cache.Get(t.Context(), one, "title", "e", func(context.Context) (string, error) { return "", errors.New("unavailable") }); err == nil || !strings.Contains(err.Error(), "unavailable") {
 		t.Errorf("a source that fails: %v", err)
 	}
 
 	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "Get of title") {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "title of Get") {
 			t.Errorf("values of another type: %s", said)
 		}
 	}()
 	_, _ = cache.Get(t.Context(), one, "title", "a", func(context.Context) (int, error) { return 0, nil })
 }
 
-func TestOfManyGetsAtOnceOneLoads(t *testing.T) {
+func TestGet_ConcurrentCallsShareLoad(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rt, err := cache.Open(t.Context(), cache.Options{})
 		if err != nil {
@@ -208,13 +208,13 @@ func TestOfManyGetsAtOnceOneLoads(t *testing.T) {
 	})
 }
 
-func TestANodeThatCannotBeNamedSoIsAnError(t *testing.T) {
+func TestOpen_InvalidNodeNameFails(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		for name, o := range map[string]cache.Options{"a connection of its own": {Node: "web 1"}, "the program's": {Node: "web 1", DB: db}} {
 			rt, err := cache.Open(t.Context(), o)
 			if err == nil || !strings.Contains(err.Error(), `"web 1"`) {
-				t.Errorf("on %s: %v, %v, want an error that names the node", name, rt, err)
+				t.Errorf("on %s: %v, %v, want an error with the node's name", name, rt, err)
 			}
 		}
 		if err := db.Ping(t.Context()); err != nil {
@@ -223,7 +223,7 @@ func TestANodeThatCannotBeNamedSoIsAnError(t *testing.T) {
 	})
 }
 
-func TestOpenOnAConnectionOfTheProgramLeavesItOpen(t *testing.T) {
+func TestOpen_LeavesOwnConnectionOpen(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		rt := open(t, cache.Options{DB: db})
@@ -249,7 +249,7 @@ func TestOpenOnAConnectionOfTheProgramLeavesItOpen(t *testing.T) {
 	})
 }
 
-func TestOpenGoesOnWhileRedisIsAway(t *testing.T) {
+func TestOpen_WorksWithoutRedis(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -277,8 +277,8 @@ func TestOpenGoesOnWhileRedisIsAway(t *testing.T) {
 	})
 }
 
-// Nothing that Open has started goes on: the bubble waits for all of it.
-func TestWhoGivesUpWhileACacheIsOpenedLeavesNothing(t *testing.T) {
+// Everything that Open has started ends: the bubble waits for it.
+func TestOpen_CanceledContextLeavesNoGoroutines(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		wire.Refuse()
@@ -290,7 +290,7 @@ func TestWhoGivesUpWhileACacheIsOpenedLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestCloseReturnsWhileItsCachesAreRead(t *testing.T) {
+func TestClose_ReturnsDuringReads(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		rt := open(t, cache.Options{Redis: redistest.InMemory(t).Wire().Config()})
 		squares := cache.Keyed(rt, "square", decimal, func(_ context.Context, n int64) (int64, error) {
@@ -300,7 +300,7 @@ func TestCloseReturnsWhileItsCachesAreRead(t *testing.T) {
 		var last atomic.Int64
 		var ended atomic.Bool
 		var readers sync.WaitGroup
-		for range 2 { // at any time one of them has a load under way
+		for range 2 { // at any time one of them has a load running
 			readers.Go(func() {
 				for !ended.Load() {
 					n := last.Add(1)
@@ -320,16 +320,16 @@ func TestCloseReturnsWhileItsCachesAreRead(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(5 * time.Second): // LoadTimeout
-			t.Error("Close waits for what has begun after it")
+			t.Error("Close waits for loads that began after it")
 		}
 		ended.Store(true)
 		readers.Wait()
 	})
 }
 
-func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
+func TestOpen_InvalidOptionsFail(t *testing.T) {
 	if _, err := cache.Open(t.Context(), cache.Options{Redis: redis.Config{URL: "ftp://somewhere"}}); err == nil {
-		t.Error("a URL of another protocol is taken")
+		t.Error("a URL of another protocol is accepted")
 	}
 	rt := open(t, cache.Options{})
 	cache.Keyed(rt, "one", decimal, (&nameTable{}).load)
@@ -337,7 +337,7 @@ func TestWhatCannotBeOpenedSaysSo(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("Keyed takes %q as a name", name)
+					t.Errorf("Keyed accepts the name %q", name)
 				}
 			}()
 			cache.Keyed(rt, name, decimal, (&nameTable{}).load)
@@ -352,8 +352,8 @@ var (
 
 type clerk struct{ Name string }
 
-// One would read what the other has stored, which JSON often lets pass.
-func TestTwoCachesThatCanHaveOneKeyAreRefused(t *testing.T) {
+// Each would read values that the other has stored, and JSON often decodes them without an error.
+func TestKeyed_OverlappingKeysPanic(t *testing.T) {
 	type salary struct{ Amount int }
 	rt := open(t, cache.Options{})
 	c := cache.New(rt, clerks, cache.Policy{}, cache.Source[keyspace.Int, clerk]{Load: func(context.Context, keyspace.Int) (clerk, error) { return clerk{"Ann"}, nil }})
@@ -363,17 +363,17 @@ func TestTwoCachesThatCanHaveOneKeyAreRefused(t *testing.T) {
 	load := func(context.Context) (salary, error) { return salary{100}, nil }
 	defer func() {
 		if said, _ := recover().(string); !strings.Contains(said, "clerk:{key} and clerk:{id}") {
-			t.Errorf("said %q", said)
+			t.Errorf("panic: %q", said)
 		}
 	}()
 	got, err := cache.Get(t.Context(), rt, "clerk", "7", load)
 	t.Errorf("a salary of 100 is read as %+v, %v", got, err)
 }
 
-func TestWhatOpenAndKeyedRefuse(t *testing.T) {
+func TestOpen_InvalidUsesFail(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	if _, err := cache.Open(t.Context(), cache.Options{DB: db, Redis: redis.Config{URL: "redis://127.0.0.1"}}); err == nil {
-		t.Error("a DB and a Redis were taken")
+		t.Error("a DB and a Redis were accepted")
 	}
 	rt, err := cache.Open(t.Context(), cache.Options{DB: db})
 	if err != nil {
@@ -384,7 +384,7 @@ func TestWhatOpenAndKeyedRefuse(t *testing.T) {
 	for _, name := range []string{"", "a:b", "{a}", "Person Cache", ".hidden"} {
 		func() {
 			defer func() {
-				if said, _ := recover().(string); !strings.Contains(said, "name of a cache") {
+				if said, _ := recover().(string); !strings.Contains(said, "valid cache name") {
 					t.Errorf("%q: %q", name, said)
 				}
 			}()

@@ -25,7 +25,7 @@ func (n *node) wants(t *testing.T, when, name string) {
 	}
 }
 
-func TestPeekLooksAtTheMemoryAlone(t *testing.T) {
+func TestPeek_ReadsMemoryOnly(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &table{}
@@ -45,10 +45,10 @@ func TestPeekLooksAtTheMemoryAlone(t *testing.T) {
 		}
 		before, calls := a.users.Stats(), server.Calls()["get"]
 		peeks("after a read", a, 1, "ada")
-		peeks("of what is not there", a, 2, "")
+		peeks("of a missing value", a, 2, "")
 		peeks("without copies", b, 1, "")
 		if after := a.users.Stats(); after != before || server.Calls()["get"] != calls || s.loads.Load() != 2 {
-			t.Errorf("counted: %+v, before %+v", after, before)
+			t.Errorf("stats after Peek: %+v, before %+v", after, before)
 		}
 		must(t, b.users.Invalidate(t.Context(), one))
 		bubble.Sleep(maxStale)
@@ -73,8 +73,8 @@ func TestPeekLooksAtTheMemoryAlone(t *testing.T) {
 	})
 }
 
-// A node that may have missed a change does not show its copies.
-func TestPeekTrustsNoCopyThatMayBeOutdated(t *testing.T) {
+// A node that may have missed a change does not return its copies.
+func TestPeek_IgnoresCopiesWhileDisconnected(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -88,12 +88,12 @@ func TestPeekTrustsNoCopyThatMayBeOutdated(t *testing.T) {
 		wire.BlackHole()
 		bubble.Sleep(maxStale + 100*time.Millisecond)
 		if u, ok := a.users.Peek(one); ok {
-			t.Errorf("a node that is cut off shows %+v", u)
+			t.Errorf("a disconnected node returns %+v", u)
 		}
 	})
 }
 
-func TestRefreshLoadsWhateverIsCached(t *testing.T) {
+func TestRefresh_LoadsCachedValueAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &table{}
@@ -108,7 +108,7 @@ func TestRefreshLoadsWhateverIsCached(t *testing.T) {
 		}
 		a.wants(t, "here", "countess")
 		bubble.Sleep(maxStale)
-		b.wants(t, "there", "countess")
+		b.wants(t, "on the other node", "countess")
 		if n := s.loads.Load(); n != 2 {
 			t.Errorf("%d loads, want one at first and one for Refresh", n)
 		}
@@ -124,19 +124,19 @@ func TestRefreshLoadsWhateverIsCached(t *testing.T) {
 			n.wants(t, "after a refresh that failed", "countess")
 		}
 		if s.loads.Load() != loads {
-			t.Error("a refresh that failed has dropped what was cached")
+			t.Error("a failed refresh has dropped the cached value")
 		}
 
 		s.mu.Lock()
 		delete(s.rows, 1)
 		s.mu.Unlock()
 		if u, err := a.users.Refresh(t.Context(), one); !errors.Is(err, cache.ErrNotFound) {
-			t.Errorf("of what is no longer there: %+v, %v", u, err)
+			t.Errorf("of a deleted value: %+v, %v", u, err)
 		}
 		bubble.Sleep(maxStale)
 		for _, n := range []*node{a, b} {
 			if u, err := n.users.Get(t.Context(), one); !errors.Is(err, cache.ErrNotFound) {
-				t.Errorf("after it: %+v, %v", u, err)
+				t.Errorf("after the refresh: %+v, %v", u, err)
 			}
 		}
 		gone, stop := context.WithCancel(t.Context())
@@ -147,8 +147,8 @@ func TestRefreshLoadsWhateverIsCached(t *testing.T) {
 	})
 }
 
-// A family that remembers no absence stores none: the old value has to go all the same.
-func TestARefreshThatFindsNothingDropsTheValue(t *testing.T) {
+// A family without negative entries stores none, but the old value still has to be removed.
+func TestRefresh_MissingValueIsDropped(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &nameTable{names: map[int64]string{7: "Ada"}}
@@ -161,12 +161,12 @@ func TestARefreshThatFindsNothingDropsTheValue(t *testing.T) {
 			t.Errorf("Refresh = %q, %v", name, err)
 		}
 		if name, err := c.Get(t.Context(), 7); !errors.Is(err, cache.ErrNotFound) {
-			t.Errorf("after it: %q, %v", name, err)
+			t.Errorf("after the refresh: %q, %v", name, err)
 		}
 	})
 }
 
-func TestRefreshesAtOnceShareALoad(t *testing.T) {
+func TestRefresh_ConcurrentCallsShareLoad(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &table{delay: 100 * time.Millisecond}
 		s.set(1, user{"ada", 36})
@@ -184,13 +184,13 @@ func TestRefreshesAtOnceShareALoad(t *testing.T) {
 			t.Errorf("%d loads", n)
 		}
 		if _, err := a.users.Refresh(t.Context(), one); err != nil || s.loads.Load() != 2 {
-			t.Errorf("one later: %v, %d loads in all", err, s.loads.Load())
+			t.Errorf("a later refresh: %v, %d loads in all", err, s.loads.Load())
 		}
 	})
 }
 
-// What another node has loaded from before the call is no answer to it.
-func TestRefreshIsNotAnsweredByALoadThatBeganBefore(t *testing.T) {
+// A value that another node loaded from the state before the call is not a valid result.
+func TestRefresh_IgnoresEarlierLoads(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		old, now := &table{delay: 50 * time.Millisecond}, &table{}
@@ -206,12 +206,12 @@ func TestRefreshIsNotAnsweredByALoadThatBeganBefore(t *testing.T) {
 		all.Wait()
 		bubble.Sleep(maxStale)
 		a.wants(t, "here", "countess")
-		b.wants(t, "there", "countess")
+		b.wants(t, "on the other node", "countess")
 	})
 }
 
-// A change while a refresh is under way has the last word.
-func TestAChangeOvertakesARefresh(t *testing.T) {
+// A change during a refresh takes precedence.
+func TestRefresh_ConcurrentChangeTakesPrecedence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		slow, s := &table{delay: 100 * time.Millisecond}, &table{}
@@ -221,7 +221,7 @@ func TestAChangeOvertakesARefresh(t *testing.T) {
 		b.wants(t, "at first", "ada")
 		var all sync.WaitGroup
 		all.Go(func() { _, _ = a.users.Refresh(t.Context(), one) })
-		time.Sleep(10 * time.Millisecond) // it has read the source's past
+		time.Sleep(10 * time.Millisecond) // it has read the old value from the source
 		if _, err := b.users.Mutate(t.Context(), one, func(context.Context) error { s.set(1, user{"countess", 36}); return nil }); err != nil {
 			t.Error(err)
 		}
@@ -230,11 +230,11 @@ func TestAChangeOvertakesARefresh(t *testing.T) {
 		slow.set(1, user{"countess", 36})
 		bubble.Sleep(maxStale)
 		a.wants(t, "after the refresh", "countess")
-		b.wants(t, "after the refresh, there", "countess")
+		b.wants(t, "after the refresh, on the other node", "countess")
 	})
 }
 
-func TestRefreshWhileRedisIsAway(t *testing.T) {
+func TestRefresh_WithoutRedis(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -261,7 +261,7 @@ func TestClearEverywhere(t *testing.T) {
 		s := &table{}
 		a, b := start(t, server.Open(t), s, cache.Policy{}), start(t, server.Open(t), s, cache.Policy{})
 		var ids []keyspace.Int
-		for i := range int64(1200) { // more than one message names
+		for i := range int64(1200) { // more than fit in one message
 			s.set(i, user{"ada", 36})
 			ids = append(ids, keyspace.Int{N: i})
 		}
@@ -296,7 +296,7 @@ func TestClearEverywhere(t *testing.T) {
 		must(t, a.users.ClearEverywhere(t.Context()))
 		all("here", a, "countess")
 		bubble.Sleep(maxStale)
-		all("there", b, "countess")
+		all("on the other node", b, "countess")
 		if _, err := others.Get(t.Context(), 7); err != nil || names.asked != 1 {
 			t.Errorf("another cache was cleared, too: %v after %d loads", err, names.asked)
 		}
@@ -308,12 +308,12 @@ func TestClearEverywhere(t *testing.T) {
 	})
 }
 
-// Each node reads from the log what it has missed: what a clear writes there must not grow with what was cached.
-func TestAClearTellsTheNodesOnce(t *testing.T) {
+// Each node reads missed events from the log: the entry of a clear must not grow with the number of cached values.
+func TestClearEverywhere_PublishesOneEvent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		db := server.Open(t)
-		told := func() (bytes int) {
+		logged := func() (bytes int) {
 			entries, err := db.Do(t.Context(), keyspace.Cmd{Name: "XRANGE", Key: log.At().Key, Args: []string{"-", "+"}}).Items()
 			must(t, err)
 			for _, e := range entries {
@@ -329,16 +329,16 @@ func TestAClearTellsTheNodesOnce(t *testing.T) {
 		}
 		_, err := a.users.GetMany(t.Context(), ids)
 		must(t, err)
-		before := told()
+		before := logged()
 		must(t, a.users.ClearEverywhere(t.Context()))
-		if n := told() - before; n == 0 || n > 1000 {
-			t.Errorf("a clear of %d keys writes %d bytes into the log, want some hundred at most", len(ids), n)
+		if n := logged() - before; n == 0 || n > 1000 {
+			t.Errorf("a clear of %d keys writes %d bytes into the log, want at most 1000", len(ids), n)
 		}
 	})
 }
 
-// Copies can outlive what Redis had: it may have evicted the key.
-func TestClearEverywhereClearsCopiesOfWhatRedisHasNot(t *testing.T) {
+// Copies can outlive the value in Redis, which may have evicted the key.
+func TestClearEverywhere_DropsCopiesOfEvictedKeys(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		db := server.Open(t)
@@ -352,12 +352,12 @@ func TestClearEverywhereClearsCopiesOfWhatRedisHasNot(t *testing.T) {
 		must(t, a.users.ClearEverywhere(t.Context()))
 		a.wants(t, "here", "countess")
 		bubble.Sleep(maxStale)
-		b.wants(t, "there", "countess")
+		b.wants(t, "on the other node", "countess")
 	})
 }
 
-// A load that was under way when everything was cleared is stored nowhere.
-func TestClearEverywhereOvertakesLoads(t *testing.T) {
+// A load that is running when everything is cleared is not stored.
+func TestClearEverywhere_RunningLoadIsNotStored(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		slow, s := &table{delay: 100 * time.Millisecond}, &table{}
@@ -372,11 +372,11 @@ func TestClearEverywhereOvertakesLoads(t *testing.T) {
 		slow.set(1, user{"countess", 36})
 		bubble.Sleep(maxStale)
 		a.wants(t, "here", "countess")
-		b.wants(t, "there", "countess")
+		b.wants(t, "on the other node", "countess")
 	})
 }
 
-func TestClearEverywhereIsRetriedUntilRedisHasDoneIt(t *testing.T) {
+func TestClearEverywhere_IsRetriedAfterOutage(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()

@@ -17,32 +17,32 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// removals are what a listener was told.
+// removals records the calls of a listener.
 type removals struct {
-	mu   sync.Mutex
-	told []string
+	mu    sync.Mutex
+	calls []string
 }
 
 func (r *removals) listen(id int64, name string, why cache.Removal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, fmt.Sprint(id, " ", name, " ", why))
+	r.calls = append(r.calls, fmt.Sprint(id, " ", name, " ", why))
 }
 
-// want fails unless the listener was told this since the last call.
+// want fails unless the listener got exactly these calls since the last check.
 func (r *removals) want(t *testing.T, when string, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slices.Sort(r.told)
-	if !slices.Equal(r.told, want) {
-		t.Errorf("%s: told %q, want %q", when, r.told, want)
+	slices.Sort(r.calls)
+	if !slices.Equal(r.calls, want) {
+		t.Errorf("%s: got %q, want %q", when, r.calls, want)
 	}
-	r.told = nil
+	r.calls = nil
 }
 
-func TestAListenerIsToldWhichValueHasLeftAndWhy(t *testing.T) {
+func TestOnRemoval_ReportsValueAndReason(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		r := &removals{}
 		s := &nameTable{names: map[int64]string{7: "Ada"}}
@@ -68,7 +68,7 @@ func TestAListenerIsToldWhichValueHasLeftAndWhy(t *testing.T) {
 		}
 		r.want(t, "after Refresh", "7 Ada replaced")
 		get("Countess")
-		r.want(t, "its copy was told of", "7 Countess invalidated")
+		r.want(t, "after the drop of its copy", "7 Countess invalidated")
 		must(t, c.Invalidate(t.Context(), 7))
 		bubble.Sleep(61 * time.Second)
 		r.want(t, "a minute after Invalidate", "7 Countess invalidated")
@@ -94,12 +94,12 @@ func TestAListenerIsToldWhichValueHasLeftAndWhy(t *testing.T) {
 			}
 			bubble.Sleep(time.Minute)
 		}
-		r.want(t, "of what was not there")
+		r.want(t, "for a missing value")
 	})
 }
 
-// With neither Redis nor the source a value is answered past its life, and stays.
-func TestAListenerIsNotToldOfAValueThatStaysPastItsLife(t *testing.T) {
+// Without Redis and the source a value is served past its life, and stays.
+func TestOnRemoval_IgnoresValuesServedStale(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		r := &removals{}
 		wire := redistest.InMemory(t).Wire()
@@ -121,13 +121,13 @@ func TestAListenerIsNotToldOfAValueThatStaysPastItsLife(t *testing.T) {
 			get()
 		}
 		if c.Stats().Stale == 0 {
-			t.Error("nothing was answered past its life")
+			t.Error("no value was served past its life")
 		}
 		r.want(t, "meanwhile")
 	})
 }
 
-func TestAListenerIsToldWhatOthersNeededTheRoomOf(t *testing.T) {
+func TestOnRemoval_ReportsEviction(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		r := &removals{}
 		load := func(context.Context, int64) (string, error) { return "x", nil }
@@ -138,13 +138,13 @@ func TestAListenerIsToldWhatOthersNeededTheRoomOf(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := c.Len(); n != 10 || len(r.told) != 90 || slices.ContainsFunc(r.told, func(s string) bool { return !strings.HasSuffix(s, " x evicted") }) {
-			t.Errorf("%d copies, and told %q", n, r.told)
+		if n := c.Len(); n != 10 || len(r.calls) != 90 || slices.ContainsFunc(r.calls, func(s string) bool { return !strings.HasSuffix(s, " x evicted") }) {
+			t.Errorf("%d copies, listener calls %q", n, r.calls)
 		}
 	})
 }
 
-func TestTheWeightOfCopiesIsBounded(t *testing.T) {
+func TestMaxWeight_BoundsCopies(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		rt := open(t, cache.Options{})
 		load := func(_ context.Context, id int64) (string, error) { return strings.Repeat("x", int(id%3)*50), nil } // 50 bytes each, or so
@@ -172,7 +172,7 @@ func TestTheWeightOfCopiesIsBounded(t *testing.T) {
 	})
 }
 
-func TestAnOptionThatDoesNotFitIsRefused(t *testing.T) {
+func TestOptions_WrongTypePanics(t *testing.T) {
 	rt := open(t, cache.Options{})
 	for what, opt := range map[string]cache.Option{
 		"a listener for other values": cache.OnRemoval(func(int64, int, cache.Removal) {}),
@@ -183,7 +183,7 @@ func TestAnOptionThatDoesNotFitIsRefused(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s is taken", what)
+					t.Errorf("%s is accepted", what)
 				}
 			}()
 			cache.Keyed(rt, "refused", decimal, (&nameTable{}).load, opt)

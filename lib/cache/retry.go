@@ -12,19 +12,18 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A RetryQueue keeps drops that Redis did not take, until [Runtime.Redo] succeeds
-// with them. Only drops wait there, never values: done late or twice they cost a load,
-// and cannot put an old value over a newer one.
+// A RetryQueue stores drops that Redis did not accept, until [Runtime.Redo] succeeds for them. It only contains drops,
+// never values: a late or repeated drop costs a load, and cannot replace a newer value with an old one.
 type RetryQueue interface {
 	Add(ctx context.Context, keys []keyspace.Key) error
 }
 
-// later adds drops to the queue, and keeps in memory what that does not take. Until they
-// are done this process reads the keys from their source; a copy that a read has made of
-// the old value meanwhile is forgotten.
-func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) {
+// enqueueDrops adds drops to the retry queue, and keeps them in memory if the queue fails. Until they are done this
+// process reads the keys from their source. It also drops the local copies, which a read may have made of the old value
+// meanwhile.
+func (rt *Runtime) enqueueDrops(ctx context.Context, keys []keyspace.Key) {
 	kept := rt.undropped.add(keys)
-	rt.forget(keys)
+	rt.dropLocal(keys)
 	if rt.cfg.Hooks.Queued != nil {
 		rt.cfg.Hooks.Queued(len(keys))
 	}
@@ -33,23 +32,22 @@ func (rt *Runtime) later(ctx context.Context, keys []keyspace.Key) {
 		if err == nil {
 			return
 		}
-		rt.cfg.Log.Warn("drops wait in this process alone", "keys", len(keys), "err", err)
+		rt.cfg.Log.Warn("cache: drops held in memory only", "keys", len(keys), "err", err)
 	}
 	rt.memory.add(kept)
 }
 
-// Redo retries drops of a [RetryQueue]: it removes the keys from Redis and then from
-// every process.
+// Redo retries drops of a [RetryQueue]: it removes the keys from Redis and then from every process.
 func (rt *Runtime) Redo(keys []keyspace.Key) error {
 	_, err := rt.redo(keys)
 	return err
 }
 
-// redo is Redo, and returns the keys that are not dropped.
+// redo is Redo, and returns the keys that were not dropped.
 func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
 	before := rt.undropped.before()
 	replies := rt.changes.do(dropCmds(keys)...)
-	if err = rt.tell(keys); err != nil {
+	if err = rt.broadcastDrop(keys); err != nil {
 		return keys, errors.Join(keyspace.FirstErr(replies), err)
 	}
 	done := make([]keyspace.Key, 0, len(keys))
@@ -64,7 +62,7 @@ func (rt *Runtime) redo(keys []keyspace.Key) (left []keyspace.Key, err error) {
 	return left, keyspace.FirstErr(replies)
 }
 
-// dropCmds are the commands that remove keys from Redis.
+// dropCmds returns the commands that remove keys from Redis.
 func dropCmds(keys []keyspace.Key) []keyspace.Cmd {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
@@ -77,12 +75,11 @@ func dropCmds(keys []keyspace.Key) []keyspace.Cmd {
 	return cmds
 }
 
-// memoryKeys bounds the keys whose drops wait in memory. Where there are more, all of
-// their family is dropped once Redis is back.
-const memoryKeys = 10_000
+// maxKeysInMemory limits the keys whose drops wait in memory. If there are more, all keys of their family are dropped
+// once Redis is back.
+const maxKeysInMemory = 10_000
 
-// memoryQueue is the queue of a program that configures none. It has no bound of its own:
-// its keys are some of those in [undropped].
+// memoryQueue is the default queue. It has no limit of its own, because its keys are a subset of those in [undropped].
 type memoryQueue struct {
 	mu   sync.Mutex
 	keys map[string]keyspace.Key
@@ -99,12 +96,12 @@ func (q *memoryQueue) add(keys []keyspace.Key) {
 	}
 }
 
-// run retries the drops that wait, as far as Redis takes them.
+// run retries the waiting drops.
 func (q *memoryQueue) run(rt *Runtime) {
 	q.mu.Lock()
 	var keys []keyspace.Key
 	for name, k := range q.keys {
-		if len(keys) == messageKeys {
+		if len(keys) == maxKeysPerMessage {
 			break
 		}
 		keys = append(keys, k)
@@ -117,15 +114,16 @@ func (q *memoryQueue) run(rt *Runtime) {
 	}
 }
 
-// slowCommit is how long a source may go on with a commit after the change has ended: a database waits for its disk, or
-// for a replica.
+// slowCommit is how long a source may continue a commit after the change has ended, for example because a database
+// waits for its disk or for a replica.
 const slowCommit = 30 * time.Second
 
-// lateDrops are those of changes that ended with an error or a panic. The source may carry such a change out when its fence
-// has been removed or has expired, so that its keys are dropped once more when that must be over. They are in memory alone.
+// lateDrops are the drops of changes that ended with an error or a panic. The source may still commit such a change
+// when its fence has been removed or has expired, so its keys are dropped again after slowCommit. They are only kept in
+// memory.
 type lateDrops struct {
 	mu   sync.Mutex
-	list []lateDrop // the first one is due first
+	list []lateDrop // ordered by due
 }
 
 type lateDrop struct {
@@ -139,7 +137,7 @@ func (l *lateDrops) add(keys []keyspace.Key) {
 	l.list = append(l.list, lateDrop{keys, bus.Now() + bus.Moment(slowCommit)})
 }
 
-// due takes the keys whose drops are due.
+// due removes and returns the keys whose drops are due.
 func (l *lateDrops) due() (keys []keyspace.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,11 +149,11 @@ func (l *lateDrops) due() (keys []keyspace.Key) {
 	return keys
 }
 
-// run does the drops that are due.
+// run drops the keys that are due.
 func (l *lateDrops) run(ctx context.Context, rt *Runtime) {
-	for part := range slices.Chunk(l.due(), messageKeys) {
+	for part := range slices.Chunk(l.due(), maxKeysPerMessage) {
 		if rt.Redo(part) != nil {
-			rt.later(ctx, part)
+			rt.enqueueDrops(ctx, part)
 		}
 	}
 }

@@ -19,32 +19,29 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Config is what the caches of a process have in common.
+// Config configures all caches of a process.
 type Config struct {
-	// Budget is how long a read waits for Redis before it asks the source;
-	// 0 means 75 ms, and five seconds for the embedded server, which is slow at
-	// scripts, and unreachable only while this process stands still.
+	// Budget bounds how long a read waits for Redis before it asks the source. 0 means 75 ms, or five seconds for the
+	// embedded server, which runs scripts slowly and is only unreachable while this process is paused.
 	Budget time.Duration
-	// ChangeBudget bounds how long a change waits for Redis before its commit, and again after
-	// it. A change is refused or not fenced without an answer, so that it waits longer than a
-	// read. 0 means one second, or Budget if that is longer.
+	// ChangeBudget bounds how long a change waits for Redis before its commit, and again after it. Without a reply, a
+	// change is refused or not fenced, so it waits longer than a read. 0 means one second, or Budget if that is longer.
 	ChangeBudget time.Duration
-	// Loads bounds how many loads run at once, so that a cold cache or an outage of
-	// Redis cannot overload the source; 0 means 64. Further loads wait.
+	// Loads limits concurrent loads, so that a cold cache or an outage of Redis cannot overload the source; 0 means 64.
+	// Further loads wait.
 	Loads int
-	// Retries keeps the drops that Redis did not take; nil keeps them in memory. None is
-	// given up: where more than 10,000 keys wait, all that is cached of a family is
-	// dropped once Redis is back. A process that waits for a drop does it itself as well, once a
-	// minute: it does not learn that another one has done it.
+	// Retries stores the drops that Redis did not accept; nil keeps them in memory. No drop is given up: if more than
+	// 10,000 keys wait, all cached values of a family are dropped once Redis is back. A process that waits for a drop
+	// also repeats it itself once a minute, because it does not learn that another process has done it.
 	Retries RetryQueue
-	// Hooks are called with what happens.
+	// Hooks are called on loads, drops and errors.
 	Hooks Hooks
-	// Log gets a line when a circuit breaker opens; nil discards.
+	// Log gets a line when a circuit breaker opens; nil discards it.
 	Log *slog.Logger
 }
 
-// Runtime is what the caches of one process share: Redis, the bus over which the
-// nodes tell each other of changes, and the bounds. It is safe for concurrent use.
+// Runtime is shared by all caches of one process: Redis, the bus over which the nodes broadcast drops, and the limits.
+// It is safe for concurrent use.
 type Runtime struct {
 	db  *redis.DB
 	bus *bus.Bus
@@ -53,12 +50,12 @@ type Runtime struct {
 	seed          maphash.Seed
 	invalidations [invalidationCounters]atomic.Uint32
 	loads         chan struct{}
-	reads         line // commands whose caller can ask the source in their place
+	reads         line // commands whose caller can ask the source instead
 	changes       line // commands that fence, store or drop for a change
 	memory        memoryQueue
 	late          lateDrops
 	began         bus.Moment
-	idle          atomic.Bool // that the bus does not run was said
+	idle          atomic.Bool // whether the log line about an idle bus was written
 	undropped     undropped
 	leases        leases
 	tags          table[*tagVersion] // by hash of the name
@@ -68,16 +65,16 @@ type Runtime struct {
 	events map[string]*declared  // by name
 
 	work    sync.WaitGroup // loads and refreshes under way
-	working sync.RWMutex   // held by what begins one
-	ended   bool           // Run has: nobody waits for what begins from now on
+	working sync.RWMutex   // read-locked while one begins
+	ended   bool           // Run has ended: it does not wait for what begins from now on
 
 	gets    sync.Map   // the caches of [Get] by name
 	getting sync.Mutex // one is made at a time
 
-	close func() error // of Open; nil: of NewRuntime
+	close func() error // set by Open; nil for NewRuntime
 }
 
-// registered is a cache or collection as the runtime sees it.
+// registered is a cache or collection as seen by the runtime.
 type registered interface {
 	Name() string
 	Family() *keyspace.Family
@@ -85,13 +82,12 @@ type registered interface {
 	cleanUp()
 }
 
-// A generation is the count of invalidations of a key when it was read. A local copy
-// remembers it, and is invalid once the count has changed: a change need not know
-// which nodes have a copy, or are about to make one. Keys share counters, and an
-// invalidation of one key then costs the others a look into Redis.
+// A generation is the number of invalidations of a key when it was read. A local copy stores it, and is invalid once
+// the number has changed. A change therefore need not know which nodes have a copy or are about to make one. Keys share
+// counters, so the invalidation of one key costs the others one read of Redis.
 type generation struct {
 	n       uint32
-	counter uint16 // which of the runtime's
+	counter uint16 // index of the runtime's counter
 }
 
 const invalidationCounters = 1 << 14
@@ -100,30 +96,29 @@ func (rt *Runtime) changed(g generation) bool { return rt.invalidations[g.counte
 
 func (rt *Runtime) anyChanged(gs []generation) bool { return slices.ContainsFunc(gs, rt.changed) }
 
-// topic is the caches' topic on the bus. The data of a dropped event are logical
-// keys, one a line.
+// topic is the caches' topic on the bus. The data of a dropped event are logical keys, one per line.
 const (
 	topic   = "cache"
 	dropped = "drop"
 )
 
-// standstill is for how long this process may stand still, in a pause of its machine say, without
-// taking the server that it has within it for one that is away.
-const standstill = 5 * time.Second
+// maxPause is how long this process may be paused, for example with its machine, before the embedded server counts as
+// unreachable.
+const maxPause = 5 * time.Second
 
-// policy is p with its defaults.
+// policy returns p with its defaults.
 func (rt *Runtime) policy(p Policy) Policy {
 	if p.MaxStale == 0 && rt.db.Mode() == "embedded" {
-		p.MaxStale = standstill
+		p.MaxStale = maxPause
 	}
 	return p.withDefaults()
 }
 
-// NewRuntime returns a runtime on db. Let b run: until it does, caches ask their
-// sources. It registers with b, so call it before [bus.Bus.Run].
+// NewRuntime returns a runtime on db. Start b: until it runs, caches ask their sources. NewRuntime registers a handler
+// with b, so call it before [bus.Bus.Run].
 func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	if cfg.Budget == 0 && db.Mode() == "embedded" {
-		cfg.Budget = standstill
+		cfg.Budget = maxPause
 	}
 	cfg.Budget, cfg.Loads = cmp.Or(cfg.Budget, 75*time.Millisecond), cmp.Or(cfg.Loads, 64)
 	cfg.ChangeBudget = cmp.Or(cfg.ChangeBudget, max(time.Second, cfg.Budget))
@@ -131,10 +126,10 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	rt := &Runtime{db: db, bus: b, cfg: cfg, began: bus.Now(), seed: maphash.MakeSeed(), loads: make(chan struct{}, cfg.Loads),
-		tags:   newTable[*tagVersion](tagsKnown),
+		tags:   newTable[*tagVersion](maxTagVersions),
 		caches: map[string]registered{}, events: map[string]*declared{}}
-	rt.reads = line{rt: rt, budget: cfg.Budget, opened: "cache: Redis does not answer reads: they ask their sources"}
-	rt.changes = line{rt: rt, budget: cfg.ChangeBudget, opened: "cache: Redis does not answer changes: they are refused or not fenced"}
+	rt.reads = line{rt: rt, budget: cfg.Budget, openedMessage: "cache: circuit breaker open for reads, which ask their sources"}
+	rt.changes = line{rt: rt, budget: cfg.ChangeBudget, openedMessage: "cache: circuit breaker open for changes, which are refused or not fenced"}
 	rt.leases.start()
 	b.Handle(topic, bus.Handler{
 		Event: func(e bus.Event) {
@@ -151,27 +146,26 @@ func NewRuntime(db *redis.DB, b *bus.Bus, cfg Config) *Runtime {
 	return rt
 }
 
-// idleAfter is how long a program may take until its bus runs.
+// idleAfter is how long a program may take to start its bus.
 const idleAfter = 10 * time.Second
 
-// sayIdle logs once that the bus does not run, or has never reached Redis, so that nothing
-// is stored.
-func (rt *Runtime) sayIdle() {
+// warnIfBusIdle logs once if the bus does not run or has never reached Redis, because then no value is stored.
+func (rt *Runtime) warnIfBusIdle() {
 	if rt.bus.Seen() == 0 && time.Duration(bus.Now()-rt.began) > idleAfter && rt.idle.CompareAndSwap(false, true) {
-		rt.cfg.Log.Warn("nothing is cached: the bus has not read its log yet; does bus.Run run?")
+		rt.cfg.Log.Warn("cache: bus log not read, so no value is stored; does bus.Run run?")
 	}
 }
 
-// checkStale panics when a node would mistrust its copies between two beats of the bus.
+// checkStale panics if a node would distrust its copies between two beats of the bus.
 func (rt *Runtime) checkStale(f *keyspace.Family, maxStale time.Duration) {
 	if beat := rt.bus.Beat(); maxStale < 2*beat {
 		panic(fmt.Sprintf("cache: MaxStale of %s is %s, less than two beats of the bus, which are %s each", f.Pattern, maxStale, beat))
 	}
 }
 
-// Run does the periodic work until ctx ends: it retries drops that Redis did not
-// take, repeats those of changes that ended with an error, gives back leases whose
-// acquisition Redis did not answer, and removes expired copies from this process.
+// Run does the periodic work until ctx ends. It retries drops that Redis did not accept, and repeats the drops of
+// changes that ended with an error. It also releases leases without a reply from Redis, and removes expired copies from
+// this process.
 func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	ready()
 	clean := time.NewTicker(time.Minute)
@@ -202,8 +196,8 @@ func (rt *Runtime) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// begin runs a load or a refresh in a goroutine of its own, for which Run waits at its end. Caches
-// may be read then, so that what begins after it has only its own readers to wait for it.
+// begin runs a load or refresh in a goroutine of its own. Run waits for it at its end. Caches may be read after Run has
+// ended; then only the readers wait for the loads that they begin.
 func (rt *Runtime) begin(f func()) {
 	rt.working.RLock()
 	defer rt.working.RUnlock()
@@ -214,8 +208,7 @@ func (rt *Runtime) begin(f func()) {
 	rt.work.Go(f)
 }
 
-// Wait returns when no load of this runtime is under way. No cache may be read
-// meanwhile.
+// Wait returns when no load of this runtime is running. No cache may be read meanwhile.
 func (rt *Runtime) Wait() { rt.work.Wait() }
 
 func (rt *Runtime) register(c registered) {
@@ -225,7 +218,7 @@ func (rt *Runtime) register(c registered) {
 	if _, twice := rt.caches[p]; twice {
 		panic(fmt.Sprintf("cache: %s is cached twice", p))
 	}
-	for _, other := range rt.caches { // as a family of [Keyed], which no schema has that is linted
+	for _, other := range rt.caches { // families of [Keyed] belong to no schema that could be checked
 		if name, meet := c.Family().Meets(other.Family()); meet {
 			panic(fmt.Sprintf("cache: keys of %s and %s can be the same, such as %q", p, other.Family().Pattern, name))
 		}
@@ -249,36 +242,35 @@ func (rt *Runtime) counterOf(key string) uint16 {
 	return uint16(maphash.String(rt.seed, inLine(key)) % invalidationCounters)
 }
 
-// inLine is a key as it stands in a dropped event: a [keyspace.Raw] may have line breaks. Two keys
-// that become the same share a counter, which costs a look into Redis.
+// inLine returns a key as written in a dropped event: a [keyspace.Raw] may contain line breaks. Two keys that become
+// equal share a counter, which costs one read of Redis.
 func inLine(key string) string { return strings.ReplaceAll(key, "\n", "\x00") }
 
 // invalidate makes copies of a key invalid in this process.
 func (rt *Runtime) invalidate(key string) { rt.invalidations[rt.counterOf(key)].Add(1) }
 
-// generationOf returns the generation of a key as it is now: before the key is read.
+// generationOf returns the present generation of a key; call it before the key is read.
 func (rt *Runtime) generationOf(key string) generation {
 	counter := rt.counterOf(key)
 	return generation{rt.invalidations[counter].Load(), counter}
 }
 
-// clock is the servers' time in Unix ms, as known here. The nodes' own clocks may
-// differ by more than a value's life.
+// clock returns the servers' time in Unix ms, as estimated here. The nodes' own clocks may differ by more than a
+// value's life.
 func (rt *Runtime) clock() int64 { return rt.bus.Time().UnixMilli() }
 
-// A line sends commands to Redis within a budget, unless the circuit breaker of their part of
-// Redis is open. Reads and changes have a line each: a read gives up early because its
-// source answers as well, and its time-outs do not refuse a change.
+// A line sends commands to Redis within a budget, unless the circuit breaker of the key's shard is open. Reads and
+// changes each have a line: a read gives up early because its source can answer too, and its timeouts must not refuse a
+// change.
 type line struct {
-	rt        *Runtime
-	budget    time.Duration
-	deadlines redis.Deadlines
-	breakers  [16]breaker
-	opened    string // the log's message when a breaker opens
+	rt            *Runtime
+	budget        time.Duration
+	deadlines     redis.Deadlines
+	breakers      [16]breaker
+	openedMessage string // the log's message when a breaker opens
 }
 
-// one sends a command. The budget does not end with a caller's context: other callers
-// wait for the same answer.
+// one sends a command. The budget does not end with a caller's context, because other callers wait for the same reply.
 func (l *line) one(cmd keyspace.Cmd) keyspace.Reply {
 	b := l.breaker(cmd.Key)
 	if !b.allows() {
@@ -286,35 +278,34 @@ func (l *line) one(cmd keyspace.Cmd) keyspace.Reply {
 	}
 	ctx := l.deadlines.Within(l.budget)
 	reply := l.rt.db.Do(ctx, cmd)
-	l.note(ctx, b, reply.Err)
+	l.recordOutcome(ctx, b, reply.Err)
 	return reply
 }
 
-// do sends several commands like one, in one round trip.
+// do sends several commands in one round trip, each like one.
 func (l *line) do(cmds ...keyspace.Cmd) []keyspace.Reply {
 	if len(cmds) == 1 {
 		return []keyspace.Reply{l.one(cmds[0])}
 	}
 	ctx := l.deadlines.Within(l.budget)
 	replies, asked := l.send(ctx, cmds)
-	l.noteAll(ctx, asked, cmds, replies)
+	l.recordOutcomes(ctx, asked, cmds, replies)
 	return replies
 }
 
-// doWithin is do with a budget of its own. It returns when ctx ends, which says nothing about
-// Redis.
+// doWithin is do with its own budget. It also returns when ctx ends, which is not counted as a failure of Redis.
 func (l *line) doWithin(ctx context.Context, budget time.Duration, cmds ...keyspace.Cmd) []keyspace.Reply {
 	inner, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	replies, asked := l.send(inner, cmds)
 	if ctx.Err() == nil {
-		l.noteAll(inner, asked, cmds, replies)
+		l.recordOutcomes(inner, asked, cmds, replies)
 	}
 	return replies
 }
 
-// send sends the commands whose breakers allow it, and returns these breakers: more than one
-// only in a cluster.
+// send sends the commands whose breakers allow it, and returns these breakers. There is more than one only in a
+// cluster.
 func (l *line) send(ctx context.Context, cmds []keyspace.Cmd) (replies []keyspace.Reply, asked []*breaker) {
 	replies, asked = make([]keyspace.Reply, len(cmds)), make([]*breaker, 0, 1)
 	var sent []keyspace.Cmd
@@ -336,8 +327,8 @@ func (l *line) send(ctx context.Context, cmds []keyspace.Cmd) (replies []keyspac
 	return replies, asked
 }
 
-// noteAll reports the first error of each breaker's replies to it.
-func (l *line) noteAll(ctx context.Context, asked []*breaker, cmds []keyspace.Cmd, replies []keyspace.Reply) {
+// recordOutcomes records the first error of each breaker's replies.
+func (l *line) recordOutcomes(ctx context.Context, asked []*breaker, cmds []keyspace.Cmd, replies []keyspace.Reply) {
 	for _, b := range asked {
 		var err error
 		for i, cmd := range cmds {
@@ -345,7 +336,7 @@ func (l *line) noteAll(ctx context.Context, asked []*breaker, cmds []keyspace.Cm
 				err = replies[i].Err
 			}
 		}
-		l.note(ctx, b, err)
+		l.recordOutcome(ctx, b, err)
 	}
 }
 
@@ -364,21 +355,21 @@ func (l *line) mget(keys []keyspace.Key) []keyspace.Reply {
 	}
 	ctx := l.deadlines.Within(l.budget)
 	replies := l.rt.db.MGet(ctx, keys)
-	l.note(ctx, b, keyspace.FirstErr(replies))
+	l.recordOutcome(ctx, b, keyspace.FirstErr(replies))
 	return replies
 }
 
-// note reports the outcome of commands that ran with ctx to a breaker.
-func (l *line) note(ctx context.Context, b *breaker, err error) {
+// recordOutcome records the result of commands that ran with ctx in a breaker.
+func (l *line) recordOutcome(ctx context.Context, b *breaker, err error) {
 	if err == nil {
 		b.worked()
 		return
 	}
 	if errors.Is(err, redis.ErrUnavailable) {
-		deadline, _ := ctx.Deadline() // lines send no command without one
+		deadline, _ := ctx.Deadline() // lines send every command with one
 		now := bus.Now()
 		if b.failed(l.budget, now-bus.Moment(time.Since(deadline)), now) {
-			l.rt.cfg.Log.Warn(l.opened, "err", err)
+			l.rt.cfg.Log.Warn(l.openedMessage, "err", err)
 		}
 	}
 	if l.rt.cfg.Hooks.Redis != nil {
@@ -386,8 +377,8 @@ func (l *line) note(ctx context.Context, b *breaker, err error) {
 	}
 }
 
-// A breaker is a circuit breaker: it opens for a while when the failures in a row weigh enough,
-// and then lets one command try.
+// A breaker is a circuit breaker: it opens for a while when the total weight of consecutive failures reaches breakAt,
+// and then lets one command through.
 type breaker struct {
 	weight atomic.Int32 // of the failures since the last success
 	last   atomic.Int64 // a bus.Moment: the last failure that had a weight
@@ -399,10 +390,10 @@ const (
 	breakFor = 500 * time.Millisecond
 )
 
-// weightOf returns the weight of a failure at the moment now. A command can also time out because this process was stopped or got
-// no processor time. All commands that wait at that moment then fail together, so that only the first of them has a weight. A
-// failure long after its deadline weighs less, because the process was late itself. It has a weight nevertheless: on an overloaded
-// machine every failure is late, and a silent Redis must open the breaker there, too.
+// weightOf returns the weight of a failure at the moment now. A command can also time out because this process was
+// paused or got no processor time. All commands that wait at that moment then fail together, so only the first of them
+// has a weight. A failure long after its deadline weighs less, because the process itself was late. It still has a
+// weight: on an overloaded machine every failure is late, and a silent Redis must open the breaker there, too.
 func weightOf(budget time.Duration, last, deadline, now bus.Moment) int32 {
 	switch sent := deadline - bus.Moment(budget); {
 	case last != 0 && sent < last:
@@ -414,10 +405,10 @@ func weightOf(budget time.Duration, last, deadline, now bus.Moment) int32 {
 	}
 }
 
-var errOpen = fmt.Errorf("cache: %w: it failed several times in a row, the circuit breaker is open", redis.ErrUnavailable)
+var errOpen = fmt.Errorf("cache: %w: the circuit breaker is open after several failures", redis.ErrUnavailable)
 
-// breaker returns the one of a key: in a cluster a single master can be away, and
-// each owns ranges of slots.
+// breaker returns the breaker of a key: in a cluster a single master can be unavailable, and each master owns ranges of
+// slots.
 func (l *line) breaker(k keyspace.Key) *breaker {
 	if l.rt.db.Mode() != "cluster" {
 		return &l.breakers[0]
@@ -434,7 +425,8 @@ func (b *breaker) allows() bool {
 	return now >= until && b.until.CompareAndSwap(until, now+int64(breakFor))
 }
 
-// worked closes the breaker. It reads both fields: a concurrent failure may write until after this has written 0.
+// worked closes the breaker. It reads both fields because a concurrent failure may write until after worked has written
+// 0.
 func (b *breaker) worked() {
 	if b.weight.Load() != 0 || b.until.Load() != 0 {
 		b.weight.Store(0)
@@ -442,13 +434,13 @@ func (b *breaker) worked() {
 	}
 }
 
-// failed adds a failure, and reports whether it has opened the breaker.
+// failed adds a failure, and reports whether it opened the breaker.
 func (b *breaker) failed(budget time.Duration, deadline, now bus.Moment) bool {
 	last := b.last.Load()
 	w := weightOf(budget, bus.Moment(last), deadline, now)
 	if w == 0 || !b.last.CompareAndSwap(last, int64(now)) || b.weight.Add(w) < breakAt {
 		return false
 	}
-	jitter := rand.N(breakFor / 4) // nodes should not come back in step
+	jitter := rand.N(breakFor / 4) // so that nodes do not retry at the same moment
 	return b.until.Swap(int64(now)+int64(breakFor+jitter)) == 0
 }

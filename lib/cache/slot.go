@@ -6,8 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Every step from what a slot holds to what it holds next is one of these scripts; package
-// slots says what that can be. Each has a pure twin in the tests, on which the model runs.
+// Every transition of a slot is one of these scripts; package slots describes the possible contents. Each script has a pure Go twin in the tests, which the model uses.
 var (
 	//go:embed lua/acquire.lua
 	acquireLua string

@@ -9,13 +9,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/internal/slots"
 )
 
-// lapsed reports that a slot's lease has expired.
+// lapsed reports whether a slot's lease has expired.
 func lapsed(slot string, now int64) bool {
 	until, _ := strconv.ParseInt(slot[1+slots.TokenLen:slots.KeptAt], 10, 64)
 	return until <= now
 }
 
-// What follows are the scripts of slots, in Go.
+// The functions below are the scripts of slots, in Go.
 
 func acquireSlot(slot, token string, now, until int64, unwanted string) (next string, taken bool) {
 	kept := ""
@@ -48,8 +48,7 @@ func renewSlot(slot, id, value string) (next string, ok bool) {
 	return value, true
 }
 
-// fenceSlot also returns whether others' changes are under way, for which the
-// slot must not live shorter than it did.
+// fenceSlot also reports whether other changes are under way. The slot must then not get a shorter life.
 func fenceSlot(slot, token string, now, until int64) (next string, shared bool) {
 	open, others := "F0", ""
 	if slots.Kind(slot) == slots.IsFence {
@@ -84,7 +83,7 @@ func finishSlot(slot, token, value string) (next string, result int) {
 	return "", result
 }
 
-// fences are the changes under way in a fence: of each its token and its end.
+// fences returns the token and the end of each change under way in a fence.
 func fences(slot string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for at := 2; at < len(slot) && yield(slot[at:at+slots.FenceLen]); at += slots.FenceLen {

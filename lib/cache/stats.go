@@ -8,29 +8,29 @@ import (
 	"github.com/stoa-dev/stoa/lib/bus"
 )
 
-// Stats are a cache's counts since it was made.
+// Stats are a cache's counts since it was created.
 type Stats struct {
 	Hits      uint64 // answered from this process' memory
 	RedisHits uint64 // answered from Redis
 	Loads     uint64 // calls of the source
-	Loaded    uint64 // keys they were for
-	NotFound  uint64 // of Loads, those that found nothing
-	Errors    uint64 // of Loads, those that failed
+	Loaded    uint64 // keys that were loaded by these calls
+	NotFound  uint64 // Loads that found nothing
+	Errors    uint64 // Loads that failed
 	LoadTime  time.Duration
-	Stale     uint64 // answered with a value past its life
-	Bypassed  uint64 // reads that did without copies, because changes may have been missed
+	Stale     uint64 // answered with a value past its soft life
+	Bypassed  uint64 // reads that did not use copies, because changes may have been missed
 	Failed    uint64 // reads for which Redis failed
-	Fenced    uint64 // loads not to be stored, because of a change under way
-	Refused   uint64 // loads not stored, because a change came between
-	Waited    uint64 // looks for another node's load
+	Fenced    uint64 // loads that were not stored, because a change was under way
+	Refused   uint64 // loads that were not stored, because a change happened in between
+	Waited    uint64 // polls for another node's load
 	Refreshed uint64 // loads before the end of a life
-	Renewed   uint64 // lives extended by chance
+	Renewed   uint64 // lives extended at random
 	Applied   uint64 // changes applied to a loaded collection
 	Entries   int    // copies in process
 }
 
-// counter is spread, so that many processors can count hits at once. The clock,
-// which a hit has read anyway, says where.
+// counter is divided into parts, so that many processors can count hits at once. The clock, which a hit has read
+// anyway, selects the part.
 type counter struct {
 	parts [8]struct {
 		n atomic.Uint64
@@ -47,7 +47,7 @@ func (c *counter) load() (n uint64) {
 	return n
 }
 
-// plain is a counter for what happens less often.
+// plain is a counter for less frequent events.
 type plain struct{ n atomic.Uint64 }
 
 func (c *plain) add(n uint64) { c.n.Add(n) }
@@ -56,10 +56,10 @@ type counters struct {
 	hits                                                                                      counter
 	redisHits, loads, keys, notFound, errors, nanos, stale, bypassed, failed, fenced, refused plain
 	waited, refreshed, renewed, applied                                                       plain
-	recent                                                                                    atomic.Int64 // ns that a load took of late, in the mean
+	recent                                                                                    atomic.Int64 // load time: moving average in ns
 }
 
-// loadTime is how long a load takes that finds an answer; 0 before the first.
+// loadTime returns the average duration of a load that finds a result; 0 before the first.
 func (c *counters) loadTime() time.Duration { return time.Duration(c.recent.Load()) }
 
 func (c *counters) loaded(keys int, took time.Duration, err error) {

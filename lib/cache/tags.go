@@ -11,18 +11,17 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Tag is something that values of several keys belong to. Each value is stored with
-// the tag's version from before it was loaded; a drop of the tag changes the
-// version, however many values there are. Versions are random, so that one that was lost
-// with Redis never comes again.
+// Tag groups values of several keys. Each value is stored with the tag's version from before its load; dropping the tag
+// changes the version, whatever the number of values. Versions are random, so that a version that was lost with Redis
+// never returns.
 type Tag struct{ name string }
 
-// TagOf returns the tag of a thing, "room" and its id for instance.
+// TagOf returns the tag of an object, such as "room" and its id.
 func TagOf(kind, id string) Tag { return Tag{kind + ":" + id} }
 
 func (t Tag) key() keyspace.Key { return tagKey.At(keyspace.Text{S: t.name}).Key }
 
-// tagVersion is a version that this process knows.
+// tagVersion is a version that this process has cached.
 type tagVersion struct {
 	tag        Tag
 	version    uint64
@@ -31,16 +30,15 @@ type tagVersion struct {
 }
 
 const (
-	tagsKnown = 10_000
-	// tagKnown is how long a version is used without asking Redis again. Versions
-	// expire in Redis, and nodes that use different versions of one tag would reject
-	// each other's values.
-	tagKnown = 10 * time.Second
+	maxTagVersions = 10_000
+	// tagVersionTTL is how long a version is used before Redis is asked again. Versions expire in Redis, and nodes that
+	// use different versions of one tag would reject each other's values.
+	tagVersionTTL = 10 * time.Second
 )
 
-// resolveTags looks up the versions of the reads' tags, in one round trip at most.
-// It also fails while a tag is fenced, or Redis has not confirmed its drop and may have
-// its old version: no value of it may be stored or used then.
+// resolveTags gets the versions of the reads' tags, in at most one round trip. It also fails while a tag is fenced, or
+// while Redis has not confirmed its drop and may have its old version: no value with that tag may be stored or used
+// then.
 func resolveTags(rt *Runtime, reads ...*reading) error {
 	if len(reads) == 0 || reads[0].c.types.tags == nil {
 		return nil
@@ -54,7 +52,7 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 		tags := r.c.types.tags(r.k)
 		r.tagGenerations, r.tagVersions = make([]generation, len(tags)), make([]uint64, len(tags))
 		for i, t := range tags {
-			if rt.undropped.n.Load() != 0 && rt.undropped.has(t.key()) { // the key is not made for nothing
+			if rt.undropped.n.Load() != 0 && rt.undropped.has(t.key()) { // has needs the key, which is only made if any drop is pending
 				return errTagUndropped
 			}
 			hash := maphash.String(rt.seed, t.name)
@@ -72,7 +70,7 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 					return false
 				}
 				r.tagGenerations[i], r.tagVersions[i] = g, binary.BigEndian.Uint64([]byte(text[1:]))
-				rt.tags.Set(hash, &tagVersion{t, r.tagVersions[i], g, bus.Now() + bus.Moment(tagKnown)})
+				rt.tags.Set(hash, &tagVersion{t, r.tagVersions[i], g, bus.Now() + bus.Moment(tagVersionTTL)})
 				return true
 			})
 		}
@@ -95,5 +93,5 @@ func resolveTags(rt *Runtime, reads ...*reading) error {
 
 var (
 	errTagFenced    = errors.New("cache: a tag is being changed")
-	errTagUndropped = errors.New("cache: Redis has not dropped a tag yet")
+	errTagUndropped = errors.New("cache: the drop of a tag is pending")
 )

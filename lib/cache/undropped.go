@@ -15,28 +15,28 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// undropped are the keys whose drop Redis has not confirmed: it may hold values from
-// before a change that this process has made. Until a retry succeeds this process reads
-// them from their source, so that whoever made a change sees it, whatever Redis does.
+// undropped contains the keys whose drop Redis has not confirmed: Redis may hold values from before a change that this
+// process made. Until a retry succeeds, this process reads them from their source, so that callers on this node see
+// their own change even if Redis fails.
 type undropped struct {
-	room int          // for keys; 0 means memoryKeys
-	n    atomic.Int64 // of keys and families: most reads need no lock
+	limit int          // of keys; 0 means maxKeysInMemory
+	n     atomic.Int64 // number of keys and families, so that most reads need no lock
 
 	mu       sync.Mutex
 	keys     map[string]undroppedKey
-	families map[*keyspace.Family]uint64 // the last drop that failed of keys that found no room: every key is one
-	drops    uint64                      // that failed so far
+	families map[*keyspace.Family]uint64 // number of the last failed drop; every key of them counts
+	drops    uint64                      // number of failed drops so far
 
 	forgetting atomic.Bool
 }
 
 type undroppedKey struct {
 	key  keyspace.Key
-	drop uint64 // the last one that failed
+	drop uint64 // number of the last failed drop
 }
 
-// add returns the keys that found room. All of the others' families has to be forgotten.
-func (u *undropped) add(keys []keyspace.Key) (kept []keyspace.Key) {
+// add returns the keys within the limit. For the others, all keys of their family have to be dropped.
+func (u *undropped) add(keys []keyspace.Key) (added []keyspace.Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.keys == nil {
@@ -44,18 +44,18 @@ func (u *undropped) add(keys []keyspace.Key) (kept []keyspace.Key) {
 	}
 	u.drops++
 	for _, k := range keys {
-		if _, known := u.keys[k.String()]; !known && len(u.keys) >= cmp.Or(u.room, memoryKeys) {
+		if _, known := u.keys[k.String()]; !known && len(u.keys) >= cmp.Or(u.limit, maxKeysInMemory) {
 			u.families[k.Family()] = u.drops
-			continue // a later key may be known, and belongs to this change now
+			continue // do not stop: a later key may already be in the map, and now belongs to this change
 		}
 		u.keys[k.String()] = undroppedKey{k, u.drops}
-		kept = append(kept, k)
+		added = append(added, k)
 	}
 	u.count()
-	return kept
+	return added
 }
 
-// addFamily says that all of a family has to be forgotten.
+// addFamily records that all keys of a family have to be dropped.
 func (u *undropped) addFamily(f *keyspace.Family) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,15 +80,15 @@ func (u *undropped) has(key keyspace.Key) bool {
 	return known || all
 }
 
-// before returns what done and forgot take, for a retry that begins now.
+// before returns the argument for done and familyDone, for a retry that begins now.
 func (u *undropped) before() uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.drops
 }
 
-// done says that a retry has dropped keys. One whose drop has failed again since it
-// began belongs to a later change.
+// done records that a retry has dropped keys. A key whose drop has failed again since the retry began belongs to a
+// later change and stays.
 func (u *undropped) done(keys []keyspace.Key, before uint64) {
 	if u.n.Load() == 0 {
 		return
@@ -116,15 +116,15 @@ func (u *undropped) all() (keys []keyspace.Key) {
 	return keys
 }
 
-// full returns the families that have to be forgotten.
+// full returns the families whose keys all have to be dropped.
 func (u *undropped) full() map[*keyspace.Family]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return maps.Clone(u.families)
 }
 
-// forgot says that all of a family was dropped. See done.
-func (u *undropped) forgot(f *keyspace.Family, before uint64) {
+// familyDone records that all keys of a family were dropped. See done.
+func (u *undropped) familyDone(f *keyspace.Family, before uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.families[f] <= before {
@@ -133,46 +133,46 @@ func (u *undropped) forgot(f *keyspace.Family, before uint64) {
 	u.count()
 }
 
-// redoUndropped drops the keys that this process waits for. Those of a [RetryQueue] may have been
-// dropped by another process, of which this one does not learn: once more does no harm.
+// redoUndropped repeats the drops that this process waits for. Another process may have dropped keys of a [RetryQueue]
+// without this one learning of it; dropping them again does no harm.
 func (rt *Runtime) redoUndropped() {
-	for part := range slices.Chunk(rt.undropped.all(), messageKeys) {
+	for part := range slices.Chunk(rt.undropped.all(), maxKeysPerMessage) {
 		if left, _ := rt.redo(part); len(left) == len(part) {
-			return // Redis is still away
+			return // Redis is still unavailable
 		}
 	}
 }
 
-// forgetLimit bounds one look through all keys of Redis.
-const forgetLimit = 10 * time.Minute
+// forgetTimeout bounds one scan of all keys of Redis.
+const forgetTimeout = 10 * time.Minute
 
-// forgetFull drops all keys of the families of which too many drops have failed, or whose
-// ClearEverywhere has, if there are any. It looks through all of Redis, beside everything else.
+// forgetFull drops all keys of the families that have too many failed drops, or whose ClearEverywhere failed. It scans
+// all of Redis in the background.
 func (rt *Runtime) forgetFull(ctx context.Context) {
 	if rt.undropped.n.Load() == 0 || len(rt.undropped.full()) == 0 || !rt.undropped.forgetting.CompareAndSwap(false, true) {
 		return
 	}
 	rt.begin(func() {
 		defer rt.undropped.forgetting.Store(false)
-		ctx, cancel := context.WithTimeout(ctx, forgetLimit)
+		ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 		defer cancel()
 		for f := range rt.undropped.full() {
 			before := rt.undropped.before()
 			refused, err := rt.forgetFamily(ctx, f)
 			if err != nil {
-				return // Redis is still away
+				return // Redis is still unavailable
 			}
 			if len(refused) > 0 {
-				rt.later(ctx, refused)
+				rt.enqueueDrops(ctx, refused)
 			}
-			rt.undropped.forgot(f, before)
-			rt.cfg.Log.Warn("Redis did not take a clear, or more drops than can be remembered: now all that was cached of a family is dropped", "family", f.Pattern)
+			rt.undropped.familyDone(f, before)
+			rt.cfg.Log.Warn("cache: all keys of a family dropped after a failed clear or too many failed drops", "family", f.Pattern)
 		}
 	})
 }
 
-// forgetFamily drops all keys of a family in Redis, and then every copy: the nodes are told once, and not of
-// each key, of which there may be millions. Without an error it returns the keys that Redis refuses to drop.
+// forgetFamily drops all keys of a family in Redis, and then every copy. It sends the nodes one message instead of one
+// for each key, because there may be millions. Without an error it returns the keys that Redis refuses to drop.
 func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) (refused []keyspace.Key, err error) {
 	parser, prefix := keyspace.ParserOf(f), rt.db.Physical(keyspace.Key{})
 	var page []keyspace.Key
@@ -193,7 +193,7 @@ func (rt *Runtime) forgetFamily(ctx context.Context, f *keyspace.Family) (refuse
 		if found, ok := parser.Key(strings.TrimPrefix(physical, prefix)); ok {
 			page = append(page, found.Key())
 		}
-		if len(page) < messageKeys {
+		if len(page) < maxKeysPerMessage {
 			return nil
 		}
 		return drop()

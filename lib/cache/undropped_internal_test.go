@@ -29,8 +29,8 @@ func keysUpTo(n int) (keys []keyspace.Key) {
 	return keys
 }
 
-// A retry that began before a later change failed to drop the key says nothing of it.
-func TestARetryOfAnEarlierDropLeavesALaterOne(t *testing.T) {
+// A retry that began before the failed drop of a later change does not cover that change.
+func TestUndropped_EarlierRetryKeepsLaterDrop(t *testing.T) {
 	var u undropped
 	keys := keysUpTo(2)
 	u.add(keys)
@@ -41,36 +41,36 @@ func TestARetryOfAnEarlierDropLeavesALaterOne(t *testing.T) {
 		t.Errorf("got %v, %v", u.has(keys[0]), u.has(keys[1]))
 	}
 	if u.done(keys, u.before()); u.has(keys[0]) {
-		t.Error("a key is left")
+		t.Error("a key remains")
 	}
 }
 
-func TestWhereTooManyKeysAreNotDroppedEachOfTheirFamilyIsOne(t *testing.T) {
-	u := undropped{room: 3}
+func TestUndropped_OverflowCoversWholeFamily(t *testing.T) {
+	u := undropped{limit: 3}
 	keys := keysUpTo(5)
 	fam := keys[0].Family()
-	if kept := u.add(keys[:3]); len(kept) != 3 || u.has(keys[3]) {
-		t.Errorf("kept %d; a key is not dropped that nobody changed: %v", len(kept), u.has(keys[3]))
+	if added := u.add(keys[:3]); len(added) != 3 || u.has(keys[3]) {
+		t.Errorf("added %d, want 3; an unchanged key is pending: %v", len(added), u.has(keys[3]))
 	}
-	if kept := u.add(keys[:4]); len(kept) != 3 || len(u.keys) != 3 || !u.has(keys[4]) || u.has(tagKey.At(keyspace.Text{S: "x"}).Key) {
-		t.Errorf("kept %d, %d keys", len(kept), len(u.keys))
+	if added := u.add(keys[:4]); len(added) != 3 || len(u.keys) != 3 || !u.has(keys[4]) || u.has(tagKey.At(keyspace.Text{S: "x"}).Key) {
+		t.Errorf("added %d, %d keys", len(added), len(u.keys))
 	}
 	before := u.before()
-	u.add([]keyspace.Key{keys[4], keys[0]}) // the first has no room, the second is known
+	u.add([]keyspace.Key{keys[4], keys[0]}) // the first exceeds the limit, the second is already in the map
 	if u.done(keys[:1], before); !u.has(keys[0]) || u.keys[keys[0].String()].drop == 0 {
-		t.Error("a key of a later change was given up with those that have no room")
+		t.Error("a key of a later change was lost with those over the limit")
 	}
 	u.done(keys[:3], u.before())
-	if u.forgot(fam, before); !u.has(keys[4]) {
+	if u.familyDone(fam, before); !u.has(keys[4]) {
 		t.Error("a family that overflowed later was forgotten earlier")
 	}
-	if u.forgot(fam, u.before()); u.has(keys[4]) {
-		t.Error("there is no end of it")
+	if u.familyDone(fam, u.before()); u.has(keys[4]) {
+		t.Error("drops stay pending")
 	}
 }
 
-// More changes are made in an outage than this process remembers.
-func TestNoDropIsLostWhereTooManyWait(t *testing.T) {
+// In this outage, more changes are made than this process can remember.
+func TestUndropped_OverflowLosesNoDrop(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -78,7 +78,7 @@ func TestNoDropIsLostWhereTooManyWait(t *testing.T) {
 		node := func(db *redis.DB) (*Runtime, *Cache[keyspace.Int, string]) {
 			b := bus.New(db, bus.Keys{Events: undroppedChannel.At(), Log: undroppedLog.At()}, bus.Config{Node: "n"})
 			rt := NewRuntime(db, b, Config{})
-			rt.undropped.room = 10
+			rt.undropped.limit = 10
 			c := New(rt, undroppedKeys, Policy{Unfenced: Proceed}, Source[keyspace.Int, string]{
 				Load: func(context.Context, keyspace.Int) (string, error) { return strconv.FormatInt(value.Load(), 10), nil }})
 			ctx, cancel := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// parked is a queue whose drops are done when the test says so.
+// parked is a queue whose drops run when the test calls for it.
 type parked struct {
 	mu   sync.Mutex
 	keys []keyspace.Key
@@ -27,9 +27,9 @@ func (p *parked) Add(_ context.Context, keys []keyspace.Key) error {
 	return nil
 }
 
-// Redis was away for the whole of a change, and is there again before the drop is
-// retried: it has the old value, and who made the change must not be shown it.
-func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
+// Redis is unavailable for a whole change, and back before the drop is retried. It still has the old value, which the
+// caller that made the change must not get.
+func TestChange_WithoutRedisIsVisibleLocally(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s, p := &row{}, &parked{}
@@ -60,7 +60,7 @@ func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		ours.Clear()
 		theirs.Clear()
-		sees(theirs, 1) // Redis has the old value indeed
+		sees(theirs, 1) // Redis does have the old value
 		sees(ours, 2)
 
 		must(t, rt.Redo(slices.Clone(p.keys)))
@@ -74,8 +74,8 @@ func TestTheNodeThatChangedWithoutRedisSeesItsChange(t *testing.T) {
 	})
 }
 
-// The same of a change that panics behind its commit: its process lives on, as a server's does.
-func TestAChangeThatPanicsWithoutRedisIsDroppedOnceItIsBack(t *testing.T) {
+// The same for a change that panics after its commit: its process lives on, as a server's does.
+func TestChange_PanicWithoutRedisIsDroppedLater(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &row{}
@@ -97,7 +97,7 @@ func TestAChangeThatPanicsWithoutRedisIsDroppedOnceItIsBack(t *testing.T) {
 		wire.Refuse()
 		func() {
 			defer func() { _ = recover() }()
-			_ = rt.Change(t.Context(), func(context.Context) error { s.value.Store(2); panic("behind the commit") }, ours.Target(one))
+			_ = rt.Change(t.Context(), func(context.Context) error { s.value.Store(2); panic("after the commit") }, ours.Target(one))
 		}()
 		wire.Heal()
 		time.Sleep(5 * time.Second)
@@ -105,9 +105,8 @@ func TestAChangeThatPanicsWithoutRedisIsDroppedOnceItIsBack(t *testing.T) {
 	})
 }
 
-// The same of a tag: Redis has its old version until the drop is done, and with it all
-// values that were stored under that.
-func TestTheNodeThatDroppedATagWithoutRedisSeesItsChange(t *testing.T) {
+// The same for a tag: until the drop is done, Redis has its old version, and with it all values stored under that.
+func TestTag_DropWithoutRedisIsVisibleLocally(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s, p := &row{}, &parked{}
@@ -130,7 +129,7 @@ func TestTheNodeThatDroppedATagWithoutRedisSeesItsChange(t *testing.T) {
 		wire.Refuse()
 		s.value.Store(2)
 		if err := rt.Drop(t.Context(), roomTag.Target()); !errors.Is(err, cache.ErrQueued) {
-			t.Fatalf("a drop that Redis does not take: %v", err)
+			t.Fatalf("a drop that Redis does not accept: %v", err)
 		}
 		wire.Heal()
 		time.Sleep(5 * time.Second)
@@ -146,8 +145,8 @@ func TestTheNodeThatDroppedATagWithoutRedisSeesItsChange(t *testing.T) {
 	})
 }
 
-// A queue that processes share, such as a table, has a drop done by any of them.
-func TestADropThatAnotherProcessHasDoneIsNotWaitedForForEver(t *testing.T) {
+// Any process may run a drop from a queue that processes share, such as a table.
+func TestDrop_DoneByOtherProcessIsForgotten(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s, p := &row{}, &parked{}
@@ -178,9 +177,8 @@ func TestADropThatAnotherProcessHasDoneIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
-// A key of another type stands where a value should: it is never dropped, and the others that
-// waited with it are.
-func TestADropThatNeverSucceedsHoldsUpNoOther(t *testing.T) {
+// A key of another type occupies the place of a value. It is never dropped, but the other waiting keys are.
+func TestDrop_RefusedKeyBlocksNoOthers(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &row{}
@@ -192,12 +190,12 @@ func TestADropThatNeverSucceedsHoldsUpNoOther(t *testing.T) {
 		must(t, redis.NewScript("return redis.call('RPUSH', KEYS[1], 'no value')").Run(t.Context(), server.Open(t), []keyspace.Key{c.Target(two).Key()}).Err)
 		wire.Refuse()
 		if err := c.Invalidate(t.Context(), one, two); !errors.Is(err, cache.ErrQueued) {
-			t.Fatalf("a drop that Redis does not take: %v", err)
+			t.Fatalf("a drop that Redis does not accept: %v", err)
 		}
 		wire.Heal()
 		time.Sleep(5 * time.Second)
 		if got := rt.Health().Queued; got != 1 {
-			t.Errorf("%d drops wait, want that of the list", got)
+			t.Errorf("%d drops wait, want only that of the list", got)
 		}
 		loads := c.Stats().Loads
 		for range 10 {
@@ -212,8 +210,8 @@ func TestADropThatNeverSucceedsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The same of a clear: it has dropped all but that key.
-func TestAClearThatRedisRefusesForOneKeyIsDoneForTheOthers(t *testing.T) {
+// The same for a clear: it drops all keys but that one.
+func TestClearEverywhere_RefusedKeyBlocksNoOthers(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := &row{}
@@ -239,14 +237,13 @@ func TestAClearThatRedisRefusesForOneKeyIsDoneForTheOthers(t *testing.T) {
 			t.Errorf("ten reads in ten seconds had %d loads, want one", got)
 		}
 		if got := rt.Health().Queued; got != 1 {
-			t.Errorf("%d drops wait, want that of the list", got)
+			t.Errorf("%d drops wait, want only that of the list", got)
 		}
 	})
 }
 
-// A read between the commit and the drop that fails may find the old value, and must
-// leave no copy of it.
-func TestNoCopyIsLeftOfAReadBetweenACommitAndADropThatFails(t *testing.T) {
+// A read between the commit and the failed drop may get the old value, and must not leave a copy of it.
+func TestDrop_FailureLeavesNoOldCopy(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s, p := &row{}, &parked{}

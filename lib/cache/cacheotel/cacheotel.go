@@ -1,23 +1,21 @@
-// Package cacheotel shows OpenTelemetry what the caches of a process do: spans of reads that go
-// beyond this process' memory and of loads, and metrics. It is a module of its own:
+// Package cacheotel exports traces and metrics of a process' caches to OpenTelemetry. Reads beyond this process' memory
+// and loads have spans. The package is a module of its own:
 //
 //	telemetry, err := cacheotel.New(cacheotel.Config{})
 //	rt, err := cache.Open(ctx, cache.Options{Config: cache.Config{Hooks: telemetry.Hooks()}})
 //	stop, err := telemetry.Watch(rt)
 //
-// A span is a child of the one in the context of the caller, and there is none without it: a
-// hit in process has no span, a read of Redis has a span "cache read", and a load has one
-// "cache load", which is below the read that has caused it. Callers that wait for the load of
-// another caller have a span of their read alone. Their attributes are the cache's name, how
-// many keys were asked for, the tier that had the answer, and the outcome:
+// A span is a child of the span in the caller's context; without that one there is no span. A hit in process has no
+// span, a read of Redis has a span "cache read", and a load has a span "cache load" below the read that caused it. A
+// caller that waits for the load of another caller only has the span of its read. The attributes are the cache's name,
+// the number of requested keys, the tier that had the value, and the outcome:
 //
 //	cache          user:{key}
 //	cache.keys     1
-//	cache.tier     redis, source, or process for a value past its life; absent without an answer
+//	cache.tier     redis, source, or process for a value past its life; absent without a result
 //	cache.outcome  found, missing or failed
 //
-// Metrics have the names of the table in docs/cache.md; OpenTelemetry has no conventions for
-// caches yet.
+// The table in docs/cache.md lists the metrics; OpenTelemetry has no conventions for caches yet.
 package cacheotel
 
 import (
@@ -36,15 +34,15 @@ import (
 
 const scope = "github.com/stoa-dev/stoa/lib/cache/cacheotel"
 
-// Config says whom to tell.
+// Config sets the destinations of traces and metrics.
 type Config struct {
-	// Tracers make the spans; nil means the global provider.
+	// Tracers creates the spans; nil means the global provider.
 	Tracers trace.TracerProvider
-	// Meters make the instruments; nil means the global provider.
+	// Meters creates the instruments; nil means the global provider.
 	Meters metric.MeterProvider
 }
 
-// Telemetry is the spans and metrics of one runtime's caches.
+// Telemetry contains the spans and metrics of one runtime's caches.
 type Telemetry struct {
 	tracer  trace.Tracer
 	meter   metric.Meter
@@ -53,7 +51,7 @@ type Telemetry struct {
 	dropped metric.Int64Counter
 }
 
-// New returns what tells of caches. The error is that of a meter that refuses an instrument.
+// New returns the telemetry. It returns an error if the meter refuses an instrument.
 func New(cfg Config) (*Telemetry, error) {
 	if cfg.Tracers == nil {
 		cfg.Tracers = otel.GetTracerProvider()
@@ -67,19 +65,19 @@ func New(cfg Config) (*Telemetry, error) {
 		metric.WithDescription("Time of one load from the source, of one key or several."),
 		metric.WithExplicitBucketBoundaries(0.0002, 0.0008, 0.0032, 0.0128, 0.0512, 0.2048, 0.8192, 3.2768, 13.1072))
 	t.age, errs[1] = t.meter.Float64Histogram("stoa.cache.age", metric.WithUnit("s"),
-		metric.WithDescription("Age of answered values, by where they were: of one in 64 from process, of each from redis."),
+		metric.WithDescription("Age of returned values by tier: one in 64 from process, each one from redis."),
 		metric.WithExplicitBucketBoundaries(0.01, 0.04, 0.16, 0.64, 2.56, 10.24, 40.96, 163.84, 655.36, 2621.44, 10485.76))
 	t.dropped, errs[2] = t.meter.Int64Counter("stoa.cache.dropped_keys", metric.WithUnit("{key}"),
-		metric.WithDescription("Keys that changes on this node have dropped everywhere."))
+		metric.WithDescription("Keys dropped on all nodes by changes on this node."))
 	return t, errors.Join(errs[:]...)
 }
 
 func cacheName(name string) attribute.KeyValue { return attribute.String("cache", name) }
 
-// noContext is what hooks without a reader's context record with.
+// noContext is the context for hooks that are called without a reader's context.
 var noContext = context.Background()
 
-// Hooks tell of what the caches do; see [cache.Hooks.And] for more than one set of hooks.
+// Hooks returns the hooks that record spans and metrics; combine them with others by [cache.Hooks.And].
 func (t *Telemetry) Hooks() cache.Hooks {
 	return cache.Hooks{
 		Asking: t.asking,
@@ -90,8 +88,8 @@ func (t *Telemetry) Hooks() cache.Hooks {
 	}
 }
 
-// asking begins a read or a load, whose time is recorded within its span: it may become an
-// exemplar of it.
+// asking begins a read or a load. The duration of a load is recorded within its span, so that it can become an
+// exemplar.
 func (t *Telemetry) asking(ctx context.Context, of cache.Tier, name string, keys int) (context.Context, func(cache.Tier, error)) {
 	if of != cache.Origin {
 		return t.span(ctx, "cache read", name, keys)
@@ -130,7 +128,7 @@ func (t *Telemetry) span(ctx context.Context, what, name string, keys int) (cont
 	}
 }
 
-// Watch has the meter ask the caches of rt for their counts whenever it collects, until stop is
+// Watch registers a callback with the meter that reads the counts of rt's caches at each collection, until stop is
 // called.
 func (t *Telemetry) Watch(rt *cache.Runtime) (stop func() error, err error) {
 	var errs []error
@@ -144,15 +142,15 @@ func (t *Telemetry) Watch(rt *cache.Runtime) (stop func() error, err error) {
 		errs = append(errs, err)
 		return g
 	}
-	reads := counter("reads", "{key}", "Keys read, by where the answer was: process (its memory), redis, load (the source was asked), or stale (a value past its life, for the source failed or was slow).")
+	reads := counter("reads", "{key}", "Keys read, by result: process (its memory), redis, load (from the source), or stale (past its life, because the source failed or was slow).")
 	missing := counter("missing", "{load}", "Loads that found nothing.")
 	failures := counter("load_errors", "{load}", "Loads that failed.")
-	fallbacks := counter("fallbacks", "{read}", "Reads that did without Redis, and asked the source: redis (it failed) or behind (changes may have been missed).")
-	unstored := counter("unstored", "{key}", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (one came between).")
-	renewals := counter("renewals", "{value}", "Values that did not reach the end of their life: loaded (again, early) or extended (by chance).")
+	fallbacks := counter("fallbacks", "{read}", "Reads that bypassed Redis and asked the source: redis (it failed) or behind (changes may have been missed).")
+	unstored := counter("unstored", "{key}", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (a change happened in between).")
+	renewals := counter("renewals", "{value}", "Values renewed before the end of their life: loaded (again, early) or extended (at random).")
 	entries := gauge("entries", "{value}", "Values in this process' memory.")
-	breakers := gauge("breakers_open", "{part}", "Parts of Redis that failed and are left alone for half a second at a time.")
-	behind, err := t.meter.Float64ObservableGauge("stoa.cache.behind", metric.WithUnit("s"), metric.WithDescription("For how long this node may have missed changes; beyond MaxStale, reads go to the source."))
+	breakers := gauge("breakers_open", "{part}", "Shards of Redis that failed and are bypassed for half a second at a time.")
+	behind, err := t.meter.Float64ObservableGauge("stoa.cache.behind", metric.WithUnit("s"), metric.WithDescription("How long this node may have missed changes; beyond MaxStale, reads go to the source."))
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	spans := tracetest.NewSpanRecorder() // an exporter, in a program
+	spans := tracetest.NewSpanRecorder() // in a program: an exporter
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 
 	telemetry, err := cacheotel.New(cacheotel.Config{Tracers: tracers})
@@ -49,7 +49,7 @@ func Example() {
 	products := cache.Keyed(rt, "product", strconv.Itoa, load)
 
 	ctx, request := tracers.Tracer("shop").Start(ctx, "GET /product/7")
-	for range 2 { // the second is in process
+	for range 2 { // the second read is in process
 		if _, err := products.Get(ctx, 7); err != nil {
 			fmt.Println(err)
 		}
@@ -80,7 +80,7 @@ func attributes(s sdktrace.ReadOnlySpan) string {
 	return strings.TrimSpace(series("", attribute.NewSet(s.Attributes()...)))
 }
 
-// opened is a runtime whose spans and metrics are looked at.
+// opened returns a runtime with its spans and metrics.
 func opened(t *testing.T) (rt *cache.Runtime, tracer trace.Tracer, spans *tracetest.SpanRecorder, meters *sdkmetric.ManualReader) {
 	t.Helper()
 	spans, meters = tracetest.NewSpanRecorder(), sdkmetric.NewManualReader()
@@ -100,7 +100,7 @@ func opened(t *testing.T) (rt *cache.Runtime, tracer trace.Tracer, spans *tracet
 	return rt, tracers.Tracer("test"), spans, meters
 }
 
-var errAway = errors.New("the source is away")
+var errAway = errors.New("the source is unavailable")
 
 func source(_ context.Context, id int) (string, error) {
 	switch id {
@@ -112,14 +112,14 @@ func source(_ context.Context, id int) (string, error) {
 	return "thing", nil
 }
 
-func TestSpansTellTierAndOutcome(t *testing.T) {
+func TestSpans_HaveTierAndOutcome(t *testing.T) {
 	rt, tracer, spans, _ := opened(t)
 	things := cache.Keyed(rt, "thing", strconv.Itoa, source, cache.With(cache.Policy{MaxStale: 10 * time.Second}))
 	if _, err := things.Get(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(spans.Started()); n != 0 {
-		t.Errorf("a caller without a span has begun %d", n)
+		t.Errorf("a caller without a span began %d spans", n)
 	}
 	for _, c := range []struct {
 		name string
@@ -168,7 +168,7 @@ func TestSpansTellTierAndOutcome(t *testing.T) {
 	}
 }
 
-func TestMetricsTellWhatTheCachesDid(t *testing.T) {
+func TestMetrics_CountCacheEvents(t *testing.T) {
 	rt, _, _, meters := opened(t)
 	things := cache.Keyed(rt, "thing", strconv.Itoa, source, cache.With(cache.Policy{MaxStale: 10 * time.Second}))
 	for _, id := range []int{1, 1, 1, 404, 500} {
@@ -219,8 +219,8 @@ func TestMetricsTellWhatTheCachesDid(t *testing.T) {
 		"stoa.cache.unstored cache=thing:{key} reason=overtaken": 0,
 		"stoa.cache.breakers_open":                               0,
 	} {
-		if n, there := got[name]; !there || n != want {
-			t.Errorf("%s: got %v (%v), want %v", name, n, there, want)
+		if n, ok := got[name]; !ok || n != want {
+			t.Errorf("%s: got %v (%v), want %v", name, n, ok, want)
 		}
 	}
 	if got["stoa.cache.entries cache=thing:{key}"] == 0 || got["stoa.cache.behind"] < 0 {

@@ -1,14 +1,14 @@
-// Package cacheprom shows Prometheus what the caches of a process do: where reads were
-// answered, what loads cost, how old values are. It needs three lines beside the runtime's:
+// Package cacheprom exports metrics of a process' caches to Prometheus: the tier that answered reads, the cost of
+// loads, the age of values. It needs three lines in addition to the runtime's:
 //
 //	metrics := cacheprom.New()
 //	rt, err := cache.Open(ctx, cache.Options{Config: cache.Config{Hooks: metrics.Hooks()}})
 //	metrics.Watch(rt)
 //	prometheus.MustRegister(metrics)
 //
-// A cache is called by the pattern of its family in the label "cache": "user:{key}" of one that
-// [cache.Keyed] has made with the name "user". Nothing is counted twice: most of it is read from
-// [cache.Stats] when Prometheus asks, and a hit in process costs nothing more.
+// The label "cache" contains the pattern of the family: "user:{key}" for a cache that [cache.Keyed] made with the name
+// "user". No event is counted twice. Most values come from [cache.Stats] when Prometheus scrapes, so a hit in process
+// has no extra cost.
 package cacheprom
 
 import (
@@ -21,9 +21,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// Collector is a prometheus.Collector of the caches of one runtime. Metrics of another runtime
-// in the same registry need a wrapper with a label of its own:
-// [prometheus.WrapRegistererWith].
+// Collector is a prometheus.Collector of the caches of one runtime. For a second runtime in the same registry, add a
+// label with [prometheus.WrapRegistererWith].
 type Collector struct {
 	rt      atomic.Pointer[cache.Runtime]
 	seconds *prometheus.HistogramVec
@@ -33,19 +32,19 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a collector that has nothing to tell until [Collector.Watch].
+// New returns a collector. It has no values before [Collector.Watch].
 func New() *Collector {
 	return &Collector{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_cache_load_seconds",
 			Help: "Time of one load from the source, of one key or several.", Buckets: prometheus.ExponentialBuckets(0.0002, 4, 9)}, []string{"cache"}),
 		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_cache_age_seconds",
-			Help: "Age of answered values, by where they were: of one in 64 from process, of each from redis.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 11)}, []string{"cache", "tier"}),
+			Help: "Age of returned values by tier: one in 64 from process, each one from redis.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 11)}, []string{"cache", "tier"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_cache_dropped_keys_total",
-			Help: "Keys that changes on this node have dropped everywhere."}),
+			Help: "Keys dropped on all nodes by changes on this node."}),
 	}
 }
 
-// Hooks feed the collector; see [cache.Hooks.And] for more than one set of hooks.
+// Hooks returns the hooks that feed the collector; combine them with others by [cache.Hooks.And].
 func (c *Collector) Hooks() cache.Hooks {
 	return cache.Hooks{
 		Loaded: func(name string, _ int, took time.Duration, _ error) {
@@ -58,7 +57,7 @@ func (c *Collector) Hooks() cache.Hooks {
 	}
 }
 
-// Watch has the collector ask rt.
+// Watch sets the runtime whose caches the collector reads.
 func (c *Collector) Watch(rt *cache.Runtime) { c.rt.Store(rt) }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -66,21 +65,21 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	reads     = desc("reads_total", "Keys read, by where the answer was: process (its memory), redis, load (the source was asked), or stale (a value past its life, for the source failed or was slow).", "cache", "result")
-	missing   = desc("missing_total", "Loads that found nothing; with stoa_cache_load_seconds_count, the loads, their share.", "cache")
+	reads     = desc("reads_total", "Keys read, by result: process (its memory), redis, load (from the source), or stale (past its life, because the source failed or was slow).", "cache", "result")
+	missing   = desc("missing_total", "Loads that found nothing; divide by stoa_cache_load_seconds_count for their share.", "cache")
 	failures  = desc("load_errors_total", "Loads that failed.", "cache")
-	fallbacks = desc("fallbacks_total", "Reads that did without Redis, and asked the source: redis (it failed) or behind (changes may have been missed).", "cache", "reason")
-	unstored  = desc("unstored_total", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (one came between).", "cache", "reason")
-	renewals  = desc("renewals_total", "Values that did not reach the end of their life: loaded (again, early) or extended (by chance).", "cache", "how")
+	fallbacks = desc("fallbacks_total", "Reads that bypassed Redis and asked the source: redis (it failed) or behind (changes may have been missed).", "cache", "reason")
+	unstored  = desc("unstored_total", "Loaded keys that were not stored: fenced (a change was under way) or overtaken (a change happened in between).", "cache", "reason")
+	renewals  = desc("renewals_total", "Values renewed before the end of their life: loaded (again, early) or extended (at random).", "cache", "how")
 	entries   = desc("entries", "Values in this process' memory.", "cache")
-	behind    = desc("behind_seconds", "For how long this node may have missed changes; beyond the setting cache.max_stale, reads go to the source.")
-	breakers  = desc("breakers_open", "Parts of Redis that failed and are left alone for half a second at a time.")
+	behind    = desc("behind_seconds", "How long this node may have missed changes; beyond the setting cache.max_stale, reads go to the source.")
+	breakers  = desc("breakers_open", "Shards of Redis that failed and are bypassed for half a second at a time.")
 )
 
 var types = map[*prometheus.Desc]string{reads: "counter", missing: "counter", failures: "counter", fallbacks: "counter", unstored: "counter",
 	renewals: "counter", entries: "gauge", behind: "gauge", breakers: "gauge"}
 
-// Types returns the type of every metric, for lists of those that have no value yet.
+// Types returns the type of every metric, for lists that include metrics without a value.
 func (c *Collector) Types() map[*prometheus.Desc]string {
 	all := maps.Clone(types)
 	for of, what := range map[prometheus.Collector]string{c.seconds: "histogram", c.age: "histogram", c.dropped: "counter"} {

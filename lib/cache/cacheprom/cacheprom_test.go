@@ -10,13 +10,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/cacheprom"
 )
 
-// A pedantic registry refuses what was not described, and what is collected twice.
-func TestWhatIsCollectedIsDescribed(t *testing.T) {
+// A pedantic registry refuses metrics that are not described or are collected twice.
+func TestCollector_DescribesItsMetrics(t *testing.T) {
 	metrics := cacheprom.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	if _, err := registry.Gather(); err != nil {
-		t.Errorf("before there is a runtime: %v", err)
+		t.Errorf("without a runtime: %v", err)
 	}
 	rt, err := cache.Open(t.Context(), cache.Options{Config: cache.Config{Hooks: metrics.Hooks()}})
 	if err != nil {

@@ -34,7 +34,7 @@ func Example() {
 		}
 	}
 
-	families, err := registry.Gather() // what promhttp.HandlerFor serves
+	families, err := registry.Gather() // the output of promhttp.HandlerFor
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -57,7 +57,7 @@ func Example() {
 	// cache=product:{key} result=stale 0
 }
 
-// The collector tells of every metric before there are values, for dashboards and references.
+// Types lists every metric before there are values, for dashboards and references.
 func ExampleCollector_Types() {
 	metrics := cacheprom.New()
 	types := map[string]int{}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Hazards of the ways that do not go through a fence: drops, texts that are set,
-// and changes that go on although Redis cannot be told.
+// Hazards of operations without a fence: drops, values that are set, and changes that proceed although Redis cannot be
+// fenced.
 
-// afterReturn is how long after Redis is back a drop may take that it did not get.
+// afterReturn bounds how long a pending drop may take after Redis is back.
 const afterReturn = 5 * time.Second
 
 func (t *trial) beside(node int) Beside {
@@ -21,8 +21,7 @@ func (t *trial) beside(node int) Beside {
 	return b
 }
 
-// dropOvertaken: a load that began before somebody else's commit ends after the
-// drop.
+// dropOvertaken: a load that began before another program's commit ends after the drop.
 func dropOvertaken(t *trial) {
 	t.open(nil)
 	b := t.beside(0)
@@ -33,13 +32,13 @@ func dropOvertaken(t *trial) {
 	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), key) })
 	<-held.Reached
 	t.set(key, "new")
-	t.told(b.Drop(t.ctx(), key))
+	t.mustAccept(b.Drop(t.ctx(), key))
 	held.Release()
 	reader.Wait()
 	t.fresh(key, 0, 1)
 }
 
-// setOvertaken: the same load ends after a text was set.
+// setOvertaken: the same load ends after a value was set.
 func setOvertaken(t *trial) {
 	t.open(nil)
 	b := t.beside(0)
@@ -50,13 +49,13 @@ func setOvertaken(t *trial) {
 	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), key) })
 	<-held.Reached
 	t.set(key, "new")
-	t.told(b.Set(t.ctx(), key, "new"))
+	t.mustAccept(b.Set(t.ctx(), key, "new"))
 	held.Release()
 	reader.Wait()
 	t.fresh(key, 0, 1)
 }
 
-// setUnderChange: what is set while a change is under way is not what stays.
+// setUnderChange: a value that is set while a change is under way does not stay.
 func setUnderChange(t *trial) {
 	t.open(nil)
 	b := t.beside(0)
@@ -64,13 +63,13 @@ func setUnderChange(t *trial) {
 	t.warm(key)
 	t.commit(func(commit func(context.Context) error) error { return t.node[1].Change(t.ctx(), key, commit) }, func() {
 		t.set(key, "between")
-		t.told(b.Set(t.ctx(), key, "between"))
+		t.mustAccept(b.Set(t.ctx(), key, "between"))
 		t.set(key, "new")
 	})
 	t.fresh(key, 0, 1)
 }
 
-// dropLater: Redis does not take a drop or a text; they are owed until it does.
+// dropLater: Redis does not accept a drop or a value; the drop is retried until it does.
 func dropLater(owed func(context.Context, Beside) error) func(*trial) {
 	return func(t *trial) {
 		t.open(nil)
@@ -80,15 +79,15 @@ func dropLater(owed func(context.Context, Beside) error) func(*trial) {
 		t.proxy[0].Refuse()
 		t.set(key, "new")
 		if owed(t.ctx(), b) == nil {
-			t.Errorf("nobody is told that Redis did not take it")
+			t.Errorf("got no error although Redis did not accept the operation")
 		}
-		t.now(key, 0)
+		t.staysFresh(key, 0)
 		t.proxy[0].Heal()
-		t.soon(key)
+		t.eventuallyFresh(key)
 	}
 }
 
-// proceed: a node that Redis cannot be reached from changes all the same.
+// proceed: a node that cannot reach Redis still makes its changes.
 func proceed(t *trial) {
 	t.open(func(n *Node) { n.Proceed = true })
 	t.beside(0)
@@ -104,14 +103,13 @@ func proceed(t *trial) {
 	if !committed {
 		t.Fatalf("Change: %v, and commits nothing", err)
 	}
-	t.now(key, 0)
+	t.staysFresh(key, 0)
 	t.proxy[0].Heal()
-	t.soon(key)
+	t.eventuallyFresh(key)
 }
 
-// proceedHistory: Redis stops for all, again and again, and changes go on. A node
-// always reads what it changed itself. The others may read what was before until Redis
-// has been told.
+// proceedHistory: Redis stops for all nodes repeatedly, and changes proceed. A node always reads its own changes. The
+// others may read the value before until Redis has received the drop.
 func proceedHistory(t *trial) {
 	t.open(func(n *Node) { n.Proceed = true })
 	t.beside(0)
@@ -126,17 +124,18 @@ func proceedHistory(t *trial) {
 	}))
 }
 
-// told fails the trial if Redis, with which nothing is wrong, did not take it.
-func (t *trial) told(err error) {
+// mustAccept fails the trial if Redis, which is healthy, did not accept an operation.
+func (t *trial) mustAccept(err error) {
 	t.Helper()
 	if err != nil {
 		t.Errorf("%v", err)
 	}
 }
 
-// soon is fresh for both nodes, once Redis is back and has got what it is owed. A node that was cut off for a moment
-// may have asked the source before that, and find the old text in Redis afterwards: what is read has to stay.
-func (t *trial) soon(key string) {
+// eventuallyFresh is fresh for both nodes, once Redis is back and has received the pending drops. A node that was cut off for a
+// moment may have asked the source before that, and then find the old text in Redis: the new text has to be read for
+// half a second.
+func (t *trial) eventuallyFresh(key string) {
 	t.Helper()
 	want, _ := t.source.row(key)
 	within := afterReturn
@@ -149,5 +148,5 @@ func (t *trial) soon(key string) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.now(key, 0, 1)
+	t.staysFresh(key, 0, 1)
 }

@@ -15,77 +15,74 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// Adapter is one node of a cache under test: texts by key, in process where the
-// library can, in Redis, and from the [Source]. Use each library's best documented
-// way.
+// Adapter is one node of a cache under test: texts by key, in process if the library can, in Redis, and from the
+// [Source]. Use each library's best documented way.
 type Adapter interface {
 	// Get returns the text of key, or [ErrNotFound].
 	Get(ctx context.Context, key string) (string, error)
-	// Change calls commit, which writes key's row, and sees to it that nobody
-	// reads the old text for long. It may refuse, with an error, before commit.
+	// Change calls commit, which writes key's row, and makes sure that no reader gets the old text for long. It may
+	// refuse, with an error, before commit.
 	Change(ctx context.Context, key string, commit func(context.Context) error) error
-	// Close ends the node. It may be cut off from Redis.
+	// Close ends the node. The node may have lost its connection to Redis.
 	Close()
 }
 
 // Optional interfaces of an [Adapter].
 type (
-	// Many reads several keys at once; what does not exist is absent.
+	// Many reads several keys at once; missing keys are absent from the map.
 	Many interface {
 		GetMany(ctx context.Context, keys []string) (map[string]string, error)
 	}
-	// Tagged drops all keys with a tag; a key's tag is what is before its slash.
+	// Tagged drops all keys with a tag; a key's tag is the part before its slash.
 	Tagged interface {
 		ChangeTag(ctx context.Context, tag string, commit func(context.Context) error) error
 	}
-	// Beside tells the caches of what was committed without Change: Drop when
-	// somebody else did, Set with the text that the caller has just committed.
+	// Beside updates the caches for commits without Change: Drop after another program's commit, Set with the text that
+	// the caller has just committed.
 	Beside interface {
 		Drop(ctx context.Context, key string) error
 		Set(ctx context.Context, key, text string) error
 	}
-	// Named says what a key is called in Redis, to find its owner in a cluster.
+	// Named returns the Redis key of a key, to find its owner in a cluster.
 	Named interface{ Physical(key string) string }
 )
 
-// ErrNotOffered is what [Library.Open] returns when it does not know a kind of Redis.
+// ErrNotOffered is returned by [Library.Open] for a kind of Redis that it does not support.
 var ErrNotOffered = errors.New("cachetest: not offered")
 
-// A Library makes nodes.
+// A Library opens nodes.
 type Library struct {
 	Name string
-	// MaxStale is for how long after a change an old text may be read; 0 means
-	// 500 ms.
+	// MaxStale bounds how long after a change an old text may be read; 0 means 500 ms.
 	MaxStale time.Duration
-	// Virtual says that Open connects by [Node].Dial alone. Whatever needs no real
-	// server is then tried in virtual time, unless STOA_HAZARDS=full asks for the
-	// figures of docs/cache-hazards.md.
+	// Virtual declares that Open connects by [Node].Dial alone. Hazards that need no real server are then tried in
+	// virtual time, unless STOA_HAZARDS=full requests the figures of docs/cache-hazards.md.
 	Virtual bool
-	// OnServers has a Virtual library meet all hazards on real servers, too.
+	// OnServers runs a Virtual library against all hazards on real servers, too.
 	OnServers bool
 	Open      func(t testing.TB, n Node) (Adapter, error)
 }
 
-// Node is what a node is made of.
+// Node configures a node.
 type Node struct {
 	Name   string
 	Redis  string                                                            // redis://…, redis-sentinel://… or redis-cluster://…
-	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // how to connect to it; nil as usual
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // connects to it; nil: the default
 	Source *Source
-	Life   time.Duration // of a text in the cache, with what spread the library has
-	Empty  time.Duration // of the knowledge that there is none
-	Load   time.Duration // how long a load may take
-	Change time.Duration // how long a change may take
-	// Proceed: changes commit although Redis cannot be told.
+	Life   time.Duration // of a text in the cache, with the library's jitter
+	Empty  time.Duration // of a negative entry
+	Load   time.Duration // longest duration of a load
+	Change time.Duration // longest duration of a change
+	// Proceed makes changes commit although Redis cannot be fenced.
 	Proceed bool
 }
 
-// A Verdict is how a library fared.
+// A Verdict is the result of a library in one hazard.
 type Verdict struct {
 	Hazard string
 	Held   bool
-	Why    string // it did not hold, or is not offered
-	Not    bool   // offered
+	Why    string // why it did not hold, or is not offered
+	Not    bool   // not offered
 	Notes  []string
 }
 
@@ -102,7 +99,7 @@ func Run(t *testing.T, l Library) {
 	}
 }
 
-// inTime calls try in the time, real or virtual, in which the library meets a hazard.
+// inTime calls try in real or virtual time, as the library and the hazard require.
 func (l Library) inTime(t *testing.T, h hazard, try func(*testing.T)) {
 	if l.virtual(h) {
 		redistest.Bubble(t, try)
@@ -113,8 +110,8 @@ func (l Library) inTime(t *testing.T, h hazard, try func(*testing.T)) {
 
 func (l Library) virtual(h hazard) bool { return l.Virtual && !l.OnServers && !full && !h.real }
 
-// Judge tries a library against every hazard whose name has one of the words in it,
-// all without words, and tells how it fared.
+// Judge tries a library against every hazard whose name contains one of the words, or against all hazards without
+// words, and returns the verdicts.
 func Judge(t *testing.T, l Library, words ...string) []Verdict {
 	t.Helper()
 	var all []Verdict
@@ -142,7 +139,7 @@ func (v *Verdict) judge(t *testing.T, l Library, h hazard) {
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
-				r.say(&r.faults, fmt.Sprint("panic: ", p))
+				r.add(&r.faults, fmt.Sprint("panic: ", p))
 			}
 		}()
 		h.try(newTrial(r, l, h))
@@ -150,7 +147,7 @@ func (v *Verdict) judge(t *testing.T, l Library, h hazard) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		r.say(&r.faults, "hangs")
+		r.add(&r.faults, "hangs")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,36 +156,35 @@ func (v *Verdict) judge(t *testing.T, l Library, h hazard) {
 	t.Logf("held: %v %s %s", v.Held, v.Why, strings.Join(v.Notes, "; "))
 }
 
-// recorder notes faults in place of failing.
+// recorder records faults instead of failing.
 type recorder struct {
 	testing.TB
 	mu                     sync.Mutex
 	faults, missing, notes []string
 }
 
-func (r *recorder) say(to *[]string, text string) {
+func (r *recorder) add(to *[]string, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*to = append(*to, text)
 }
 
-func (r *recorder) Errorf(format string, args ...any) { r.say(&r.faults, fmt.Sprintf(format, args...)) }
-func (r *recorder) Error(args ...any)                 { r.say(&r.faults, fmt.Sprint(args...)) }
-func (r *recorder) Logf(format string, args ...any)   { r.say(&r.notes, fmt.Sprintf(format, args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.add(&r.faults, fmt.Sprintf(format, args...)) }
+func (r *recorder) Error(args ...any)                 { r.add(&r.faults, fmt.Sprint(args...)) }
+func (r *recorder) Logf(format string, args ...any)   { r.add(&r.notes, fmt.Sprintf(format, args...)) }
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
 func (r *recorder) Fatal(args ...any)                 { r.Error(args...); runtime.Goexit() }
-func (r *recorder) Skip(args ...any)                  { r.say(&r.missing, fmt.Sprint(args...)); runtime.Goexit() }
+func (r *recorder) Skip(args ...any)                  { r.add(&r.missing, fmt.Sprint(args...)); runtime.Goexit() }
 
-// A hazard is one way in which caches go wrong.
+// A hazard is one way in which caches fail.
 type hazard struct {
 	name     string
-	parallel bool // it measures nothing
+	parallel bool // it measures no times
 	try      func(*trial)
-	real     bool // it needs what only a real server does
+	real     bool // it needs a real server
 }
 
-// A network is what lies between a node and its server: a [Proxy] or, in virtual
-// time, a [redistest.Wire].
+// A network connects a node and its server: a [Proxy] or, in virtual time, a [redistest.Wire].
 type network interface {
 	Reset()
 	Refuse()
@@ -201,7 +197,7 @@ type network interface {
 	Heal()
 }
 
-// A trial is a library before a hazard.
+// A trial is a library in one hazard.
 type trial struct {
 	testing.TB
 	lib     Library
@@ -270,19 +266,19 @@ func (t *trial) start(i int, url string, change func(*Node)) {
 	t.node[i] = a
 }
 
-// patience is how long a call may take that nothing holds up.
-const patience = 10 * time.Second
+// callTimeout bounds a call that nothing delays.
+const callTimeout = 10 * time.Second
 
 func (t *trial) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// set commits without telling the caches: before they know the key.
+// set commits without notifying the caches: use it before they have the key.
 func (t *trial) set(key, text string) { t.source.Set(key, text) }
 
-// get reads, and fails the trial if it cannot.
+// get reads, and fails the trial if the read fails.
 func (t *trial) get(node int, key string) string {
 	text, err := t.node[node].Get(t.ctx(), key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -291,7 +287,7 @@ func (t *trial) get(node int, key string) string {
 	return text
 }
 
-// warm has both nodes keep the key at hand.
+// warm makes both nodes cache the key.
 func (t *trial) warm(key string) {
 	for range 3 {
 		for i := range t.node {
@@ -300,7 +296,7 @@ func (t *trial) warm(key string) {
 	}
 }
 
-// change commits text on a node. A refusal is an answer, too.
+// change commits text on a node. A refusal is a valid result, too.
 func (t *trial) change(node int, key, text string) {
 	err := t.node[node].Change(t.ctx(), key, func(context.Context) error { t.source.Set(key, text); return nil })
 	if err != nil {
@@ -308,10 +304,9 @@ func (t *trial) change(node int, key, text string) {
 	}
 }
 
-// commit is change where nothing is wrong that a refusal could be for, but a
-// machine that stalls: it is tried again.
+// commit is change in a trial without faults. A refusal can then only come from a stalled machine, and is retried.
 func (t *trial) commit(change func(commit func(context.Context) error) error, write func()) {
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(callTimeout); ; time.Sleep(50 * time.Millisecond) {
 		called := false
 		err := change(func(context.Context) error { called = true; write(); return nil })
 		if err == nil {
@@ -323,42 +318,41 @@ func (t *trial) commit(change func(commit func(context.Context) error) error, wr
 	}
 }
 
-// update is change in that way.
+// update is change by commit.
 func (t *trial) update(node int, key, text string) {
 	t.commit(func(commit func(context.Context) error) error { return t.node[node].Change(t.ctx(), key, commit) },
 		func() { t.source.Set(key, text) })
 }
 
-// fresh fails the trial if a node still reads something else than the source has,
-// from MaxStale after now on, for a third of a second. Errors are no lies.
+// fresh fails the trial if, from MaxStale after now on and for a third of a second, a node reads another text than the
+// source has. Errors are not counted.
 func (t *trial) fresh(key string, nodes ...int) {
 	t.Helper()
 	time.Sleep(t.lib.MaxStale) // until then a node may read either value
 	if t.mayStall() {
-		want, there := t.source.row(key)
+		want, ok := t.source.row(key)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end) && slices.ContainsFunc(nodes, func(i int) bool {
 			got, err := t.node[i].Get(t.ctx(), key)
-			return err == nil && (!there || got != want)
+			return err == nil && (!ok || got != want)
 		}); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	t.now(key, nodes...)
+	t.staysFresh(key, nodes...)
 }
 
-// mayStall reports whether the trial may take as long as a machine that stalls: how soon something has to be is then
-// decided in virtual time.
+// mayStall reports whether a stalled machine may delay the trial. Time limits are then only checked in virtual time.
 func (t *trial) mayStall() bool { return t.lib.Virtual && !t.virtual && !full }
 
-// now is fresh without the wait.
-func (t *trial) now(key string, nodes ...int) {
+// staysFresh is fresh without the wait.
+func (t *trial) staysFresh(key string, nodes ...int) {
 	t.Helper()
-	want, there := t.source.row(key)
+	want, ok := t.source.row(key)
 	for end := time.Now().Add(330 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, i := range nodes {
 			got, err := t.node[i].Get(t.ctx(), key)
-			if err == nil && (!there || got != want) || errors.Is(err, ErrNotFound) && there {
-				t.Errorf("node %d still reads %q (%v) when the source has %q", i, got, err, want)
+			if err == nil && (!ok || got != want) || errors.Is(err, ErrNotFound) && ok {
+				t.Errorf("node %d reads %q (%v), the source has %q", i, got, err, want)
 				return
 			}
 		}

@@ -1,13 +1,11 @@
-// Package cachetest tries a cache against what makes caches lie: a load that is
-// overtaken by a change, a lost or late message, a partition that nobody notices,
-// a crash at the worst moment, a herd, a Redis that is away, emptied, restarted or
-// failed over. It runs against any cache that an [Adapter] can be written for:
+// Package cachetest tries a cache against the hazards that make caches return old data. Loads are overtaken by changes;
+// messages are lost or late; a partition stays unnoticed; a node crashes at the worst moment; many readers miss one
+// key; Redis is unavailable, emptied, restarted or failed over. It runs against any cache with an [Adapter]:
 //
 //	func TestHazards(t *testing.T) {
 //		cachetest.Run(t, cachetest.Library{Name: "mine", Open: open})
 //	}
 //
-// Each hazard has Redis servers of its own, two nodes with a [Proxy] between each
-// and Redis, and a [Source] that it can stop in the middle of a load. [Judge]
-// tells what held and what did not in place of failing, to compare libraries.
+// Each hazard has its own Redis servers and two nodes, with a [Proxy] between each node and Redis. A [Source] can be
+// stopped in the middle of a load. To compare libraries, [Judge] returns the results instead of failing.
 package cachetest

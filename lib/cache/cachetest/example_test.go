@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// What an adapter can do beside reading and changing is tried as well, if it says so by its methods.
+// The optional methods of an adapter are tried as well.
 var (
 	_ cachetest.Many   = (*node)(nil)
 	_ cachetest.Beside = (*node)(nil)
@@ -19,8 +19,8 @@ var (
 	_ cachetest.Named  = (*node)(nil)
 )
 
-// A library that has no clients for clusters says so, and is not blamed.
-func TestWhatALibraryDoesNotOfferIsNoFault(t *testing.T) {
+// A library without clients for clusters reports that, and does not fail.
+func TestJudge_NotOfferedIsNoFault(t *testing.T) {
 	t.Parallel()
 	l := cachetest.Library{Name: "single", Open: func(testing.TB, cachetest.Node) (cachetest.Adapter, error) {
 		return nil, cachetest.ErrNotOffered
@@ -36,8 +36,8 @@ func TestWhatALibraryDoesNotOfferIsNoFault(t *testing.T) {
 	}
 }
 
-// Two programs, each with a client of its own, on a line that is slow and cut now and then.
-func TestTwoProgramsOnABadLineShowNothingStale(t *testing.T) {
+// Two programs, each with its own client, on a slow connection that is cut at times.
+func TestNothingStale_BadConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	line := cachetest.NewProxy(t, server.Addr)
@@ -45,8 +45,8 @@ func TestTwoProgramsOnABadLineShowNothingStale(t *testing.T) {
 	cachetest.NothingStale(t, [2]*redis.DB{redistest.Open(t, server.URL), redistest.Open(t, "redis://"+line.Addr)})
 }
 
-// One's own test of a fault: a command whose answer is held back was carried out.
-func TestACommandWithoutAnAnswerWasCarriedOut(t *testing.T) {
+// A test of one's own fault: a command whose reply is held back was executed.
+func TestProxy_HeldReplyMeansExecutedCommand(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	var line *cachetest.Proxy = cachetest.NewProxy(t, server.Addr)
@@ -56,13 +56,13 @@ func TestACommandWithoutAnAnswerWasCarriedOut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := near.Ping(ctx); !errors.Is(err, redis.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a held answer: %v", err)
+		t.Errorf("a held reply: %v", err)
 	}
 	if err := far.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	line.Heal()
 	if err := near.Ping(t.Context()); err != nil {
-		t.Errorf("after it: %v", err)
+		t.Errorf("after the hold: %v", err)
 	}
 }

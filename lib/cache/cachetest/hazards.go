@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// hazards are all, in the order in which they are told.
+// hazards contains all hazards in the order of the report.
 var hazards = []hazard{
 	{"stale fill: a load overtaken by a change", true, staleFill, false},
 	{"stale fill: a reply of Redis overtaken by a change", true, staleReply, false},
@@ -52,10 +52,10 @@ var hazards = []hazard{
 	{"a loader dies", true, loaderDies, false},
 	{"delays of up to 60 ms each way", true, delays, false},
 	{"herd: 2 nodes, 200 callers each, one cold key", false, herd, false},
-	{"all keys expire together", false, together, false},
-	{"the source panics", true, panics, false},
-	{"the source ignores its context", true, ignores, false},
-	{"the first of many callers leaves", true, leaves, false},
+	{"all keys expire together", false, expireTogether, false},
+	{"the source panics", true, sourcePanics, false},
+	{"the source ignores its context", true, ignoresContext, false},
+	{"the first of many callers leaves", true, callerLeaves, false},
 	{"Redis refuses: a cold read costs the load", false, refused, false},
 	{"Redis black-holed: a cold read costs the load", false, blackHoled, false},
 }
@@ -84,7 +84,7 @@ func staleReply(t *trial) {
 	t.proxy[1].Hold(ToNode)
 	var reader sync.WaitGroup
 	reader.Go(func() { _, _ = t.node[1].Get(t.ctx(), key) })
-	time.Sleep(30 * time.Millisecond) // the answer is on its way
+	time.Sleep(30 * time.Millisecond) // the reply is on its way
 	t.change(0, key, "new")
 	t.proxy[1].Heal()
 	reader.Wait()
@@ -142,7 +142,7 @@ func blackHole(t *trial) {
 	t.warm(key)
 	t.proxy[1].BlackHole()
 	t.change(0, key, "new")
-	t.source.Slow(150 * time.Millisecond) // an old copy would be at hand sooner
+	t.source.Slow(150 * time.Millisecond) // an old copy would be returned sooner
 	t.fresh(key, 0, 1)
 	t.source.Slow(0)
 	t.proxy[1].Heal()
@@ -163,8 +163,7 @@ func oneWay(d Direction) func(*trial) {
 	}
 }
 
-// lateCommand holds what a node says about its change until another node has
-// changed the key again.
+// lateCommand delays a node's commands about its change until another node has changed the key again.
 func lateCommand(t *trial) {
 	t.open(nil)
 	t.set(key, "0")
@@ -192,7 +191,7 @@ func crash(t *trial) {
 	dying.Go(func() {
 		_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
 			t.set(key, "new")
-			t.proxy[0].BlackHole() // and never comes back
+			t.proxy[0].BlackHole() // and is never healed
 			return nil
 		})
 	})
@@ -200,7 +199,7 @@ func crash(t *trial) {
 	t.proxy[0].Refuse()
 	t.fresh(key, 1)
 	time.Sleep(t.lib.MaxStale)
-	t.now(key, 1)
+	t.staysFresh(key, 1)
 }
 
 func crashBefore(t *trial) {
@@ -246,7 +245,7 @@ func longChange(t *trial) {
 	t.set(key, "old")
 	t.warm(key)
 	_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
-		time.Sleep(2 * time.Second) // whatever the context says
+		time.Sleep(2 * time.Second) // ignores its context
 		t.warm(key)
 		t.set(key, "new")
 		return nil
@@ -254,8 +253,7 @@ func longChange(t *trial) {
 	t.fresh(key, 0, 1)
 }
 
-// unknownOutcome is a commit that the database carries out after the node has
-// given it up.
+// unknownOutcome is a commit that the database executes after the node has given up.
 func unknownOutcome(t *trial) {
 	t.open(nil)
 	t.set(key, "old")
@@ -269,7 +267,7 @@ func unknownOutcome(t *trial) {
 func oddTexts(t *trial) {
 	t.open(nil)
 	for n, text := range []string{"", "null", "{}", `""`, "[]", "false", "0", "*", "nil", "NOT_FOUND", "__EMPTY__", "\x00", "é\u2028"} {
-		key := fmt.Sprint("odd/", n) // nobody has a copy
+		key := fmt.Sprint("odd/", n) // no node has a copy
 		t.update(0, key, text)
 		for i := range t.node {
 			for range 2 { // from the source or Redis, and from the process
@@ -286,7 +284,7 @@ func negative(t *trial) {
 	for range 20 {
 		for i := range t.node {
 			if text, err := t.node[i].Get(t.ctx(), key); !errors.Is(err, ErrNotFound) {
-				t.Fatalf("node %d reads %q (%v), and there is nothing", i, text, err)
+				t.Fatalf("node %d reads %q (%v), but the row does not exist", i, text, err)
 			}
 		}
 	}
@@ -330,7 +328,7 @@ func tags(t *trial) {
 	<-held.Reached
 	t.commit(func(commit func(context.Context) error) error { return tagged.ChangeTag(t.ctx(), "room", commit) },
 		func() { write("new"); t.set("room/cold", "new") })
-	t.now(keys[3], 0)
+	t.staysFresh(keys[3], 0)
 	held.Release()
 	reader.Wait()
 	t.fresh(keys[0], 0, 1)
@@ -346,7 +344,7 @@ func tags(t *trial) {
 func herd(t *trial) {
 	t.open(nil)
 	t.set(key, "text")
-	t.get(0, "row/other") // connections are there
+	t.get(0, "row/other") // opens the connections
 	t.get(1, "row/other")
 	t.source.Slow(100 * time.Millisecond)
 	before := len(t.source.Loads())
@@ -369,23 +367,23 @@ func herd(t *trial) {
 	}
 }
 
-// together loads 200 keys at once and looks when they are loaded again.
-func together(t *trial) {
+// expireTogether loads 200 keys at once and records when they are loaded again.
+func expireTogether(t *trial) {
 	const keys, life = 200, 2 * time.Second
 	t.open(func(n *Node) { n.Life = life })
-	most := 0
-	for try := range 3 { // a machine that stalls has everybody ask the source
-		if most = loadTogether(t, fmt.Sprint("row/", try, "/"), keys, life); most <= keys*3/4 {
+	highest := 0
+	for try := range 3 { // on a stalled machine all readers ask the source
+		if highest = loadTogether(t, fmt.Sprint("row/", try, "/"), keys, life); highest <= keys*3/4 {
 			break
 		}
 	}
-	t.Logf("of %d keys at most %d were loaded within a tenth of their life", keys, most)
-	if most > keys*3/4 {
-		t.Errorf("%d of %d keys were loaded within a tenth of their life", most, keys)
+	t.Logf("of %d keys at most %d were loaded within a tenth of their life", keys, highest)
+	if highest > keys*3/4 {
+		t.Errorf("%d of %d keys were loaded within a tenth of their life", highest, keys)
 	}
 }
 
-func loadTogether(t *trial, prefix string, keys int, life time.Duration) (most int) {
+func loadTogether(t *trial, prefix string, keys int, life time.Duration) (highest int) {
 	name := func(n int) string { return fmt.Sprint(prefix, n) }
 	for n := range keys {
 		t.set(name(n), "text")
@@ -410,17 +408,17 @@ func loadTogether(t *trial, prefix string, keys int, life time.Duration) (most i
 	loads := t.source.Loads()[before:]
 	for i, from := range loads { // in any tenth of a life
 		n, _ := slices.BinarySearchFunc(loads[i:], from.Add(life/10), time.Time.Compare)
-		most = max(most, n)
+		highest = max(highest, n)
 	}
-	return most
+	return highest
 }
 
-func panics(t *trial) {
+func sourcePanics(t *trial) {
 	t.open(nil)
 	t.set(key, "text")
 	t.source.PanicNext()
 	func() {
-		// Where the caller's own goroutine calls the source, the panic is the caller's.
+		// If the library calls the source on the caller's goroutine, the caller gets the panic.
 		defer func() { _ = recover() }()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
@@ -441,7 +439,7 @@ func panics(t *trial) {
 	}
 }
 
-func ignores(t *trial) {
+func ignoresContext(t *trial) {
 	t.open(func(n *Node) { n.Load = 500 * time.Millisecond })
 	t.set(key, "text")
 	held := t.source.HoldNext()
@@ -473,7 +471,7 @@ func ignores(t *trial) {
 	held.Release()
 }
 
-func leaves(t *trial) {
+func callerLeaves(t *trial) {
 	t.open(nil)
 	t.set(key, "text")
 	held := t.source.HoldNext()
@@ -484,7 +482,7 @@ func leaves(t *trial) {
 	<-held.Reached
 	callers.Go(func() {
 		if text, err := t.node[0].Get(t.ctx(), key); err != nil || text != "text" {
-			t.Errorf("who stays reads %q (%v)", text, err)
+			t.Errorf("the remaining caller reads %q (%v)", text, err)
 		}
 	})
 	time.Sleep(50 * time.Millisecond)
@@ -497,11 +495,11 @@ func leaves(t *trial) {
 	}
 }
 
-func refused(t *trial)    { away(t, network.Refuse) }
-func blackHoled(t *trial) { away(t, network.BlackHole) }
+func refused(t *trial)    { readWithoutRedis(t, network.Refuse) }
+func blackHoled(t *trial) { readWithoutRedis(t, network.BlackHole) }
 
-// away reads cold keys while Redis is away, one after the other.
-func away(t *trial, fault func(network)) {
+// readWithoutRedis reads cold keys one by one while Redis is unavailable.
+func readWithoutRedis(t *trial, fault func(network)) {
 	const load = 10 * time.Millisecond
 	t.open(nil)
 	t.source.Slow(load)
@@ -534,7 +532,7 @@ func away(t *trial, fault func(network)) {
 			}
 		}
 	}
-	time.Sleep(time.Second) // whatever notices it has noticed
+	time.Sleep(time.Second) // the failure has been noticed
 	var took []time.Duration
 	for n := range 300 {
 		took = append(took, read(n+50))
@@ -547,7 +545,7 @@ func away(t *trial, fault func(network)) {
 	t.Logf("over a load of %s: p50 %s, p99 %s", load, p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond))
 	limit := awayLimit
 	if t.virtual {
-		limit = time.Millisecond // but for waiting nothing takes time
+		limit = time.Millisecond // only waiting takes time
 	}
 	if p99 > limit {
 		t.Errorf("p99 is %s over the load", p99.Round(100*time.Microsecond))

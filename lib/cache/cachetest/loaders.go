@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Hazards of loads that one node has begun and cannot finish, while others wait.
+// Hazards of loads that one node has begun and cannot finish, while other nodes wait.
 
 const (
-	quick = 2 * time.Millisecond // what a load takes
-	// waitLimit is how long a read may take that waits for such a load.
+	quick = 2 * time.Millisecond // duration of a load
+	// waitLimit bounds a read that waits for such a load.
 	waitLimit = time.Second
 )
 
 // timed reads, and fails the trial if that takes too long.
 func (t *trial) timed(node int, key string) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	began := time.Now()
 	text, err := t.node[node].Get(ctx, key)
@@ -31,8 +31,7 @@ func (t *trial) timed(node int, key string) {
 	}
 }
 
-// loaderReset cuts a node's connections at any moment of its reads, and has the other
-// node read the same.
+// loaderReset cuts a node's connections at a random moment of its reads, while the other node reads the same keys.
 func loaderReset(t *trial) {
 	t.open(nil)
 	t.source.Slow(quick)
@@ -53,11 +52,11 @@ func loaderReset(t *trial) {
 		}
 		readers.Wait()
 		t.proxy[0].Heal()
-		time.Sleep(time.Second) // whatever has noticed has forgotten it
+		time.Sleep(time.Second) // longer than any breaker stays open
 	}
 }
 
-// loaderDies cuts a node off for good while it loads 40 rows.
+// loaderDies disconnects a node for good while it loads 40 rows.
 func loaderDies(t *trial) {
 	const rows = 40
 	t.open(nil)
@@ -75,7 +74,7 @@ func loaderDies(t *trial) {
 	for n := range rows {
 		dying.Go(func() { _, _ = t.node[0].Get(t.ctx(), fmt.Sprint("row/", n)) })
 	}
-	for end := time.Now().Add(patience); len(t.source.Loads()) < before+rows && time.Now().Before(end); {
+	for end := time.Now().Add(callTimeout); len(t.source.Loads()) < before+rows && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	t.source.Slow(quick)
@@ -99,7 +98,7 @@ func loaderDies(t *trial) {
 	}
 }
 
-// delays are longer than what a read gives Redis.
+// delays: the network delays are longer than the budget of a read.
 func delays(t *trial) {
 	t.open(nil)
 	for n := range 60 {

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// oldData has the server lose its newest writes: what the disk had not got yet.
+// oldData makes the server lose its newest writes, as if they had not reached the disk.
 func oldData(t *trial) {
 	t.open(nil)
 	t.set(key, "old")
@@ -71,8 +71,7 @@ func clusterOwner(t *trial) {
 	})
 }
 
-// failover reads on both nodes while a master is replaced in the middle of a
-// change, and for a while after it.
+// failover reads on both nodes while a master is replaced in the middle of a change, and for a while after it.
 func failover(t *trial, replace func()) {
 	_ = t.node[0].Change(t.ctx(), key, func(context.Context) error {
 		replace()
@@ -87,13 +86,13 @@ func failover(t *trial, replace func()) {
 	})
 	t.fresh(key, 0, 1)
 	time.Sleep(time.Second)
-	t.now(key, 0, 1)
+	t.staysFresh(key, 0, 1)
 	time.Sleep(time.Second)
-	t.now(key, 0, 1)
+	t.staysFresh(key, 0, 1)
 }
 
-// history has both nodes change and read a few keys at once, under faults, and
-// counts the reads that are older than they may be.
+// history makes both nodes change and read a few keys concurrently, under faults, and counts the reads that are too
+// old.
 func history(fault func(*trial)) func(*trial) {
 	return func(t *trial) {
 		t.open(nil)
@@ -108,9 +107,9 @@ func historyOverFailover(t *trial) {
 	t.judge(play(t, t.node, t.lib.MaxStale, historySize, func() { once.Do(func() { s.Failover(t) }) }))
 }
 
-// History has two nodes on any Redis change and read a few keys at once, and fails
-// the test if a read that began more than MaxStale after a change was acknowledged
-// returned an older text, or one that began on the same node after it at all.
+// History makes two nodes on any Redis change and read a few keys concurrently. It fails the test if a read returned a
+// text older than an acknowledged change. A read may do so only if it began on another node, at most MaxStale after the
+// acknowledgement.
 func History(t testing.TB, l Library, url string) {
 	t.Helper()
 	r := newTrial(t, l, hazard{real: true})
@@ -129,10 +128,10 @@ func (t *trial) judge(r played) {
 	}
 }
 
-// played is what came of a history.
+// played is the result of a history.
 type played struct {
 	reads, changes, refused, failed, stale int64
-	worst                                  time.Duration // of a read, how long its text had been out of date
+	worst                                  time.Duration // how long the text of a read had been out of date
 	first, refusal                         string
 }
 
@@ -153,8 +152,8 @@ type versions struct {
 	all int64
 }
 
-// older tells, of a read that began at began on a node and returned version n,
-// since when a newer one was acknowledged, and since when on that node.
+// older returns, for a read that began at began on a node and returned version n, how long before it a newer version
+// was acknowledged by any node, and by that node.
 func (v *versions) older(n int64, node int, began time.Time) (any, here time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -171,7 +170,7 @@ func (v *versions) older(n int64, node int, began time.Time) (any, here time.Dur
 	return any, here
 }
 
-// play changes and reads until size steps were done. Versions rise in the source.
+// play changes and reads until size steps are done. Versions increase in the source.
 func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault func()) played {
 	const keys = 3
 	var (
@@ -179,14 +178,14 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 		reads, changes, refused, failed, no atomic.Int64
 		mu                                  sync.Mutex
 		vs                                  [keys]versions
-		writing                             [keys]chan bool // what a database does: one commit of a row at a time
+		writing                             [keys]chan bool // a database commits one change of a row at a time
 		all                                 sync.WaitGroup
 		steps                               atomic.Int64
 		done                                = make(chan struct{})
 	)
-	longest := 20 * time.Second // for a library that waits for seconds at each fault
+	longest := 20 * time.Second // for a library that waits seconds at each fault
 	pause := 4 * time.Millisecond
-	if t.virtual { // where nothing but pauses takes time, and faults come by time
+	if t.virtual { // only pauses take time here, and faults occur by time
 		longest, pause = 5*time.Minute, 100*time.Millisecond
 	}
 	began := time.Now()
@@ -197,7 +196,7 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 	}
 	read := func(node, k int) {
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 		text, err := nodes[node].Get(ctx, name(k))
 		cancel()
 		reads.Add(1)
@@ -220,7 +219,7 @@ func play(t *trial, nodes [2]Adapter, maxStale time.Duration, size int64, fault 
 	change := func(node, k int) {
 		var n int64
 		err := nodes[node].Change(t.ctx(), name(k), func(context.Context) error {
-			writing[k] <- true // a mutex that is held over a pause would stop virtual time
+			writing[k] <- true // a mutex held over a pause would stop virtual time
 			defer func() { <-writing[k] }()
 			vs[k].mu.Lock()
 			vs[k].all++

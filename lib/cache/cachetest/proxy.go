@@ -12,11 +12,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// A Proxy stands between a node and a server and does what networks do. Like a
-// network it loses no byte of a connection that survives: what is held back
-// arrives when the fault is over, however late.
+// A Proxy connects a node and a server and simulates network faults. Like a network it loses no byte of a connection
+// that survives: data that is held back arrives when the fault is over, however late.
 type Proxy struct {
-	Addr string // where the node finds the server
+	Addr string // the address for the node
 
 	target string
 	mu     sync.Mutex
@@ -131,7 +130,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, d Direction) {
 	}
 }
 
-// pass waits until the direction is free, and reports whether the link still is.
+// pass waits until the direction is not held, and reports whether the link is still open.
 func (p *Proxy) pass(l *link, d Direction, _ []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +145,7 @@ func (p *Proxy) pass(l *link, d Direction, _ []byte) bool {
 	return !l.cut
 }
 
-// swallows reports whether what a server says is a message to be lost.
+// swallows reports whether data from the server is a message to be lost.
 func (p *Proxy) swallows(text []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +163,7 @@ func (p *Proxy) swallows(text []byte) bool {
 	return false
 }
 
-// sever cuts a link as a crash of the peer's machine does not: with a reset.
+// sever cuts a link with a reset, unlike a crash of the peer's machine.
 func (p *Proxy) sever(l *link) {
 	if l.cut {
 		return
@@ -179,7 +178,7 @@ func (p *Proxy) sever(l *link) {
 	p.change.Broadcast()
 }
 
-// Reset cuts every connection; new ones are taken.
+// Reset cuts every connection; new ones are accepted.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +187,7 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Refuse cuts every connection and takes no more, until [Proxy.Heal].
+// Refuse cuts every connection and accepts none until [Proxy.Heal].
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	l := p.listen
@@ -200,42 +199,41 @@ func (p *Proxy) Refuse() {
 	p.Reset()
 }
 
-// Hold stops what flows in one direction.
+// Hold stops the data in one direction.
 func (p *Proxy) Hold(d Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held[d] = true
 }
 
-// BlackHole stops both directions; connections are taken and stay silent.
+// BlackHole stops both directions; connections are accepted and stay silent.
 func (p *Proxy) BlackHole() {
 	p.Hold(ToServer)
 	p.Hold(ToNode)
 }
 
-// Delay makes every piece of data late by d.
+// Delay delays every piece of data by d.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Jitter makes every piece of data late by a random time up to most.
+// Jitter delays every piece of data by a random time up to most.
 func (p *Proxy) Jitter(most time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.jitter = most
 }
 
-// LoseMessages drops what servers say unasked: messages of channels, and
-// invalidations of client-side caching.
+// LoseMessages drops the servers' push messages: messages of channels, and invalidations of client-side caching.
 func (p *Proxy) LoseMessages() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mute = true
 }
 
-// Lost is how many messages were dropped.
+// Lost returns the number of dropped messages.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,7 +248,7 @@ func (p *Proxy) Heal() {
 	p.change.Broadcast()
 	p.mu.Unlock()
 	if refusing {
-		for p.open() != nil { // somebody may have the port for a moment
+		for p.open() != nil { // another process may use the port for a moment
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -7,30 +7,28 @@ import (
 	"time"
 )
 
-// ErrNotFound is what a [Source] answers when there is no such row. Adapters
-// return it, too.
-var ErrNotFound = errors.New("cachetest: there is no such row")
+// ErrNotFound is returned by a [Source] if the row does not exist. Adapters return it, too.
+var ErrNotFound = errors.New("cachetest: the row does not exist")
 
-// Source is the database behind the caches: rows, each with a text. It is safe
-// for concurrent use.
+// Source is the database behind the caches: rows, each with a text. It is safe for concurrent use.
 type Source struct {
 	mu    sync.Mutex
 	rows  map[string]string
-	loads []time.Time // when each began
+	loads []time.Time // start of each load
 	delay time.Duration
-	last  time.Duration // how long the latest slow load took: machines are late, too
+	last  time.Duration // duration of the latest slow load, because machines can be late
 	hold  *Held
 	panic bool
 }
 
 // Held is a load that was stopped after it had read its row.
 type Held struct {
-	Reached chan struct{} // closed when it was
+	Reached chan struct{} // closed when the load has stopped
 	release chan struct{}
 	once    sync.Once
 }
 
-// Release lets it go on.
+// Release resumes the load.
 func (h *Held) Release() { h.once.Do(func() { close(h.release) }) }
 
 // Load returns a row's text. A load that is held ignores ctx, as a driver may.
@@ -42,7 +40,7 @@ func (s *Source) Load(ctx context.Context, key string) (string, error) {
 	s.hold, s.panic = nil, false
 	s.mu.Unlock()
 	if panics {
-		panic("cachetest: the source was told to")
+		panic("cachetest: PanicNext")
 	}
 	if hold != nil {
 		close(hold.Reached)
@@ -90,7 +88,7 @@ func (s *Source) HoldNext() *Held {
 	return s.hold
 }
 
-// PanicNext has the next load panic.
+// PanicNext makes the next load panic.
 func (s *Source) PanicNext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +102,7 @@ func (s *Source) Slow(d time.Duration) {
 	s.delay = d
 }
 
-// Loads is when each load so far began.
+// Loads returns the start time of each load so far.
 func (s *Source) Loads() []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ var (
 	log    = keyspace.Def0(schema, "test:events", keyspace.StreamOf("bus"), keyspace.Forever("trimmed"), keyspace.Doc{})
 )
 
-// family is declared anew for each life that a hazard asks for.
+// family is declared for each pair of lives that a hazard needs.
 func family(life, empty time.Duration) keyspace.F1[keyspace.Text, keyspace.Cached[string]] {
 	return keyspace.Def1[keyspace.Text](keyspace.New("rows"), "test:row:{key}", keyspace.CachedOf[string](),
 		keyspace.Expire(life).Jitter(life/4).Negative(empty).StaleIfError(time.Hour), keyspace.Doc{})
@@ -135,7 +135,7 @@ func (a *node) Close() {
 func TestHistories(t *testing.T) {
 	for _, e := range redistest.Engines(t) {
 		if e.Name == "spawn" {
-			continue // a standalone server of each node's own
+			continue // each node has its own standalone server
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +152,7 @@ func TestHistories(t *testing.T) {
 
 func TestHazards(t *testing.T) { cachetest.Run(t, stoa) }
 
-// What a network in memory does is what a proxy does before a real server.
+// A network in memory behaves like a proxy to a real server.
 func TestHazardsOfARealNetwork(t *testing.T) {
 	t.Parallel()
 	l := stoa
@@ -164,7 +164,7 @@ func TestHazardsOfARealNetwork(t *testing.T) {
 	}
 }
 
-// naive remembers what it has read, in process, for good.
+// naive keeps every value that it has read in process forever.
 type naive struct {
 	mu     sync.Mutex
 	texts  map[string]string
@@ -197,7 +197,7 @@ func (a *naive) Change(ctx context.Context, key string, commit func(context.Cont
 
 func (a *naive) Close() {}
 
-func TestTheSuiteSeesWhatIsWrong(t *testing.T) {
+func TestJudge_DetectsNaiveCache(t *testing.T) {
 	t.Parallel()
 	l := cachetest.Library{Name: "naive", Virtual: true, MaxStale: 50 * time.Millisecond, Open: func(_ testing.TB, n cachetest.Node) (cachetest.Adapter, error) {
 		return &naive{texts: map[string]string{}, source: n.Source}, nil
@@ -214,11 +214,10 @@ func TestTheSuiteSeesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestHowSoonTheOtherNodeSees measures the ordinary case, two nodes with a Redis
-// that works: how long after a commit, and after a drop that somebody else's
-// commit called for, the other node reads the new text. STOA_HAZARDS=full makes
-// the figures of docs/cache-hazards.md.
-func TestHowSoonTheOtherNodeSees(t *testing.T) {
+// TestDelay_OtherNodeSeesChange measures the normal case, two nodes with a working Redis: the time from a commit, and
+// from a drop after another program's commit, until the other node reads the new text. STOA_HAZARDS=full produces the
+// figures of docs/cache-hazards.md.
+func TestDelay_OtherNodeSeesChange(t *testing.T) {
 	rounds := 100
 	if os.Getenv("STOA_HAZARDS") == "full" {
 		rounds = 5000
@@ -263,7 +262,7 @@ func TestHowSoonTheOtherNodeSees(t *testing.T) {
 				seen <- time.Now()
 			}()
 			err := change(text, &committed)
-			for errors.Is(err, cache.ErrUnfenced) { // a machine that stands still is no Redis that works: again
+			for errors.Is(err, cache.ErrUnfenced) { // a stalled machine, not a failing Redis: retry
 				err = change(text, &committed)
 			}
 			if err != nil && !errors.Is(err, cache.ErrQueued) {

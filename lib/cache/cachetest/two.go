@@ -13,8 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// NothingStale has two programs, each with a client of its own to one Redis, change and read one value by turns: a
-// change through one is seen by the other, and no reader sees an older value after a newer one.
+// NothingStale makes two programs, each with its own client to one Redis, change and read one value in turns. A change
+// by one is seen by the other, and no reader sees an older value after a newer one.
 func NothingStale(t *testing.T, clients [2]*redis.DB) {
 	t.Helper()
 	var truth atomic.Int64
@@ -35,14 +35,14 @@ func NothingStale(t *testing.T, clients [2]*redis.DB) {
 		}
 		var v int64
 		var err error
-		eventually.True(t, "Redis to be told of a change", func() bool { // a machine that stalls may have it refused
+		eventually.True(t, "Redis accepts the fence of a change", func() bool { // a stalled machine may cause a refusal
 			v, err = writer.Mutate(t.Context(), 1, func(context.Context) error { truth.Add(1); return nil })
 			return !errors.Is(err, cache.ErrUnfenced)
 		})
 		if v != i+1 || err != nil {
 			t.Fatalf("change %d: %d, %v", i+1, v, err)
 		}
-		eventually.True(t, "the other sees the change", func() bool {
+		eventually.True(t, "the other program sees the change", func() bool {
 			v, err := reader.Get(t.Context(), 1)
 			if err != nil || v > i+1 {
 				t.Fatalf("after change %d: %d, %v", i+1, v, err)

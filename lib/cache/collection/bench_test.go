@@ -12,8 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// What a question costs beside the same from a plain hash, set or sorted set, by
-// the same client.
+// The cost of a question compared with the same from a plain hash, set or sorted set by the same client.
 func BenchmarkCollection(b *testing.B) {
 	db := redistest.Open(b, redistest.Server(b).URL)
 	s := newTables()
@@ -71,7 +70,7 @@ func BenchmarkCollection(b *testing.B) {
 	} {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d callers", pair.name, callers), func(b *testing.B) {
-				// By turns, so that whatever else the machine does meets both.
+				// In turns, so that other load on the machine affects both.
 				const turn = 4096
 				each := func(do func() error) time.Duration {
 					began := time.Now()

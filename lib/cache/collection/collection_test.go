@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// friend is what is remarked of one.
+// friend is the remark about a friend.
 type friend struct {
 	Remark string `json:"remark"`
 	Since  int64  `json:"since"`
@@ -52,15 +52,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// tables are the source.
+// tables is the source.
 type tables struct {
 	mu      sync.Mutex
 	friends map[int64]map[string]friend
 	blocked map[int64][]int64
 	pending map[int64]map[string]float64
 	err     error
-	held    chan struct{}                // loads wait for it, if there is one, after they have read
-	takes   func(id int64) time.Duration // how long a load of friends takes; nil: no time
+	held    chan struct{}                // if set, loads wait for it after they have read
+	takes   func(id int64) time.Duration // duration of a load of friends; nil: none
 
 	loads, picks atomic.Int64
 }
@@ -85,7 +85,7 @@ func (s *tables) befriend(a int64, b string, f friend) {
 	s.friends[a][b] = f
 }
 
-// read counts a load and waits as it has to.
+// read counts a load and waits as configured.
 func (s *tables) read(ctx context.Context, n *atomic.Int64, read func()) error {
 	n.Add(1)
 	s.mu.Lock()
@@ -159,7 +159,7 @@ func relate(t testing.TB, db *redis.DB, s *tables, p collection.Policy, change .
 
 func id(n int64) keyspace.Int { return keyspace.Int{N: n} }
 
-// patient does not lose trust in Redis on a busy machine.
+// patient keeps trusting Redis on a busy machine.
 var patient = collection.Policy{MaxStale: 10 * time.Second, Renew: -1}
 
 func TestCollections(t *testing.T) {
@@ -180,7 +180,7 @@ func TestCollections(t *testing.T) {
 	}
 }
 
-// odd are texts that could be taken for something else.
+// odd are texts that resemble marks or separators.
 var odd = []string{"", "\x00V", "\x00", "\x01", "\x01\x00", "ada", "__EMPTY__", "Ünal", "{x}", "a:b"}
 
 func hash(t *testing.T, s *tables, a, b *relations) {
@@ -188,7 +188,7 @@ func hash(t *testing.T, s *tables, a, b *relations) {
 	loads := s.loads.Load()
 	for _, n := range []*relations{a, b} {
 		if ok, err := n.friends.Has(ctx, k, "ada"); ok || err != nil {
-			t.Errorf("a friend of nobody: %v, %v", ok, err)
+			t.Errorf("a friend of a user without friends: %v, %v", ok, err)
 		}
 		if n, err := n.friends.Len(ctx, k); n != 0 || err != nil {
 			t.Errorf("%d friends, %v", n, err)
@@ -259,7 +259,7 @@ func hash(t *testing.T, s *tables, a, b *relations) {
 func set(t *testing.T, s *tables, a, b *relations) {
 	ctx, k := t.Context(), id(1)
 	if ok, err := a.blocked.Has(ctx, k, 7); ok || err != nil {
-		t.Errorf("blocked by nobody: %v, %v", ok, err)
+		t.Errorf("blocked by a user who blocks no one: %v, %v", ok, err)
 	}
 	loads := s.loads.Load()
 	for i := range int64(120) {
@@ -299,7 +299,7 @@ func set(t *testing.T, s *tables, a, b *relations) {
 func zset(t *testing.T, s *tables, a, b *relations) {
 	ctx, k := t.Context(), id(1)
 	if n, err := a.pending.CountAbove(ctx, k, math.Inf(-1)); n != 0 || err != nil {
-		t.Errorf("%d of none, %v", n, err)
+		t.Errorf("Len of an empty set = %d, %v", n, err)
 	}
 	scores := map[string]float64{}
 	for i := range 60 {
@@ -329,7 +329,7 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 			t.Errorf("CountAbove(%v) = %d, %v, want %d", score, n, err, want)
 		}
 	}
-	// Members that come and go between pages, also the one that a page ended with.
+	// Members change between pages, including the last one of a page.
 	want := slices.SortedFunc(maps.Keys(scores), func(x, y string) int {
 		if scores[x] != scores[y] {
 			if scores[x] > scores[y] {
@@ -354,7 +354,7 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 				last := page[len(page)-1]
 				must(t, b.pending.Mutate(ctx, k, s.do(func() {}), func(e *collection.ZSetEdit[string]) {
 					e.Remove(last.Member)
-					e.Set("new"+last.Member, math.Inf(1)) // before all
+					e.Set("new"+last.Member, math.Inf(1)) // before all others
 				}))
 				defer func() { must(t, b.pending.Invalidate(ctx, k)) }()
 			}
@@ -370,7 +370,7 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 	if _, _, err := a.pending.Page(ctx, k, "bm9uc2Vuc2U", 0); !errors.Is(err, collection.ErrCursor) {
 		t.Errorf("a page after nonsense: %v", err)
 	}
-	// A score that cannot be kept is not: the change stands, the set is dropped.
+	// A score that cannot be stored is not: the change is made, the set is dropped.
 	must(t, a.pending.Mutate(ctx, k, s.do(func() {}), func(e *collection.ZSetEdit[string]) { e.Set("x", math.Inf(-1)) }))
 	if n, err := a.pending.Len(ctx, k); n != 60 || err != nil {
 		t.Errorf("Len = %d, %v", n, err)
@@ -383,7 +383,7 @@ func zset(t *testing.T, s *tables, a, b *relations) {
 	}
 }
 
-// escaped is how a text that begins like a mark is kept.
+// escaped returns the stored form of a text that begins like a mark.
 func escaped(s string) string {
 	if s != "" && s[0] <= 1 {
 		return "\x01" + s
@@ -391,7 +391,7 @@ func escaped(s string) string {
 	return s
 }
 
-// two friends are one change.
+// two makes one change of two friends.
 func two(t *testing.T, s *tables, a, b *relations) {
 	ctx := t.Context()
 	for _, k := range []int64{11, 12} {
@@ -402,7 +402,7 @@ func two(t *testing.T, s *tables, a, b *relations) {
 	loads := s.loads.Load()
 	var f friend
 	must(t, a.rt.Change(ctx, s.do(func() {
-		f.Since = 42 // what only the commit knows
+		f.Since = 42 // known only to the commit
 		s.befriend(11, "12", f)
 		s.befriend(12, "11", f)
 	}),
@@ -416,21 +416,21 @@ func two(t *testing.T, s *tables, a, b *relations) {
 	if n := s.loads.Load() - loads; n != 0 {
 		t.Errorf("%d loads", n)
 	}
-	// A change that fails leaves the collection to be loaded: who knows what it did.
+	// After a failed change the collection is loaded, because its effect is unknown.
 	boom := errors.New("boom")
 	err := a.friends.Mutate(ctx, id(11), func(context.Context) error { return boom }, func(e *collection.HashEdit[string, friend]) { e.Delete("12") })
 	if ok, err2 := b.friends.Has(ctx, id(11), "12"); !errors.Is(err, boom) || !ok || err2 != nil || s.loads.Load() != loads+1 {
 		t.Errorf("after a failure: %v, %v, %v, %d loads", err, ok, err2, s.loads.Load()-loads)
 	}
-	// Named twice, a collection is dropped.
+	// A collection with two targets is dropped.
 	must(t, a.rt.Change(ctx, s.do(func() { delete(s.friends[11], "12") }), a.friends.Target(id(11)),
-		a.friends.Edit(id(11), func(e *collection.HashEdit[string, friend]) { t.Error("an edit of what is dropped") })))
+		a.friends.Edit(id(11), func(e *collection.HashEdit[string, friend]) { t.Error("edit called for a dropped collection") })))
 	if ok, err := b.friends.Has(ctx, id(11), "12"); ok || err != nil || s.loads.Load() != loads+2 {
 		t.Errorf("after a drop: %v, %v, %d loads", ok, err, s.loads.Load()-loads)
 	}
 }
 
-// calls returns how often a server has carried out each command.
+// calls returns how often a server has executed each command.
 func calls(t *testing.T, server *redistest.Instance) map[string]int {
 	t.Helper()
 	lines, err := server.Do("INFO", "commandstats")
@@ -446,7 +446,7 @@ func calls(t *testing.T, server *redistest.Instance) map[string]int {
 	return out
 }
 
-func TestAQuestionIsOneCommand(t *testing.T) {
+func TestCollection_QuestionIsOneCommand(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := newTables()
@@ -508,14 +508,14 @@ func TestAQuestionIsOneCommand(t *testing.T) {
 			}
 			for other, n := range after {
 				if data := strings.HasPrefix(other, "h") || strings.HasPrefix(other, "s") || strings.HasPrefix(other, "z"); data && !cold && other != name && n != before[other] && other != "hello" {
-					t.Errorf("%s beside %s", other, name)
+					t.Errorf("%s in addition to %s", other, name)
 				}
 			}
 		}
 	}
 }
 
-func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
+func TestAsk_SeveralQuestionsAreOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := newTables()
@@ -535,7 +535,7 @@ func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	ask(true, false, false, true, false) // nothing is loaded yet
+	ask(true, false, false, true, false) // not loaded yet
 	before, loads := calls(t, server), s.loads.Load()
 	ask(true, false, false, true, false)
 	after := calls(t, server)
@@ -545,7 +545,7 @@ func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
 		}
 	}
 	if got := s.loads.Load() - loads; got != 0 {
-		t.Errorf("%d loads of what is there", got)
+		t.Errorf("%d loads of loaded collections", got)
 	}
 	must(t, n.friends.Mutate(ctx, id(1), s.do(func() { s.befriend(1, "eve", friend{}) }), func(e *collection.HashEdit[string, friend]) { e.Set("eve", friend{}) }))
 	must(t, n.blocked.Mutate(ctx, id(2), s.do(func() { s.blocked[2] = nil }), func(e *collection.SetEdit[int64]) { e.Remove(5) }))
@@ -559,14 +559,14 @@ func TestSeveralQuestionsAreOneRoundTrip(t *testing.T) {
 		t.Errorf("without time: %v", err)
 	}
 	s.mu.Lock()
-	s.err = errors.New("the source is away")
+	s.err = errors.New("the source is unavailable")
 	s.mu.Unlock()
 	if err := collection.Ask(ctx, n.friends.Ask(id(1), "bob"), n.friends.Ask(id(9), "bob")); err == nil {
-		t.Error("what cannot be loaded has an answer")
+		t.Error("got an answer for a collection that cannot be loaded")
 	}
 }
 
-func TestAHerdLoadsOnce(t *testing.T) {
+func TestCollection_ConcurrentReadersLoadOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := newTables()
@@ -590,7 +590,7 @@ func TestAHerdLoadsOnce(t *testing.T) {
 	})
 }
 
-// loading has a load of k's friends held up after it has read its source.
+// loading stops a load of k's friends after it has read its source.
 func loading(t *testing.T, s *tables, n *relations, k int64) (release func(), done chan bool) {
 	t.Helper()
 	held := make(chan struct{})
@@ -606,14 +606,14 @@ func loading(t *testing.T, s *tables, n *relations, k int64) (release func(), do
 		}
 		done <- ok
 	}()
-	eventually.True(t, "the load to begin", func() bool { return s.loads.Load() > before })
+	eventually.True(t, "the load begins", func() bool { return s.loads.Load() > before })
 	s.mu.Lock()
 	s.held = nil
 	s.mu.Unlock()
 	return func() { close(held) }, done
 }
 
-func TestAChangeDuringALoadIsNotOverwritten(t *testing.T) {
+func TestCollection_LoadDoesNotOverwriteChange(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t)[:3] {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
@@ -630,7 +630,7 @@ func TestAChangeDuringALoadIsNotOverwritten(t *testing.T) {
 			}
 			release()
 			if <-done {
-				t.Error("the load read what was not there yet")
+				t.Error("the load read a member before it was added")
 			}
 			for _, n := range []*relations{a, b} {
 				if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
@@ -644,9 +644,9 @@ func TestAChangeDuringALoadIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// The fence hides the collection from everybody while a change is under way, and
-// what was read then is not for who comes after.
-func TestAReadDuringAChangeAsksTheSource(t *testing.T) {
+// The fence hides the collection from all readers while a change is under way, and members that were read then are not
+// for later readers.
+func TestCollection_ReadDuringChangeAsksSource(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.OpenConfig(t, redis.Config{})
 		s := newTables()
@@ -662,7 +662,7 @@ func TestAReadDuringAChangeAsksTheSource(t *testing.T) {
 			s.held = held
 			s.mu.Unlock()
 			loads := s.loads.Load()
-			go func() { // reads what was, and is slow
+			go func() { // reads the old members, slowly
 				ok, err := n.blocked.Has(t.Context(), id(1), 1)
 				if err != nil {
 					t.Error(err)
@@ -690,7 +690,7 @@ func TestAReadDuringAChangeAsksTheSource(t *testing.T) {
 	})
 }
 
-func TestOverlappingChangesAreNotApplied(t *testing.T) {
+func TestCollection_OverlappingChangesDropIt(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t)[:3] {
 		t.Run(engine.Name, func(t *testing.T) {
 			t.Parallel()
@@ -716,7 +716,7 @@ func TestOverlappingChangesAreNotApplied(t *testing.T) {
 	}
 }
 
-func TestAnEventDropsCollections(t *testing.T) {
+func TestEvent_DropsCollections(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := newTables()
 		s.befriend(1, "bob", friend{})
@@ -737,8 +737,8 @@ func TestAnEventDropsCollections(t *testing.T) {
 	})
 }
 
-// A hundred thousand members come in hundreds of scripts and are there at once.
-func TestABigCollectionAppearsWhole(t *testing.T) {
+// A hundred thousand members are stored by hundreds of scripts and appear at once.
+func TestCollection_BigOneAppearsWhole(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := newTables()
@@ -787,7 +787,7 @@ func TestABigCollectionAppearsWhole(t *testing.T) {
 	}
 }
 
-func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
+func TestCollection_WithoutRedisAsksSource(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := newTables()
@@ -833,17 +833,17 @@ func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
 			t.Errorf("after the change: %v, %v", ok, err)
 		}
 		if q := loose.friends.Ask(id(1), "bob"); collection.Ask(ctx, q) != nil || q.Yes() {
-			t.Error("after the change he is a friend when asked beside others")
+			t.Error("after the change Ask still returns the removed friend")
 		}
 		for _, w := range wires {
 			w.Heal()
 		}
-		// The node that made the change does not read its own old value, though Redis has it.
+		// The node that made the change does not read its own old value, although Redis has it.
 		if q := loose.friends.Ask(id(1), "bob"); collection.Ask(ctx, q) != nil || q.Yes() {
-			t.Error("before the drop has come through he is a friend when asked beside others")
+			t.Error("before the drop is done Ask returns the removed friend")
 		}
-		// The drop waits in the queue; then the collection is loaded anew.
-		eventually.True(t, "the drop to come through", func() bool {
+		// The drop waits in the queue; then the collection is loaded again.
+		eventually.True(t, "the drop is done", func() bool {
 			ok, err := strict.friends.Has(ctx, id(1), "bob")
 			must(t, err)
 			return !ok && strict.friends.Stats().RedisHits > 5
@@ -851,7 +851,7 @@ func TestWithoutRedisTheSourceIsAsked(t *testing.T) {
 	})
 }
 
-func TestWhatWasThereBeforeARestartDoesNotCount(t *testing.T) {
+func TestCollection_RestartInvalidatesContent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s := newTables()
@@ -862,13 +862,13 @@ func TestWhatWasThereBeforeARestartDoesNotCount(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		server.Kill()
-		// Without the cache's knowledge, as by a server that lost what it had been told.
+		// Without notifying the cache, like a server that lost its newest writes.
 		must(t, s.do(func() { delete(s.friends[1], "bob") })(t.Context()))
 		era := n.bus.Era()
 		server.Restart()
-		eventually.True(t, "the restart to be seen", func() bool { return n.bus.Era() != era })
-		if there, err := db.Do(t.Context(), keyspace.Cmd{Name: "EXISTS", Key: friends.At(id(1)).Key}).Int(); err != nil || there != 1 {
-			t.Fatalf("the collection did not outlive the restart: %v, %v", there, err)
+		eventually.True(t, "the restart is detected", func() bool { return n.bus.Era() != era })
+		if exists, err := db.Do(t.Context(), keyspace.Cmd{Name: "EXISTS", Key: friends.At(id(1)).Key}).Int(); err != nil || exists != 1 {
+			t.Fatalf("the collection did not outlive the restart: %v, %v", exists, err)
 		}
 		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); ok || err != nil {
 			t.Errorf("after the restart: %v, %v", ok, err)
@@ -876,7 +876,7 @@ func TestWhatWasThereBeforeARestartDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
+func TestCollection_ReadsRenewItBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := newTables()
@@ -893,7 +893,7 @@ func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
 	ask()
 	ask()
 	if s.loads.Load() != 1 {
-		t.Fatalf("%d loads of what is new", s.loads.Load())
+		t.Fatalf("%d loads of a new collection", s.loads.Load())
 	}
 	key := "stoa:test:friends:{1}"
 	age := func() {
@@ -901,7 +901,7 @@ func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
 		must(t, err)
 	}
 	age()
-	// A source that fails leaves it as it was, and as long.
+	// A failing source leaves the collection unchanged, with the same life.
 	s.err = errors.New("boom")
 	ask()
 	s.err = nil
@@ -915,7 +915,7 @@ func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
 	if ttl, err := server.Do("PTTL", key); err != nil || len(ttl[0]) != 8 {
 		t.Errorf("it lives %v ms, %v", ttl, err)
 	}
-	// Empty ones are meant to go.
+	// Empty collections are meant to expire.
 	if n, err := n.friends.Len(ctx, id(2)); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -930,7 +930,7 @@ func TestACollectionThatIsReadIsLoadedAgainBeforeItExpires(t *testing.T) {
 }
 
 // Another version of the program may have written values that cannot be read.
-func TestWhatCannotBeReadIsLoadedAgain(t *testing.T) {
+func TestCollection_UnreadableContentIsLoadedAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	s := newTables()
@@ -952,7 +952,7 @@ func TestWhatCannotBeReadIsLoadedAgain(t *testing.T) {
 	}
 }
 
-func TestASourceThatHangsDoesNotHoldItsCallersUp(t *testing.T) {
+func TestCollection_HangingSourceDoesNotBlock(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.OpenConfig(t, redis.Config{})
 		b := bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "silent"})
@@ -971,8 +971,8 @@ func TestASourceThatHangsDoesNotHoldItsCallersUp(t *testing.T) {
 	})
 }
 
-// A commit that was cut off may still happen: its fence stays until it lapses.
-func TestAChangeWhoseOutcomeIsOpenKeepsItsFence(t *testing.T) {
+// A commit that was interrupted may still happen: its fence stays until it expires.
+func TestCollection_UnknownOutcomeKeepsFence(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := newTables()
 		n := relate(t, redistest.OpenConfig(t, redis.Config{}), s, collection.Policy{MaxStale: 10 * time.Second, ChangeTimeout: 10 * time.Millisecond})
@@ -984,7 +984,7 @@ func TestAChangeWhoseOutcomeIsOpenKeepsItsFence(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Mutate = %v", err)
 		}
-		must(t, s.do(func() { s.befriend(1, "bob", friend{}) })(t.Context())) // after all
+		must(t, s.do(func() { s.befriend(1, "bob", friend{}) })(t.Context())) // the commit happens after all
 		if ok, err := n.friends.Has(t.Context(), id(1), "bob"); !ok || err != nil {
 			t.Errorf("Has = %v, %v", ok, err)
 		}
@@ -994,7 +994,7 @@ func TestAChangeWhoseOutcomeIsOpenKeepsItsFence(t *testing.T) {
 	})
 }
 
-func TestCutOffNodesDoNotTrustCollections(t *testing.T) {
+func TestCollection_CutOffFollowsPolicy(t *testing.T) {
 	t.Parallel()
 	s := newTables()
 	s.befriend(1, "bob", friend{})
@@ -1009,7 +1009,7 @@ func TestCutOffNodesDoNotTrustCollections(t *testing.T) {
 	}
 }
 
-func TestMistakesOfTheProgramPanic(t *testing.T) {
+func TestCollection_InvalidDeclarationsPanic(t *testing.T) {
 	db := redistest.OpenConfig(t, redis.Config{})
 	rt := cache.NewRuntime(db, bus.New(db, bus.Keys{Events: events.At(), Log: log.At()}, bus.Config{Node: "n"}), cache.Config{})
 	wrong := keyspace.New("wrong")
@@ -1033,7 +1033,7 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("it goes well")
+					t.Error("got no panic")
 				}
 			}()
 			make()
@@ -1041,10 +1041,9 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 	}
 }
 
-// Two nodes, readers and changes of the same few collections, a Redis that is
-// emptied now and then: nothing that began after an acknowledged change sees what
-// was before.
-func TestRandomTrafficNeverSeesThePast(t *testing.T) {
+// Two nodes, with readers and changes of the same few collections, and a Redis that is emptied at times: no read that
+// began after an acknowledged change sees older members.
+func TestCollection_RandomTrafficReadsNoOldValue(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same server as standalone
@@ -1093,7 +1092,7 @@ func randomTraffic(t *testing.T, db *redis.DB, long time.Duration) {
 				err := n.friends.Mutate(t.Context(), id(int64(k)), s.do(func() {
 					v = version.Add(1)
 					s.befriend(int64(k), m, friend{Since: v})
-					if gone { // and back with a later one
+					if gone { // and is added again with a later version
 						s.befriend(int64(k), m, friend{Since: v, Remark: "gone"})
 					}
 				}), func(e *collection.HashEdit[string, friend]) {
@@ -1107,7 +1106,7 @@ func randomTraffic(t *testing.T, db *redis.DB, long time.Duration) {
 					t.Error(err)
 				}
 				<-f.turn
-				<-time.After(time.Duration(r.IntN(20)) * time.Millisecond) // changes alone are applied, and loads get through
+				<-time.After(time.Duration(r.IntN(20)) * time.Millisecond) // leaves time for changes that are applied and for loads
 			}
 		})
 	}
@@ -1147,7 +1146,7 @@ func randomTraffic(t *testing.T, db *redis.DB, long time.Duration) {
 	t.Logf("%d reads, %d stale; %d changes, %d of them applied; %d from Redis, %d loads refused", reads.Load(), stale.Load(), version.Load(),
 		a.Applied+b.Applied, a.RedisHits+b.RedisHits, a.Refused+b.Refused)
 	if a.Applied+b.Applied == 0 || a.RedisHits+b.RedisHits == 0 {
-		t.Error("nothing was applied, or nothing read from Redis")
+		t.Error("no change was applied, or no read came from Redis")
 	}
 
 }

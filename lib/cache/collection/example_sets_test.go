@@ -20,7 +20,7 @@ var (
 
 func ExampleAsk() {
 	ctx := context.Background()
-	rt, err := cache.Open(ctx, cache.Options{}) // embedded; give a Redis for a real one
+	rt, err := cache.Open(ctx, cache.Options{}) // embedded; set a URL for a real Redis
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -36,7 +36,7 @@ func ExampleAsk() {
 	})
 	ann, bob := keyspace.Int{N: 1}, keyspace.Int{N: 2}
 	annsOfBob, bobsOfAnn := blocks.Ask(ann, bob.N), blocks.Ask(bob, ann.N)
-	err = collection.Ask(ctx, annsOfBob, bobsOfAnn) // one round trip, once both are loaded
+	err = collection.Ask(ctx, annsOfBob, bobsOfAnn) // one round trip, after both are loaded
 	fmt.Println(annsOfBob.Yes(), bobsOfAnn.Yes(), err)
 
 	err = blocks.Mutate(ctx, bob, func(context.Context) error { return nil /* INSERT … */ }, func(e *collection.SetEdit[int64]) { e.Add(ann.N) })
@@ -96,7 +96,7 @@ func ExampleZSetEdit() {
 	_, _, err = board.Page(ctx, chess, "a cursor of another list", 10)
 	fmt.Println(errors.Is(err, collection.ErrCursor))
 	table["ann"] = math.NaN()
-	_, err = board.Len(ctx, keyspace.Int{N: 9}) // which loads it
+	_, err = board.Len(ctx, keyspace.Int{N: 9}) // loads the collection
 	fmt.Println(errors.Is(err, collection.ErrScore))
 	// Output:
 	// [{eve 40} {ann 30}] true <nil>

@@ -28,7 +28,7 @@ var members = keyspace.Def1[keyspace.Int](shop, "club:members:{club}", keyspace.
 func ExampleHash() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	db, err := redis.Open(ctx, redis.Config{}) // embedded; give a URL for a real one
+	db, err := redis.Open(ctx, redis.Config{}) // embedded; set a URL for a real Redis
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// parked is a queue whose drops are done when the test says so.
+// parked is a queue whose drops run when the test calls for it.
 type parked struct {
 	mu   sync.Mutex
 	keys []keyspace.Key
@@ -28,7 +28,7 @@ func (p *parked) Add(_ context.Context, keys []keyspace.Key) error {
 	return nil
 }
 
-func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
+func TestCollection_ChangeWithoutRedisIsVisibleLocally(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		s, p := newTables(), &parked{}
@@ -48,7 +48,7 @@ func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
 		must(t, ours.friends.Mutate(t.Context(), id(1), s.do(func() { delete(s.friends[1], "bob") }), func(e *collection.HashEdit[string, friend]) { e.Delete("bob") }))
 		wire.Heal()
 		time.Sleep(5 * time.Second)
-		sees(theirs, true) // Redis has the old one indeed
+		sees(theirs, true) // Redis does have the old collection
 		sees(ours, false)
 		must(t, ours.rt.Redo(slices.Clone(p.keys)))
 		sees(theirs, false)
@@ -59,7 +59,7 @@ func TestTheNodeThatChangedACollectionWithoutRedisSeesItsChange(t *testing.T) {
 	})
 }
 
-func TestACollectionWhoseLoaderIsGoneIsWaitedForOnce(t *testing.T) {
+func TestCollection_DeadLoaderIsWaitedForOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		gone, s := newTables(), newTables()
@@ -82,8 +82,8 @@ func TestACollectionWhoseLoaderIsGoneIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-// Small collections are loaded all the time, so that what a load takes of late says nothing of the big one.
-func TestABigCollectionThatTakesLongToLoadIsStored(t *testing.T) {
+// Small collections are loaded all the time, so the average load time does not predict that of the big one.
+func TestCollection_SlowBigLoadIsStored(t *testing.T) {
 	for _, count := range []int{1, 2} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {

@@ -10,34 +10,29 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Hash keeps collections of V by F in Redis, each loaded as a whole: the friends
-// of a user with what is remarked of each, the members of a group with their
-// roles. Whether one user is a friend is one command, as it is for a hundred at
-// once, and "no" needs no look at the source. It is safe for concurrent use.
+// Hash keeps collections of V by F in Redis, each loaded as a whole. Examples are the friends of a user with a remark
+// for each, and the members of a group with their roles. One command reports whether one user, or a hundred, are
+// friends, and a negative answer does not need the source. Hash is safe for concurrent use.
 //
-// A collection is there when a field of the cache's own says so, which also says
-// under which run of the servers it was loaded: what stood there before a
-// failover does not count. An empty collection has that field alone, for the
-// family's empty life. The field is never counted or returned; callers' fields
-// may be any text.
+// A marker field of the cache shows that a collection is loaded, and in which era of the servers: content from before a
+// failover does not count. An empty collection has the marker alone, for the family's empty life. The marker is never
+// counted or returned; callers' fields may be any text.
 //
-// Loads and changes are kept apart as those of a [cache.Cache] are: one node loads, the
-// others wait, and a change between drops what is being loaded. A change that was
-// alone is applied to the loaded collection, see [Hash.Edit]; changes that
-// overlap drop it. There are no copies in process, so reads are as fresh as
-// Redis; without Redis they ask the source.
+// Loads and changes are synchronized like those of a [cache.Cache]: one node loads, the others wait, and a change in
+// between drops what is being loaded. A change without a concurrent one is applied to the loaded collection, see
+// [Hash.Edit]; overlapping changes drop it. There are no copies in process, so reads are as fresh as Redis; without
+// Redis they ask the source.
 type Hash[K, F comparable, V any] struct {
 	keyed[K]
 	fields codec[F]
 }
 
-// HashSource is where a [Hash] comes from.
+// HashSource loads the collections of a [Hash].
 type HashSource[K, F comparable, V any] struct {
-	// Load returns all of k's; none is no error. See [cache.Source] for its context.
+	// Load returns all fields of k; an empty result is not an error. See [cache.Source] for its context.
 	Load func(ctx context.Context, k K) (map[F]V, error)
-	// Pick returns those of fields that there are. It spares loading everything
-	// when that cannot be stored: while Redis is away or a change is under way.
-	// Nil: Load is called.
+	// Pick returns those of fields that exist. It avoids loading everything if the result cannot be stored: while Redis
+	// is unavailable or a change is under way. Nil: Load is called.
 	Pick func(ctx context.Context, k K, fields []F) (map[F]V, error)
 }
 
@@ -62,7 +57,7 @@ func NewHash[A keyspace.Segment, F comparable, V any](rt *cache.Runtime, f keysp
 	return h
 }
 
-// hold writes what the source returned.
+// hold converts the result of the source.
 func (h *Hash[K, F, V]) hold(values map[F]V, err error) (shapes.Held, error) {
 	if err != nil {
 		return nil, err
@@ -111,7 +106,7 @@ func (h *Hash[K, F, V]) HasMany(ctx context.Context, k K, fields []F) (map[F]boo
 	return has(ctx, h.c, k, &h.fields, fields)
 }
 
-// Get returns f of k's collection; ok is false when it is not in it.
+// Get returns f of k's collection; ok is false if f is not in it.
 func (h *Hash[K, F, V]) Get(ctx context.Context, k K, f F) (v V, ok bool, err error) {
 	text, err := h.fields.text(f)
 	if err != nil {
@@ -151,8 +146,7 @@ func (h *Hash[K, F, V]) GetMany(ctx context.Context, k K, fields []F) (map[F]V, 
 	return out, err
 }
 
-// All returns k's whole collection. One that may be large is read by
-// [Hash.Page].
+// All returns k's whole collection. Use [Hash.Page] for a collection that may be large.
 func (h *Hash[K, F, V]) All(ctx context.Context, k K) (out map[F]V, err error) {
 	err = h.c.whole(ctx, k, func(pairs []pair) error {
 		out, err = h.decode(pairs)
@@ -161,10 +155,9 @@ func (h *Hash[K, F, V]) All(ctx context.Context, k K) (out map[F]V, err error) {
 	return out, err
 }
 
-// Page returns about n fields of k's collection, in no order: 0 means 100, and
-// more than 1,000 are not asked for. Give next as the cursor for the page after;
-// it is "" in the end, as the first cursor is. What is there all the time is in
-// one of the pages at least.
+// Page returns about n fields of k's collection, in any order: 0 means 100, and at most 1,000 are requested. Pass next
+// as the cursor of the following page; it is "" at the end, like the first cursor. A field that exists all the time is
+// in at least one page.
 func (h *Hash[K, F, V]) Page(ctx context.Context, k K, cursor string, n int) (out map[F]V, next string, err error) {
 	next, err = h.c.scan(ctx, k, cursor, n, func(pairs []pair) error {
 		out, err = h.decode(pairs)
@@ -187,7 +180,7 @@ func (h *Hash[K, F, V]) decode(pairs []pair) (map[F]V, error) {
 	return out, nil
 }
 
-// Len returns how many fields k's collection has.
+// Len returns the number of fields in k's collection.
 func (h *Hash[K, F, V]) Len(ctx context.Context, k K) (int, error) {
 	return h.c.count(ctx, k, "", nil)
 }
@@ -199,13 +192,13 @@ type HashEdit[F comparable, V any] struct {
 	fields codec[F]
 }
 
-// Set puts v at f.
+// Set stores v at f.
 func (e *HashEdit[F, V]) Set(f F, v V) {
 	field, value, err := e.write(f, v)
 	e.put(field, value, err)
 }
 
-// Delete takes fields out.
+// Delete removes fields.
 func (e *HashEdit[F, V]) Delete(fs ...F) {
 	for _, f := range fs {
 		field, err := e.fields.text(f)
@@ -213,12 +206,11 @@ func (e *HashEdit[F, V]) Delete(fs ...F) {
 	}
 }
 
-// Edit is k's collection, for [cache.Runtime.Change], with what the change does to it:
-// edit is called after it, and only if the collection is loaded and no other
-// change of it is under way; otherwise it is dropped. It has to do exactly what
-// the change has done, so it may depend on what that found out. One change can
-// edit several collections, the friends of either side for instance. With more
-// than some hundred steps dropping is cheaper, and done.
+// Edit returns k's collection as a target for [cache.Runtime.Change]. edit is called after the change, and only if the
+// collection is loaded and no other change of it is under way; otherwise the collection is dropped. edit has to make
+// exactly the same change, so it may use what the change has read. One change can edit several collections, such as the
+// friends of both users. For an edit of more than some hundred steps, the collection is dropped instead, which is
+// cheaper.
 func (h *Hash[K, F, V]) Edit(k K, edit func(e *HashEdit[F, V])) cache.Target {
 	return h.c.Edit(k, func() ([]string, []string, error) {
 		e := &HashEdit[F, V]{write: h.write, fields: h.fields}

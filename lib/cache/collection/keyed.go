@@ -10,7 +10,7 @@ import (
 // keyed is a collection with keys of K.
 type keyed[K comparable] struct{ c *collection }
 
-// Name is the family's pattern, which is what metrics call the cache.
+// Name returns the family's pattern, which is also the cache's name in metrics.
 func (k keyed[K]) Name() string { return k.c.Name() }
 
 // Family returns the family's declaration.
@@ -19,8 +19,8 @@ func (k keyed[K]) Family() *keyspace.Family { return k.c.Family() }
 // Stats returns the counts.
 func (k keyed[K]) Stats() cache.Stats { return k.c.Stats() }
 
-// Target is the whole collection at, for [cache.Runtime.Change] and [cache.Runtime.Drop]. It is
-// dropped, and loaded when it is asked for.
+// Target returns the whole collection at a key, for [cache.Runtime.Change] and [cache.Runtime.Drop]. The collection is
+// dropped, and loaded again by the next read.
 func (k keyed[K]) Target(at K) cache.Target { return k.c.Target(at) }
 
 // Invalidate drops the collections at keys after their source has changed. See
@@ -33,6 +33,6 @@ func (k keyed[K]) Invalidate(ctx context.Context, ks ...K) error {
 	return k.c.Runtime().Drop(ctx, targets...)
 }
 
-// ClearEverywhere drops all collections of the family. See [cache.Cache]'s method of that name for
-// what it promises and costs.
+// ClearEverywhere drops all collections of the family. The method of [cache.Cache] with that name describes its
+// guarantee and cost.
 func (k keyed[K]) ClearEverywhere(ctx context.Context) error { return k.c.ClearEverywhere(ctx) }

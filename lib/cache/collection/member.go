@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 )
 
-// A codec writes members and fields: what encoding/json takes for a map's keys.
+// A codec encodes members and fields, which can be any type that encoding/json accepts as a map key.
 type codec[M comparable] struct {
 	text  func(M) (string, error)
 	parse func(string) (M, error)
@@ -55,10 +55,10 @@ func codecOf[M comparable]() codec[M] {
 				return m, err
 			}}
 	}
-	panic(fmt.Sprintf("cache: %T has no text", zero))
+	panic(fmt.Sprintf("cache: %T cannot be written as text", zero))
 }
 
-// texts are several members, in order.
+// texts returns the texts of several members, in order.
 func (c *codec[M]) texts(ms []M) ([]string, error) {
 	args, err := c.args(ms)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *codec[M]) texts(ms []M) ([]string, error) {
 	return args[1:], nil
 }
 
-// args are several members, in order, behind the place of a mark. See memberQuery.
+// args returns the texts of several members, in order, after an empty string for the mark. See memberQuery.
 func (c *codec[M]) args(ms []M) ([]string, error) {
 	args := make([]string, 1+len(ms))
 	for i, m := range ms {
@@ -79,7 +79,7 @@ func (c *codec[M]) args(ms []M) ([]string, error) {
 	return args, nil
 }
 
-// members are what texts stand for.
+// members parses texts.
 func (c *codec[M]) members(texts []string) ([]M, error) {
 	ms := make([]M, len(texts))
 	for i, t := range texts {

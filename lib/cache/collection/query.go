@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// collection is what [Hash], [Set] and [ZSet] have in common: their queries. Members and values are
-// texts here; see [shapes.Held].
+// collection contains the queries common to [Hash], [Set] and [ZSet]. Members and values are strings here; see
+// [shapes.Held].
 type collection struct {
 	*cache.Collection
 	shape *shapes.Shape
@@ -32,14 +32,14 @@ func (q wholeQuery) About() []string                                { return nil
 func (q wholeQuery) Cmd(key keyspace.Key, mark string) keyspace.Cmd { return q.ask(key, mark) }
 func (q wholeQuery) Take(r keyspace.Reply) shapes.Verdict           { return q.answer(r) }
 
-// memberQuery is a query about some members: whether they are there, and with what
-// values. It is one command while the collection is loaded.
+// memberQuery is a query about some members: whether they exist, and their values. It is one command while the
+// collection is loaded.
 type memberQuery struct {
 	shape *shapes.Shape
-	args  []string                   // of the command: the mark, which cmd fills in, and the members
-	pair  [2]string                  // room for args
+	args  []string                   // of the command: the mark, which Cmd fills in, and the members
+	pair  [2]string                  // storage for args
 	use   func(f *memberQuery) error // decodes the values; nil: nothing is decoded
-	list  []keyspace.Reply           // the answer, or
+	list  []keyspace.Reply           // the reply of Redis; if held is set, that is the result
 	held  shapes.Held
 }
 
@@ -67,7 +67,7 @@ func (f *memberQuery) Take(r keyspace.Reply) shapes.Verdict {
 	return shapes.Answered
 }
 
-// at is the value of the i-th member.
+// at returns the value of the i-th member.
 func (f *memberQuery) at(i int) (v string, ok bool) {
 	if f.held == nil {
 		return f.list[i].Str, present(f.list[i])
@@ -85,7 +85,7 @@ func (c *collection) ask(ctx context.Context, k any, f *memberQuery) (err error)
 	return err
 }
 
-// contains reports whether a member is there.
+// contains reports whether a member is in the collection.
 func (c *collection) contains(ctx context.Context, k any, member string) (bool, error) {
 	f := oneMember(member, nil)
 	if err := c.ask(ctx, k, f); err != nil {
@@ -95,7 +95,7 @@ func (c *collection) contains(ctx context.Context, k any, member string) (bool, 
 	return ok, nil
 }
 
-// has returns those of ms that are there.
+// has returns those of ms that are in the collection.
 func has[M comparable](ctx context.Context, c *collection, k any, of *codec[M], ms []M) (map[M]bool, error) {
 	args, err := of.args(ms)
 	if err != nil {
@@ -114,14 +114,12 @@ func has[M comparable](ctx context.Context, c *collection, k any, of *codec[M], 
 	return out, nil
 }
 
-// present reports whether a reply of HMGET, SMISMEMBER or ZMSCORE says that a member
-// is there.
+// present reports whether a reply of HMGET, SMISMEMBER or ZMSCORE means that a member exists.
 func present(r keyspace.Reply) bool {
 	return r.Kind == keyspace.TextReply || r.Kind == keyspace.IntReply && r.N == 1
 }
 
-// count returns the number of members, of a sorted set's those above a score if
-// there is one.
+// count returns the number of members, or of a sorted set's members above a score if above is not empty.
 func (c *collection) count(ctx context.Context, k any, above string, counts func(v string) bool) (int, error) {
 	n := int64(0)
 	h, err := c.Read(ctx, k, wholeQuery{
@@ -148,7 +146,7 @@ func loadedIf(ok bool) shapes.Verdict {
 	return shapes.Absent
 }
 
-// changes are the steps of an edit; of several about one member the last counts.
+// changes are the steps of an edit; the last step for a member counts.
 type changes struct {
 	puts    map[string]string
 	removes map[string]bool
@@ -177,7 +175,7 @@ func (c *changes) remove(m string, err error) {
 	delete(c.puts, m)
 }
 
-// texts are the steps as the shape's commands take them.
+// texts returns the steps as the shape's commands expect them.
 func (c *changes) texts(s *shapes.Shape) (puts, removes []string, err error) {
 	for m, v := range c.puts {
 		puts = s.Put(puts, m, v)

@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/internal/shapes"
 )
 
-// Question asks whether a member is in a collection: see [Ask]. It serves once.
+// Question asks whether a member is in a collection: see [Ask]. Use each Question once.
 type Question struct {
 	c   *collection
 	k   any
@@ -17,26 +17,26 @@ type Question struct {
 	err error
 }
 
-// Ask asks whether m is in k's set.
+// Ask returns the question whether m is in k's set.
 func (s *Set[K, M]) Ask(k K, m M) *Question {
 	text, err := s.members.text(m)
 	return &Question{s.c, k, oneMember(text, nil), err}
 }
 
-// Ask asks whether the field f is in k's hash.
+// Ask returns the question whether the field f is in k's hash.
 func (h *Hash[K, F, V]) Ask(k K, f F) *Question {
 	text, err := h.fields.text(f)
 	return &Question{h.c, k, oneMember(text, nil), err}
 }
 
-// Yes is the answer, once [Ask] has returned without an error.
+// Yes returns the answer, after [Ask] has returned without an error.
 func (q *Question) Yes() bool {
 	_, ok := q.f.at(0)
 	return ok
 }
 
-// Ask answers questions about several collections of one runtime, which may be of different
-// families, in one round trip to Redis. What is not loaded there is loaded as by Has.
+// Ask answers questions about several collections of one runtime, which may be of different families, in one round trip
+// to Redis. It loads collections that are not in Redis, as Has does.
 func Ask(ctx context.Context, questions ...*Question) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -13,19 +13,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// ErrCursor says that a cursor does not come from a page of this cache.
-var ErrCursor = errors.New("cache: this is no cursor of a page")
+// ErrCursor is returned for a cursor that does not come from a page of this cache.
+var ErrCursor = errors.New("cache: invalid page cursor")
 
 const (
 	defaultPage = 100
-	longestPage = 1000
+	maxPage     = 1000
 )
 
 func pageSize(n int) int {
 	if n <= 0 {
 		return defaultPage
 	}
-	return min(n, longestPage)
+	return min(n, maxPage)
 }
 
 // pair is a member and its value.
@@ -52,7 +52,7 @@ func (c *collection) whole(ctx context.Context, k any, take func([]pair) error) 
 	return take(pairsOf(h))
 }
 
-// pairs are the caller's members among texts; loaded reports that the mark is there.
+// pairs returns the caller's members among texts; loaded reports whether the mark is among them.
 func (c *collection) pairs(texts []keyspace.Reply, mark string) (pairs []pair, loaded bool) {
 	for i := 0; i+c.shape.Valued <= len(texts); i += c.shape.Valued {
 		m := texts[i].Str
@@ -73,14 +73,14 @@ func pairsOf(h shapes.Held) []pair {
 	return pairs
 }
 
-// A position is where a page of a hash or set begins, and its text is the cursor:
-// Redis' own SCAN cursor, which is valid for one era of the servers, or, where that
-// cannot be used, the member before the page in the order of texts.
+// A position is the start of a page of a hash or set, and its text is the cursor. It is Redis' own SCAN cursor, which
+// is valid for one era of the servers. If that cannot be used, it is the last member of the page before, in the order
+// of member texts.
 type position struct {
 	ordered bool
 	after   string // ordered: the member
-	era     uint64 // else: of the servers
-	at      string // and Redis' cursor
+	era     uint64 // otherwise: era of the servers
+	at      string // and the cursor of Redis
 }
 
 func (p position) cursor() string {
@@ -109,8 +109,8 @@ func positionOf(cursor string) (p position, err error) {
 	return p, nil
 }
 
-// scan reads about n members from a cursor on. Where Redis' cursor is not valid any
-// more it begins anew: no member is missed, and some may come twice.
+// scan reads about n members from a cursor on. If the cursor of Redis is no longer valid, it starts from the beginning:
+// no member is missed, and some may be returned twice.
 func (c *collection) scan(ctx context.Context, k any, cursor string, n int, take func([]pair) error) (next string, err error) {
 	from, err := positionOf(cursor)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *collection) scan(ctx context.Context, k any, cursor string, n int, take
 		}
 		return take(pairs)
 	}
-	if from.ordered || c.Embedded() { // whose cursors count members, which come and go
+	if from.ordered || c.Embedded() { // its cursors count members, and members change
 		err = c.whole(ctx, k, inOrder)
 		return next, err
 	}
@@ -163,7 +163,7 @@ func (c *collection) scan(ctx context.Context, k any, cursor string, n int, take
 	return next, err
 }
 
-// readable is the verdict on members that could be parsed, or not.
+// readable returns the verdict on parsed members.
 func readable(err error) shapes.Verdict {
 	if err != nil {
 		return shapes.Unreadable

@@ -8,17 +8,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Set keeps sets of M in Redis, each loaded as a whole: whom a user blocks. All
-// that [Hash] says of itself holds for it too.
+// Set keeps sets of M in Redis, each loaded as a whole, such as the users whom a user blocks. The documentation of
+// [Hash] applies to it too.
 type Set[K, M comparable] struct {
 	keyed[K]
 	members codec[M]
 }
 
-// SetSource is where a [Set] comes from.
+// SetSource loads the sets of a [Set].
 type SetSource[K, M comparable] struct {
-	// Load returns all of k's members; none is no error. See [cache.Source] for its
-	// context.
+	// Load returns all members of k; an empty result is not an error. See [cache.Source] for its context.
 	Load func(ctx context.Context, k K) ([]M, error)
 	// Pick returns those of ms that are members. See [HashSource].
 	Pick func(ctx context.Context, k K, ms []M) ([]M, error)
@@ -45,7 +44,7 @@ func NewSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[A
 	return s
 }
 
-// hold writes what the source returned.
+// hold converts the result of the source.
 func (s *Set[K, M]) hold(ms []M, err error) (shapes.Held, error) {
 	if err != nil {
 		return nil, err
@@ -75,10 +74,9 @@ func (s *Set[K, M]) HasMany(ctx context.Context, k K, ms []M) (map[M]bool, error
 	return has(ctx, s.c, k, &s.members, ms)
 }
 
-// Members returns about n members of k's set, in no order: 0 means 100, and more
-// than 1,000 are not asked for. Give next as the cursor for the page after; it is
-// "" in the end, as the first cursor is. What is there all the time is in one of
-// the pages at least.
+// Members returns about n members of k's set, in any order: 0 means 100, and at most 1,000 are requested. Pass next as
+// the cursor of the following page; it is "" at the end, like the first cursor. A member that exists all the time is in
+// at least one page.
 func (s *Set[K, M]) Members(ctx context.Context, k K, cursor string, n int) (ms []M, next string, err error) {
 	next, err = s.c.scan(ctx, k, cursor, n, func(pairs []pair) error {
 		ms = make([]M, len(pairs))
@@ -92,7 +90,7 @@ func (s *Set[K, M]) Members(ctx context.Context, k K, cursor string, n int) (ms 
 	return ms, next, err
 }
 
-// Len returns how many members k's set has.
+// Len returns the number of members in k's set.
 func (s *Set[K, M]) Len(ctx context.Context, k K) (int, error) { return s.c.count(ctx, k, "", nil) }
 
 // SetEdit is what a change does to a set.
@@ -101,7 +99,7 @@ type SetEdit[M comparable] struct {
 	members codec[M]
 }
 
-// Add puts members in.
+// Add adds members.
 func (e *SetEdit[M]) Add(ms ...M) {
 	for _, m := range ms {
 		text, err := e.members.text(m)
@@ -109,7 +107,7 @@ func (e *SetEdit[M]) Add(ms ...M) {
 	}
 }
 
-// Remove takes members out.
+// Remove removes members.
 func (e *SetEdit[M]) Remove(ms ...M) {
 	for _, m := range ms {
 		text, err := e.members.text(m)
@@ -117,7 +115,7 @@ func (e *SetEdit[M]) Remove(ms ...M) {
 	}
 }
 
-// Edit is k's set with what a change does to it. See [Hash.Edit].
+// Edit returns a target that applies edit to k's set. See [Hash.Edit].
 func (s *Set[K, M]) Edit(k K, edit func(e *SetEdit[M])) cache.Target {
 	return s.c.Edit(k, func() ([]string, []string, error) {
 		e := &SetEdit[M]{members: s.members}

@@ -15,21 +15,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// ErrScore says that a score is NaN or −∞, which a [ZSet] has no room for.
-var ErrScore = errors.New("cache: this score cannot be kept")
+// ErrScore is returned for a score that is NaN or −∞, which a [ZSet] cannot store.
+var ErrScore = errors.New("cache: scores cannot be NaN or −∞")
 
-// ZSet keeps sets of M by score in Redis, each loaded as a whole: the friend requests
-// to a user, by their time. All that [Hash] says of itself holds
-// for it too.
+// ZSet keeps sets of M by score in Redis, each loaded as a whole, such as the friend requests to a user by their time.
+// The documentation of [Hash] applies to it too.
 type ZSet[K, M comparable] struct {
 	keyed[K]
 	members codec[M]
 }
 
-// ZSetSource is where a [ZSet] comes from.
+// ZSetSource loads the sorted sets of a [ZSet].
 type ZSetSource[K, M comparable] struct {
-	// Load returns all of k's members; none is no error. See [cache.Source] for its
-	// context.
+	// Load returns all members of k; an empty result is not an error. See [cache.Source] for its context.
 	Load func(ctx context.Context, k K) (map[M]float64, error)
 	// Pick returns those of ms that are members. See [HashSource].
 	Pick func(ctx context.Context, k K, ms []M) (map[M]float64, error)
@@ -56,7 +54,7 @@ func NewZSet[A keyspace.Segment, M comparable](rt *cache.Runtime, f keyspace.F1[
 	return z
 }
 
-// hold writes what the source returned.
+// hold converts the result of the source.
 func (z *ZSet[K, M]) hold(scores map[M]float64, err error) (shapes.Held, error) {
 	if err != nil {
 		return nil, err
@@ -74,7 +72,7 @@ func (z *ZSet[K, M]) hold(scores map[M]float64, err error) (shapes.Held, error) 
 	return out, nil
 }
 
-// scoreText is exact.
+// scoreText returns the exact text of a score.
 func scoreText(score float64) (string, error) {
 	if math.IsNaN(score) || math.IsInf(score, -1) { // −∞ is the score of marker members
 		return "", ErrScore
@@ -87,7 +85,7 @@ func scoreOf(text string) float64 {
 	return score
 }
 
-// Score returns the score of m in k's set; ok is false when it is not in it.
+// Score returns the score of m in k's set; ok is false if m is not in it.
 func (z *ZSet[K, M]) Score(ctx context.Context, k K, m M) (score float64, ok bool, err error) {
 	scores, err := z.Scores(ctx, k, []M{m})
 	score, ok = scores[m]
@@ -119,12 +117,10 @@ type Scored[M comparable] struct {
 	Score  float64
 }
 
-// Page returns the n next members of k's set from high scores to low ones: 0
-// means 100, and more than 1,000 are not returned. Members of one score come from
-// the last to the first by their texts. Give next as the cursor for the page
-// after; it is "" in the end, as the first cursor is. The cursor stands between
-// scores, whatever comes and goes meanwhile: nothing that keeps its place is
-// missed or comes twice.
+// Page returns the next n members of k's set from high scores to low ones: 0 means 100, and at most 1,000 are returned.
+// Members with the same score are in descending order of their texts. Pass next as the cursor of the following page; it
+// is "" at the end, like the first cursor. The cursor is a score and a member, so a member that keeps its score is in
+// exactly one page, whatever is added or removed meanwhile.
 func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page []Scored[M], next string, err error) {
 	n = pageSize(n)
 	score, after := "", ""
@@ -183,10 +179,10 @@ func (z *ZSet[K, M]) Page(ctx context.Context, k K, cursor string, n int) (page 
 	return page, next, err
 }
 
-// Len returns how many members k's set has.
+// Len returns the number of members in k's set.
 func (z *ZSet[K, M]) Len(ctx context.Context, k K) (int, error) { return z.c.count(ctx, k, "", nil) }
 
-// CountAbove returns how many members of k's set have a higher score than this.
+// CountAbove returns the number of members in k's set with a score above score.
 func (z *ZSet[K, M]) CountAbove(ctx context.Context, k K, score float64) (int, error) {
 	switch {
 	case math.IsInf(score, -1):
@@ -207,7 +203,7 @@ type ZSetEdit[M comparable] struct {
 	members codec[M]
 }
 
-// Set puts m in, or gives it another score.
+// Set adds m, or changes its score.
 func (e *ZSetEdit[M]) Set(m M, score float64) {
 	text, err := e.members.text(m)
 	value := ""
@@ -217,7 +213,7 @@ func (e *ZSetEdit[M]) Set(m M, score float64) {
 	e.put(text, value, err)
 }
 
-// Remove takes members out.
+// Remove removes members.
 func (e *ZSetEdit[M]) Remove(ms ...M) {
 	for _, m := range ms {
 		text, err := e.members.text(m)
@@ -225,7 +221,7 @@ func (e *ZSetEdit[M]) Remove(ms ...M) {
 	}
 }
 
-// Edit is k's set with what a change does to it. See [Hash.Edit].
+// Edit returns a target that applies edit to k's set. See [Hash.Edit].
 func (z *ZSet[K, M]) Edit(k K, edit func(e *ZSetEdit[M])) cache.Target {
 	return z.c.Edit(k, func() ([]string, []string, error) {
 		e := &ZSetEdit[M]{members: z.members}

@@ -48,7 +48,7 @@ func ExampleParse() {
 	// value 42 1h0m0s <nil>
 }
 
-// What a tool's user writes: shelf:7.
+// The argument of an operator's tool: shelf:7.
 func ExampleParseTag() {
 	tag, ok := inspect.ParseTag("shelf:7")
 	fmt.Println(tag == cache.TagOf("shelf", "7"), ok, tag.Target().Key())
@@ -59,7 +59,7 @@ func ExampleParseTag() {
 	// false
 }
 
-// A value counts only while the era that stands in it is its family's: another layout has another one.
+// A value only counts while its era is the era of its family, which differs for each layout.
 func ExampleEraOf() {
 	next := keyspace.Def1[keyspace.Int](keyspace.New("next"), "price:{product}", keyspace.CachedOf[int64](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "a price", Version: 2})
 	const era = 7 // of the bus: events.Era()

@@ -1,6 +1,5 @@
-// Package inspect takes apart what stands in Redis under a cached key: whether it is a value, since
-// when and for how long, or that somebody loads or changes it. It is for the tools of operators;
-// a program that uses caches does not need it.
+// Package inspect parses what Redis holds under a cached key: whether it is a value, its times, or a load or change
+// under way. It is for operators' tools; programs that use caches do not need it.
 //
 //	text, _, err := db.Do(ctx, keyspace.Cmd{Name: "GET", Key: key}).Text()
 //	s := inspect.Parse(text)
@@ -18,41 +17,41 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Kind is what stands in Redis under a cached key.
+// Kind is what Redis holds under a cached key.
 type Kind string
 
 // The kinds of slots.
 const (
 	Empty   Kind = "nothing"
 	Value   Kind = "value"
-	Lease   Kind = "lease"   // its holder loads the value; a stale one may be kept behind it
+	Lease   Kind = "lease"   // its holder loads the value; the lease may keep a stale value
 	Fence   Kind = "fence"   // changes are under way
 	Tag     Kind = "tag"     // the version of a tag
-	Unknown Kind = "unknown" // not this version's
+	Unknown Kind = "unknown" // not readable by this version
 )
 
-// Slot is what stands in Redis under a cached key, taken apart.
+// Slot is the parsed content of Redis under a cached key.
 type Slot struct {
 	Kind Kind
 
-	// Of a value, and of one kept behind a lease, which Kept tells.
+	// Of a value, and of a value kept in a lease, for which Kept is set.
 	Kept    bool
-	Missing bool          // it says that there is no such thing
+	Missing bool          // a negative entry: the value does not exist
 	Stored  time.Time     // by the servers' clock, like the next two
 	Soft    time.Time     // when it should be loaded again
-	Hard    time.Time     // from when on it must not be used
-	Took    time.Duration // to load
-	Era     uint64        // it counts only while this is [EraOf] its family in the era of the bus
+	Hard    time.Time     // after this it must not be used
+	Took    time.Duration // duration of its load
+	Era     uint64        // the value only counts while this is [EraOf] its family in the era of the bus
 	Version uint64        // of the load; of a tag, the tag's
 	Tags    []uint64      // versions of its tags when it was loaded
-	Payload string        // the value, decompressed: JSON, or what Codec says
+	Payload string        // the value, decompressed, in the format of Codec
 	Codec   string        // the [cache.Codec]'s name; empty means JSON
 
 	Until   time.Time // of a lease: when it expires
-	Changes int       // of a fence: how many are under way
+	Changes int       // of a fence: number of changes under way
 }
 
-// Parse takes apart what GET returned for a cached key, "" if there was nothing.
+// Parse parses what GET returned for a cached key, "" if there was none.
 func Parse(slot string) (s Slot) {
 	s.Kind = Unknown
 	switch slots.Kind(slot) {
@@ -94,9 +93,8 @@ func Parse(slot string) (s Slot) {
 	return s
 }
 
-// EraOf is what stored values of a family carry in an era that Bus.Era of package bus tells: it is another
-// one for each Doc.Version, so that a program does not read what it or another one has
-// stored in another layout.
+// EraOf returns the era that stored values of a family carry, for an era from Bus.Era of package bus. It differs for
+// each Doc.Version, so that a program does not read values that were stored in another layout.
 func EraOf(f *keyspace.Family, era uint64) uint64 { return slots.EraOf(f, era) }
 
 // ParseTag reads a tag as "kind:id", the arguments of [cache.TagOf].

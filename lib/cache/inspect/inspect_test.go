@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-func TestParseTellsWhatASlotHolds(t *testing.T) {
+func TestParse_EveryKindOfSlot(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_123).UTC()
 	at := now.UnixMilli()
 	env := slots.Envelope{Era: 7, ID: 9, Stored: at, Soft: at + 1000, Hard: at + 2000, Took: 1500, Tags: []uint64{1, 1<<64 - 1}, Payload: `{"a":1}`}
@@ -60,19 +60,19 @@ func TestParseTellsWhatASlotHolds(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever stands there, nothing panics.
+// FuzzParse checks that no content makes Parse panic.
 func FuzzParse(f *testing.F) {
 	f.Add("V1" + string(make([]byte, 45)))
 	f.Add("Labcdefgh1234567890123V")
 	f.Add("F0")
 	f.Fuzz(func(t *testing.T, slot string) {
 		if s := Parse(slot); s.Kind == "" {
-			t.Errorf("%q is of no kind", slot)
+			t.Errorf("%q has no kind", slot)
 		}
 	})
 }
 
-func TestParseTagIsTheInverseOfTagOf(t *testing.T) {
+func TestParseTag_InvertsTagOf(t *testing.T) {
 	if got, ok := ParseTag("room:a:b"); !ok || got != cache.TagOf("room", "a:b") {
 		t.Errorf("got %v, %t", got, ok)
 	}

@@ -1,15 +1,14 @@
--- acquire: become the one who loads a value, unless it is there, somebody is at
--- it already, or it is being changed.
+-- acquire: acquire the lease to load a value, unless the slot has a value, another lease, or a fence.
 --
 -- KEYS[1] slot      string  V value, L lease and perhaps a kept value, F fence
 -- ARGV[1] token     of the lease, 8 bytes, never used before
 -- ARGV[2] now       Unix ms, of the servers' clock
--- ARGV[3] until     Unix ms, 13 digits: when the lease lapses
+-- ARGV[3] until     Unix ms, 13 digits: when the lease expires
 -- ARGV[4] life      ms that the slot has to live for the lease
 -- ARGV[5] unwanted  id of the value that the caller wants to replace, or ''
 --
--- Returns nil when the lease is the caller's, else the slot as it stays. A value
--- that is to be replaced is kept behind the lease.
+-- Returns nil if the caller got the lease, otherwise the unchanged slot. A value to be replaced is kept behind the
+-- lease.
 local v = redis.call('GET', KEYS[1])
 local kept = ''
 if v then

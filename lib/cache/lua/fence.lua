@@ -1,14 +1,13 @@
--- fence: nobody may store a value from now on, until the change is finished.
+-- fence: forbid storing a value until the change is finished.
 --
 -- KEYS[1] slot   string  V value, L lease and perhaps a kept value, F fence
 -- ARGV[1] token  of the change, 8 bytes, never used before
--- ARGV[2] now    Unix ms, of the servers' clock; 0 when it is not known
--- ARGV[3] until  Unix ms, 13 digits: when the change is over at the latest
+-- ARGV[2] now    Unix ms, of the servers' clock; 0 if it is not known
+-- ARGV[3] until  Unix ms, 13 digits: when the change ends at the latest
 -- ARGV[4] life   ms until then
 --
--- Returns 1. Several changes at once share the fence, which then says so. Those
--- that were never finished leave it when their time is over: else a key that is
--- changed all the time would stay fenced for good after one crash.
+-- Returns 1. Concurrent changes share the fence, which then records that. A change that was never finished leaves the
+-- fence after its until: otherwise a key that is changed all the time would stay fenced forever after one crash.
 local v = redis.call('GET', KEYS[1])
 local open, others, life = 'F0', '', tonumber(ARGV[4])
 if v and string.sub(v, 1, 1) == 'F' then

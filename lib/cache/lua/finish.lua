@@ -1,13 +1,12 @@
--- finish: a change is over.
+-- finish: end a change.
 --
 -- KEYS[1] slot   string  V value, L lease and perhaps a kept value, F fence
 -- ARGV[1] token  of the change
--- ARGV[2] value  as it is now, or ''
+-- ARGV[2] value  after the change, or ''
 -- ARGV[3] life   of the value, ms
 --
--- Returns 2 when the value is stored, 1 when it is not, because another change is
--- or was under way beside this one and may be the later one, or 0 when the fence
--- was lost on the way, so that an old value may have been stored meanwhile: it is
+-- Returns 2 if the value is stored. Returns 1 if it is not, because another change is or was concurrent and may be the
+-- later one. Returns 0 if the fence was lost, so that an old value may have been stored meanwhile: that value is
 -- removed.
 local v = redis.call('GET', KEYS[1])
 if not v or string.sub(v, 1, 1) ~= 'F' then

@@ -1,14 +1,14 @@
--- put: write a value over whatever is there, or remove it; a fence stays.
+-- put: replace the content of a slot with a value, or remove it; a fence stays.
 --
 -- KEYS[1] slot   string  V value, L lease and perhaps a kept value, F fence
--- ARGV[1] value  or '' to remove what is there
+-- ARGV[1] value  or '' to remove the content
 -- ARGV[2] life   of the value, ms
--- ARGV[3] until  Unix ms, of the servers' clock: a value that comes later is not
---                written. Its caller has given it up, and others may have changed
---                it since: what is there is removed.
+-- ARGV[3] until  Unix ms, of the servers' clock: a later value is not written. Its
+--                caller has given up, and others may have changed the value since:
+--                the content is removed.
 --
--- Returns 1, or 0 when the slot is fenced: what is there cannot be read anyway,
--- and the change under way must not take its own value for the newest.
+-- Returns 1, or 0 if the slot is fenced: its content cannot be read anyway, and the change under way must not store its
+-- own value as the newest.
 local v = redis.call('GET', KEYS[1])
 if v and string.sub(v, 1, 1) == 'F' then
   redis.call('SET', KEYS[1], 'Fs' .. string.sub(v, 3), 'KEEPTTL')

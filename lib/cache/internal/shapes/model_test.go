@@ -16,13 +16,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// twin is a collection as its scripts see it, and they are its methods, in Go.
+// twin is a collection as seen by its scripts; its methods are the scripts, in Go.
 type twin struct {
 	typ  string
-	in   map[string]string // nil: there is no key
+	in   map[string]string // nil: the key does not exist
 	life int64             // ms
 
-	broken string // the rule that does not hold, so that tests can see it missed
+	broken string // the rule to break, so that tests can see its absence detected
 }
 
 func (t *twin) has(mark string) bool { _, ok := t.in[markByte+mark]; return ok }
@@ -59,7 +59,7 @@ func (t *twin) acquire(token, era string, life int64, replace bool) (left int64)
 		return IsLent
 	case t.has("V" + era):
 		if !replace {
-			return IsThere
+			return IsLoaded
 		}
 		left = t.life
 	default:
@@ -174,7 +174,7 @@ func (t *twin) drop() int64 {
 	return 1
 }
 
-// size is -1 when nothing is loaded.
+// size returns -1 if nothing is loaded.
 func (t *twin) size(era string) int64 {
 	switch {
 	case !t.has("V" + era):
@@ -193,7 +193,7 @@ func scoreOf(text string) float64 {
 	return score
 }
 
-// page is nil when nothing is loaded.
+// page returns nil if nothing is loaded.
 func (t *twin) page(era string, n int, score, after string) []string {
 	if !t.has("V" + era) {
 		return nil
@@ -228,7 +228,7 @@ var historyKeys = map[string]keyspace.Key{
 	"zset": keyspace.Def0(historySchema, "history:zset", keyspace.CachedZSetOf[string](), keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "of the tests"}).At().Key,
 }
 
-// grain separates lives in the histories, so that what a run takes does not count.
+// grain is the distance between lives in the histories, so that the duration of a run does not matter.
 const grain = int64(10_000_000)
 
 func grains(ms int64) int64 {
@@ -238,7 +238,7 @@ func grains(ms int64) int64 {
 	return (ms + grain/2) / grain * grain
 }
 
-func TestScriptsDoWhatTheirTwinsDo(t *testing.T) {
+func TestScripts_AgreeWithTwins(t *testing.T) {
 	for _, engine := range redistest.SharedEngines(t) {
 		if engine.Name == "spawn" || engine.Name == "sentinel" {
 			continue // the same server as standalone
@@ -266,7 +266,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 	seen := map[string]int{}
 	tokens, token := 0, ""
 	for step := range steps {
-		if r.IntN(20) == 0 { // whatever it is lapses
+		if r.IntN(20) == 0 { // the lease, fence or collection expires
 			tw.unlink()
 			if err := db.Do(t.Context(), keyspace.Cmd{Name: "UNLINK", Key: key}).Err; err != nil {
 				t.Fatal(err)
@@ -281,12 +281,12 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 		token, mine := "l"+token[1:], "c"+token[1:] // of leases and of changes
 		eraN, life := uint64(1+r.IntN(16)/15), (1+r.Int64N(9))*grain
 		era := EraText(eraN)
-		some := map[string]string{}
+		chosen := map[string]string{}
 		for range r.IntN(4) {
-			some[pick("a", "b", "ba", "\x01c", "", "é")] = value()
+			chosen[pick("a", "b", "ba", "\x01c", "", "é")] = value()
 		}
 		var texts []string
-		for m, v := range some {
+		for m, v := range chosen {
 			texts = s.Put(texts, m, v)
 		}
 		ms := time.Duration(life) * time.Millisecond
@@ -302,11 +302,11 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 			if r.IntN(2) == 0 {
 				total = max(0, len(tw.in)-2)
 				if first {
-					total = len(some)
+					total = len(chosen)
 				}
 				total += r.IntN(8) / 7
 			}
-			name, cmd, want = "fill", s.Fill(key, token, eraN, ms, first, total, texts), tw.fill(token, era, life, first, total, some)
+			name, cmd, want = "fill", s.Fill(key, token, eraN, ms, first, total, texts), tw.fill(token, era, life, first, total, chosen)
 		case 6:
 			left := r.Int64N(2) * life
 			name, cmd, want = "release", s.Release(key, token, eraN, left), tw.release(token, era, left)
@@ -317,13 +317,13 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 			left = (1 - left) * life
 			removes := []string{pick("a", "b"), "none"}
 			for _, m := range removes {
-				delete(some, m)
+				delete(chosen, m)
 			}
 			texts = nil
-			for m, v := range some {
+			for m, v := range chosen {
 				texts = s.Put(texts, m, v)
 			}
-			name, cmd, want = "finish", s.Finish(key, mine, eraN, left, texts, removes), tw.finish(mine, era, left, some, removes)
+			name, cmd, want = "finish", s.Finish(key, mine, eraN, left, texts, removes), tw.finish(mine, era, left, chosen, removes)
 		case 10:
 			if r.IntN(3) > 0 {
 				continue
@@ -375,7 +375,7 @@ func history(t *testing.T, db *redis.DB, typ string, r *rand.Rand, steps int) {
 	}
 }
 
-// dump reads a collection, marks and all.
+// dump reads a collection with its marks.
 func dump(t *testing.T, db *redis.DB, key keyspace.Key, s *Shape) (map[string]string, int64) {
 	t.Helper()
 	cmd := keyspace.Cmd{Name: s.Whole, Key: key}
@@ -403,10 +403,9 @@ func dump(t *testing.T, db *redis.DB, key keyspace.Key, s *Shape) (map[string]st
 
 var histories = flag.Int("histories", 3000, "random histories of the collections' model")
 
-// The model: readers, changes, failovers, lost keys and crashes in any order. A
-// value is the number of the commit that wrote it; what was acknowledged must be
-// seen ever after, and what was not may be.
-func TestNoReadIsOlderThanAnAcknowledgedChange(t *testing.T) {
+// The model: readers, changes, failovers, lost keys and crashes in any order. A value is the number of the commit that
+// wrote it. An acknowledged commit must be visible forever after, and an unacknowledged one may be.
+func TestModel_NoReadIsOlderThanAcknowledgedChange(t *testing.T) {
 	for seed := range uint64(*histories) {
 		if fault := play(seed, ""); fault != "" {
 			t.Fatalf("history %d: %s", seed, fault)
@@ -414,7 +413,7 @@ func TestNoReadIsOlderThanAnAcknowledgedChange(t *testing.T) {
 	}
 }
 
-func TestTheModelSeesABrokenRule(t *testing.T) {
+func TestModel_DetectsBrokenRules(t *testing.T) {
 	for _, rule := range []string{"a fill needs its lease", "all parts have to be there", "a fence hides what is there", "a fence ends a load",
 		"a lost fence drops", "shared fences drop", "an era ends what was before"} {
 		t.Run(rule, func(t *testing.T) {
@@ -424,7 +423,7 @@ func TestTheModelSeesABrokenRule(t *testing.T) {
 					return
 				}
 			}
-			t.Error("20,000 histories went well without it")
+			t.Error("20,000 histories passed without it")
 		})
 	}
 }
@@ -434,11 +433,11 @@ type world struct {
 	r       *rand.Rand
 	key     twin
 	era     int
-	before  []map[string]string // what a replica may have
+	before  []map[string]string // the possible states of a replica
 	now     map[string]string   // the source
 	log     []map[string]string // the source after each commit
-	floor   map[string]int      // of each member, the last acknowledged commit to it
-	actors  []func() bool       // each does a step and reports whether it is through
+	floor   map[string]int      // last acknowledged commit to each member
+	actors  []func() bool       // each call makes a step and reports whether the actor is done
 	tokens  int
 	names   []string
 	faults  string
@@ -454,11 +453,11 @@ func (w *world) eraText() string {
 	return strconv.Itoa(w.era)
 }
 
-func (w *world) say(what string, args ...any) {
+func (w *world) logEvent(what string, args ...any) {
 	w.history = append(w.history, fmt.Sprintf(what, args...))
 }
 
-// play returns what went wrong.
+// play returns the fault of a history, if any.
 func play(seed uint64, broken string) string {
 	w := &world{r: rand.New(rand.NewPCG(seed, 7)), key: twin{typ: "hash", broken: broken}, era: 1, now: map[string]string{},
 		floor: map[string]int{}, names: []string{"a", "b", "c"}}
@@ -470,18 +469,18 @@ func play(seed uint64, broken string) string {
 		w.before = append(w.before, maps.Clone(w.key.in))
 		switch n := w.r.IntN(40); {
 		case n == 0:
-			w.say("flush")
+			w.logEvent("flush")
 			w.key.unlink()
-		case n == 1: // a life ends: of a lease, a fence or a collection
-			w.say("lapse")
+		case n == 1: // the life of a lease, a fence or a collection ends
+			w.logEvent("lapse")
 			w.key.unlink()
-		case n == 2: // a replica takes over that lacks the newest writes
-			w.say("failover")
+		case n == 2: // a replica without the newest writes takes over
+			w.logEvent("failover")
 			w.era++
 			w.key.in = maps.Clone(w.before[max(0, len(w.before)-1-w.r.IntN(6))])
 		case n == 3 && len(w.actors) > 0:
 			i := w.r.IntN(len(w.actors))
-			w.say("crash")
+			w.logEvent("crash")
 			w.actors = slices.Delete(w.actors, i, i+1)
 		case n < 10 && len(w.actors) < 4:
 			w.actors = append(w.actors, w.reader())
@@ -501,33 +500,32 @@ func play(seed uint64, broken string) string {
 	return ""
 }
 
-// check asks for every member, as a reader of the present era does.
+// check reads every member, as a reader of the present era does.
 func (w *world) check() {
 	if !w.key.has("V" + w.eraText()) {
 		return
 	}
 	n := 0
 	for _, m := range w.names {
-		got, there := w.key.in[m]
-		if there {
+		got, exists := w.key.in[m]
+		if exists {
 			n++
 		}
 		fine := false
 		for _, s := range w.log[w.floor[m]:] {
 			want, ok := s[m]
-			fine = fine || ok == there && want == got
+			fine = fine || ok == exists && want == got
 		}
 		if !fine {
-			w.faults = fmt.Sprintf("%s is %q (%v), which it has not been since commit %d: %v", m, got, there, w.floor[m], w.log)
+			w.faults = fmt.Sprintf("%s is %q (%v), which is outdated since commit %d: %v", m, got, exists, w.floor[m], w.log)
 		}
 	}
 	if size := w.key.size(w.eraText()); size != int64(n) && w.faults == "" {
-		w.faults = fmt.Sprintf("there are %d members, and %d are counted", n, size)
+		w.faults = fmt.Sprintf("got size %[2]d, want %[1]d members", n, size)
 	}
 }
 
-// reader loads the collection if it is not there, in parts some of which may get
-// lost or come late.
+// reader loads the collection if it is not loaded, in parts that may be lost or late.
 func (w *world) reader() func() bool {
 	token, era, step := w.token(), w.eraText(), 0
 	var parts []map[string]string
@@ -537,10 +535,10 @@ func (w *world) reader() func() bool {
 		switch step {
 		case 1:
 			n := w.key.acquire(token, era, 1, w.r.IntN(2) == 0)
-			w.say("%s acquires: %d", token, n)
+			w.logEvent("%s acquires: %d", token, n)
 			return n < 0
 		case 2:
-			w.say("%s loads %v", token, w.now)
+			w.logEvent("%s loads %v", token, w.now)
 			if w.r.IntN(8) == 0 {
 				w.key.release(token, era, w.r.Int64N(2))
 				return true
@@ -558,10 +556,10 @@ func (w *world) reader() func() bool {
 			count = total
 		}
 		n := int64(1)
-		if last || w.r.IntN(6) > 0 { // else it comes too late to count
+		if last || w.r.IntN(6) > 0 { // otherwise it arrives too late to count
 			n = w.key.fill(token, era, 1, sent == 0, count, parts[sent])
 		}
-		w.say("%s fills %v, last %v: %d", token, parts[sent], last, n)
+		w.logEvent("%s fills %v, last %v: %d", token, parts[sent], last, n)
 		sent++
 		return last || n == 0
 	}
@@ -579,7 +577,7 @@ func (w *world) changer() func() bool {
 		switch step {
 		case 1:
 			left = w.key.fence(token, era, 1)
-			w.say("%s fences: %d", token, left)
+			w.logEvent("%s fences: %d", token, left)
 		case 2:
 			commit = len(w.log)
 			if w.r.IntN(2) == 0 {
@@ -589,13 +587,13 @@ func (w *world) changer() func() bool {
 				removes = []string{m}
 			}
 			w.log = append(w.log, maps.Clone(w.now))
-			w.say("%s commits %d: %v", token, commit, w.now)
+			w.logEvent("%s commits %d: %v", token, commit, w.now)
 		case 3:
 			if w.r.IntN(8) == 0 {
 				left = 0
 			}
 			n := w.key.finish(token, era, left, puts, removes)
-			w.say("%s finishes: %d", token, n)
+			w.logEvent("%s finishes: %d", token, n)
 			w.floor[m] = max(w.floor[m], commit)
 			return true
 		}

@@ -7,27 +7,25 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A payload is JSON, or one of these bytes, the length of the codec's name, the
-// name, and what the codec wrote. No JSON begins like that, so that a version of package cache
-// that knows none of it finds a value that it cannot read.
+// A payload is JSON, or one of these bytes, the length of the codec's name, the name, and the codec's output. No JSON
+// begins like that, so a version of package cache without codecs treats it as an unreadable value.
 const (
 	isCoded      = 1
-	isCompressed = 2 // a checksum and an S2 block stand in the place of what the codec wrote
+	isCompressed = 2 // a checksum and an S2 block replace the codec's output
 )
 
-// mostUnpacked is the length in bytes of the longest value that is compressed: as long as one can be in
-// Redis.
-const mostUnpacked = 512 << 20
+// maxUnpacked is the length in bytes of the longest value that is compressed: the limit of a value in Redis.
+const maxUnpacked = 512 << 20
 
 const sumLen = 4
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
-// Pack makes the payload of what a codec wrote. It is compressed when it has more than
-// above bytes, unless above is 0 or that makes it no shorter.
+// Pack makes the payload from a codec's output. It compresses bodies over above bytes, unless above is 0 or compression
+// does not shorten them.
 func Pack(codec string, body []byte, above int) string {
 	mark := byte(isCoded)
-	if above > 0 && len(body) > above && len(body) <= mostUnpacked {
+	if above > 0 && len(body) > above && len(body) <= maxUnpacked {
 		block := s2.Encode(nil, body)
 		if sumLen+len(block) < len(body) {
 			mark = isCompressed
@@ -53,12 +51,12 @@ func Unpack(payload string) (codec string, body []byte, ok bool) {
 	if payload[0] == isCoded {
 		return codec, body, true
 	}
-	// An S2 block has no checksum of its own, and may be damaged to another value.
+	// An S2 block has no checksum of its own, and a damaged block may decode to another value.
 	if len(body) < sumLen || crc32.Checksum(body[sumLen:], checksums) != binary.BigEndian.Uint32(body) {
 		return "", nil, false
 	}
 	block := body[sumLen:]
-	if long, err := s2.DecodedLen(block); err != nil || long > mostUnpacked {
+	if long, err := s2.DecodedLen(block); err != nil || long > maxUnpacked {
 		return "", nil, false
 	}
 	body, err := s2.Decode(nil, block)

@@ -1,16 +1,15 @@
-// Package slots writes and reads what stands in Redis under a cached key, which is called a slot
-// here. Package cache does both for each read of Redis, package inspect takes slots apart for
-// operators.
+// Package slots encodes and parses what Redis holds under a cached key, called a slot. Package cache does both for each
+// read of Redis; package inspect parses slots for operators.
 //
 // A slot holds one of
 //
 //	V  a value
-//	L  a lease: its holder loads the value; one that is to be replaced is kept behind it
+//	L  a lease: its holder loads the value; a value to be replaced is kept behind the lease
 //	F  a fence: one or more changes are under way, and no node may store a value;
-//	   's' behind the F says that there was more than one change
+//	   's' after the F means that there was more than one change
 //	T  the version of a tag
 //
-// and every step from one to the next is one of the scripts of package cache.
+// and every transition is one of the scripts of package cache.
 package slots
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// The first byte of a slot says what it holds.
+// The first byte of a slot identifies its content.
 const (
 	IsValue = 'V'
 	IsLease = 'L'
@@ -27,30 +26,30 @@ const (
 	IsTag   = 'T'
 )
 
-// Lengths in a slot and places in it.
+// Lengths and offsets in a slot.
 const (
 	TokenLen = 8
 	FenceLen = TokenLen + 13     // of one change in a fence
 	HeadLen  = 47                // of a value, before its tags
-	KeptAt   = 1 + TokenLen + 13 // where a lease keeps a value
-	IDAt     = 10                // of a value's id
+	KeptAt   = 1 + TokenLen + 13 // offset of the value kept behind a lease
+	IDAt     = 10                // offset of a value's id
 )
 
-// Envelope is a value as it stands in a slot.
+// Envelope is a value as stored in a slot.
 type Envelope struct {
 	Missing bool   // a negative entry: the source has no such thing
-	Era     uint64 // of the servers at which it was loaded; see [EraOf]
+	Era     uint64 // of the servers when it was loaded; see [EraOf]
 	ID      uint64 // of this load
 	Stored  int64  // Unix ms, of the servers' clock, like the next two
-	Soft    int64  // from when on it is stale
-	Hard    int64  // from when on it must not be used
-	Took    int64  // µs to load it
+	Soft    int64  // when it becomes stale
+	Hard    int64  // after this it must not be used
+	Took    int64  // duration of its load in µs
 	Tags    []uint64
 	Payload string // see Pack
 }
 
-// Text is 'V', flags, era, id, stored, soft, hard, took, the tags' versions and
-// the payload; numbers are big-endian.
+// Text returns 'V', flags, era, id, stored, soft, hard, took, the tags' versions and the payload; numbers are
+// big-endian.
 func (e *Envelope) Text() string {
 	b := make([]byte, 0, HeadLen+8*len(e.Tags)+len(e.Payload))
 	flags := byte('0')
@@ -71,8 +70,8 @@ func (e *Envelope) Text() string {
 	return string(append(b, e.Payload...))
 }
 
-// Parse reads the value in a slot, be it kept behind a lease; ok is false when
-// there is none that this version of the program can read.
+// Parse parses the value in a slot, even if it is kept behind a lease; ok is false if there is none that this version
+// of the program can read.
 func Parse(slot string) (e Envelope, ok bool) {
 	if len(slot) > KeptAt && slot[0] == IsLease {
 		slot = slot[KeptAt:]
@@ -99,7 +98,7 @@ func Parse(slot string) (e Envelope, ok bool) {
 	return e, true
 }
 
-// Kind is what a slot holds; 0 for nothing.
+// Kind returns the first byte of a slot, or 0 if it is empty.
 func Kind(slot string) byte {
 	if slot == "" {
 		return 0
@@ -107,9 +106,8 @@ func Kind(slot string) byte {
 	return slot[0]
 }
 
-// EraOf is what stored values of a family carry in an era that Bus.Era of package bus tells: it is another
-// one for each Doc.Version, so that a program does not read what it or another one has
-// stored in another layout.
+// EraOf returns the era that stored values of a family carry, for an era from Bus.Era of package bus. It differs for
+// each Doc.Version, so that a program does not read values that were stored in another layout.
 func EraOf(f *keyspace.Family, era uint64) uint64 {
 	if era == 0 || f.Doc.Version <= 1 {
 		return era

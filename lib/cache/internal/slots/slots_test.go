@@ -31,7 +31,7 @@ func FuzzPayload(f *testing.F) {
 	f.Add("msgpack", strings.Repeat("a", 100), 50)
 	f.Add("", "\x02\x00abcd", 1)
 	f.Fuzz(func(t *testing.T, codec, body string, above int) {
-		Unpack(body) // whatever stands there, nothing panics
+		Unpack(body) // must not panic
 		if len(codec) > 255 || codec == "" && body != "" && (body[0] == isCoded || body[0] == isCompressed) {
 			return // no name, and no JSON
 		}
@@ -41,15 +41,15 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// What says that it is longer than any value gets no memory.
-func TestABlockThatClaimsToBeHugeIsDamaged(t *testing.T) {
-	block := binary.AppendUvarint(nil, mostUnpacked+1)
+// A block that claims a larger size than any value gets no memory.
+func TestUnpack_HugeBlockLengthIsDamaged(t *testing.T) {
+	block := binary.AppendUvarint(nil, maxUnpacked+1)
 	payload := string(binary.BigEndian.AppendUint32([]byte{isCompressed, 0}, crc32.Checksum(block, checksums))) + string(block)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, _, ok := Unpack(payload)
 	runtime.ReadMemStats(&after)
-	if got := after.TotalAlloc - before.TotalAlloc; ok || got > mostUnpacked/2 {
+	if got := after.TotalAlloc - before.TotalAlloc; ok || got > maxUnpacked/2 {
 		t.Errorf("%d bytes were allocated for it", got)
 	}
 }

@@ -1,12 +1,11 @@
--- collection: how scripts see a cached hash, set or sorted set. It stands before
--- each of them.
+-- collection: helpers for cached hashes, sets and sorted sets. The other scripts begin with it.
 --
--- Members that begin with a zero byte are not the caller's but marks:
+-- Members that begin with a zero byte are marks, not the caller's members:
 --
 --   V era    loaded, under that era of the servers
---   L        somebody is loading, for the first time or, beside V, again; T and a
---            token: who
---   F1 … Fn  n changes are under way, T and a token: which ones
+--   L        a load is under way, for the first time or, with V, again; T and a
+--            token identify it
+--   F1 … Fn  n changes are under way; T and a token identify each
 --   S        there was more than one change at once
 local commands = {
   hash = {'HEXISTS', 'HSET', 'HDEL', 'HLEN'},

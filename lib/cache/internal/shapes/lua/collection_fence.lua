@@ -1,5 +1,4 @@
--- fence: nobody may read or load a collection from now on, until the change is
--- finished.
+-- fence: forbid reading and loading a collection until the change is finished.
 --
 -- KEYS[1] collection  hash, set or zset, with marks: see collection.lua
 -- ARGV[1] type
@@ -7,10 +6,9 @@
 -- ARGV[3] era         of the servers, 8 bytes
 -- ARGV[4] life        ms: the longest that the change may take
 --
--- Returns how many ms what is there would have lived, when it is kept so that the
--- change can be applied to it, else 0: something else is under way, or nothing is
--- there. A change that is never finished stays among the marks until no other has
--- come for as long as one may take.
+-- Returns the ms that the content would have lived, if it is kept so that the change can be applied to it. Otherwise
+-- returns 0: another change or load is under way, or the collection is empty. A change that is never finished stays
+-- among the marks until no other change has begun for as long as one may take.
 local c = collection(KEYS[1], ARGV[1])
 local n, left = c.changes(), 0
 local life = tonumber(ARGV[4])

@@ -1,19 +1,17 @@
--- finish: a change is over. If it was the only one, what it changed is changed
--- here too.
+-- finish: end a change. If it was the only one, apply it to the cached collection.
 --
 -- KEYS[1] collection  hash, set or zset, with marks: see collection.lua
 -- ARGV[1] type
 -- ARGV[2] token       of the change
 -- ARGV[3] era         of the servers when the change began, 8 bytes
--- ARGV[4] life        ms that the collection has left, which fence said it would be
---                     kept for, or 0 to drop it
--- ARGV[5] puts        how many of the following are members to put, as the type's
---                     command takes them; the others are members to remove
+-- ARGV[4] life        remaining ms of the collection, from the result of fence, or 0
+--                     to drop it
+-- ARGV[5] puts        number of the following strings that put members, as the type's
+--                     command expects them; the rest are members to remove
 -- ARGV[6] …
 --
--- Returns 2 when the change was applied, 1 when what was there is dropped or will
--- be by another change under way, or 0 when the fence was lost on the way, so that
--- something old may have been loaded meanwhile: it is removed.
+-- Returns 2 if the change was applied. Returns 1 if the content is dropped now, or will be by another change under way.
+-- Returns 0 if the fence was lost, so that old members may have been loaded meanwhile: they are removed.
 local c = collection(KEYS[1], ARGV[1])
 local n = c.changes()
 if not c.has('T' .. ARGV[2]) then

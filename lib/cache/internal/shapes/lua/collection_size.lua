@@ -3,9 +3,9 @@
 -- KEYS[1] collection  hash, set or zset, with marks: see collection.lua
 -- ARGV[1] type
 -- ARGV[2] era         of the servers, 8 bytes
--- ARGV[3] above       of a zset: the score that those counted exceed; '' counts all
+-- ARGV[3] above       of a zset: count only scores above this; '' counts all
 --
--- Returns the number, or nil when the collection is not loaded.
+-- Returns the number, or nil if the collection is not loaded.
 local c = collection(KEYS[1], ARGV[1])
 if not c.has('V' .. ARGV[2]) then return false end
 if ARGV[3] ~= '' then return redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[3], '+inf') end
