@@ -17,8 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/internal/engine"
 )
 
-// Ping succeeds when every owner of keys answers, and a cluster calls itself
-// complete.
+// Ping succeeds if every owner of keys replies, and a cluster reports that it is complete.
 func (db *DB) Ping(ctx context.Context) error {
 	return db.eachOwner(ctx, func(s Server) error {
 		if err := ask(ctx, s, "PING").Err; err != nil {
@@ -43,9 +42,8 @@ func ask(ctx context.Context, s Server, args ...string) keyspace.Reply {
 	return s.Do(ctx, []Command{{Args: args}})[0]
 }
 
-// Fingerprint names the present run of the owners: it changes when one of them
-// was restarted or failed over, after which keys may be missing. Compare it
-// with the one noted before; it means nothing else.
+// Fingerprint identifies the present run of the owners. It changes when one of them was restarted or failed over:
+// keys may be missing then. Compare it with an earlier one; it has no other meaning.
 func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 	if db.server != nil {
 		return db.server.ID(), nil
@@ -68,10 +66,9 @@ func (db *DB) Fingerprint(ctx context.Context) (string, error) {
 	return strings.Join(ids, " "), nil
 }
 
-// Ended returns how many connections to servers have ended so far. A connection belongs to
-// one run of a server: while the number is what it was before [DB.Fingerprint] was asked,
-// no server that answers was restarted since. It costs nothing. What is known of the
-// connections of [Wrap] is nothing: the number is another one each time.
+// Ended returns how many connections to servers have ended so far. A connection belongs to one run of a server: if the
+// number is the same as before a call of [DB.Fingerprint], no server that replies was restarted since. It costs
+// nothing. The connections of [Wrap] are not known, so for them each call returns another number.
 func (db *DB) Ended() uint64 {
 	if db.via != nil {
 		return db.nodes.ends.Add(1)
@@ -86,15 +83,14 @@ func field(info, name string) string {
 	return value
 }
 
-// Scan calls fn with the physical name of every key under the prefix. A key
-// that comes or goes meanwhile may be missed or, rarely, told twice. An error
-// of fn ends it and is returned.
+// Scan calls fn with the physical name of every key under the prefix. A key that is added or removed meanwhile may be
+// missed or, rarely, returned twice. An error of fn ends the scan and is returned.
 func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
 	page := 1000
 	if db.server != nil {
 		page = engine.Page
 	}
-	pattern := db.prefix + "*" // CheckPrefix let no character through that MATCH takes otherwise
+	pattern := db.prefix + "*" // CheckPrefix rejects the special characters of MATCH
 	return db.eachOwner(ctx, func(s Server) error {
 		for cursor := uint64(0); ; {
 			names, next, err := scan(ctx, s.Do, cursor, pattern, page)
@@ -113,7 +109,7 @@ func (db *DB) Scan(ctx context.Context, fn func(physical string) error) error {
 	})
 }
 
-// scan is one SCAN of one server.
+// scan sends one SCAN to one server.
 func scan(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cursor uint64, pattern string, count int) (names []string, next uint64, err error) {
 	page, err := do(ctx, []Command{{Args: []string{"SCAN", strconv.FormatUint(cursor, 10), "MATCH", pattern, "COUNT", strconv.Itoa(count)}}})[0].Items()
 	if err == nil && len(page) != 2 {
@@ -131,8 +127,8 @@ func scan(ctx context.Context, do func(context.Context, []Command) []keyspace.Re
 	return names, next, nil
 }
 
-// TypeAndTTL returns what TYPE says of a key named by [DB.Scan] and how long it
-// has to live: 0 for ever. A key that is gone has the type "none".
+// TypeAndTTL returns the reply of TYPE for a key named by [DB.Scan] and its remaining life: 0 if it does not expire. A
+// missing key has the type "none".
 func (db *DB) TypeAndTTL(ctx context.Context, physical string) (typ string, ttl time.Duration, err error) {
 	cmds := []Command{{Args: []string{"TYPE", physical}, Key: 1}, {Args: []string{"PTTL", physical}, Key: 1}}
 	var r []keyspace.Reply
@@ -151,7 +147,7 @@ func (db *DB) TypeAndTTL(ctx context.Context, physical string) (typ string, ttl 
 		return "", 0, err
 	}
 	if ms == 0 {
-		ms = 1 // it dies this very moment; 0 would be for ever
+		ms = 1 // it expires at this moment; 0 would mean no expiry
 	}
 	return typ, time.Duration(max(ms, 0)) * time.Millisecond, nil
 }
@@ -182,7 +178,7 @@ func (db *DB) servers(ctx context.Context) (all []Server, err error) {
 		case err != nil:
 			return nil, err
 		case f.err != nil:
-			return nil, foreign(ctx, f.err)
+			return nil, classifyForeign(ctx, f.err)
 		}
 		all = f.all
 		for i, s := range all {
@@ -200,7 +196,7 @@ func (db *DB) servers(ctx context.Context) (all []Server, err error) {
 	return all, nil
 }
 
-// through sends commands by one of the client library's clients.
+// through returns a function that sends commands by one of the client library's clients.
 func (db *DB) through(c interface {
 	B() rueidis.Builder
 	DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
@@ -250,10 +246,10 @@ func (db *DB) ownerClients(ctx context.Context) (addrs []string, clients []rueid
 	return addrs, clients, nil
 }
 
-// owners asks the cluster for the addresses of all servers that own slots.
+// owners gets the addresses of all servers that own slots from the cluster.
 func (db *DB) owners(ctx context.Context, c rueidis.Client) ([]string, error) {
 	var asked string
-	slots, err := db.reply(db.toAny(c, func(addr string, c rueidis.Client) rueidis.RedisResult {
+	slots, err := db.reply(db.sendToAny(c, func(addr string, c rueidis.Client) rueidis.RedisResult {
 		asked = addr
 		return c.Do(ctx, c.B().ClusterSlots().Build())
 	})).Items()
@@ -263,7 +259,7 @@ func (db *DB) owners(ctx context.Context, c rueidis.Client) ([]string, error) {
 	return slotOwners(slots, asked)
 }
 
-// slotOwners reads the reply to CLUSTER SLOTS. A server without a host is at that of the address that was asked.
+// slotOwners parses the reply to CLUSTER SLOTS. A server without a host has the host of the address that was asked.
 func slotOwners(slots []keyspace.Reply, asked string) (addrs []string, err error) {
 	host, _, _ := net.SplitHostPort(asked)
 	seen := make(map[string]bool)

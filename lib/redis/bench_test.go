@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// ladder runs b on the engines that one machine can tell apart.
+// ladder runs b on the engines that differ on one machine.
 func ladder(b *testing.B, run func(*testing.B, *redis.DB)) {
 	for _, e := range redistest.Engines(b)[:3] {
 		b.Run(e.Name, func(b *testing.B) { run(b, e.Open(b)) })
@@ -24,7 +24,7 @@ func BenchmarkGetBy64(b *testing.B) {
 			b.Fatal(err)
 		}
 		ctx := b.Context()
-		b.SetParallelism(32) // of two processors
+		b.SetParallelism(32) // callers per processor
 		b.ReportAllocs()
 		b.ResetTimer()
 		b.RunParallel(func(p *testing.PB) {

@@ -25,7 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// An issuer is an authority that nobody trusts unless told to.
+// An issuer is an authority that is only trusted if it is named.
 type issuer struct {
 	file string // its certificate
 	cert *x509.Certificate
@@ -57,7 +57,7 @@ func (i *issuer) write(t *testing.T, file string, cert *x509.Certificate, key *e
 	}
 }
 
-// issue makes a certificate for a name, or an address, and its key.
+// issue makes a certificate for a name or an address, and its key.
 func (i *issuer) issue(t *testing.T, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -83,7 +83,7 @@ func (i *issuer) issue(t *testing.T, name string) (cert, key string) {
 	return cert, key
 }
 
-// mutual has a server, or a sentinel, ask for its clients' certificates; its own is for name.
+// mutual makes a server or a sentinel require client certificates; its own certificate is for name.
 func (i *issuer) mutual(t *testing.T, name string) (port string, settings []string) {
 	t.Helper()
 	cert, key := i.issue(t, name)
@@ -94,7 +94,7 @@ func (i *issuer) mutual(t *testing.T, name string) (port string, settings []stri
 	}
 }
 
-// config is what a program hands over in place of files.
+// config returns the settings that a program can use instead of files.
 func (i *issuer) config(t *testing.T, cert, key string) *tls.Config {
 	t.Helper()
 	shown, err := tls.LoadX509KeyPair(cert, key)
@@ -110,7 +110,7 @@ func (i *issuer) config(t *testing.T, cert, key string) *tls.Config {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{shown}}
 }
 
-// refused opens and returns why a command fails, which is that Redis is away.
+// refused opens a DB and returns the error of a command, which must be ErrUnavailable.
 func refused(t *testing.T, cfg redis.Config) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -118,10 +118,10 @@ func refused(t *testing.T, cfg redis.Config) string {
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	db, err := redis.Open(ctx, cfg)
 	if err != nil {
-		t.Fatalf("Open: %v, want it to go on trying", err)
+		t.Fatalf("Open: %v, want it to keep connecting", err)
 	}
 	defer db.Close()
-	eventually.True(t, "it has tried", func() bool {
+	eventually.True(t, "it has tried to connect", func() bool {
 		_, _, err = value.At(n(1)).Get(ctx, db)
 		return err == nil || !strings.Contains(err.Error(), "not connected yet")
 	})
@@ -131,7 +131,7 @@ func refused(t *testing.T, cfg redis.Config) string {
 	return err.Error()
 }
 
-func TestAServerThatAsksForTheClientsCertificate(t *testing.T) {
+func TestTLS_ClientCertificates(t *testing.T) {
 	own, foreign := newIssuer(t, "own"), newIssuer(t, "foreign")
 	port, settings := own.mutual(t, "127.0.0.1")
 	plain := redistest.Server(t, settings...)
@@ -146,7 +146,7 @@ func TestAServerThatAsksForTheClientsCertificate(t *testing.T) {
 		cfg := own.config(t, cert, key)
 		worksWith(t, redis.Config{URL: base, TLS: cfg})
 		if cfg.ServerName != "" {
-			t.Errorf("the caller's own was given the name %s", cfg.ServerName)
+			t.Errorf("the caller's TLS config got the name %s", cfg.ServerName)
 		}
 	})
 	for _, s := range probe(t, redis.Config{URL: base, TLS: own.config(t, cert, key)}) {
@@ -164,7 +164,7 @@ func TestAServerThatAsksForTheClientsCertificate(t *testing.T) {
 		"another name":                 {redis.Config{URL: url + "&servername=redis.example"}, "redis.example"},
 		"Config.TLS of a foreigner":    {redis.Config{URL: base, TLS: foreign.config(t, cert, key)}, "signed by unknown authority"},
 		"plain text":                   {redis.Config{URL: "redis://127.0.0.1:" + port}, "needs rediss://"},
-		"TLS where there is none":      {redis.Config{URL: strings.Replace(url, "127.0.0.1:"+port, plain.Addr, 1)}, "does it speak TLS"},
+		"TLS where there is none":      {redis.Config{URL: strings.Replace(url, "127.0.0.1:"+port, plain.Addr, 1)}, "does the server speak TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := refused(t, c.cfg); !strings.Contains(why, c.want) {
@@ -174,7 +174,7 @@ func TestAServerThatAsksForTheClientsCertificate(t *testing.T) {
 	}
 }
 
-func TestWhatAServerSaysToEveryoneIsNotLostBehindTLS(t *testing.T) {
+func TestTLS_ServerErrorBeforeCommandsIsReported(t *testing.T) {
 	own := newIssuer(t, "own")
 	cert, key := own.issue(t, "127.0.0.1")
 	l, err := tls.Listen("tcp", "127.0.0.1:0", own.config(t, cert, key))
@@ -200,7 +200,7 @@ func TestWhatAServerSaysToEveryoneIsNotLostBehindTLS(t *testing.T) {
 	}
 }
 
-func TestAClientsCertificateThatIsReplacedOnDiskIsShown(t *testing.T) {
+func TestTLS_ReplacedClientCertificateIsUsed(t *testing.T) {
 	own := newIssuer(t, "own")
 	port, settings := own.mutual(t, "redis.example")
 	redistest.Server(t, settings...)
@@ -213,7 +213,7 @@ func TestAClientsCertificateThatIsReplacedOnDiskIsShown(t *testing.T) {
 	}
 	defer db.Close()
 	if err := db.Ping(t.Context()); err == nil {
-		t.Fatal("a foreigner was let in")
+		t.Fatal("a client with a foreign certificate was accepted")
 	}
 	for from, to := range map[string]string{good: cert, goodKey: key} {
 		if err := os.Rename(from, to); err != nil {
@@ -223,7 +223,7 @@ func TestAClientsCertificateThatIsReplacedOnDiskIsShown(t *testing.T) {
 	eventually.True(t, "the new certificate is shown", func() bool { return db.Ping(t.Context()) == nil })
 }
 
-func TestClientsCertificatesBehindSentinelsAndInACluster(t *testing.T) {
+func TestTLS_ClientCertificatesWithSentinelsAndCluster(t *testing.T) {
 	own := newIssuer(t, "own")
 	cert, key := own.issue(t, "client")
 	files := "&ca=" + own.file + "&cert=" + cert + "&key=" + key
@@ -250,7 +250,7 @@ func TestClientsCertificatesBehindSentinelsAndInACluster(t *testing.T) {
 	if _, err := server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the cluster is whole", func() bool {
+	eventually.True(t, "the cluster is complete", func() bool {
 		info, err := server.Do("CLUSTER", "INFO")
 		return err == nil && strings.Contains(info[0], "cluster_state:ok")
 	})
@@ -262,7 +262,7 @@ func TestClientsCertificatesBehindSentinelsAndInACluster(t *testing.T) {
 	})
 }
 
-func TestWhatIsWrongWithCertificatesIsNamed(t *testing.T) {
+func TestTLS_CertificateFaultsAreNamed(t *testing.T) {
 	own := newIssuer(t, "own")
 	cert, key := own.issue(t, "client")
 	_, other := own.issue(t, "client")
@@ -287,7 +287,7 @@ func TestWhatIsWrongWithCertificatesIsNamed(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://h?ca=" + own.file:                       "need rediss:// or ?tls=true",
 		"redis-cluster://h?ca=" + own.file:               "need rediss:// or ?tls=true",
-		"redis-cluster://h?tls=yes":                      "tls is true or false",
+		"redis-cluster://h?tls=yes":                      "tls must be true or false",
 		"redis-sentinel://h/m?tls=false&servername=s":    "need rediss:// or ?tls=true",
 		"unix:///s?ca=" + own.file:                       "unknown setting",
 		"redis-cluster://h?tls=true&ca=" + own.file:      "",
@@ -297,14 +297,14 @@ func TestWhatIsWrongWithCertificatesIsNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}
-	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("not to be asked") }
+	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("must not be called") }
 	for _, c := range []struct {
 		cfg  redis.Config
 		want string
 	}{
-		{redis.Config{URL: "redis://h", TLS: new(tls.Config)}, "else is plain text"},
-		{redis.Config{URL: "redis-cluster://h?tls=false", TLS: new(tls.Config)}, "else is plain text"},
-		{redis.Config{URL: "rediss://h?ca=" + own.file, TLS: new(tls.Config)}, "not by both"},
+		{redis.Config{URL: "redis://h", TLS: new(tls.Config)}, "needs rediss:// or ?tls=true in the URL"},
+		{redis.Config{URL: "redis-cluster://h?tls=false", TLS: new(tls.Config)}, "needs rediss:// or ?tls=true in the URL"},
+		{redis.Config{URL: "rediss://h?ca=" + own.file, TLS: new(tls.Config)}, "not both"},
 		{redis.Config{URL: "rediss://h", TLS: new(tls.Config), Dial: dial}, "Config.Dial"},
 		{redis.Config{URL: "rediss://h?ca=" + own.file, Dial: dial}, "Config.Dial"},
 	} {

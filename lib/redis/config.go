@@ -16,7 +16,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Config says which Redis to use.
+// Config selects and configures the Redis.
 type Config struct {
 	// URL is one of
 	//
@@ -29,77 +29,69 @@ type Config struct {
 	//	redis-sentinel://user:password@h1:26379,h2:26379/mymaster
 	//	redis-cluster://user:password@h1:6379,h2:6379
 	//
-	// The port may be left out. User and password are the data servers'; with
-	// sentinels ?sentinel_password= names theirs. ?tls=true encrypts sentinel and
-	// cluster connections, ?db=1 selects a database behind sentinels.
+	// The port is optional. User and password are those of the data servers; with sentinels ?sentinel_password= sets
+	// theirs. ?tls=true encrypts sentinel and cluster connections, ?db=1 selects a database behind sentinels.
 	//
-	// Where connections are encrypted, ?ca=FILE names the authorities to trust in place
-	// of the system's, ?cert=FILE&key=FILE the certificate that this client shows and its
-	// private key, all in PEM, and ?servername= the name that is in the servers'
-	// certificates if it is not that of the address. A certificate that is replaced on
-	// disk is shown from the next connection on; the authorities are read once.
+	// For encrypted connections, ?ca=FILE names the trusted authorities instead of the system's, ?cert=FILE&key=FILE
+	// the certificate of this client and its private key, all in PEM. ?servername= is the name in the servers'
+	// certificates if it differs from the address. If the client certificate is replaced on disk, the next connection
+	// uses the new one; the authorities are read once.
 	URL string
 
-	// TLS is how connections are encrypted, in place of ?ca= and the like: it needs
-	// rediss:// or ?tls=true, and holds for the server, sentinels, every node of a
-	// cluster, and subscriptions. An empty ServerName means the host of each address. Nil
-	// trusts the system's authorities. "embedded", "spawn" and unix:// have no use for it.
+	// TLS configures the encryption of connections, instead of ?ca= and the like. It needs rediss:// or ?tls=true, and
+	// applies to the server, sentinels, every node of a cluster, and subscriptions. An empty ServerName means the host
+	// of each address. Nil trusts the system's authorities. "embedded", "spawn" and unix:// do not use it.
 	TLS *tls.Config
 
-	// Prefix is put before every key and channel, with a colon. Empty means
-	// "stoa". Lower-case letters, digits, '-', '_' and '.' only. A new program has one that
-	// is a [keyspace.ValidPrefix]: with more than [keyspace.MaxPrefix] bytes keys become
-	// longer than package keyspace promises, and no sweep removes them.
+	// Prefix precedes every key and channel, with a colon. Empty means "stoa". Lower-case letters, digits, '-', '_' and
+	// '.' only. A new program should use a [keyspace.ValidPrefix]: with more than [keyspace.MaxPrefix] bytes, keys
+	// exceed the length that package keyspace guarantees, and no sweep removes them.
 	Prefix string
 
-	// NoPrefix puts nothing before keys and channels, for keys that are there already. Every
-	// key of the server is then this DB's to scan, so give it a server of its own, or
-	// leave the tools alone that look at all keys. It excludes Prefix.
+	// NoPrefix uses keys and channels without a prefix, for existing keys. Every key of the server then belongs to this
+	// DB's scans: use a separate server, or do not use the tools that scan all keys. It excludes Prefix.
 	NoPrefix bool
 
-	// Dir is where "spawn" puts its socket; empty means a fresh temporary
-	// directory, removed by Close.
+	// Dir is the directory for the socket of "spawn"; empty means a new temporary directory, which Close removes.
 	Dir string
 
-	// HotKeys has one in 256 keys of all commands counted, for [DB.HotKeys]. It costs a
-	// command a few nanoseconds.
+	// HotKeys enables the sampling of one in 256 keys of all commands, for [DB.HotKeys]. It costs a few nanoseconds per
+	// command.
 	HotKeys bool
 
-	// Dial makes the connections, where the network alone cannot: through a tunnel, say,
-	// or within the memory of a test. What it returns speaks Redis' protocol, so TLS and
-	// its certificates are its own affair. Nil dials, as the URL says. "embedded" and "spawn" do not ask it.
+	// Dial makes the connections if the network alone cannot: for example through a tunnel, or in the memory of a test.
+	// It returns connections that speak the Redis protocol, so TLS and its certificates are its own responsibility. Nil
+	// dials according to the URL. "embedded" and "spawn" do not use it.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Patience is how long a server may take to accept a connection, or to answer a PING
-	// on a fresh one, before it counts as away and commands fail at once. Zero means a
-	// second. Longer suits a far network, or a machine that stalls; commands wait
-	// meanwhile, for as long as their contexts allow.
+	// Patience bounds how long a server may take to accept a connection, or to reply to a PING on a new one. After that
+	// it counts as unavailable and commands fail at once. Zero means a second. Use more for a distant network, or a
+	// machine that stalls; commands wait meanwhile, as long as their contexts allow.
 	Patience time.Duration
 
-	// Credentials, if set, is asked for user and password of each connection to a server that has data, in
-	// place of those in the URL: for passwords that change, such as tokens that a cloud gives for an hour. It
-	// has Patience for it. An error has the command fail with [ErrUnavailable], and the next
-	// one ask again; connections that are there stay, until the server ends them. Sentinels are
-	// authenticated by the URL. "embedded" and "spawn" do not ask it.
+	// Credentials, if set, returns the user and password of each connection to a data server, instead of those in the
+	// URL: for passwords that change, such as cloud tokens that are valid for an hour. It has to return within
+	// Patience. An error makes the command fail with [ErrUnavailable], and the next command calls it again; existing
+	// connections stay until the server ends them. Sentinels are authenticated by the URL. "embedded" and "spawn" do
+	// not use it.
 	Credentials Credentials
 
-	// Connections is how many connections to one server commands share, a power of two up to 256; 0 means
-	// as many as the processors can look after: 1 for two of them, 2 for four, 4 for eight or more. A cluster
-	// has one to each owner. Subscriptions have one more.
+	// Connections is the number of connections to one server that commands share, a power of two up to 256. 0 selects
+	// it by the number of processors: 1 for two of them, 2 for four, 4 for eight or more. A cluster has one connection
+	// to each owner. Subscriptions have one more.
 	Connections int
 
-	// Log gets one line for each loss and return of a server; nil discards.
+	// Log gets one line for each loss and return of a server; nil discards it.
 	Log *slog.Logger
 }
 
 const (
-	// patience is the default of Config.Patience. Redis stalls for less, unless a
-	// command is far too big. A connection may be silent for twice as long with work
-	// under way: no single command takes longer.
+	// patience is the default of Config.Patience. Redis stalls for less, unless a command is far too big. A connection
+	// may be silent for twice as long with work under way, because no single command takes longer.
 	patience = time.Second
-	// pingEvery finds idle connections that broke.
+	// pingEvery is the keep-alive interval, to find broken idle connections.
 	pingEvery = time.Second
-	// maxRedirects bounds how often a cluster may send one command elsewhere.
+	// maxRedirects bounds how often a cluster may redirect one command.
 	maxRedirects = 5
 )
 
@@ -107,17 +99,17 @@ const (
 type target struct {
 	mode  string
 	opt   rueidis.ClientOption
-	files bool // the URL itself names certificates
+	files bool // the URL names certificates
 }
 
-// CheckURL reports what is wrong with a [Config].URL, or with the files that it names,
-// without connecting. No error has the password.
+// CheckURL reports what is wrong with a [Config].URL, or with the files that it names, without connecting. Its errors
+// never contain the password.
 func CheckURL(raw string) error {
 	_, err := parse(raw)
 	return err
 }
 
-// target returns the parsed URL with what the other settings say of connections.
+// target returns the parsed URL, combined with the other connection settings.
 func (cfg Config) target() (target, error) {
 	t, err := parse(cfg.URL)
 	switch {
@@ -126,19 +118,19 @@ func (cfg Config) target() (target, error) {
 	case cfg.Patience < 0:
 		return t, errors.New("redis: Config.Patience is negative")
 	case cfg.Connections < 0 || cfg.Connections > 256 || cfg.Connections&(cfg.Connections-1) != 0:
-		return t, errors.New("redis: Config.Connections is a power of two up to 256, or 0")
+		return t, errors.New("redis: Config.Connections must be a power of two up to 256, or 0")
 	case cfg.Credentials != nil && (t.opt.Username != "" || t.opt.Password != ""):
-		return t, errors.New("redis: user and password are in the URL or come from Config.Credentials, not both")
+		return t, errors.New("redis: set user and password in the URL or Config.Credentials, not both")
 	case len(t.opt.InitAddress) == 0 || t.opt.InitAddress[0][0] == '/':
 		return t, nil
 	}
 	switch {
 	case cfg.TLS != nil && t.opt.TLSConfig == nil:
-		return t, errors.New("redis: Config.TLS needs rediss:// or ?tls=true in the URL, which else is plain text")
+		return t, errors.New("redis: Config.TLS needs rediss:// or ?tls=true in the URL")
 	case cfg.TLS != nil && t.files:
-		return t, errors.New("redis: certificates are named by the URL or by Config.TLS, not by both")
+		return t, errors.New("redis: set certificates in the URL or in Config.TLS, not both")
 	case cfg.Dial != nil && (cfg.TLS != nil || t.files):
-		return t, errors.New("redis: what Config.Dial makes is encrypted by itself: certificates are its own affair")
+		return t, errors.New("redis: Config.Dial encrypts its own connections: remove Config.TLS and certificates from the URL")
 	}
 	if cfg.TLS != nil {
 		t.opt.TLSConfig = cfg.TLS.Clone()
@@ -183,7 +175,7 @@ func parse(raw string) (target, error) {
 	}
 	if db := p.settings.Get("db"); db != "" {
 		if t.opt.SelectDB, err = strconv.Atoi(db); err != nil || t.opt.SelectDB < 0 {
-			return t, errors.New("redis: db is a number")
+			return t, errors.New("redis: db must be a number")
 		}
 	}
 	if p.scheme != "unix" {
@@ -203,13 +195,13 @@ func parse(raw string) (target, error) {
 	return t, err
 }
 
-// urlParts are those of a URL.
+// urlParts are the parts of a URL.
 type urlParts struct {
 	scheme, user, hosts, path, query string
-	settings                         url.Values // of the query
+	settings                         url.Values // parsed query
 }
 
-// splitURL cuts a URL: lists of hosts are not URLs to package url.
+// splitURL splits a URL, because package url does not accept lists of hosts.
 func splitURL(raw string) (p urlParts, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -227,11 +219,11 @@ func splitURL(raw string) (p urlParts, err error) {
 	return p, nil
 }
 
-// check refuses settings that are not known, or are there twice.
+// check refuses settings that are unknown or repeated.
 func (p urlParts) check(known []string) error {
 	for name, values := range p.settings {
 		if !slices.Contains(known, name) {
-			if strings.Contains(p.query, "@") { // the query may be what follows a '?' in the password
+			if strings.Contains(p.query, "@") { // the query may be the part after a '?' in the password
 				return errors.New("redis: the URL has an unknown setting, or user and password are not percent-encoded")
 			}
 			return fmt.Errorf("redis: the URL has an unknown setting %q", name)
@@ -241,7 +233,7 @@ func (p urlParts) check(known []string) error {
 		}
 	}
 	if on := p.settings.Get("tls"); p.settings.Has("tls") && on != "true" && on != "false" {
-		return errors.New("redis: the URL's tls is true or false")
+		return errors.New("redis: the URL's tls must be true or false")
 	}
 	return nil
 }
@@ -260,7 +252,7 @@ func (t *target) setCredentials(user string) (err error) {
 	return nil
 }
 
-// standalone, unix, sentinel and cluster take what a URL of their kind says, and return the settings that it may have.
+// standalone, unix, sentinel and cluster parse a URL of their kind, and return the settings that it may have.
 func (t *target) standalone(p urlParts) (known []string, err error) {
 	t.mode = "standalone"
 	if strings.Contains(p.hosts, ",") {
@@ -268,10 +260,10 @@ func (t *target) standalone(p urlParts) (known []string, err error) {
 	}
 	if p.path != "" {
 		if t.opt.SelectDB, err = strconv.Atoi(p.path); err != nil || t.opt.SelectDB < 0 {
-			return nil, errors.New("redis: the path of redis:// is a database number")
+			return nil, errors.New("redis: the path of redis:// must be a database number")
 		}
 	}
-	return certificates, nil
+	return certificateSettings, nil
 }
 
 func (t *target) unix(p urlParts) (known []string, err error) {
@@ -286,12 +278,12 @@ func (t *target) unix(p urlParts) (known []string, err error) {
 func (t *target) sentinel(p urlParts) (known []string, err error) {
 	t.mode = "sentinel"
 	if p.path == "" || strings.Contains(p.path, "/") {
-		return nil, errors.New("redis: redis-sentinel:// ends with the master's name")
+		return nil, errors.New("redis: redis-sentinel:// must end with the master's name")
 	}
 	t.opt.Sentinel.MasterSet = p.path
 	t.opt.Sentinel.Password = p.settings.Get("sentinel_password")
 	t.opt.Sentinel.TopologyRefreshInterval = 5 * time.Second
-	return append([]string{"db", "tls", "sentinel_password"}, certificates...), nil
+	return append([]string{"db", "tls", "sentinel_password"}, certificateSettings...), nil
 }
 
 func (t *target) cluster(p urlParts) (known []string, err error) {
@@ -301,10 +293,10 @@ func (t *target) cluster(p urlParts) (known []string, err error) {
 	}
 	t.opt.ClusterOption.ShardsRefreshInterval = 5 * time.Second
 	t.opt.ClusterOption.MaxMovedRedirections = maxRedirects
-	return append([]string{"tls"}, certificates...), nil
+	return append([]string{"tls"}, certificateSettings...), nil
 }
 
-// encrypt has connections be encrypted where the URL says so, with the files that it names.
+// encrypt enables encryption if the URL requests it, with the files that it names.
 func (t *target) encrypt(settings url.Values, secure bool) error {
 	named, err := encryption(settings)
 	if err != nil {
@@ -333,11 +325,11 @@ func address(host, port string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// physicalPrefix returns what stands before the logical names, with its colon.
+// physicalPrefix returns the prefix of the logical names, with its colon.
 func physicalPrefix(prefix string, none bool) (string, error) {
 	if none {
 		if prefix != "" {
-			return "", errors.New("redis: there is a Prefix and NoPrefix")
+			return "", errors.New("redis: set Prefix or NoPrefix, not both")
 		}
 		return "", nil
 	}
@@ -353,7 +345,7 @@ func CheckPrefix(prefix string) error {
 		switch {
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
 		default:
-			return errors.New("redis: the prefix may hold a-z, 0-9, '-', '_' and '.' only")
+			return errors.New("redis: the prefix may contain a-z, 0-9, '-', '_' and '.' only")
 		}
 	}
 	return nil

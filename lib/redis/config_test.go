@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestURLsAreUnderstood(t *testing.T) {
+func TestURL_Parsed(t *testing.T) {
 	for _, c := range []struct{ url, mode, addrs, user, password, master string }{
 		{"", "embedded", "", "", "", ""},
 		{"embedded", "embedded", "", "", "", ""},
@@ -41,7 +41,7 @@ func TestURLsAreUnderstood(t *testing.T) {
 	}
 }
 
-func TestABadConfigIsRefusedAndNeverShowsItsPassword(t *testing.T) {
+func TestConfig_InvalidNeverShowsPassword(t *testing.T) {
 	const secret = "hunter2"
 	for _, cfg := range []Config{
 		{URL: "nonsense"},
@@ -76,8 +76,8 @@ func TestABadConfigIsRefusedAndNeverShowsItsPassword(t *testing.T) {
 	}
 }
 
-// What the client library is told: 2 to that power of connections, -1 for one.
-func TestConnectionsAreSharedByProcessors(t *testing.T) {
+// The options for the client library: the binary logarithm of the number of connections, or -1 for one.
+func TestConnections_DefaultByProcessors(t *testing.T) {
 	for processors, want := range map[int][2]int{1: {-1, 12}, 2: {-1, 12}, 3: {-1, 12}, 4: {1, 11}, 7: {1, 11}, 8: {2, 10}, 64: {2, 10}} {
 		if multiplex, ring := sharing(connections(processors)); multiplex != want[0] || ring != want[1] {
 			t.Errorf("%d processors: got %d and %d, want %v", processors, multiplex, ring, want)

@@ -27,7 +27,7 @@ var (
 
 func n(i int) keyspace.Int { return keyspace.Int{N: int64(i)} }
 
-// must returns a reply's error-free self.
+// must fails the test if r is an error, and returns it.
 func must(t *testing.T, r keyspace.Reply) keyspace.Reply {
 	t.Helper()
 	if r.Err != nil {
@@ -36,7 +36,7 @@ func must(t *testing.T, r keyspace.Reply) keyspace.Reply {
 	return r
 }
 
-func TestEveryEngineBehavesAlike(t *testing.T) {
+func TestConformance_EveryEngine(t *testing.T) {
 	for _, e := range redistest.SharedEngines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -49,17 +49,16 @@ func TestEveryEngineBehavesAlike(t *testing.T) {
 	}
 }
 
-func TestAChannelIsHeardWhoseSlotMoves(t *testing.T) {
+func TestSubscribe_FollowsMovedSlot(t *testing.T) {
 	conformance.Resharded(t, func(t *testing.T, addrs []string) *redis.DB {
 		return redistest.Open(t, "redis-cluster://"+strings.Join(addrs, ","))
 	})
 }
 
-func TestSubscribedPrecedesTheMessages(t *testing.T) {
+func TestSubscribe_SubscribedPrecedesMessages(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	ch := news.At(n(1))
-	// Another subscriber has the server send messages all the time over the
-	// connection that they share.
+	// Another subscriber makes the server send messages all the time over their shared connection.
 	go db.Subscribe(t.Context(), ch, redis.Handler{Message: func(string) {}})
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
@@ -92,7 +91,7 @@ func TestSubscribedPrecedesTheMessages(t *testing.T) {
 	<-stopped
 }
 
-func TestPrefixesShareAServer(t *testing.T) {
+func TestPrefix_SeparatesPrograms(t *testing.T) {
 	url := redistest.Server(t).URL
 	var dbs []*redis.DB
 	for i, p := range []string{"a", "a2", "a.b", "a-b_c"} {
@@ -123,7 +122,7 @@ func Example() {
 	}
 	defer db.Close()
 
-	// Families are declared once, in a package's keys.go.
+	// Declare families once, in a package's keys.go.
 	schema := keyspace.New("greeting")
 	greeting := keyspace.Def1[keyspace.Text](schema, "greeting:{{name}}", keyspace.BytesOf("text"),
 		keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "what to say to whom"})
@@ -146,8 +145,8 @@ return string.upper(redis.call('GET', KEYS[1]) .. ARGV[1])`)
 	// Output: 12 GOOD MORNING, ADA! stoa:greeting:{Ada}
 }
 
-// Keys grow old beside a script that takes its time, and not within it.
-func TestAScriptOnTheEmbeddedServerMayBeSlow(t *testing.T) {
+// Expiry runs concurrently with a slow script, and not within it.
+func TestEmbedded_SlowScript(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	slow := redis.NewScript(`
 local from = redis.call('TIME')
@@ -160,7 +159,7 @@ return redis.call('GET', KEYS[1])`)
 	})
 }
 
-func TestKeysOfTheEmbeddedServerDieInTime(t *testing.T) {
+func TestEmbedded_KeysExpireInTime(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		short := value.At(n(3))
@@ -168,13 +167,13 @@ func TestKeysOfTheEmbeddedServerDieInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		eventually.True(t, "the key dies", func() bool {
+		eventually.True(t, "the key expires", func() bool {
 			_, ok, err := short.Get(t.Context(), db)
 			return !ok && err == nil
 		})
-		// It grows old in steps of 50 ms.
+		// The clock advances in steps of 50 ms.
 		if d := time.Since(began); d < 50*time.Millisecond || d > 175*time.Millisecond {
-			t.Errorf("a key with a life of 100 ms died after %s", d)
+			t.Errorf("a key with a life of 100 ms expired after %s", d)
 		}
 	})
 }

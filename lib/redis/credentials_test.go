@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// vault gives out credentials, and keeps for which servers.
+// vault returns credentials, and records the servers.
 type vault struct {
 	mu             sync.Mutex
 	user, password string
@@ -39,7 +39,7 @@ func (v *vault) set(password string, err error) {
 
 func newVault() *vault { return &vault{user: "app", password: "p@ss:w/rd"} }
 
-func TestCredentialsAreAskedForEachConnection(t *testing.T) {
+func TestCredentials_CalledForEachConnection(t *testing.T) {
 	server := redistest.Server(t, app)
 	v := newVault()
 	db := redistest.OpenConfig(t, redis.Config{URL: server.URL, Patience: 20 * time.Second, Credentials: v.ask})
@@ -48,13 +48,13 @@ func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 		eventually.NoError(t, "a command", func() error { return value.At(n(1)).Set(t.Context(), db, "x") })
 		name, err := db.Do(t.Context(), keyspace.Cmd{Name: "ACL", Args: []string{"WHOAMI"}}).Str, error(nil)
 		if name != "app" || err != nil {
-			t.Errorf("the server takes it for %q", name)
+			t.Errorf("the server sees user %q", name)
 		}
 	}
 	conforms()
 	for _, addr := range v.asked {
 		if addr != server.Addr {
-			t.Errorf("asked for %q", addr)
+			t.Errorf("called for %q", addr)
 		}
 	}
 	do := func(args ...string) {
@@ -64,36 +64,36 @@ func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 		}
 	}
 
-	// The password changes: what is there stays, and the next connection has the new one.
+	// The password changes: existing connections stay, and the next connection uses the new one.
 	do("ACL", "SETUSER", "app", "resetpass", ">another")
 	v.set("another", nil)
 	conforms()
 	do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	conforms()
 
-	// Nobody says what it is: the connection stays, and without one commands fail, and say why.
+	// Without credentials, existing connections stay, and commands that need a new one fail with the reason.
 	v.set("", errors.New("the vault is sealed"))
 	conforms()
 	do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	eventually.True(t, "a command to fail for want of credentials", func() bool {
+	eventually.True(t, "a command fails without credentials", func() bool {
 		err := value.At(n(1)).Set(t.Context(), db, "x")
 		return errors.Is(err, redis.ErrUnavailable) && strings.Contains(err.Error(), "the vault is sealed")
 	})
 	if losses := db.Stats().Losses; losses != 0 {
-		t.Errorf("the server counts as away, %d times", losses)
+		t.Errorf("the server counted as unavailable %d times", losses)
 	}
 	v.set("another", nil)
 	conforms()
 
 	v.set("wrong", nil)
 	do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	eventually.True(t, "a command to fail with a wrong password", func() bool {
+	eventually.True(t, "a command fails with a wrong password", func() bool {
 		err := value.At(n(1)).Set(t.Context(), db, "x")
 		return errors.Is(err, redis.ErrUnavailable) && strings.Contains(err.Error(), "WRONGPASS")
 	})
 }
 
-func TestCredentialsAreForDataAndNotForSentinels(t *testing.T) {
+func TestCredentials_NotUsedForSentinels(t *testing.T) {
 	_, port, _ := strings.Cut(redistest.Server(t, app, noDefault).Addr, ":")
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := strings.Join([]string{"requirepass watch", "sentinel monitor stoa 127.0.0.1 " + port + " 1",
@@ -107,7 +107,7 @@ func TestCredentialsAreForDataAndNotForSentinels(t *testing.T) {
 	worksWith(t, cfg)
 	for _, addr := range v.asked {
 		if addr != "127.0.0.1:"+port {
-			t.Errorf("asked for %q", addr)
+			t.Errorf("called for %q", addr)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -118,7 +118,7 @@ func TestCredentialsAreForDataAndNotForSentinels(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreSharedAsSet(t *testing.T) {
+func TestConnections_AsConfigured(t *testing.T) {
 	server := redistest.Server(t)
 	for _, want := range []int{1, 8} {
 		db := redistest.OpenConfig(t, redis.Config{URL: server.URL, Connections: want})
@@ -138,7 +138,7 @@ func TestConnectionsAreSharedAsSet(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+func TestConfig_ContradictionsFail(t *testing.T) {
 	v := newVault()
 	for name, cfg := range map[string]redis.Config{
 		"credentials twice":    {URL: "redis://app:secret@127.0.0.1", Credentials: v.ask},
@@ -157,8 +157,8 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// A server that knows no AUTH repeats its arguments.
-func TestNoErrorRepeatsThePassword(t *testing.T) {
+// A server without AUTH repeats its arguments.
+func TestErrors_NeverShowPassword(t *testing.T) {
 	server := redistest.Server(t, `rename-command AUTH ""`, `rename-command HELLO ""`)
 	db, err := redis.Open(t.Context(), redis.Config{URL: strings.Replace(server.URL, "redis://", "redis://app:secret@", 1)})
 	if err != nil {

@@ -18,30 +18,30 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/internal/engine"
 )
 
-// A DB is a connection pool to one Redis: embedded, spawned, standalone, behind
-// sentinels, or a cluster; or it sits on a client that the program has already, see [Wrap]. It is safe for concurrent use; commands of
-// concurrent callers share round trips. It implements [keyspace.Executor].
+// A DB is a connection pool to one Redis: embedded, spawned, standalone, behind sentinels, or a cluster. It can also
+// use a client that the program already has, see [Wrap]. It is safe for concurrent use; commands of concurrent callers
+// share round trips. It implements [keyspace.Executor].
 type DB struct {
 	mode   string
 	prefix string // with its colon; empty for none
 	log    *slog.Logger
 
 	client   atomic.Pointer[rueidis.Client] // for commands; nil until first connected
-	listener atomic.Pointer[rueidis.Client] // for subscriptions; likewise
+	listener atomic.Pointer[rueidis.Client] // for subscriptions; nil until first connected
 	nodes    *nodes
-	via      Conn          // of Wrap, in place of both
+	via      Conn          // set by Wrap, instead of both clients
 	timeout  time.Duration // WrapConfig.Timeout
 	server   engine.Server // mode embedded
 	child    engine.Child  // mode spawn
 
-	mu     sync.Mutex         // one Close at a time
-	closed chan struct{}      // by Close
+	mu     sync.Mutex         // serializes Close
+	closed chan struct{}      // closed by Close
 	stop   context.CancelFunc // ends the background work
-	done   sync.WaitGroup     // that work
+	done   sync.WaitGroup     // the background work
 
 	topics topics
 	stats  stats
-	hot    *hot // nil: not wanted
+	hot    *hot // nil: not enabled
 }
 
 var _ keyspace.Executor = (*DB)(nil)
@@ -49,15 +49,14 @@ var _ keyspace.Executor = (*DB)(nil)
 // Mode returns "embedded", "spawn", "standalone", "sentinel" or "cluster".
 func (db *DB) Mode() string { return db.mode }
 
-// Physical returns the name a key has in Redis: the prefix, a colon and the
-// logical name, or that alone without a prefix.
+// Physical returns the name of a key in Redis: the prefix, a colon and the logical name, or the logical name alone
+// without a prefix.
 func (db *DB) Physical(k keyspace.Key) string { return db.prefix + k.String() }
 
-// Do sends one command and returns its reply. It returns when ctx ends at the
-// latest, and at once while Redis is away. Nothing is sent twice: a command
-// whose connection broke fails with [ErrUnavailable] and may have been carried
-// out. Do not send blocking commands: they would block all other commands. A command that
-// writes another type than that of its first key's family is refused: [keyspace.ErrType].
+// Do sends one command and returns its reply. It returns when ctx ends at the latest, and at once while Redis is
+// unavailable. No command is sent twice: a command whose connection broke fails with [ErrUnavailable] and may have been
+// executed. Do not send blocking commands, because they would block all other commands. A command that writes another
+// type than that of its first key's family fails with [keyspace.ErrType].
 func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 	if err := cmd.Check(); err != nil {
 		return keyspace.Fail(err)
@@ -66,9 +65,9 @@ func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 		return keyspace.Fail(ErrCrossSlot)
 	}
 	luck := rand.Uint32()
-	timed := luck%sampled == 0
+	timed := luck%sampleRate == 0
 	if db.hot != nil {
-		db.hot.lone(&cmd, luck/sampled)
+		db.hot.lone(&cmd, luck/sampleRate)
 	}
 	var began time.Duration
 	if timed {
@@ -82,7 +81,7 @@ func (db *DB) Do(ctx context.Context, cmd keyspace.Cmd) keyspace.Reply {
 	if scripted(&cmd) {
 		kind = &db.stats.script
 	}
-	kind.add(clock()-began, sampled, 1)
+	kind.add(clock()-began, sampleRate, 1)
 	return reply
 }
 
@@ -105,8 +104,8 @@ func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 	}
 	for try := 0; ; try++ {
 		var r rueidis.RedisResult
-		if db.anywhere(cmd) {
-			r = db.toAny(c, send)
+		if db.anyServer(cmd) {
+			r = db.sendToAny(c, send)
 		} else {
 			r = send("", c)
 		}
@@ -116,42 +115,37 @@ func (db *DB) do(ctx context.Context, cmd *keyspace.Cmd) keyspace.Reply {
 	}
 }
 
-// anywhere reports that a command has no key, so that any server of the cluster
-// will do.
-func (db *DB) anywhere(cmd *keyspace.Cmd) bool {
+// anyServer reports whether a command has no key, so that any server of the cluster can execute it.
+func (db *DB) anyServer(cmd *keyspace.Cmd) bool {
 	return db.mode == "cluster" && cmd.Key.IsZero() && len(cmd.More) == 0 && !published(cmd)
 }
 
-// toAny sends to a server of the cluster that is there. The client library would
-// take one by chance, be it dead.
-func (db *DB) toAny(c rueidis.Client, send func(addr string, c rueidis.Client) rueidis.RedisResult) rueidis.RedisResult {
-	for addr, node := range c.Nodes() { // in no order
+// sendToAny sends to an available server of the cluster. The client library would select one at random, even if it is
+// dead.
+func (db *DB) sendToAny(c rueidis.Client, send func(addr string, c rueidis.Client) rueidis.RedisResult) rueidis.RedisResult {
+	for addr, node := range c.Nodes() { // in any order
 		if db.nodes.isAway(addr) {
 			continue
 		}
-		if r := send(addr, node); !undialled(r.NonRedisError()) {
+		if r := send(addr, node); !isDialError(r.NonRedisError()) {
 			return r
 		}
 	}
-	return send("", c) // it says why there is none
+	return send("", c) // for the error of the client library
 }
 
-// connectTries is how often a command is sent again whose connection was begun
-// by callers that went away.
+// connectTries limits how often a command is sent again after the caller that was making its connection has left.
 const connectTries = 5
 
-// unsent reports that a command was not sent, because the caller who was making
-// the connection for all, in whose context the client library does so, has given
-// up: this one has not.
+// unsent reports whether a command was not sent because another caller gave up while it made the shared connection: the
+// client library connects in the context of that caller. The caller with ctx has not given up.
 func unsent(ctx context.Context, err error) bool {
 	return err != nil && errors.Is(err, context.Canceled) && ctx.Err() == nil
 }
 
-// DoMulti sends commands at once, in one round trip for each owner of their
-// slots, and returns one reply for each, in order. Commands of one slot are
-// carried out in their order, with the exception that [Script.Cmd] names. A
-// command that fails does not keep the others from running. See [DB.Do] for
-// contexts and failures.
+// DoMulti sends commands at once, in one round trip for each owner of their slots, and returns one reply for each, in
+// order. Commands of one slot are executed in their order, except for the case described at [Script.Cmd]. If one
+// command fails, the others still run. See [DB.Do] for contexts and failures.
 func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
 	replies := make([]keyspace.Reply, len(cmds))
 	if len(cmds) == 0 {
@@ -182,7 +176,7 @@ func (db *DB) DoMulti(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply
 	return replies
 }
 
-// doMulti fills in one reply for each command.
+// doMulti sets one reply for each command.
 func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspace.Reply) {
 	if db.via != nil {
 		db.sendMulti(ctx, cmds, replies)
@@ -206,7 +200,7 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 		case len(cmd.More) > 0 && !sameTag(cmd):
 			replies[i] = keyspace.Fail(ErrCrossSlot)
 			b.skip(cmd)
-		case db.anywhere(cmd): // which a pipeline over several cannot express
+		case db.anyServer(cmd): // a pipeline over several servers cannot contain it
 			replies[i] = db.do(ctx, cmd)
 		default:
 			b.cmds = append(b.cmds, db.build(c, cmd, false, b))
@@ -234,7 +228,7 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 		}
 	}
 	db.apart(ctx, c, cmds, apart, replies)
-	if clean { // else the client's writer may still be reading them
+	if clean { // otherwise the client's writer may still be reading them
 		b.release()
 	}
 	if len(again) > 0 {
@@ -252,8 +246,8 @@ func (db *DB) doMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspa
 	}
 }
 
-// apart sends the commands at those places slot by slot. A batch with a slot that has
-// no owner, since the cluster has given it up, the client library does not send at all.
+// apart sends the commands at these indexes slot by slot. If a batch has a slot without an owner, the client library
+// sends none of its commands.
 func (db *DB) apart(ctx context.Context, c rueidis.Client, cmds []keyspace.Cmd, places []int, replies []keyspace.Reply) {
 	slots := map[uint16][]int{}
 	for _, i := range places {
@@ -271,7 +265,7 @@ func (db *DB) apart(ctx context.Context, c rueidis.Client, cmds []keyspace.Cmd, 
 	all.Wait()
 }
 
-// conn returns the client, or why there is none.
+// conn returns the client, or an error if there is none.
 func (db *DB) conn() (rueidis.Client, error) {
 	if c := db.client.Load(); c != nil {
 		return *c, nil
@@ -284,8 +278,8 @@ func (db *DB) conn() (rueidis.Client, error) {
 	}
 }
 
-// build makes the wire command. full sends a script's source in place of its
-// hash. The physical keys come out of b, in its order, if there is one.
+// build makes the wire command. full sends a script's source instead of its hash. The physical keys come from b, in its
+// order, if b is not nil.
 func (db *DB) build(c rueidis.Client, cmd *keyspace.Cmd, full bool, b *batch) rueidis.Completed {
 	a := c.B().Arbitrary()
 	if verb, of := verb(cmd, full); of != "" {
@@ -324,7 +318,7 @@ func noScript(r rueidis.RedisResult) bool {
 	return ok && re.IsNoScript()
 }
 
-// sameTag reports whether all keys of cmd hash by the same text.
+// sameTag reports whether all keys of cmd have the same hash tag.
 func sameTag(cmd *keyspace.Cmd) bool {
 	tag := hashed(cmd.Key.String())
 	for _, k := range cmd.More {
@@ -335,7 +329,7 @@ func sameTag(cmd *keyspace.Cmd) bool {
 	return true
 }
 
-// hashed returns the part of a key that decides its slot.
+// hashed returns the part of a key that determines its slot.
 func hashed(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -345,19 +339,19 @@ func hashed(key string) string {
 	return key
 }
 
-// A batch holds what one DoMulti needs while it runs.
+// A batch contains the buffers of one DoMulti call.
 type batch struct {
 	cmds []rueidis.Completed
 	at   []int  // the caller's index of each of cmds
-	keys []byte // all physical keys of the batch in one piece
-	next int    // where the next one begins
+	keys []byte // physical names of all keys, concatenated
+	next int    // offset of the next key
 	head int    // length of the prefix
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// fill writes all physical keys into one allocation. That one is not reused: an
-// abandoned command may be read long after its caller went on.
+// fill writes all physical keys into one allocation. It is not reused, because an abandoned command may be read long
+// after its caller has continued.
 func (b *batch) fill(db *DB, cmds []keyspace.Cmd) {
 	n := 0
 	for i := range cmds {
@@ -388,7 +382,7 @@ func (b *batch) take(k keyspace.Key) string {
 	return unsafe.String(&b.keys[at], b.next-at)
 }
 
-// skip passes over the keys of a command that is not sent.
+// skip skips the keys of a command that is not sent.
 func (b *batch) skip(cmd *keyspace.Cmd) {
 	if !cmd.Key.IsZero() {
 		b.take(cmd.Key)

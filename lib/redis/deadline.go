@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// A deadline is a context that ends at a moment. Calls that begin at about the same
-// time share one: a context of its own, with its timer, costs a read of Redis a
-// tenth of its time.
+// A deadline is a context that ends at a fixed time. Calls that begin at about the same time share one, because a
+// separate context with a timer would add a tenth to the duration of a read.
 type deadline struct {
 	at    time.Time
-	fresh time.Duration // of clock: until when further calls may share it
+	fresh time.Duration // of clock: end of the time in which further calls may share it
 	done  chan struct{}
 }
 
@@ -30,13 +29,12 @@ func (d *deadline) Err() error {
 	}
 }
 
-// Deadlines hands out contexts for commands whose callers wait for about the same
-// time and not for longer, whatever their own contexts say: reads of a cache, for
-// instance. The zero value is ready.
+// Deadlines returns contexts for commands whose callers all wait for about the same time, whatever their own contexts:
+// for example, the reads of a cache. The zero value is ready.
 type Deadlines struct{ now atomic.Pointer[deadline] }
 
-// Within returns a context that ends after d, or up to an eighth of d later. One
-// Deadlines is for one d: contexts are shared.
+// Within returns a context that ends after d, or up to an eighth of d later. Use one Deadlines for each d, because
+// contexts are shared.
 func (s *Deadlines) Within(d time.Duration) context.Context {
 	now := clock()
 	shared := s.now.Load()

@@ -28,7 +28,7 @@ var (
 
 var oslo, rome = City{keyspace.Text{S: "oslo"}}, City{keyspace.Text{S: "rome"}}
 
-// inMemory opens a Redis inside this process, which is empty.
+// inMemory opens an empty Redis inside this process.
 func inMemory() *redis.DB {
 	db, err := redis.Open(context.Background(), redis.Config{URL: "embedded"})
 	if err != nil {
@@ -37,10 +37,10 @@ func inMemory() *redis.DB {
 	return db
 }
 
-// A server with TLS, whose passwords last for an hour: they are asked for when a connection is made.
+// A server with TLS, whose passwords are valid for an hour: Credentials is called for each new connection.
 func ExampleConfig() {
 	token := func(_ context.Context, addr string) (user, password string, err error) {
-		return "shop", "a token for " + addr, nil // of the cloud, which signs one
+		return "shop", "a token for " + addr, nil // signed by the cloud
 	}
 	cfg := redis.Config{URL: "redis-cluster://one.example:6379,two.example:6379?tls=true", Prefix: "shop",
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Credentials: redis.Credentials(token), Patience: 3 * time.Second}
@@ -52,16 +52,16 @@ func ExampleConfig() {
 	// <nil>
 	// redis: the URL is neither "embedded", "spawn" nor scheme://…
 	// <nil>
-	// redis: the prefix may hold a-z, 0-9, '-', '_' and '.' only
+	// redis: the prefix may contain a-z, 0-9, '-', '_' and '.' only
 }
 
-// Subscribe returns when its context ends. After each outage it subscribes again, and says so.
+// Subscribe returns when its context ends. After each outage it subscribes again and calls Subscribed.
 func ExampleDB_Subscribe() {
 	ctx, stop := context.WithCancel(context.Background())
 	db := inMemory()
 	defer db.Close()
 	err := db.Subscribe(ctx, warningChannel.At(oslo), redis.Handler{
-		Subscribed: func() { // from here on nothing is missed: the time to read what there was before
+		Subscribed: func() { // no message is missed from here on: read the earlier state now
 			go db.Publish(ctx, warningChannel.At(oslo), "Snow tonight")
 		},
 		Message: func(text string) {
@@ -99,7 +99,7 @@ func ExampleDB_RunMulti() {
 	// true
 }
 
-// A caller tells a Redis that is away from one that refuses a command.
+// A caller distinguishes an unavailable Redis from one that refuses a command.
 func ExampleErrUnavailable() {
 	ctx, db := context.Background(), inMemory()
 	r := db.Do(ctx, keyspace.Cmd{Name: "INCRBY", Key: warmthKey.At(oslo).Key, Args: []string{"many"}})
@@ -114,7 +114,7 @@ func ExampleErrUnavailable() {
 	// true true
 }
 
-// Probe tells before a program starts whether the servers do for it.
+// Probe checks before a program starts whether the servers are usable.
 func ExampleProbe() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -128,16 +128,16 @@ func ExampleProbe() {
 		case errors.Is(s.Err, redis.ErrForbidden):
 			fmt.Println(s.Addr, "needs another user: ", s.Err)
 		case errors.Is(s.Err, redis.ErrUnavailable):
-			fmt.Println(s.Addr, "is away")
+			fmt.Println(s.Addr, "is unavailable")
 		default:
 			fmt.Println(s.Addr, s.Version, s.Role, s.Took, s.Err)
 		}
 	}
 	// Output:
-	// /nowhere/redis.sock is away
+	// /nowhere/redis.sock is unavailable
 }
 
-// What a DB did, for a page of figures. Package cache/cacheprom has the like for Prometheus.
+// The counts of a DB, for a status page. Package cache/cacheprom exports similar ones to Prometheus.
 func ExampleDB_Stats() {
 	ctx, db := context.Background(), inMemory()
 	defer db.Close()
@@ -150,7 +150,7 @@ func ExampleDB_Stats() {
 	// true true 0
 }
 
-// slowest returns a bound that no round trip took longer than, or none.
+// slowest returns a bound that no round trip exceeded, or 0.
 func slowest(t redis.Trips) (bound time.Duration) {
 	for i, upTo := range redis.TripBounds() {
 		if t.Took[i] > 0 {
@@ -160,7 +160,7 @@ func slowest(t redis.Trips) (bound time.Duration) {
 	return bound
 }
 
-// What servers say of themselves, and the keys that this program uses most.
+// The servers' information about themselves, and the keys that this program uses most.
 func ExampleDB_Info() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded", HotKeys: true})
@@ -183,13 +183,13 @@ func ExampleDB_Info() {
 	// embedded <nil>
 }
 
-// Tools work server by server, with the names as they are.
+// Tools work server by server, with physical names.
 func ExampleDB_Owners() {
 	ctx, db := context.Background(), inMemory()
 	defer db.Close()
 	warmthKey.At(oslo).Set(ctx, db, 3)
 	var owners []*redis.Owner
-	owners, err := db.Owners(ctx) // of a cluster all masters
+	owners, err := db.Owners(ctx) // all masters of a cluster
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func ExampleDB_Owners() {
 	// memory [stoa:weather:warmth:{oslo}] 0 <nil>
 }
 
-// A read that may take a tenth of a second, whatever its caller's context says.
+// A read that may take a tenth of a second, whatever its caller's context.
 func ExampleDeadlines() {
 	db := inMemory()
 	defer db.Close()
@@ -213,7 +213,7 @@ func ExampleDeadlines() {
 	// 0 <nil>
 }
 
-// teller is a Conn that shows what is sent: the wire's commands, with the prefix before each key.
+// teller is a Conn that prints the commands that are sent, with the prefix before each key.
 type teller struct{}
 
 func (teller) Mode() string { return "standalone" }
@@ -236,7 +236,7 @@ func (t teller) Owners(context.Context) ([]redis.Server, error) {
 	return []redis.Server{{Addr: "a test", Do: t.Do}}, nil
 }
 
-// A test sees what goes over the wire.
+// A test can check the commands that are sent.
 func ExampleConn() {
 	db, err := redis.Wrap(teller{}, redis.WrapConfig{Prefix: "shop"})
 	if err != nil {

@@ -11,30 +11,29 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A HotKey is a key that this DB uses much.
+// A HotKey is a key that this DB uses often.
 type HotKey struct {
 	Key       keyspace.Key
-	PerSecond float64 // commands with it, over the last minute or so; an estimate
+	PerSecond float64 // estimated commands with it over the last minute or so
 }
 
 const (
-	// hotSampled is one in how many keys is counted, chosen by chance. A power of two.
-	hotSampled = 256
-	// hotKept is how many keys are counted at once. A key with more than one in
-	// hotKept of all commands is certain to be among them.
-	hotKept = 256
-	// hotShown is how many HotKeys returns at most.
-	hotShown = 32
-	// hotMemory is the time in which a count fades to a third.
-	hotMemory = time.Minute
-	// hotLeast is how often a key must have been drawn to be told of.
-	hotLeast = 4
+	// hotSampleRate: one in hotSampleRate keys is counted, at random. It must be a power of two.
+	hotSampleRate = 256
+	// maxHotCounts is the number of keys counted at once. A key with more than one in maxHotCounts of all commands is
+	// certain to be among them.
+	maxHotCounts = 256
+	// maxHotKeys is the largest number of keys that HotKeys returns.
+	maxHotKeys = 32
+	// hotDecay is the time constant of the decay: after it, about a third of a count is left.
+	hotDecay = time.Minute
+	// minHotCount is the smallest sampled count of a key that HotKeys returns.
+	minHotCount = 4
 )
 
-// hot counts a sample of the keys in commands, in bounded memory: a key that is not
-// counted yet takes the place of the one counted least, and its count with it
-// (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and top-k
-// elements in data streams", 2005). Counts fade, so that they speak of now.
+// hot counts a sample of the keys in commands, in bounded memory. A key that is not counted yet replaces the key with
+// the smallest count, and inherits that count (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent and
+// top-k elements in data streams", 2005). Counts decay, so that they describe the present.
 type hot struct {
 	mu    sync.Mutex
 	began time.Duration // by clock
@@ -45,30 +44,29 @@ type hot struct {
 type hotCount struct {
 	key  keyspace.Key
 	n    float64
-	over float64 // part of n that was another key's
+	over float64 // part of n that was inherited from another key
 }
 
 func newHot() *hot { return &hot{began: clock(), faded: clock(), by: make(map[string]*hotCount)} }
 
-// lone is told of one command. luck are eight random bits or more.
+// lone samples one command. luck contains at least eight random bits.
 func (h *hot) lone(cmd *keyspace.Cmd, luck uint32) {
-	if luck%hotSampled == 0 {
+	if luck%hotSampleRate == 0 {
 		h.command(cmd)
 	}
 }
 
-// batch is told of a pipeline. Instead of drawing for each command it draws how many
-// to pass over.
+// batch samples a pipeline. Instead of a random number for each command, it draws the number of commands to skip.
 func (h *hot) batch(cmds []keyspace.Cmd) {
 	for i := gap(); i < len(cmds); i += 1 + gap() {
 		h.command(&cmds[i])
 	}
 }
 
-// gap returns how many commands lie before the next one that is drawn.
-func gap() int { return int(rand.ExpFloat64() / -math.Log1p(-1./hotSampled)) }
+// gap returns the number of commands before the next sampled one.
+func gap() int { return int(rand.ExpFloat64() / -math.Log1p(-1./hotSampleRate)) }
 
-// command counts one of the keys of a command for all of them.
+// command counts one of the keys of a command, with the weight of all its keys.
 func (h *hot) command(cmd *keyspace.Cmd) {
 	key, n := cmd.Key, 1.
 	if len(cmd.More) > 0 {
@@ -88,7 +86,7 @@ func (h *hot) command(cmd *keyspace.Cmd) {
 	c := h.by[key.String()]
 	if c == nil {
 		c = &hotCount{key: key}
-		if len(h.by) >= hotKept {
+		if len(h.by) >= maxHotCounts {
 			least := h.least()
 			delete(h.by, least.key.String())
 			c.n, c.over = least.n, least.n
@@ -107,18 +105,18 @@ func (h *hot) least() (least *hotCount) {
 	return least
 }
 
-// fade lets all counts grow old.
+// fade applies the decay to all counts.
 func (h *hot) fade(now time.Duration) {
-	left := math.Exp(-float64(now-h.faded) / float64(hotMemory))
+	left := math.Exp(-float64(now-h.faded) / float64(hotDecay))
 	for _, c := range h.by {
 		c.n, c.over = c.n*left, c.over*left
 	}
 	h.faded = now
 }
 
-// HotKeys returns the keys in this DB's commands of the last minute or so that were
-// there most, the first of them first; 32 at most. It is an estimate: one key in 256
-// is counted, and rare ones are left out. Without [Config.HotKeys] there are none.
+// HotKeys returns the most frequent keys in this DB's commands of the last minute or so, the most frequent first, at
+// most 32. It is an estimate: one key in 256 is counted, and rare keys are omitted. Without [Config.HotKeys] it returns
+// none.
 func (db *DB) HotKeys() []HotKey {
 	h := db.hot
 	if h == nil {
@@ -128,16 +126,16 @@ func (db *DB) HotKeys() []HotKey {
 	defer h.mu.Unlock()
 	now := clock()
 	h.fade(now)
-	// A count is what the past weighs: hotMemory of it, or less in the beginning.
-	past := hotMemory.Seconds() * (1 - math.Exp(-float64(now-h.began)/float64(hotMemory)))
+	// past is the effective time that the counts cover: hotDecay, or less shortly after the start.
+	past := hotDecay.Seconds() * (1 - math.Exp(-float64(now-h.began)/float64(hotDecay)))
 	var all []HotKey
 	for _, c := range h.by {
-		if n := c.n - c.over; n >= hotLeast {
-			all = append(all, HotKey{c.key, n * hotSampled / max(past, 1)})
+		if n := c.n - c.over; n >= minHotCount {
+			all = append(all, HotKey{c.key, n * hotSampleRate / max(past, 1)})
 		}
 	}
 	slices.SortFunc(all, func(a, b HotKey) int {
 		return cmp.Or(cmp.Compare(b.PerSecond, a.PerSecond), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
-	return all[:min(len(all), hotShown)]
+	return all[:min(len(all), maxHotKeys)]
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/internal/engine"
 )
 
-// A program that uses a Redis of its operator has no server within itself, nor what starts one:
-// the two would add 2.2 MB to 7.4.
-func TestTheLibraryIsFreeOfTheEmbeddedServer(t *testing.T) {
+// A program that uses an external Redis must not contain a server or start one: these would add 2.2 MB to 7.4.
+func TestImports_NoEmbeddedServer(t *testing.T) {
 	heavy := func(of string) (found []string) {
 		out, err := exec.Command("go", "list", "-deps", of).Output()
 		if err != nil {
@@ -24,7 +23,7 @@ func TestTheLibraryIsFreeOfTheEmbeddedServer(t *testing.T) {
 		return found
 	}
 	if len(heavy("./embedded")) == 0 {
-		t.Error("the embedded server is not even in its own package: the search is broken")
+		t.Error("the embedded server is not found in its own package: the search is broken")
 	}
 	for _, of := range []string{".", "../bus", "../cache", "../lease", "../ratelimit", "../leaderboard", "../groupcommit", "../keyspace/move"} {
 		if found := heavy(of); len(found) > 0 {
@@ -33,7 +32,7 @@ func TestTheLibraryIsFreeOfTheEmbeddedServer(t *testing.T) {
 	}
 }
 
-func TestWithoutItsImportAServerOfTheProgramsOwnIsAnErrorThatNamesIt(t *testing.T) {
+func TestOpen_MissingImportIsNamed(t *testing.T) {
 	start, spawn := engine.Start, engine.Spawn
 	engine.Start, engine.Spawn = nil, nil
 	defer func() { engine.Start, engine.Spawn = start, spawn }()

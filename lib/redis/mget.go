@@ -9,9 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// MGet reads string keys, wherever they live, in one round trip to each owner,
-// and returns one reply for each: nil where there is none. Where one server owns
-// all keys it is one MGET, and the keys need not share a hash tag.
+// MGet reads string keys of any slots, in one round trip to each owner, and returns one reply for each: nil for a
+// missing key. If one server owns all keys, it is one MGET, and the keys need not share a hash tag.
 func (db *DB) MGet(ctx context.Context, keys []keyspace.Key) []keyspace.Reply {
 	if db.mode == "cluster" || len(keys) < 2 {
 		cmds := make([]keyspace.Cmd, len(keys))
@@ -37,7 +36,7 @@ func (db *DB) MGet(ctx context.Context, keys []keyspace.Key) []keyspace.Reply {
 	return reply.List
 }
 
-// mget is one MGET.
+// mget sends one MGET.
 func (db *DB) mget(ctx context.Context, names []string) keyspace.Reply {
 	if db.via != nil {
 		return db.send(ctx, db.via.Do, []Command{{Args: append([]string{"MGET"}, names...), Key: 1}})[0]

@@ -19,88 +19,86 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// nodes watches the servers, so that commands fail at once while one is away.
-// The client library dials on the path of a command, and commands that share a
-// connection wait for that dial whatever their contexts say; a server that
-// accepts and never answers would hold them all. Hence:
+// nodes watches the servers, so that commands fail at once while one is unavailable. The client library dials on the
+// path of a command, and commands that share a connection wait for that dial whatever their contexts. A server that
+// accepts and never replies would block all of them. Therefore:
 //
-//   - a server found away is dialled by the watcher alone, with a back-off;
-//     meanwhile every dial for a command fails at once;
-//   - a command that ran out of time raises suspicion: the watcher asks every
-//     server over a fresh connection, and cuts all connections to one that does
-//     not answer;
-//   - a connection that the client library gives up before any answer, after
-//     Config.Patience, has asked already: its server is away.
-//   - a time-out that this process notices late is no proof: the process was
-//     stopped, or got no processor time. The watcher asks again.
+//   - Only the watcher dials a server that was found unavailable, with a back-off. Until then every dial for a command
+//     fails at once.
+//   - A command that timed out raises suspicion: the watcher pings every server over a new connection, and cuts all
+//     connections to a server that does not reply.
+//   - If the client library gives up a connection without any reply after Config.Patience, its server counts as
+//     unavailable without another ping.
+//   - A timeout that this process notices late proves nothing, because the process was paused or got no processor time.
+//     The watcher pings again.
 type nodes struct {
 	log  *slog.Logger
 	open func(ctx context.Context, network, addr string) (net.Conn, error) // Config.Dial
 
 	patience time.Duration // Config.Patience
 
-	who      Credentials            // Config.Credentials
-	watchers rueidis.SentinelOption // user and password at the sentinels
+	askCredentials  Credentials            // Config.Credentials
+	sentinelOptions rueidis.SentinelOption // user and password for the sentinels
 
-	mu     sync.Mutex
-	by     map[string]*node
-	closed bool
-	made   uint64 // connections
-	again  uint64 // those that replaced one
-	losses uint64
-	ends   atomic.Uint64 // connections that ended; counted before another replaces one
+	mu         sync.Mutex
+	byAddr     map[string]*node
+	closed     bool
+	connects   uint64 // connections made
+	reconnects uint64 // connections that replaced an ended one
+	losses     uint64
+	ends       atomic.Uint64 // ended connections; counted before another replaces one
 
-	wake     chan struct{} // a server is away, or under suspicion
+	wake     chan struct{} // a server is unavailable, or suspected
 	flood    chan struct{} // too many commands wait to wait any longer
 	suspects atomic.Bool
-	late     atomic.Int32 // commands that ran out of time since the last check
+	late     atomic.Int32 // commands that timed out since the last check
 }
 
 type node struct {
-	addr   string
-	dialer *net.Dialer
-	tls    *tls.Config
-	conns  map[*tracked]struct{}
-	said   atomic.Uint64 // how often something came from it
-	ended  int           // connections not replaced yet
-	away   error         // why, an ErrUnavailable; nil while it is there
-	wanted time.Time     // when a command last asked for it
+	addr       string
+	dialer     *net.Dialer
+	tls        *tls.Config
+	conns      map[*tracked]struct{}
+	received   atomic.Uint64 // number of reads with data from it
+	ended      int           // connections not replaced yet
+	away       error         // the reason, an ErrUnavailable; nil while it is available
+	lastWanted time.Time     // when a command last needed it
 }
 
 const (
-	// floodLimit is how many late commands end Config.Patience. The client
-	// library queues 1,024 on a connection, and blocks beyond.
+	// floodLimit is the number of late commands that ends Config.Patience. The client library queues 1,024 on a
+	// connection, and blocks beyond.
 	floodLimit = 400
-	// hurry is how long servers have left then, for the others of a cluster are there: enough to answer
-	// nearby, and too short for a crowd to fill that queue.
-	hurry = 10 * time.Millisecond
+	// floodGrace is how long the servers of a cluster then have to reply, for the sake of the available ones: long
+	// enough for nearby servers, and too short to fill that queue.
+	floodGrace = 10 * time.Millisecond
 
 	probeEvery    = 20 * time.Millisecond  // at first, then doubling
-	probeEveryMax = 250 * time.Millisecond // bounds how late a return is noticed
-	forgetAfter   = 30 * time.Second       // a server that is not asked for any longer
+	probeEveryMax = 250 * time.Millisecond // bounds the delay before a return is noticed
+	forgetAfter   = 30 * time.Second       // unavailable servers that no command needs any longer
 
-	little = 1 << 10 // bytes, of some twenty commands
+	smallWrite = 1 << 10 // bytes, about twenty commands
 )
 
-var errHangs = errors.New("no answer, and too many commands wait for one")
+var errHangs = errors.New("no reply, and too many commands are waiting")
 
 func newNodes(cfg Config, log *slog.Logger) *nodes {
-	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, who: cfg.Credentials, by: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
+	return &nodes{log: log, open: cfg.Dial, patience: cfg.Patience, askCredentials: cfg.Credentials, byAddr: make(map[string]*node), wake: make(chan struct{}, 1), flood: make(chan struct{}, 1)}
 }
 
-// dial is the client library's way to a server.
+// dial is the dialer of the client library.
 func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 	ns.mu.Lock()
 	if ns.closed {
 		ns.mu.Unlock()
 		return nil, ErrClosed
 	}
-	n := ns.by[addr]
+	n := ns.byAddr[addr]
 	if n == nil {
 		n = &node{addr: addr, dialer: d, tls: cfg, conns: make(map[*tracked]struct{})}
-		ns.by[addr] = n
+		ns.byAddr[addr] = n
 	}
-	n.wanted = time.Now()
+	n.lastWanted = time.Now()
 	away := n.away
 	ns.mu.Unlock()
 	if away != nil {
@@ -109,7 +107,7 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 	began := time.Now()
 	c, err := ns.connect(ctx, n)
 	if err != nil {
-		if ctx.Err() != nil { // the caller's patience ended, which proves nothing
+		if ctx.Err() != nil { // the caller's context ended, which proves nothing
 			ns.suspect()
 			return nil, err
 		}
@@ -121,7 +119,7 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 		return nil, &dialError{err}
 	}
 	by, err := ns.credentials(ctx, addr, d, c)
-	if err != nil { // which says nothing of the server: connections that are there stay
+	if err != nil { // no fault of the server: existing connections stay
 		c.Close()
 		return nil, &dialError{&unavailable{err}}
 	}
@@ -133,25 +131,25 @@ func (ns *nodes) dial(ctx context.Context, addr string, d *net.Dialer, cfg *tls.
 		return nil, ErrClosed
 	}
 	n.conns[t] = struct{}{}
-	ns.made++
+	ns.connects++
 	if n.ended > 0 {
 		n.ended--
-		ns.again++
+		ns.reconnects++
 	}
 	return t, nil
 }
 
-// A dialError is why there is no connection: what waited for one was not sent.
+// A dialError means that there is no connection: the commands that waited for one were not sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-func undialled(err error) bool {
+func isDialError(err error) bool {
 	var e *dialError
 	return errors.As(err, &e)
 }
 
-// connect dials; an address that begins with a slash is a socket's path.
+// connect dials; an address that begins with a slash is the path of a socket.
 func (ns *nodes) connect(ctx context.Context, n *node) (net.Conn, error) {
 	network := "tcp"
 	if n.addr[0] == '/' {
@@ -179,12 +177,12 @@ func (ns *nodes) connect(ctx context.Context, n *node) (net.Conn, error) {
 	return c, nil
 }
 
-// starved reports whether a wait that was limited to d took so long that this process itself was stopped, or got no processor
-// time. A time-out then says nothing about the server.
+// starved reports whether a wait that was limited to d took so long that this process itself was paused, or got no
+// processor time. A timeout then proves nothing about the server.
 func starved(began time.Time, d time.Duration) bool { return time.Since(began) > d+d/8 }
 
-// ask reports whether the server answers on a fresh connection, be it with an
-// error: before authentication it may say little else. A starved process asks again, three times at most.
+// ask pings the server on a new connection. Any reply counts, even an error, because before authentication the server
+// may send nothing else. A starved process retries, at most three times.
 func (ns *nodes) ask(ctx context.Context, n *node) (err error) {
 	for range 3 {
 		began := time.Now()
@@ -204,13 +202,13 @@ func (ns *nodes) askOnce(ctx context.Context, n *node) error {
 	}
 	defer c.Close()
 	if _, err = ping(ctx, c); err != nil {
-		return fmt.Errorf("no answer from %s: %w", n.addr, n.hint(err))
+		return fmt.Errorf("no reply from %s: %w", n.addr, n.hint(err))
 	}
 	return nil
 }
 
-// ping returns the first line that a server says on a fresh connection. What it says
-// before it ends the connection counts, even where nothing can be sent to it any longer.
+// ping returns the first line that a server sends on a new connection. A line that it sends before it closes the
+// connection counts, even if the PING could no longer be sent.
 func ping(ctx context.Context, c net.Conn) (line []byte, err error) {
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	_, unsent := c.Write([]byte("*1\r\n$4\r\nPING\r\n"))
@@ -220,16 +218,15 @@ func ping(ctx context.Context, c net.Conn) (line []byte, err error) {
 	return line, err
 }
 
-// hint says what may be the matter with a server that ended a connection before it
-// answered anything.
+// hint adds a likely cause to the error of a server that closed a connection without any reply.
 func (n *node) hint(err error) error {
 	if n.tls != nil || n.addr[0] == '/' || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
-	return fmt.Errorf("%w, before any answer: a server that speaks TLS needs rediss:// or ?tls=true", err)
+	return fmt.Errorf("%w, before any reply: a server with TLS needs rediss:// or ?tls=true", err)
 }
 
-// suspect has the watcher ask every server; a command ran out of time.
+// suspect makes the watcher ping every server, because a command timed out.
 func (ns *nodes) suspect() {
 	if ns.late.Add(1) == floodLimit {
 		signal(ns.flood)
@@ -239,8 +236,7 @@ func (ns *nodes) suspect() {
 	}
 }
 
-// lost marks a server as away and cuts its connections, so that whoever waits
-// for a reply learns of it now.
+// lost marks a server as unavailable and cuts its connections, so that callers that wait for a reply get the error now.
 func (ns *nodes) lost(n *node, err error) {
 	ns.mu.Lock()
 	known := n.away != nil
@@ -254,7 +250,7 @@ func (ns *nodes) lost(n *node, err error) {
 	}
 	ns.mu.Unlock()
 	if !known {
-		ns.log.Warn("redis is away", "addr", n.addr, "err", err)
+		ns.log.Warn("redis: server unavailable", "addr", n.addr, "err", err)
 	}
 	for c := range cut {
 		c.Conn.Close()
@@ -262,21 +258,20 @@ func (ns *nodes) lost(n *node, err error) {
 	signal(ns.wake)
 }
 
-// close cuts every connection and allows no more.
+// close cuts every connection and refuses new ones.
 func (ns *nodes) close() {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	ns.closed = true
-	for _, n := range ns.by {
+	for _, n := range ns.byAddr {
 		for c := range n.conns {
 			c.Conn.Close()
 		}
 	}
 }
 
-// watch runs until ctx ends. Suspicions, of which there may be many, take nothing from
-// those that are away: when it is time to ask for them is settled without regard to what
-// woke it.
+// watch runs until ctx ends. Many suspicions do not delay the pings to unavailable servers: when these are due does not
+// depend on what woke the loop.
 func (ns *nodes) watch(ctx context.Context) {
 	wait, asked := probeEvery, time.Now()
 	for {
@@ -302,7 +297,7 @@ func (ns *nodes) watch(ctx context.Context) {
 	}
 }
 
-// check asks every server that has connections.
+// check pings every server that has connections.
 func (ns *nodes) check(ctx context.Context) {
 	ns.late.Store(0)
 	select {
@@ -319,26 +314,26 @@ func (ns *nodes) check(ctx context.Context) {
 		case <-asking.Done():
 			return
 		}
-		for range 10 { // a starved process had less time to read the answers
+		for range 10 { // a starved process had less time to read the replies
 			began := time.Now()
 			select {
-			case <-time.After(hurry):
+			case <-time.After(floodGrace):
 			case <-asking.Done():
 				return
 			}
-			if !starved(began, hurry) {
+			if !starved(began, floodGrace) {
 				break
 			}
 		}
 		enough()
 	})
 	ns.each(func(n *node) bool { return n.away == nil }, func(n *node) {
-		before := n.said.Load()
+		before := n.received.Load()
 		err := ns.ask(asking, n)
 		switch {
 		case err == nil || ctx.Err() != nil:
-		case asking.Err() != nil && n.said.Load() != before: // it is another server that hangs
-		case asking.Err() != nil: // only the asking was cancelled, no command was
+		case asking.Err() != nil && n.received.Load() != before: // another server hangs
+		case asking.Err() != nil: // only this ping was cancelled, no command was
 			ns.lost(n, errHangs)
 		default:
 			ns.lost(n, err)
@@ -347,7 +342,7 @@ func (ns *nodes) check(ctx context.Context) {
 	ns.suspects.Store(false)
 }
 
-// recover asks every server that is away.
+// recover pings every unavailable server.
 func (ns *nodes) recover(ctx context.Context) {
 	ns.each(func(n *node) bool { return n.away != nil }, func(n *node) {
 		if ns.ask(ctx, n) != nil {
@@ -356,19 +351,18 @@ func (ns *nodes) recover(ctx context.Context) {
 		ns.mu.Lock()
 		n.away = nil
 		ns.mu.Unlock()
-		ns.log.Info("redis is back", "addr", n.addr)
+		ns.log.Info("redis: server available again", "addr", n.addr)
 	})
 }
 
-// each calls fn for the chosen servers at once and waits for all; it forgets
-// those that are not needed any longer.
+// each calls fn for the chosen servers concurrently and waits for all; it removes those that are no longer needed.
 func (ns *nodes) each(choose func(*node) bool, fn func(*node)) {
 	var all sync.WaitGroup
 	ns.mu.Lock()
-	for addr, n := range ns.by {
+	for addr, n := range ns.byAddr {
 		switch {
-		case n.away != nil && time.Since(n.wanted) > forgetAfter:
-			delete(ns.by, addr)
+		case n.away != nil && time.Since(n.lastWanted) > forgetAfter:
+			delete(ns.byAddr, addr)
 		case choose(n):
 			all.Go(func() { fn(n) })
 		}
@@ -377,12 +371,12 @@ func (ns *nodes) each(choose func(*node) bool, fn func(*node)) {
 	all.Wait()
 }
 
-// count fills in what is known of connections.
+// count sets the fields about connections.
 func (ns *nodes) count(s *Stats) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	s.Connects, s.Reconnects, s.Losses = ns.made, ns.again, ns.losses
-	for _, n := range ns.by {
+	s.Connects, s.Reconnects, s.Losses = ns.connects, ns.reconnects, ns.losses
+	for _, n := range ns.byAddr {
 		s.Connections += len(n.conns)
 		if n.away != nil {
 			s.ServersAway++
@@ -393,14 +387,14 @@ func (ns *nodes) count(s *Stats) {
 func (ns *nodes) isAway(addr string) bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	n := ns.by[addr]
+	n := ns.byAddr[addr]
 	return n != nil && n.away != nil
 }
 
 func (ns *nodes) anyAway() bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	for _, n := range ns.by {
+	for _, n := range ns.byAddr {
 		if n.away != nil {
 			return true
 		}
@@ -408,10 +402,10 @@ func (ns *nodes) anyAway() bool {
 	return false
 }
 
-// note looks at a command's error.
-func (ns *nodes) note(err error) {
-	// What was not sent is late for the network's sake, and dial has seen to that.
-	if errors.Is(err, context.DeadlineExceeded) && !undialled(err) {
+// suspectIfLate checks a command's error for a timeout.
+func (ns *nodes) suspectIfLate(err error) {
+	// A command that was not sent is late because of the dial, which has already handled that.
+	if errors.Is(err, context.DeadlineExceeded) && !isDialError(err) {
 		ns.suspect()
 	}
 }
@@ -423,14 +417,14 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// tracked is a connection that knows its server.
+// tracked is a connection with a reference to its server.
 type tracked struct {
 	net.Conn
-	nodes *nodes
-	node  *node
-	by    net.Addr // the server's, perhaps with credentials
-	made  time.Time
-	heard atomic.Bool // the server answered something
+	nodes    *nodes
+	node     *node
+	by       net.Addr // address of the server, perhaps with credentials
+	made     time.Time
+	answered atomic.Bool // the server has sent something
 }
 
 func (t *tracked) RemoteAddr() net.Addr { return t.by }
@@ -438,21 +432,21 @@ func (t *tracked) RemoteAddr() net.Addr { return t.by }
 func (t *tracked) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)
 	if n > 0 {
-		t.node.said.Add(1)
+		t.node.received.Add(1)
 	}
-	if err != nil && !t.heard.Load() {
+	if err != nil && !t.answered.Load() {
 		err = t.node.hint(err)
-	} else if n > 0 && !t.heard.Load() {
-		t.heard.Store(true)
+	} else if n > 0 && !t.answered.Load() {
+		t.answered.Store(true)
 	}
 	return n, err
 }
 
-// Write sends what the client library has gathered. Before it sends little it lets
-// whoever can run put more commands behind it: else two processors send a crowd's
-// commands nearly one by one, and a system call costs more than a command.
+// Write sends the commands that the client library has collected. Before a small write it yields, so that other
+// goroutines can add more commands. Otherwise two processors send the commands of many callers nearly one by one, and a
+// system call costs more than a command.
 func (t *tracked) Write(b []byte) (int, error) {
-	if len(b) < little {
+	if len(b) < smallWrite {
 		runtime.Gosched()
 	}
 	return t.Conn.Write(b)
@@ -460,13 +454,13 @@ func (t *tracked) Write(b []byte) (int, error) {
 
 func (t *tracked) Close() error {
 	t.nodes.mu.Lock()
-	_, open := t.node.conns[t] // else it was cut
+	_, open := t.node.conns[t] // false: it was cut
 	if open {
 		delete(t.node.conns, t)
 		t.node.ended++
 		t.nodes.ends.Add(1)
 	}
-	silent := open && !t.nodes.closed && !t.heard.Load() && time.Since(t.made) >= t.nodes.patience
+	silent := open && !t.nodes.closed && !t.answered.Load() && time.Since(t.made) >= t.nodes.patience
 	late := starved(t.made, t.nodes.patience)
 	t.nodes.mu.Unlock()
 	err := t.Conn.Close()
@@ -474,7 +468,7 @@ func (t *tracked) Close() error {
 	case silent && late:
 		t.nodes.suspect()
 	case silent:
-		t.nodes.lost(t.node, fmt.Errorf("no answer from %s: %w", t.node.addr, os.ErrDeadlineExceeded))
+		t.nodes.lost(t.node, fmt.Errorf("no reply from %s: %w", t.node.addr, os.ErrDeadlineExceeded))
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// watching starts a watcher of servers that accept, and do what serve does.
+// watching starts a watcher of servers that accept connections and then run serve.
 func watching(t *testing.T, serve func(addr string, far net.Conn)) *nodes {
 	t.Helper()
 	var serving sync.WaitGroup
@@ -34,7 +34,7 @@ func watching(t *testing.T, serve func(addr string, far net.Conn)) *nodes {
 	return ns
 }
 
-// watched starts a server that accepts and never answers, and connects to it.
+// watched starts a server that accepts and never replies, and connects to it.
 func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, error)) {
 	t.Helper()
 	ns = watching(t, func(string, net.Conn) {})
@@ -46,7 +46,7 @@ func watched(t *testing.T) (ns *nodes, conn net.Conn, dial func() (net.Conn, err
 	return ns, conn, dial
 }
 
-// untilCut waits until somebody else closes conn.
+// untilCut waits until another goroutine closes conn.
 func untilCut(t *testing.T, conn net.Conn) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -57,49 +57,49 @@ func untilCut(t *testing.T, conn net.Conn) time.Duration {
 	return time.Since(began)
 }
 
-func TestOneLateCommandHasTheServerAskedAndCut(t *testing.T) {
+func TestNodes_LateCommandCutsSilentServer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ns, conn, dial := watched(t)
-		ns.note(context.DeadlineExceeded)
+		ns.suspectIfLate(context.DeadlineExceeded)
 		if took := untilCut(t, conn); took != patience {
 			t.Errorf("cut after %s, want the patience of %s", took, patience)
 		}
 		if _, err := dial(); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("dialling a server that is away: %v, want ErrUnavailable at once", err)
+			t.Errorf("dialling an unavailable server: %v, want ErrUnavailable at once", err)
 		}
 	})
 }
 
-// flood has commands be late, many at a time, until the test ends.
+// flood reports many late commands at a time until the test ends.
 func flood(t *testing.T, ns *nodes) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(stop); <-ended })
 	go func() {
 		defer close(ended)
-		for { // the watcher drains a flood when it begins to ask
+		for { // the watcher drains a flood when it begins to ping
 			select {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond):
 				for range floodLimit {
-					ns.note(context.DeadlineExceeded)
+					ns.suspectIfLate(context.DeadlineExceeded)
 				}
 			}
 		}
 	}()
 }
 
-func TestManyLateCommandsEndThePatienceWithAServer(t *testing.T) {
+func TestNodes_FloodCutsSilentServerAtOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ns, conn, _ := watched(t)
 		flood(t, ns)
-		if took := untilCut(t, conn); took > hurry+5*time.Millisecond {
+		if took := untilCut(t, conn); took > floodGrace+5*time.Millisecond {
 			t.Errorf("cut after %s, want at once", took)
 		}
 	})
 }
 
-func TestManyLateCommandsAtOneServerTakeNoOther(t *testing.T) {
+func TestNodes_FloodKeepsOtherServers(t *testing.T) {
 	for name, near := range map[string]bool{"that is idle and near": true, "that is busy and far away": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -109,12 +109,12 @@ func TestManyLateCommandsAtOneServerTakeNoOther(t *testing.T) {
 					case addr == "silent":
 					case near:
 						if _, err := far.Read(make([]byte, 100)); err == nil {
-							time.Sleep(hurry / 2)
+							time.Sleep(floodGrace / 2)
 							_, _ = far.Write([]byte("+PONG\r\n"))
 						}
-					case made.Add(1) == 1: // it answers commands, and no question in time
+					case made.Add(1) == 1: // it replies to commands, but to no ping in time
 						for err := error(nil); err == nil; _, err = far.Write([]byte("+OK\r\n")) {
-							time.Sleep(hurry / 2)
+							time.Sleep(floodGrace / 2)
 						}
 					}
 				})
@@ -128,21 +128,21 @@ func TestManyLateCommandsAtOneServerTakeNoOther(t *testing.T) {
 				go func() { _, _ = io.Copy(io.Discard, conns["other"]) }()
 				flood(t, ns)
 				untilCut(t, conns["silent"])
-				time.Sleep(10 * hurry)
+				time.Sleep(10 * floodGrace)
 				var s Stats
 				if ns.count(&s); !ns.isAway("silent") || s.Losses != 1 {
-					t.Errorf("%d losses, and the silent server is away: %v; want it alone", s.Losses, ns.isAway("silent"))
+					t.Errorf("%d losses, silent server unavailable: %v; want only that one", s.Losses, ns.isAway("silent"))
 				}
 			})
 		})
 	}
 }
 
-func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {
+func TestNodes_OtherErrorsRaiseNoSuspicion(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ns, conn, _ := watched(t)
-		ns.note(context.Canceled)
-		ns.note(errors.New("some other"))
+		ns.suspectIfLate(context.Canceled)
+		ns.suspectIfLate(errors.New("another error"))
 		conn.SetDeadline(time.Now().Add(patience + 200*time.Millisecond))
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("the connection was cut")
@@ -150,7 +150,7 @@ func TestOtherErrorsRaiseNoSuspicion(t *testing.T) {
 	})
 }
 
-func TestAConnectionGivenUpBeforeAnyAnswerHasAskedAlready(t *testing.T) {
+func TestNodes_ClosedSilentConnectionLosesServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		held     time.Duration
 		answered bool
@@ -168,11 +168,11 @@ func TestAConnectionGivenUpBeforeAnyAnswerHasAskedAlready(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				second.(*tracked).heard.Store(c.answered)
+				second.(*tracked).answered.Store(c.answered)
 				time.Sleep(c.held)
 				second.Close()
 				if got := ns.isAway("server"); got != c.away {
-					t.Errorf("the server is away: %v, want %v", got, c.away)
+					t.Errorf("server unavailable: %v, want %v", got, c.away)
 				}
 				if c.away {
 					if took := untilCut(t, first); took != 0 {
@@ -191,7 +191,7 @@ func TestNodes_PauseOfTheProcessLosesNoServer(t *testing.T) {
 				var dials atomic.Int64
 				ns := newNodes(Config{Patience: patience, Dial: func(context.Context, string, string) (net.Conn, error) {
 					if n := dials.Add(1); n <= paused && (n > 1 || paused == 1) {
-						time.Sleep(2 * patience) // a stopped process does not notice its deadline
+						time.Sleep(2 * patience) // a paused process does not notice its deadline
 						return nil, os.ErrDeadlineExceeded
 					}
 					near, far := pipe.New()
@@ -204,33 +204,33 @@ func TestNodes_PauseOfTheProcessLosesNoServer(t *testing.T) {
 				watch.Go(func() { ns.watch(ctx) })
 				defer func() { cancel(); watch.Wait() }()
 				if _, err := ns.dial(ctx, "server", new(net.Dialer), nil); err == nil {
-					ns.note(context.DeadlineExceeded)
+					ns.suspectIfLate(context.DeadlineExceeded)
 				}
 				time.Sleep(10 * patience)
 				var s Stats
 				if ns.count(&s); s.Losses != 0 || ns.suspects.Load() {
-					t.Errorf("%d losses, and a question is under way: %v; want none", s.Losses, ns.suspects.Load())
+					t.Errorf("%d losses, check pending: %v; want none", s.Losses, ns.suspects.Load())
 				}
 			})
 		})
 	}
 }
 
-func TestAServerThatNobodyAsksForIsForgotten(t *testing.T) {
+func TestNodes_UnusedServerIsForgotten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ns, conn, dial := watched(t)
-		ns.note(context.DeadlineExceeded)
+		ns.suspectIfLate(context.DeadlineExceeded)
 		untilCut(t, conn)
 		if _, err := dial(); err == nil {
-			t.Fatal("dialled a server that is away")
+			t.Fatal("dialled an unavailable server")
 		}
 		ns.mu.Lock()
-		for _, n := range ns.by {
-			n.wanted = time.Now().Add(-2 * forgetAfter)
+		for _, n := range ns.byAddr {
+			n.lastWanted = time.Now().Add(-2 * forgetAfter)
 		}
 		ns.mu.Unlock()
 		if time.Sleep(5 * time.Second); ns.anyAway() {
-			t.Error("it is still watched")
+			t.Error("the server is still watched")
 		}
 	})
 }

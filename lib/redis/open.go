@@ -17,12 +17,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/internal/engine"
 )
 
-// Open starts or connects to the Redis that cfg names. It fails for a
-// configuration that cannot work, such as a malformed URL or "spawn" without a
-// redis-server in PATH or without its import, and never because a server is away: commands then fail
-// with [ErrUnavailable] at once while connecting goes on in the background. It
-// waits for the first attempt, a second at the most. ctx bounds that wait
-// alone; the DB lives until Close.
+// Open starts the Redis of cfg or connects to it. It returns an error for a configuration that cannot work, such as a
+// malformed URL, or "spawn" without a redis-server in PATH or without its import. It never fails because a server is
+// unavailable: commands then fail with [ErrUnavailable] at once while the DB keeps connecting in the background. Open
+// waits for the first attempt, for at most a second. ctx bounds only that wait; the DB lives until Close.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	t, err := cfg.target()
 	if err != nil {
@@ -30,7 +28,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	switch {
 	case t.mode == "embedded" && engine.Start == nil:
-		return nil, errors.New(`redis: the URL is "embedded" or empty, and this program has no embedded server: import _ "github.com/stoa-dev/stoa/lib/redis/embedded", or give the URL of a server`)
+		return nil, errors.New(`redis: the URL is "embedded" or empty, but this program has no embedded server: import _ "github.com/stoa-dev/stoa/lib/redis/embedded", or set the URL of a server`)
 	case t.mode == "spawn" && engine.Spawn == nil:
 		return nil, errors.New(`redis: "spawn" needs import _ "github.com/stoa-dev/stoa/lib/redis/spawn" in this program`)
 	}
@@ -52,7 +50,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	db.closed, db.stop = make(chan struct{}), stop
 	db.nodes = newNodes(cfg, db.log)
-	db.nodes.watchers = t.opt.Sentinel
+	db.nodes.sentinelOptions = t.opt.Sentinel
 	opt.DialCtxFn = db.nodes.dial
 	db.done.Go(func() { db.nodes.watch(life) })
 	switch t.mode {
@@ -66,7 +64,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		opt.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			return db.server.Dial()
 		}
-		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock anyway
+		opt.PipelineMultiplex, opt.RingScaleEachConn = -1, 0 // the server works under one lock
 	case "spawn":
 		if db.child, err = engine.Spawn(ctx, cfg.Dir, db.log); err != nil {
 			stop()
@@ -77,9 +75,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		db.done.Go(func() { db.child.Run(life) })
 	}
 
-	// Subscriptions have a client of their own, so that a slow handler holds up no
-	// command, and with RESP3: with RESP2 the library keeps one extra connection
-	// for them, and never replaces it when the server cuts that one alone.
+	// Subscriptions have a client of their own, so that a slow handler does not delay commands. It uses RESP3, because
+	// with RESP2 the client library opens an extra connection for them, and never replaces it if the server cuts only
+	// that one.
 	listen := opt
 	listen.AlwaysRESP2 = false
 	listen.PipelineMultiplex, listen.RingScaleEachConn = -1, 0
@@ -95,16 +93,17 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// clientOptions are those of the client library for commands. Who dials, and where an engine of this process listens, is added by [Open].
+// clientOptions returns the options of the client library for commands. [Open] adds the dialer and the address of an
+// engine in this process.
 func clientOptions(cfg Config, t target) rueidis.ClientOption {
 	opt := t.opt
-	if t.mode != "cluster" { // which has a connection to each owner
+	if t.mode != "cluster" { // a cluster has one connection to each owner
 		opt.PipelineMultiplex, opt.RingScaleEachConn = sharing(cmp.Or(cfg.Connections, connections(runtime.GOMAXPROCS(0))))
 	}
 	opt.ForceSingleClient = t.mode != "sentinel" && t.mode != "cluster"
 	opt.AlwaysRESP2 = true // the same flat replies in every mode
 	opt.DisableCache = true
-	opt.AlwaysPipelining = true // else a command that runs out of time takes the connection with it
+	opt.AlwaysPipelining = true // otherwise a command that times out closes the connection
 	opt.DisableRetry = true     // see DB.Do
 	opt.ClientSetInfo = rueidis.DisableClientSetInfo
 	opt.ConnWriteTimeout = 2 * cfg.Patience
@@ -112,18 +111,18 @@ func clientOptions(cfg Config, t target) rueidis.ClientOption {
 	opt.Sentinel.Dialer = opt.Dialer
 	if cfg.Credentials != nil {
 		authenticate(&opt)
-		opt.Sentinel.Dialer.KeepAlive = sentinels
+		opt.Sentinel.Dialer.KeepAlive = sentinelKeepAlive
 	}
 	return opt
 }
 
-// connections is how many connections to one server commands share by themselves: 1 for two processors, 2
-// for four, 4 for eight. A second one is of use only where another processor could look after it; else it
-// halves what is written and read at once, which is most of what a command costs.
+// connections returns the default number of connections to one server that commands share: 1 for two processors, 2 for
+// four, 4 for eight. A second connection only helps if another processor can serve it. Otherwise it halves the data of
+// each system call, and system calls are most of the cost of a command.
 func connections(processors int) int { return 1 << min(max(bits.Len(uint(processors))-2, 0), 2) }
 
-// sharing is how the client library wants to be told of so many connections: powers of two, and -1 for one
-// connection, and how many commands may wait on each, 4,096 in all but 64 at least.
+// sharing converts a number of connections to the options of the client library: multiplex is a power of two, or -1 for
+// one connection, and ring sets how many commands may wait on each, at least 4,096 in all and 64 on each.
 func sharing(connections int) (multiplex, ring int) {
 	n := bits.Len(uint(connections)) - 1
 	if ring = max(12-n, 6); n == 0 {
@@ -132,12 +131,12 @@ func sharing(connections int) (multiplex, ring int) {
 	return n, ring
 }
 
-// connect tries until there is a client, and tells when it tried first. After
-// that the client reconnects by itself, whenever a command needs a connection.
+// connect retries until there is a client, and signals its first attempt. After that the client reconnects by itself
+// whenever a command needs a connection.
 func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer[rueidis.Client], first chan<- struct{}) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		c, _ := rueidis.NewClient(opt)
-		if c != nil { // of a single server there is a client even when it is away
+		if c != nil { // a client of a single server exists even if the server is unavailable
 			slot.Store(&c)
 		}
 		if first != nil {
@@ -155,10 +154,9 @@ func connect(ctx context.Context, opt rueidis.ClientOption, slot *atomic.Pointer
 	}
 }
 
-// Close ends the connection: commands under way and later ones fail with
-// [ErrUnavailable], subscriptions end. It waits for the background work and
-// stops an embedded or spawned server, whose data is then gone. The client of [Wrap] stays
-// open. Calling it again does nothing.
+// Close ends the connection: running and later commands fail with [ErrUnavailable], and subscriptions end. It waits for
+// the background work and stops an embedded or spawned server, whose data is then lost. The client of [Wrap] stays
+// open. Calling Close again does nothing.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -177,7 +175,7 @@ func (db *DB) Close() error {
 	}
 	db.topics.mu.Unlock()
 	db.stop()
-	db.nodes.close() // the client would wait for replies that may never come
+	db.nodes.close() // otherwise the client would wait for replies that may never arrive
 	db.done.Wait()
 	for _, slot := range []*atomic.Pointer[rueidis.Client]{&db.client, &db.listener} {
 		if c := slot.Swap(nil); c != nil {

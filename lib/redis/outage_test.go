@@ -22,7 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// get is the command the outages are watched with.
+// get is the command that the outage tests send.
 func get(i int) keyspace.Cmd { return keyspace.Cmd{Name: "GET", Key: value.At(n(i)).Key} }
 
 // away waits until db notices the outage, and then wants every command to fail.
@@ -38,14 +38,13 @@ func away(t *testing.T, db *redis.DB) {
 	}
 }
 
-// awayAtOnce is away in a bubble, where to fail at once takes no time, whatever a
-// command's context would leave it.
+// awayAtOnce is away in a bubble, where an immediate failure takes no time, whatever the command's context.
 func awayAtOnce(t *testing.T, db *redis.DB) {
 	t.Helper()
 	away(t, db)
 	began := time.Now()
 	if away(t, db); time.Now().After(began) {
-		t.Errorf("commands in the outage take %s, want them to fail at once", time.Since(began))
+		t.Errorf("commands in the outage took %s, want immediate failure", time.Since(began))
 	}
 }
 
@@ -63,7 +62,7 @@ func backSoon(t *testing.T, db *redis.DB) {
 	t.Helper()
 	began := time.Now()
 	if back(t, db); time.Now().After(began.Add(time.Second)) {
-		t.Errorf("back after %s, want a second at most", time.Since(began))
+		t.Errorf("back after %s, want at most a second", time.Since(began))
 	}
 }
 
@@ -76,7 +75,7 @@ func fingerprint(t *testing.T, db *redis.DB) string {
 	return fp
 }
 
-func TestAServerThatDiesAndReturns(t *testing.T) {
+func TestOutage_ServerDiesAndReturns(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	var log strings.Builder // read after Close
@@ -95,9 +94,9 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 		t.Errorf("Ping in the outage: %v, want ErrUnavailable", err)
 	}
 
-	// The connection for messages may notice a moment later than the others.
+	// The connection for messages may detect the outage later than the others.
 	joined := make(chan struct{}, 10)
-	eventually.True(t, "who subscribes in the outage is not told that it worked", func() bool {
+	eventually.True(t, "a subscriber in the outage gets no Subscribed", func() bool {
 		ctx, cancel := context.WithCancel(t.Context())
 		go db.Subscribe(ctx, news.At(n(1)), redis.Handler{Message: func(string) {}, Subscribed: func() { joined <- struct{}{} }})
 		select {
@@ -113,12 +112,12 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 	server.Restart()
 	back(t, db)
 	if after := fingerprint(t, db); after == before {
-		t.Errorf("the fingerprint stayed %q over a restart", after)
+		t.Errorf("the fingerprint %q did not change at a restart", after)
 	}
 	if r := must(t, script.Run(t.Context(), db, nil)); r.Str != "ran" {
 		t.Errorf("a script after the restart = %v", r)
 	}
-	redistest.Wait(t, l.Up) // it subscribed again by itself, and says so
+	redistest.Wait(t, l.Up) // it subscribed again by itself, and reports it
 	redistest.Wait(t, joined)
 	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
 		t.Fatal(err)
@@ -127,14 +126,14 @@ func TestAServerThatDiesAndReturns(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	db.Close()
-	for _, line := range []string{"redis is away", "redis is back"} {
+	for _, line := range []string{"redis: server unavailable", "redis: server available again"} {
 		if n := strings.Count(log.String(), line); n != 1 {
 			t.Errorf("%d log lines say %q, want 1:\n%s", n, line, &log)
 		}
 	}
 }
 
-func TestASubscriptionThatTheServerCutsComesBack(t *testing.T) {
+func TestSubscribe_ResumesAfterCut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
@@ -153,7 +152,7 @@ func TestASubscriptionThatTheServerCutsComesBack(t *testing.T) {
 	}
 }
 
-func TestDataSurvivesARestartOnlyIfPersisted(t *testing.T) {
+func TestOutage_OnlyPersistedDataSurvives(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly yes", "appendfsync always")
 	db := redistest.Open(t, server.URL)
@@ -173,7 +172,7 @@ func TestDataSurvivesARestartOnlyIfPersisted(t *testing.T) {
 	}
 }
 
-func TestAServerThatHangsHoldsNobodyBeyondItsContext(t *testing.T) {
+func TestOutage_HangingServerRespectsContexts(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		db := redistest.OpenConfig(t, wire.Config())
@@ -191,7 +190,7 @@ func TestAServerThatHangsHoldsNobodyBeyondItsContext(t *testing.T) {
 					took := time.Since(began)
 					cancel()
 					if !errors.Is(err, redis.ErrUnavailable) {
-						t.Errorf("while the server hangs: %v, want ErrUnavailable", err)
+						t.Errorf("with a hanging server: %v, want ErrUnavailable", err)
 					}
 					if took > budget {
 						t.Errorf("a call with %s took %s", budget, took)
@@ -201,23 +200,22 @@ func TestAServerThatHangsHoldsNobodyBeyondItsContext(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		awayAtOnce(t, db) // by now nobody waits for it any longer
+		awayAtOnce(t, db) // all waiting commands have failed
 		wire.Heal()
 		backSoon(t, db)
 	})
 }
 
-// A network that swallows packets has dialling run out of time. The commands that fail
-// at once because of that are no reason to ask, again and again, the servers that are
-// there in place of the one that is not.
-func TestAServerThatCouldNotBeDialledIsFoundWhileCommandsKeepComing(t *testing.T) {
+// If a network drops packets, dialling times out. The commands that fail at once because of that must not cause pings
+// to the available servers instead of the unavailable one.
+func TestOutage_DialRecoversUnderLoad(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		cfg := wire.Config()
 		var swallowed atomic.Bool
 		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if swallowed.Load() {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: context.DeadlineExceeded} // as package net says it
+				return nil, &net.OpError{Op: "dial", Net: network, Err: context.DeadlineExceeded} // the error of package net
 			}
 			return wire.Config().Dial(ctx, network, addr)
 		}
@@ -239,13 +237,13 @@ func TestAServerThatCouldNotBeDialledIsFoundWhileCommandsKeepComing(t *testing.T
 		swallowed.Store(false)
 		time.Sleep(time.Second)
 		if err := db.Do(t.Context(), get(1)).Err; err != nil {
-			t.Errorf("a second after the network was whole again: %v", err)
+			t.Errorf("a second after the network was healed: %v", err)
 		}
 		callers.Wait()
 	})
 }
 
-func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
+func TestClose_DoesNotWaitForHangingServer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		db := redistest.OpenConfig(t, wire.Config())
@@ -254,7 +252,7 @@ func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 		go func() { pending <- db.Do(t.Context(), get(1)).Err }()
 		select {
 		case err := <-pending:
-			t.Fatalf("a server that hangs answered: %v", err)
+			t.Fatalf("a hanging server replied: %v", err)
 		case <-time.After(50 * time.Millisecond):
 		}
 		began := time.Now()
@@ -273,7 +271,7 @@ func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 	})
 }
 
-func TestOpenDoesNotNeedAServer(t *testing.T) {
+func TestOpen_WithoutServer(t *testing.T) {
 	for name, url := range map[string]string{
 		"standalone": "redis://memory", "sentinel": "redis-sentinel://memory/stoa", "cluster": "redis-cluster://memory",
 	} {
@@ -301,13 +299,13 @@ func TestOpenDoesNotNeedAServer(t *testing.T) {
 						t.Errorf("after Close: %v, want ErrUnavailable", err)
 					}
 				}
-				time.Sleep(time.Second) // the client library sleeps once more before it looks at a cluster
+				time.Sleep(time.Second) // the client library sleeps again before it checks a cluster
 			})
 		})
 	}
 }
 
-func TestAReplicaThatRefusesWritesIsAnOutage(t *testing.T) {
+func TestErrors_ReadOnlyReplicaIsUnavailable(t *testing.T) {
 	t.Parallel()
 	master := redistest.Server(t)
 	_, port, _ := strings.Cut(master.Addr, ":")
@@ -319,8 +317,8 @@ func TestAReplicaThatRefusesWritesIsAnOutage(t *testing.T) {
 	}
 }
 
-// Redis says why it takes no connection, and ends it.
-func TestAServerThatTakesNoConnectionIsAnOutage(t *testing.T) {
+// Redis reports why it accepts no connection, and closes it.
+func TestErrors_RefusedConnectionIsUnavailable(t *testing.T) {
 	for _, why := range []string{"ERR max number of clients reached", "DENIED Redis is running in protected mode"} {
 		redistest.Bubble(t, func(t *testing.T) {
 			var ends sync.WaitGroup
@@ -340,14 +338,14 @@ func TestAServerThatTakesNoConnectionIsAnOutage(t *testing.T) {
 			defer db.Close()
 			for _, r := range append(db.DoMulti(t.Context(), []keyspace.Cmd{get(1), get(2)}), db.Do(t.Context(), get(1))) {
 				if !errors.Is(r.Err, redis.ErrUnavailable) || !strings.Contains(r.Err.Error(), strings.TrimPrefix(why, "ERR ")) {
-					t.Errorf("%s: %v, want ErrUnavailable that says so", why, r.Err)
+					t.Errorf("%s: %v, want ErrUnavailable with that reason", why, r.Err)
 				}
 			}
 		})
 	}
 }
 
-func TestSentinelsReplaceADeadMaster(t *testing.T) {
+func TestSentinel_Failover(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
 	db := redistest.Open(t, s.URL)
@@ -358,9 +356,9 @@ func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	eventually.True(t, "writing works again", func() bool {
 		return value.At(n(1)).SetFor(t.Context(), db, "new", time.Minute) == nil
 	})
-	t.Logf("writing %s after the sentinels had agreed", time.Since(began))
+	t.Logf("writes worked %s after the sentinels had agreed", time.Since(began))
 	if after := fingerprint(t, db); after == before {
-		t.Errorf("the fingerprint stayed %q over a failover", after)
+		t.Errorf("the fingerprint %q did not change at a failover", after)
 	}
 	redistest.Wait(t, l.Up)
 	if err := db.Publish(t.Context(), news.At(n(1)), "after"); err != nil {
@@ -371,8 +369,8 @@ func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	}
 }
 
-// The client library does not send a batch at all that has a slot without an owner.
-func TestASlotWithoutAnOwnerDoesNotTouchTheOthersOfABatch(t *testing.T) {
+// The client library sends no command of a batch with a slot without an owner.
+func TestCluster_SlotWithoutOwnerKeepsBatch(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
 	var cmds []keyspace.Cmd
@@ -390,7 +388,7 @@ func TestASlotWithoutAnOwnerDoesNotTouchTheOthersOfABatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Who asks now for the first time learns of the cluster as it is now.
+	// A new client gets the present state of the cluster.
 	db = redistest.Open(t, c.URL)
 	for i, r := range db.DoMulti(t.Context(), cmds) {
 		if own := i == 7; own != errors.Is(r.Err, redis.ErrUnavailable) || !own && r.Err != nil {
@@ -399,7 +397,7 @@ func TestASlotWithoutAnOwnerDoesNotTouchTheOthersOfABatch(t *testing.T) {
 	}
 }
 
-func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
+func TestCluster_DeadOwnerKeepsOtherSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no", "cluster-node-timeout 1000")
 	db := redistest.Open(t, c.URL)
@@ -413,8 +411,9 @@ func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
 	before := fingerprint(t, db)
 	dead := c.Masters[1]
 	dead.Kill()
-	// From the first moment on: no owner's death may touch the others' slots. On a machine that stalls one of the
-	// others may be late for the other one, which serves nobody then: two of three are away, for all that it knows.
+	// From the first moment on: no owner's death may affect the others' slots. On a stalled machine one of the other
+	// owners may be late for the remaining one, which then refuses all commands, because for it two of three are
+	// unavailable.
 	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		lost := 0
@@ -440,19 +439,18 @@ func TestAClusterWithoutOneOwnerServesTheOthersSlots(t *testing.T) {
 		t.Errorf("Fingerprint without one owner: %v, want ErrUnavailable", err)
 	}
 	dead.Restart()
-	eventually.True(t, "the whole cluster is back", func() bool {
+	eventually.True(t, "the complete cluster is back", func() bool {
 		return keyspace.FirstErr(db.DoMulti(t.Context(), cmds)) == nil && db.Ping(t.Context()) == nil
 	})
 	if after := fingerprint(t, db); after == before {
-		t.Errorf("the fingerprint stayed %q over an owner's restart", after)
+		t.Errorf("the fingerprint %q did not change at an owner's restart", after)
 	}
 }
 
-// A command without a key is not sent to a server that is known to be dead, though
-// the client keeps its address.
-func TestADeadNodeOfAClusterIsNotAskedForTheTime(t *testing.T) {
+// A command without a key is not sent to a server that is known to be dead, although the client still has its address.
+func TestCluster_KeylessCommandAvoidsDeadNode(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.Cluster(t, 3, 1, "cluster-node-timeout 10000") // no replica is to take over
+	cluster := redistest.Cluster(t, 3, 1, "cluster-node-timeout 10000") // no replica may take over
 	db := redistest.Open(t, cluster.URL)
 	fingerprint(t, db)
 	cluster.Replicas[0].Kill()
@@ -471,7 +469,7 @@ func TestADeadNodeOfAClusterIsNotAskedForTheTime(t *testing.T) {
 	}
 }
 
-func TestAClusterPromotesAReplica(t *testing.T) {
+func TestCluster_Failover(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, 3, 1)
 	db := redistest.Open(t, c.URL)
@@ -492,8 +490,8 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 	})
 	t.Logf("back %s after the kill", time.Since(began))
 	redistest.Wait(t, l.Up)
-	// Nodes that have not heard of the failover yet still name the dead owner.
-	eventually.True(t, "the fingerprint changes over a failover", func() bool {
+	// Nodes that have not learned of the failover yet still name the dead owner.
+	eventually.True(t, "the fingerprint changes at a failover", func() bool {
 		after, err := db.Fingerprint(t.Context())
 		return err == nil && after != before
 	})
@@ -505,20 +503,20 @@ func TestAClusterPromotesAReplica(t *testing.T) {
 	}
 
 	for k, m := range c.Masters {
-		if m != dead { // a slot without an owner, when all owners answer
+		if m != dead { // a slot without an owner, while all owners reply
 			if _, err := m.Do("CLUSTER", "DELSLOTS", strconv.Itoa(k*16384/len(c.Masters))); err != nil {
 				t.Fatal(err)
 			}
 			break
 		}
 	}
-	eventually.True(t, "Ping tells that the cluster is not complete", func() bool {
+	eventually.True(t, "Ping reports that the cluster is not complete", func() bool {
 		err := db.Ping(t.Context())
 		return errors.Is(err, redis.ErrUnavailable) && strings.Contains(err.Error(), "not complete")
 	})
 }
 
-func TestCloseEndsEverything(t *testing.T) {
+func TestClose_EndsCommandsAndSubscriptions(t *testing.T) {
 	for _, url := range []string{"embedded", "spawn", redistest.Server(t).URL, "redis://127.0.0.1:1"} {
 		t.Run(url, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
@@ -549,9 +547,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// The client library connects in the context of the first caller who needs the
-// connection, and others wait for it.
-func TestACallerThatGivesUpTakesNobodyAlong(t *testing.T) {
+// The client library connects in the context of the first caller that needs the connection, and others wait for it.
+func TestDo_CanceledCallerFailsNoOthers(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	for range 200 {
@@ -575,8 +572,8 @@ func TestACallerThatGivesUpTakesNobodyAlong(t *testing.T) {
 	}
 }
 
-// A cluster behind one address names none, and a server that was told of no other does not know its own.
-func TestAClusterOfWhichNoAddressIsKnownIsAtTheOneThatWasAsked(t *testing.T) {
+// A cluster behind one address reports none, and a server without peers does not know its own address.
+func TestCluster_UnknownAddressIsTheAskedOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]*redistest.ClusterSet{
 		"unknown by choice": redistest.Cluster(t, 3, 0, "cluster-preferred-endpoint-type unknown-endpoint"),

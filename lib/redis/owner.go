@@ -8,10 +8,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/internal/engine"
 )
 
-// An Owner is one server that owns keys, for tools that look after what is in it:
-// they work server by server, with physical names, and over connections of their
-// own, so that no other command waits behind theirs; those of [Wrap] share the client's. Its
-// methods may be called concurrently; a Ping waits for nothing but the server.
+// An Owner is one server that owns keys, for maintenance tools. They work server by server, with physical names, and
+// over connections of their own, so that no other command waits behind theirs; the Owners of a [Wrap] share the
+// client's connections. Its methods may be called concurrently; a Ping only waits for the server.
 type Owner struct {
 	db          *DB
 	addr        string
@@ -19,8 +18,8 @@ type Owner struct {
 	free        []func()
 }
 
-// Owners connects to every server that owns keys: the server, the master behind
-// the sentinels, or all masters of a cluster. The caller closes each.
+// Owners connects to every server that owns keys: the server, the master behind the sentinels, or all masters of a
+// cluster. The caller has to close each.
 func (db *DB) Owners(ctx context.Context) ([]*Owner, error) {
 	var all []*Owner
 	if db.via != nil {
@@ -42,19 +41,18 @@ func (db *DB) Owners(ctx context.Context) ([]*Owner, error) {
 	return all, nil
 }
 
-// Close gives the connections back.
+// Close releases the connections.
 func (o *Owner) Close() {
 	for _, free := range o.free {
 		free()
 	}
 }
 
-// Addr returns host:port, a socket's path, or "memory" for the embedded server.
+// Addr returns host:port, the path of a socket, or "memory" for the embedded server.
 func (o *Owner) Addr() string { return o.addr }
 
-// Scan returns one page of the names that match pattern, in which count names
-// are looked at, and where the next page begins; 0 is the beginning and the end.
-// The embedded server has pages of its own, for it sorts all keys for each.
+// Scan examines about count names, and returns those that match pattern and the cursor of the next page; 0 is the
+// beginning and the end. The embedded server uses its own page size, because it sorts all keys for each page.
 func (o *Owner) Scan(ctx context.Context, cursor uint64, pattern string, count int) (physical []string, next uint64, err error) {
 	if o.db.server != nil {
 		count = engine.Page
@@ -62,7 +60,7 @@ func (o *Owner) Scan(ctx context.Context, cursor uint64, pattern string, count i
 	return scan(ctx, o.work, cursor, pattern, count)
 }
 
-// Do sends commands as they are, in one round trip, and returns a reply for each.
+// Do sends commands unchanged, in one round trip, and returns a reply for each.
 func (o *Owner) Do(ctx context.Context, cmds ...[]string) []keyspace.Reply {
 	wire := make([]Command, len(cmds))
 	for i, c := range cmds {
@@ -71,7 +69,7 @@ func (o *Owner) Do(ctx context.Context, cmds ...[]string) []keyspace.Reply {
 	return o.work(ctx, wire)
 }
 
-// Ping returns how long the server takes to answer.
+// Ping returns the response time of the server.
 func (o *Owner) Ping(ctx context.Context) (time.Duration, error) {
 	began := clock()
 	if err := o.pings(ctx, []Command{{Args: []string{"PING"}}})[0].Err; err != nil {

@@ -17,22 +17,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A Probed is what [Probe] found out about one server.
+// A Probed is the result of [Probe] for one server.
 type Probed struct {
 	Addr    string        // host:port, or the path of a socket
-	Mode    string        // what the URL takes it for: standalone, sentinel or cluster
-	Version string        // such as 7.0.15; empty if the server did not say
+	Mode    string        // kind of server according to the URL: standalone, sentinel or cluster
+	Version string        // such as 7.0.15; empty if the server did not report it
 	Role    string        // master or replica; empty for a sentinel
 	Master  string        // of a sentinel: the address of the master it names
-	Took    time.Duration // connecting and asking
-	Err     error         // why this server does not do; an [ErrUnavailable] if it may do later
+	Took    time.Duration // time to connect and ask
+	Err     error         // why this server is not usable; an [ErrUnavailable] if it may be usable later
 }
 
-// Probe asks every server that cfg.URL names or leads to (the master that sentinels name, all
-// masters of a cluster) whether it does for a program with these families: whether it answers, takes
-// user and password, is what the URL says, and lets the user read and write every family. Nothing is
-// written. The servers are in the order of the URL, then those that it leads to. Each
-// has until ctx ends, which needs a deadline. The error is that of a malformed cfg.
+// Probe checks every server that cfg.URL names or leads to (the master that sentinels name, all masters of a cluster).
+// It checks that the server replies, accepts user and password, is of the kind in the URL, and lets the user read and
+// write every family of the schemas. It writes nothing. The result has the servers of the URL in order, then those that
+// they lead to. Each server has until ctx ends, so ctx needs a deadline. Probe returns an error if cfg is malformed.
 func Probe(ctx context.Context, cfg Config, schemas ...*keyspace.Schema) ([]Probed, error) {
 	t, err := cfg.target()
 	if err != nil {
@@ -44,12 +43,12 @@ func Probe(ctx context.Context, cfg Config, schemas ...*keyspace.Schema) ([]Prob
 	}
 	p := &prober{cfg: cfg, target: t, prefix: prefix, schemas: schemas}
 	if t.mode == "embedded" || t.mode == "spawn" {
-		return p.own(ctx)
+		return p.probeOwn(ctx)
 	}
-	servers, more := p.all(ctx, t.opt.InitAddress, t.mode == "sentinel")
+	servers, more := p.probeAll(ctx, t.opt.InitAddress, t.mode == "sentinel")
 	if t.mode != "standalone" {
 		more = slices.DeleteFunc(more, func(addr string) bool { return t.mode == "cluster" && slices.Contains(t.opt.InitAddress, addr) })
-		found, _ := p.all(ctx, more, false)
+		found, _ := p.probeAll(ctx, more, false)
 		servers = append(servers, found...)
 	}
 	return servers, nil
@@ -62,8 +61,8 @@ type prober struct {
 	schemas []*keyspace.Schema
 }
 
-// own tries a Redis that the program brings itself.
-func (p *prober) own(ctx context.Context) ([]Probed, error) {
+// probeOwn probes an embedded or spawned Redis.
+func (p *prober) probeOwn(ctx context.Context) ([]Probed, error) {
 	began := time.Now()
 	db, err := Open(ctx, p.cfg)
 	if err != nil {
@@ -73,8 +72,8 @@ func (p *prober) own(ctx context.Context) ([]Probed, error) {
 	return []Probed{{Addr: p.target.mode, Mode: p.target.mode, Role: "master", Took: time.Since(began), Err: errors.Join(err, db.Close())}}, nil
 }
 
-// all asks servers at once, and returns the addresses that they name.
-func (p *prober) all(ctx context.Context, addrs []string, sentinels bool) (servers []Probed, more []string) {
+// probeAll probes servers concurrently, and returns the addresses that they name.
+func (p *prober) probeAll(ctx context.Context, addrs []string, sentinels bool) (servers []Probed, more []string) {
 	servers = make([]Probed, len(addrs))
 	named := make([][]string, len(addrs))
 	var all sync.WaitGroup
@@ -83,7 +82,7 @@ func (p *prober) all(ctx context.Context, addrs []string, sentinels bool) (serve
 			began := time.Now()
 			s := &servers[i]
 			s.Addr, s.Mode = addr, p.target.mode
-			named[i], s.Err = p.one(ctx, s, sentinels)
+			named[i], s.Err = p.probeOne(ctx, s, sentinels)
 			s.Took = time.Since(began)
 		})
 	}
@@ -93,8 +92,8 @@ func (p *prober) all(ctx context.Context, addrs []string, sentinels bool) (serve
 	return servers, slices.Compact(more)
 }
 
-// one asks a server, and returns the addresses that it names.
-func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []string, err error) {
+// probeOne probes a server, and returns the addresses that it names.
+func (p *prober) probeOne(ctx context.Context, s *Probed, sentinel bool) (named []string, err error) {
 	opt := p.target.opt
 	opt.InitAddress, opt.Sentinel, opt.ClusterOption = []string{s.Addr}, rueidis.SentinelOption{}, rueidis.ClusterOption{}
 	if sentinel {
@@ -107,9 +106,9 @@ func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []str
 	opt.Dialer.Timeout = max(time.Until(deadline), time.Millisecond)
 	opt.ConnWriteTimeout = opt.Dialer.Timeout
 	opt.DialCtxFn = func(_ context.Context, addr string, d *net.Dialer, encrypt *tls.Config) (net.Conn, error) {
-		n, ns := &node{addr: addr, dialer: d, tls: encrypt}, &nodes{open: p.cfg.Dial, patience: d.Timeout, who: p.cfg.Credentials}
+		n, ns := &node{addr: addr, dialer: d, tls: encrypt}, &nodes{open: p.cfg.Dial, patience: d.Timeout, askCredentials: p.cfg.Credentials}
 		if sentinel {
-			ns.who = nil
+			ns.askCredentials = nil
 		}
 		conn, err := ns.connect(ctx, n)
 		if err != nil {
@@ -120,7 +119,7 @@ func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []str
 			conn.Close()
 			return nil, err
 		}
-		context.AfterFunc(ctx, func() { conn.Close() }) // the library waits out its own time
+		context.AfterFunc(ctx, func() { conn.Close() }) // otherwise the library would wait for its own timeout
 		return &tracked{Conn: conn, nodes: ns, node: n, by: by}, nil
 	}
 	if p.cfg.Credentials != nil && !sentinel {
@@ -140,7 +139,7 @@ func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []str
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if errors.Is(err, context.DeadlineExceeded) { // that of ctx, or the library's own, which is the same
+	if errors.Is(err, context.DeadlineExceeded) { // the deadline of ctx, or the library's own, which is the same
 		err = &unavailable{errors.New("no answer in time")}
 	}
 	if err != nil {
@@ -149,8 +148,8 @@ func (p *prober) one(ctx context.Context, s *Probed, sentinel bool) (named []str
 	return named, err
 }
 
-// facts reads what a server says of itself; the mode is empty if it does not say.
-func facts(ctx context.Context, c rueidis.Client, s *Probed) (mode string, err error) {
+// readServerInfo reads the version and mode of a server; the mode is empty if the server does not report it.
+func readServerInfo(ctx context.Context, c rueidis.Client, s *Probed) (mode string, err error) {
 	info, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
 	if err != nil {
 		return "", err
@@ -160,17 +159,17 @@ func facts(ctx context.Context, c rueidis.Client, s *Probed) (mode string, err e
 }
 
 func (p *prober) sentinel(ctx context.Context, c rueidis.Client, s *Probed) (named []string, err error) {
-	mode, err := facts(ctx, c, s)
+	mode, err := readServerInfo(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
 	if mode != "sentinel" && mode != "" {
-		return nil, ServerError("this is no sentinel; write redis:// for a single server")
+		return nil, ServerError("this is not a sentinel; use redis:// for a single server")
 	}
 	name := p.target.opt.Sentinel.MasterSet
 	at, err := c.Do(ctx, c.B().SentinelGetMasterAddrByName().Master(name).Build()).AsStrSlice()
 	if rueidis.IsRedisNil(err) || err == nil && len(at) != 2 {
-		return nil, ServerError("the sentinel knows no master of the name " + name)
+		return nil, ServerError("the sentinel has no master with the name " + name)
 	}
 	if err != nil {
 		return nil, err
@@ -180,18 +179,18 @@ func (p *prober) sentinel(ctx context.Context, c rueidis.Client, s *Probed) (nam
 }
 
 func (p *prober) data(ctx context.Context, c rueidis.Client, s *Probed) (named []string, err error) {
-	mode, err := facts(ctx, c, s)
+	mode, err := readServerInfo(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
 	cluster := p.target.mode == "cluster"
 	switch {
 	case mode == "sentinel":
-		return nil, ServerError("this is a sentinel; write redis-sentinel://…/NAME")
+		return nil, ServerError("this is a sentinel; use redis-sentinel://…/NAME")
 	case mode == "cluster" && !cluster:
-		return nil, ServerError("this server belongs to a cluster; write redis-cluster://")
+		return nil, ServerError("this server belongs to a cluster; use redis-cluster://")
 	case mode == "standalone" && cluster:
-		return nil, ServerError("this server belongs to no cluster; write redis://")
+		return nil, ServerError("this server belongs to no cluster; use redis://")
 	}
 	info, err := c.Do(ctx, c.B().Info().Section("replication").Build()).ToString()
 	if err != nil {
@@ -201,7 +200,7 @@ func (p *prober) data(ctx context.Context, c rueidis.Client, s *Probed) (named [
 		s.Role = "replica"
 	}
 	if s.Role == "replica" && !cluster {
-		return nil, ServerError("this is a replica, which takes no writes; name its master")
+		return nil, ServerError("this is a read-only replica; use the address of its master")
 	}
 	if cluster {
 		info, err := c.Do(ctx, c.B().ClusterInfo().Build()).ToString()
@@ -219,11 +218,11 @@ func (p *prober) data(ctx context.Context, c rueidis.Client, s *Probed) (named [
 			return nil, err
 		}
 	}
-	return named, p.permitted(ctx, c)
+	return named, p.checkPermissions(ctx, c)
 }
 
-// tries has a command for each type, by which a program changes and reads it.
-var tries = map[string][2][]string{
+// probeCommands contains for each type a command that changes and one that reads it.
+var probeCommands = map[string][2][]string{
 	"string":  {{"SET", "x"}, {"GET"}},
 	"hash":    {{"HSET", "f", "x"}, {"HGETALL"}},
 	"set":     {{"SADD", "x"}, {"SMEMBERS"}},
@@ -233,10 +232,9 @@ var tries = map[string][2][]string{
 	"channel": {{"PUBLISH", "x"}, {}},
 }
 
-// permitted reports what the user may not do. The commands are sent within a transaction that is
-// discarded: a server refuses what the user may not do as it is queued, and
-// carries nothing out.
-func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
+// checkPermissions reports the commands that the user may not run. It sends them in a transaction that is discarded: the
+// server refuses forbidden commands when they are queued, and executes none.
+func (p *prober) checkPermissions(ctx context.Context, c rueidis.Client) error {
 	d, release := c.Dedicate()
 	defer release()
 	cmds := []rueidis.Completed{d.B().Arbitrary("MULTI").Build()}
@@ -250,7 +248,7 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 	}
 	for _, schema := range p.schemas {
 		for _, f := range schema.Families() {
-			for _, cmd := range tries[f.Type] {
+			for _, cmd := range probeCommands[f.Type] {
 				if len(cmd) > 0 {
 					name := cmd[0]
 					if name == "PUBLISH" && p.target.mode == "cluster" {
@@ -274,11 +272,11 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 	for i, r := range d.DoMulti(ctx, cmds...) {
 		err := r.Error()
 		if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
-			// A server of a cluster sends most of these elsewhere, once it has let the user do them.
+			// A server of a cluster redirects most of these, after it has checked the user's permissions.
 			if strings.HasPrefix(re.Error(), "NOPERM") {
 				refused = append(refused, names[i])
 			}
-			if away[ServerError(re.Error()).Code()] && p.target.mode != "cluster" {
+			if unavailableCodes[ServerError(re.Error()).Code()] && p.target.mode != "cluster" {
 				return re
 			}
 		} else if err != nil {
@@ -307,7 +305,7 @@ func (p *prober) permitted(ctx context.Context, c rueidis.Client) error {
 	return fmt.Errorf("%w: %s", ErrForbidden, shown)
 }
 
-// subscribe subscribes to a channel for a moment, and returns the command if the user may not do so.
+// subscribe subscribes to a channel for a moment, and returns the command if the user may not run it.
 func (p *prober) subscribe(ctx context.Context, c rueidis.Client, channel string) (refused string, err error) {
 	listening, done := context.WithCancel(ctx)
 	defer done()
@@ -321,11 +319,11 @@ func (p *prober) subscribe(ctx context.Context, c rueidis.Client, channel string
 	switch {
 	case said && strings.HasPrefix(reply.Error(), "NOPERM"):
 		return name + " " + channel, nil
-	case said, ctx.Err() == nil && listening.Err() != nil: // another node of the cluster has the channel; subscribed
+	case said, ctx.Err() == nil && listening.Err() != nil: // another node of the cluster has the channel; or subscribed
 		return "", nil
 	}
 	return "", err
 }
 
-// ErrForbidden reports a user who may not do what a program needs, see package keyspace/acl.
-var ErrForbidden = errors.New("redis: the user may not do all that is needed")
+// ErrForbidden is returned for a user without all required permissions, see package keyspace/acl.
+var ErrForbidden = errors.New("redis: the user lacks required permissions")

@@ -26,7 +26,7 @@ var (
 	_            = keyspace.Def1[keyspace.Int](probedSchema, "probed:board:{{n}}", keyspace.SetOf("members"), keyspace.Expire(time.Minute), keyspace.Doc{})
 )
 
-// probe asks, with a bound that decides nothing.
+// probe calls Probe with a bound that decides no test.
 func probe(t *testing.T, cfg redis.Config) []redis.Probed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -38,11 +38,11 @@ func probe(t *testing.T, cfg redis.Config) []redis.Probed {
 	return servers
 }
 
-func TestAProbeFindsWhatEachURLLeadsTo(t *testing.T) {
+func TestProbe_FindsServersOfEachURL(t *testing.T) {
 	t.Parallel()
 	single := redistest.Server(t)
 	sentinels := redistest.Sentinel(t)
-	cluster := redistest.Cluster(t, 3, 1, "cluster-node-timeout 10000") // no replica is to take over
+	cluster := redistest.Cluster(t, 3, 1, "cluster-node-timeout 10000") // no replica may take over
 	for _, c := range []struct {
 		name, url string
 		masters   int
@@ -88,8 +88,8 @@ func TestAProbeFindsWhatEachURLLeadsTo(t *testing.T) {
 		{"a server as a cluster", "redis-cluster://" + single.Addr, "belongs to no cluster"},
 		{"a cluster as a server", "redis://" + strings.Split(strings.TrimPrefix(cluster.URL, "redis-cluster://"), ",")[0], "belongs to a cluster"},
 		{"a sentinel as a server", sentinels.Sentinels[0].URL, "this is a sentinel"},
-		{"a server as a sentinel", "redis-sentinel://" + single.Addr + "/stoa", "this is no sentinel"},
-		{"a master of another name", "redis-sentinel://" + sentinels.Sentinels[0].Addr + "/other", "no master of the name other"},
+		{"a server as a sentinel", "redis-sentinel://" + single.Addr + "/stoa", "this is not a sentinel"},
+		{"a master of another name", "redis-sentinel://" + sentinels.Sentinels[0].Addr + "/other", "no master with the name other"},
 		{"a database that is not there", single.URL + "/99", "out of range"},
 	} {
 		if servers := probe(t, redis.Config{URL: c.url}); servers[0].Err == nil || !strings.Contains(servers[0].Err.Error(), c.want) {
@@ -98,13 +98,13 @@ func TestAProbeFindsWhatEachURLLeadsTo(t *testing.T) {
 	}
 }
 
-func TestAProbeKnowsTheModeOfAValkey(t *testing.T) {
+func TestProbe_DetectsValkeyMode(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string][2]string{ // of redis:// and of redis-sentinel://
-		"server_mode:standalone\r\n": {"", "this is no sentinel"},
-		"server_mode:sentinel\r\n":   {"this is a sentinel", "no master of the name stoa"},
-		"server_mode:cluster\r\n":    {"belongs to a cluster", "this is no sentinel"},
-		"":                           {"", "no master of the name stoa"},
+	for mode, want := range map[string][2]string{ // for redis:// and for redis-sentinel://
+		"server_mode:standalone\r\n": {"", "this is not a sentinel"},
+		"server_mode:sentinel\r\n":   {"this is a sentinel", "no master with the name stoa"},
+		"server_mode:cluster\r\n":    {"belongs to a cluster", "this is not a sentinel"},
+		"":                           {"", "no master with the name stoa"},
 	} {
 		valkey, err := server.NewServer("127.0.0.1:0")
 		if err != nil {
@@ -130,7 +130,7 @@ func TestAProbeKnowsTheModeOfAValkey(t *testing.T) {
 	}
 }
 
-func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
+func TestProbe_ReportsMissingPermissions(t *testing.T) {
 	t.Parallel()
 	i := redistest.Server(t)
 	own := acl.User{Name: "own", Secret: ">hunter2"}.Line(probedSchema)
@@ -163,7 +163,7 @@ func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
 			}
 		}
 	}
-	// On a cluster messages are told to one shard, and a slot may be moving to another.
+	// On a cluster messages are published to one shard, and a slot may be moving to another.
 	cluster := redistest.Cluster(t, 3, 0)
 	for user, lacks := range map[string]string{"own": "", "mute": "SPUBLISH stoa:probed:told:0", "deaf": "SSUBSCRIBE stoa:probed:told:0", "settled": "ASKING"} {
 		command, _, _ := strings.Cut(strings.ToLower(lacks), " ")
@@ -181,14 +181,14 @@ func TestAProbeSaysWhatTheUserMayNotDo(t *testing.T) {
 	}
 	err := probe(t, redis.Config{URL: "redis://own:wrong-secret@" + i.Addr})[0].Err
 	if reply, ok := errors.AsType[redis.ServerError](err); !ok || reply.Code() != "WRONGPASS" || strings.Contains(err.Error(), "wrong-secret") {
-		t.Errorf("a wrong password gives %v", err)
+		t.Errorf("a wrong password returned %v", err)
 	}
 	if keys, err := i.Do("DBSIZE"); err != nil || !slices.Equal(keys, []string{"0"}) {
 		t.Errorf("after probes there are %v keys, %v", keys, err)
 	}
 }
 
-func TestAProbeOfADeadPortAndOfABlackHoleEnds(t *testing.T) {
+func TestProbe_EndsWithUnavailableServers(t *testing.T) {
 	t.Parallel()
 	hole, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,16 +222,16 @@ func TestAProbeOfADeadPortAndOfABlackHoleEnds(t *testing.T) {
 			}
 		}
 	}
-	// Who gives up waits no longer, however much time there was.
+	// A cancelled probe does not wait any longer, whatever its deadline.
 	for len(accepted) > 0 {
 		<-accepted
 	}
 	giving, up := context.WithTimeout(t.Context(), time.Hour)
 	go func() { <-accepted; up() }()
 	if servers, err := redis.Probe(giving, redis.Config{URL: "redis://" + hole.Addr().String()}); err != nil || !errors.Is(servers[0].Err, context.Canceled) {
-		t.Errorf("given up: %+v, %v", servers, err)
+		t.Errorf("cancelled: %+v, %v", servers, err)
 	}
-	// A server that is away does not hide one that is there.
+	// An unavailable server does not hide an available one.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	servers, err := redis.Probe(ctx, redis.Config{URL: "redis-sentinel://" + dead.Addr + "," + alive.Addr + "/stoa"})

@@ -12,26 +12,23 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Handler gets what happens to one subscription. Both functions are called by
-// the goroutine that runs [DB.Subscribe], one at a time, and should be quick: a
-// slow one holds up every subscription of this DB on the same server.
+// Handler gets the events of one subscription. The goroutine that runs [DB.Subscribe] calls both functions, one at a
+// time. They should be quick: a slow function delays every subscription of this DB on the same server.
 type Handler struct {
 	// Message gets each payload, in the order of the server.
 	Message func(payload string)
-	// Subscribed is called when the subscription took effect, at first and after
-	// each outage, always before the messages that follow. What was published
-	// in between is lost: this is the place to catch up. It may come once too
-	// often, never too seldom. Nil is allowed.
+	// Subscribed is called when the subscription took effect, at first and after each outage, always before the
+	// messages that follow. Messages that were published in between are lost, so this is the place to resynchronise. It
+	// may be called once too often, but never too seldom. It may be nil.
 	Subscribed func()
 }
 
-// Publish sends payload to the channel's present subscribers, on every node.
-// It does not tell whether there are any.
+// Publish sends payload to the channel's present subscribers, on every node. It does not report whether there are any.
 func (db *DB) Publish(ctx context.Context, ch keyspace.Channel, payload string) error {
 	return db.Do(ctx, db.PublishCmd(ch, payload)).Err
 }
 
-// PublishCmd is the command behind Publish, for [DB.DoMulti] of this DB.
+// PublishCmd returns the command of Publish, for [DB.DoMulti] of this DB.
 func (db *DB) PublishCmd(ch keyspace.Channel, payload string) keyspace.Cmd {
 	name := "PUBLISH"
 	if db.mode == "cluster" {
@@ -44,9 +41,8 @@ func published(cmd *keyspace.Cmd) bool {
 	return len(cmd.Args) > 0 && (cmd.Name == "PUBLISH" || cmd.Name == "SPUBLISH")
 }
 
-// Subscribe delivers the channel's messages to on until ctx ends, and then
-// returns ctx's error; once the DB is closed it returns [ErrClosed] under
-// [ErrUnavailable]. Outages do not end it: it subscribes again.
+// Subscribe delivers the channel's messages to on until ctx ends, and then returns ctx's error. After the DB is closed
+// it returns [ErrClosed] under [ErrUnavailable]. Outages do not end it: it subscribes again.
 func (db *DB) Subscribe(ctx context.Context, ch keyspace.Channel, on Handler) error {
 	t, m, ok := db.join(ctx, db.prefix+ch.String())
 	if !ok {
@@ -70,10 +66,9 @@ func (db *DB) Subscribe(ctx context.Context, ch keyspace.Channel, on Handler) er
 	}
 }
 
-// topics are the channels with a listener in this process. Each is subscribed to
-// once, however many listen: the client library takes a second subscription on
-// the same connection, and then waits for its confirmation without reading the
-// messages that come before it.
+// topics are the channels with a subscriber in this process. Each channel is subscribed to once, however many
+// subscribers it has. The client library would accept a second subscription on the same connection, and then wait for
+// its confirmation without reading the messages before it.
 type topics struct {
 	mu     sync.Mutex
 	byName map[string]*topic
@@ -92,14 +87,13 @@ type member struct {
 	gone   chan struct{}
 }
 
-// An event is a message, or that the subscription took effect.
+// An event is a message, or the start of the subscription.
 type event struct {
 	up      bool
 	payload string
 }
 
-// join adds a member to a topic and starts the topic with its first; ok is
-// false once the DB is closed.
+// join adds a member to a topic, and starts the topic with its first member; ok is false after the DB is closed.
 func (db *DB) join(ctx context.Context, name string) (t *topic, m *member, ok bool) {
 	db.topics.mu.Lock()
 	defer db.topics.mu.Unlock()
@@ -133,7 +127,7 @@ func (db *DB) leave(t *topic, m *member) {
 	}
 }
 
-// serve keeps a topic subscribed as long as it has members.
+// serve keeps a topic subscribed while it has members.
 func (db *DB) serve(ctx context.Context, t *topic) {
 	const first, longest = 10 * time.Millisecond, 500 * time.Millisecond
 	for wait := first; ; wait = min(2*wait, longest) {
@@ -151,7 +145,7 @@ func (db *DB) serve(ctx context.Context, t *topic) {
 			wait = first
 		}
 		db.topics.mu.Lock()
-		t.up = false // at once: a listener that joins in the outage must not be told otherwise
+		t.up = false // at once: a member that joins in the outage must not get an up event
 		db.topics.mu.Unlock()
 		select {
 		case <-session.Done():
@@ -162,8 +156,7 @@ func (db *DB) serve(ctx context.Context, t *topic) {
 	}
 }
 
-// receive subscribes once and hands on what comes until that subscription ends;
-// it reports whether there was one.
+// receive subscribes once and delivers the events until that subscription ends; it reports whether there was one.
 func (db *DB) receive(session context.Context, t *topic) (subscribed bool) {
 	if db.via != nil {
 		return db.subscribeOnce(session, t)
@@ -180,7 +173,7 @@ func (db *DB) receive(session context.Context, t *topic) (subscribed bool) {
 	events := make(chan event, 16)
 	hooked := rueidis.WithOnSubscriptionHook(session, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "subscribe" || s.Kind == "ssubscribe" {
-			events <- event{up: true} // the first thing to come, so there is room
+			events <- event{up: true} // the first event, so there is room
 		}
 	})
 	ended := make(chan struct{})
@@ -202,7 +195,7 @@ func (db *DB) receive(session context.Context, t *topic) (subscribed bool) {
 			more = false
 		}
 	}
-	for len(events) > 0 { // what was received counts
+	for len(events) > 0 { // messages that were received are delivered
 		db.deliver(t, <-events)
 	}
 	if session.Err() != nil { // the connection is shared with other topics and stays
@@ -213,7 +206,7 @@ func (db *DB) receive(session context.Context, t *topic) (subscribed bool) {
 	return subscribed
 }
 
-// deliver hands an event to every member.
+// deliver sends an event to every member.
 func (db *DB) deliver(t *topic, e event) {
 	db.topics.mu.Lock()
 	t.up = t.up || e.up

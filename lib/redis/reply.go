@@ -6,9 +6,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// reply converts without copying: a text shares the bytes that were read off
-// the wire. All modes speak RESP2, so lists, numbers, texts, nil and errors are
-// all there is, and maps are flat.
+// reply converts without copying: a text shares the bytes that were read from the wire. All modes use RESP2, so there
+// are only lists, numbers, texts, nil and errors, and maps are flat.
 func (db *DB) reply(r rueidis.RedisResult) keyspace.Reply {
 	if err := r.NonRedisError(); err != nil {
 		return keyspace.Fail(db.failed(err))
@@ -17,9 +16,9 @@ func (db *DB) reply(r rueidis.RedisResult) keyspace.Reply {
 	return value(&m)
 }
 
-// failed classifies an error and, if the server was too slow, looks after it.
+// failed classifies an error and, after a timeout, makes the watcher check the servers.
 func (db *DB) failed(err error) error {
-	db.nodes.note(err)
+	db.nodes.suspectIfLate(err)
 	return unanswered(err)
 }
 

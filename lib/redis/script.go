@@ -9,9 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A Script is a Lua script, sent by its hash. Make it once, as a package
-// variable, from an embedded file whose header says what KEYS, ARGV and the
-// reply are.
+// A Script is a Lua script, sent by its hash. Create it once, as a package variable, from an embedded file with a
+// header that describes KEYS, ARGV and the reply.
 type Script struct {
 	name string // scriptMark, the hash, a space, the source
 }
@@ -27,11 +26,9 @@ func NewScript(src string) *Script { return &Script{keyspace.ScriptName(src)} }
 // Source returns the script's text.
 func (s *Script) Source() string { return s.name[len(scriptMark)+shaLen+1:] }
 
-// Cmd is one run of the script, for [DB.Do] or, among other commands, for
-// [DB.DoMulti]. The keys must share a hash tag; without keys a cluster runs it
-// on any owner. A server that does not know the script yet gets its source in a
-// second round trip: that run then takes place after the batch's other
-// commands.
+// Cmd returns one run of the script, for [DB.Do] or, among other commands, for [DB.DoMulti]. The keys must share a hash
+// tag; without keys a cluster runs it on any owner. A server that does not have the script yet gets its source in a
+// second round trip: that run then takes place after the other commands of the batch.
 func (s *Script) Cmd(keys []keyspace.Key, args ...string) keyspace.Cmd {
 	cmd := keyspace.Cmd{Name: s.name, Args: args}
 	if len(keys) > 0 {
@@ -67,8 +64,8 @@ func (db *DB) RunMulti(ctx context.Context, calls []Call) []keyspace.Reply {
 
 func scripted(cmd *keyspace.Cmd) bool { return strings.HasPrefix(cmd.Name, scriptMark) }
 
-// verb returns how a command begins on the wire. A script is its hash or, if full, its source; after
-// what names it, and after a function's name, the number of keys comes. of is "" for other commands.
+// verb returns the first words of a command on the wire. A script is sent by its hash or, if full, by its source. After
+// the name of a script or a function, the number of keys follows. of is "" for other commands.
 func verb(cmd *keyspace.Cmd, full bool) (verb, of string) {
 	switch {
 	case scripted(cmd) && full:
@@ -82,10 +79,10 @@ func verb(cmd *keyspace.Cmd, full bool) (verb, of string) {
 	return cmd.Name, ""
 }
 
-// LoadFunctions loads a library of functions, a text that begins with "#!lua name=…", into every server
-// that owns keys, in place of the one of that name; their replicas get it from them. A server that
-// joins a cluster later has none until this is called again. See [keyspace.DefFunction]. It
-// needs Redis 7; the embedded server has no functions.
+// LoadFunctions loads a library of functions, a text that begins with "#!lua name=…", into every server that owns keys,
+// and replaces the library of that name; their replicas get it from them. A server that joins a cluster later has no
+// library until this is called again. See [keyspace.DefFunction]. It needs Redis 7; the embedded server has no
+// functions.
 func (db *DB) LoadFunctions(ctx context.Context, library string) error {
 	return db.eachOwner(ctx, func(s Server) error {
 		_, _, err := s.Do(ctx, []Command{{Args: []string{"FUNCTION", "LOAD", "REPLACE", library}}})[0].Text()

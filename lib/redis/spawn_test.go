@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestASpawnedServerThatDiesIsReplaced(t *testing.T) {
+func TestSpawn_DeadServerIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "with space")
 	db := redistest.OpenConfig(t, redis.Config{URL: "spawn", Dir: dir})
 	before := fingerprint(t, db)
@@ -40,18 +40,18 @@ func TestASpawnedServerThatDiesIsReplaced(t *testing.T) {
 	}
 }
 
-func TestSpawnWithoutRedisServerSaysSo(t *testing.T) {
+func TestSpawn_WithoutRedisServerFails(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := redis.Open(t.Context(), redis.Config{URL: "spawn"})
 	if err == nil || !strings.Contains(err.Error(), "needs redis-server in PATH") {
-		t.Errorf("Open: %v; want it to name redis-server", err)
+		t.Errorf("Open: %v; want an error that names redis-server", err)
 	}
 }
 
-func TestSpawnThatCannotListenFailsWithTheServersWords(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 200)) // longer than a socket's name may be
+func TestSpawn_ListenErrorIsReported(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 200)) // longer than the limit of a socket's path
 	_, err := redis.Open(t.Context(), redis.Config{URL: "spawn", Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), "did not come up") {
-		t.Errorf("Open: %v; want it to say that the server did not come up", err)
+		t.Errorf("Open: %v; want an error that the server did not come up", err)
 	}
 }

@@ -12,35 +12,33 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Stats is what a [DB] did since Open. See BenchmarkStats for what it costs.
+// Stats are the counts of a [DB] since Open. BenchmarkStats measures their cost.
 type Stats struct {
 	Lone   Trips // DB.Do of a plain command
-	Script Trips // DB.Do of a script, and pipelines with a script among them
+	Script Trips // DB.Do of a script, and pipelines with a script
 	Batch  Trips // other pipelines
 
-	Away     uint64 // commands that failed because a server was away
-	TimedOut uint64 // commands whose context ran out
+	Away     uint64 // commands that failed because a server was unavailable
+	TimedOut uint64 // commands whose context timed out
 	Canceled uint64 // commands whose caller left
-	Refused  uint64 // commands that a server answered with an error
+	Refused  uint64 // commands with an error reply of a server
 
-	Connections int    // open now, those to sentinels included
+	Connections int    // open now, including those to sentinels
 	Connects    uint64 // connections made
-	Reconnects  uint64 // those among them that replaced one that had ended
-	Losses      uint64 // times a server was found away
-	ServersAway int    // servers away now
+	Reconnects  uint64 // connections that replaced an ended one
+	Losses      uint64 // times a server was found unavailable
+	ServersAway int    // servers unavailable now
 }
 
-// Trips are the round trips of one kind. Those that timed out are among them,
-// those that found the server away are not. Of round trips for one command one
-// in eight, chosen by chance, is timed and counts for eight.
+// Trips are the round trips of one kind. They include round trips that timed out, but not those that found the server
+// unavailable. Of the round trips with one command, one in eight is timed, at random, and counts for eight.
 type Trips struct {
-	Took     []uint64 // how many took at most TripBounds()[i]; the last entry: longer
+	Took     []uint64 // number that took at most TripBounds()[i]; the last entry: longer
 	Total    time.Duration
 	Commands uint64
 }
 
-// tripBounds reach from a command of the embedded server to a second; callers
-// that can answer from SQL wait 50 ms.
+// tripBounds range from a command of the embedded server to a second; callers that can answer from SQL wait 50 ms.
 var tripBounds = [...]time.Duration{
 	50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond,
@@ -66,7 +64,7 @@ func (db *DB) Stats() Stats {
 	return s
 }
 
-// stats is the live form of [Stats].
+// stats is the internal form of [Stats].
 type stats struct {
 	lone, script, batch trips
 	faults              [faultKinds]atomic.Uint64
@@ -78,17 +76,16 @@ type trips struct {
 	commands atomic.Uint64
 }
 
-// sampled is one in how many round trips for one command is timed: two readings
-// of the clock and shared counters cost some 200 ns of a processor, a command of
-// the embedded server 4 µs. A power of two.
-const sampled = 8
+// sampleRate: one in sampleRate round trips with one command is timed. Two readings of the clock and shared counters
+// cost about 200 ns of processor time; a command of the embedded server takes 4 µs. It must be a power of two.
+const sampleRate = 8
 
-// clock reads the monotonic clock alone, which is cheaper than time.Now.
+// clock reads only the monotonic clock, which is cheaper than time.Now.
 func clock() time.Duration { return time.Since(started) }
 
 var started = time.Now()
 
-// add counts a round trip for as many as it stands for.
+// add counts one timed round trip as standsFor round trips.
 func (t *trips) add(took time.Duration, standsFor, commands int) {
 	i := 0
 	for i < len(tripBounds) && took > tripBounds[i] {
@@ -117,7 +114,7 @@ const (
 	faultKinds
 )
 
-// fault counts a command's error, and reports whether its time means something.
+// fault counts a command's error, and reports whether its duration is meaningful.
 func (s *stats) fault(err error) (timed bool) {
 	kind := faultRefused
 	switch {
@@ -132,19 +129,18 @@ func (s *stats) fault(err error) (timed bool) {
 	return kind == faultTimedOut || kind == faultRefused
 }
 
-// ServerInfo is what one server that owns keys says of itself.
+// ServerInfo is the information from one server that owns keys.
 type ServerInfo struct {
 	Addr   string            // host:port, a socket's path, or "embedded"
-	Fields map[string]string // what was asked for, by name
+	Fields map[string]string // the requested values, by name
 	Err    error             // why there are none
 }
 
-// infoTimeout is for each server, so that one that hangs hides no other.
+// infoTimeout bounds the request to each server, so that a hanging server does not hide the others.
 const infoTimeout = time.Second
 
-// Info asks every server that owns keys for its INFO. It fails when it is not
-// known which ones those are; a server that does not answer has an Err. The
-// embedded server says little.
+// Info gets the INFO of every server that owns keys. It fails if these servers are not known; a server that does not
+// reply has an Err. The embedded server reports little.
 func (db *DB) Info(ctx context.Context) ([]ServerInfo, error) {
 	return db.askAll(ctx, []string{"INFO"}, func(r keyspace.Reply) (map[string]string, error) {
 		text, _, err := r.Text()
@@ -158,9 +154,8 @@ func (db *DB) Info(ctx context.Context) ([]ServerInfo, error) {
 	})
 }
 
-// Settings asks every server that owns keys for these of its settings, as Info
-// does, with CONFIG GET, which a user may lack: it shows passwords, too. Several
-// at once need Redis 7.0.
+// Settings gets settings from every server that owns keys, like Info. It uses CONFIG GET, which a user may not be
+// allowed, because it shows passwords too. Several settings at once need Redis 7.0.
 func (db *DB) Settings(ctx context.Context, names ...string) ([]ServerInfo, error) {
 	return db.askAll(ctx, append([]string{"CONFIG", "GET"}, names...), func(r keyspace.Reply) (map[string]string, error) {
 		flat, err := r.Items()
@@ -184,8 +179,8 @@ func (db *DB) askAll(ctx context.Context, cmd []string, read func(keyspace.Reply
 	return all, nil
 }
 
-// infoServers returns the servers that own keys. One that cannot be asked yet, in a cluster, is
-// among them without a Do, so that it hides no other.
+// infoServers returns the servers that own keys. A server of a cluster that cannot be asked yet is among them without a
+// Do, so that it does not hide the others.
 func (db *DB) infoServers(ctx context.Context) (all []Server, err error) {
 	if db.via != nil {
 		return db.servers(ctx)

@@ -8,16 +8,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// BenchmarkStats is what counting adds to a command and to a pipeline, with all
-// processors at the same counters.
+// BenchmarkStats measures the cost of the counts for a command and for a pipeline, with all processors using the same
+// counters.
 func BenchmarkStats(b *testing.B) {
 	b.Run("command", func(b *testing.B) {
 		var s stats
 		b.RunParallel(func(p *testing.PB) {
 			for p.Next() {
-				if rand.Uint32()%sampled == 0 {
+				if rand.Uint32()%sampleRate == 0 {
 					began := clock()
-					s.lone.add(clock()-began, sampled, 1)
+					s.lone.add(clock()-began, sampleRate, 1)
 				}
 			}
 		})

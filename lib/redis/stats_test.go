@@ -19,7 +19,7 @@ func count(t redis.Trips) (n uint64) {
 	return n
 }
 
-func TestStatsTellKindsOfRoundTripsApart(t *testing.T) {
+func TestStats_KindsOfRoundTrips(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	before := db.Stats()
 	get := bits.At(n(1)).GetCmd()
@@ -34,7 +34,7 @@ func TestStatsTellKindsOfRoundTripsApart(t *testing.T) {
 		db.DoMulti(t.Context(), []keyspace.Cmd{get, script.Cmd(keys)})
 	}
 	s := db.Stats()
-	// Of the lone ones an eighth is timed: 2,500, give or take 47.
+	// An eighth of the lone commands is timed: 2,500, plus or minus 47.
 	if got := count(s.Lone) - count(before.Lone); got < each-8*400 || got > each+8*400 {
 		t.Errorf("%d lone round trips, want about %d", got, each)
 	}
@@ -60,7 +60,7 @@ func TestStatsTellKindsOfRoundTripsApart(t *testing.T) {
 	}
 }
 
-func TestStatsTellErrorsAndConnectionsApart(t *testing.T) {
+func TestStats_ErrorsAndConnections(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	get := bits.At(n(1)).GetCmd()
@@ -70,24 +70,24 @@ func TestStatsTellErrorsAndConnectionsApart(t *testing.T) {
 	db.Do(t.Context(), keyspace.Cmd{Name: "NOSUCH", Key: value.At(n(1)).Key})
 	s := db.Stats()
 	if s.Canceled != 1 || s.Refused != 1 || s.Away != 0 || s.TimedOut != 0 {
-		t.Errorf("got %+v, want one who left and one refused", s)
+		t.Errorf("got %+v, want one canceled and one refused command", s)
 	}
 	if s.Connections == 0 || s.Connects < uint64(s.Connections) || s.Losses != 0 || s.ServersAway != 0 {
 		t.Errorf("got %+v, want connections and no loss", s)
 	}
 
 	server.Kill()
-	eventually.True(t, "the loss is known", func() bool {
+	eventually.True(t, "the loss is counted", func() bool {
 		db.Do(t.Context(), get)
 		return db.Stats().ServersAway == 1
 	})
 	if s = db.Stats(); s.Away == 0 || s.Losses != 1 || s.Connections != 0 {
-		t.Errorf("got %+v, want one loss, commands that failed and no connection", s)
+		t.Errorf("got %+v, want one loss, failed commands and no connection", s)
 	}
 	server.Restart()
-	eventually.True(t, "the connection is there again", func() bool { return db.Do(t.Context(), get).Err == nil })
+	eventually.True(t, "the connection works again", func() bool { return db.Do(t.Context(), get).Err == nil })
 	if s = db.Stats(); s.Reconnects == 0 || s.ServersAway != 0 || s.Connections == 0 {
-		t.Errorf("got %+v, want connections made again", s)
+		t.Errorf("got %+v, want reconnects", s)
 	}
 
 	server.Pause()
@@ -100,7 +100,7 @@ func TestStatsTellErrorsAndConnectionsApart(t *testing.T) {
 	}
 }
 
-func TestInfoComesFromEveryOwnerOfKeys(t *testing.T) {
+func TestInfo_EveryOwner(t *testing.T) {
 	for _, e := range redistest.SharedEngines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +120,7 @@ func TestInfoComesFromEveryOwnerOfKeys(t *testing.T) {
 					t.Errorf("%s: %v", s.Addr, s.Err)
 				}
 				if e.Name == "embedded" {
-					continue // it knows connections and commands, nothing else
+					continue // it only knows connections and commands
 				}
 				if s.Fields["role"] != "master" || s.Fields["used_memory"] == "" || s.Fields["aof_enabled"] != "0" {
 					t.Errorf("%s says role %q, memory %q", s.Addr, s.Fields["role"], s.Fields["used_memory"])
@@ -142,7 +142,7 @@ func TestInfoComesFromEveryOwnerOfKeys(t *testing.T) {
 	}
 }
 
-func TestInfoOfAServerThatIsAwayIsAnError(t *testing.T) {
+func TestInfo_UnavailableServerIsAnError(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	server.Kill()

@@ -12,13 +12,13 @@ import (
 	"os"
 )
 
-// certificates are the settings of a URL about TLS; they name files.
-var certificates = []string{"ca", "cert", "key", "servername"}
+// certificateSettings are the TLS settings of a URL; they name files.
+var certificateSettings = []string{"ca", "cert", "key", "servername"}
 
-// encryption reads those settings. It returns nil where the URL has none of them.
+// encryption reads those settings. It returns nil if the URL has none.
 func encryption(q url.Values) (*tls.Config, error) {
 	given := false
-	for _, name := range certificates {
+	for _, name := range certificateSettings {
 		if q.Has(name) && q.Get(name) == "" {
 			return nil, fmt.Errorf("redis: the URL's %s is empty", name)
 		}
@@ -50,7 +50,7 @@ func encryption(q url.Values) (*tls.Config, error) {
 	if _, err := pair(cert, key); err != nil {
 		return nil, err
 	}
-	// The files are read again for each connection, since certificates are replaced.
+	// The files are read again for each connection, because certificates are replaced.
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair(cert, key) }
 	return cfg, nil
 }
@@ -72,9 +72,8 @@ func pair(cert, key string) (*tls.Certificate, error) {
 	return &both, nil
 }
 
-// encrypt shakes hands over a fresh connection, and has the server answer. By TLS 1.3 a
-// server judges a client's certificate only once the client is content, and what it then
-// says of it would be lost behind a failed write.
+// encrypt makes the TLS handshake over a new connection, and waits for a reply. With TLS 1.3 a server checks a client's
+// certificate only after the client has finished the handshake, and its error would be hidden by a failed write.
 func encrypt(ctx context.Context, plain net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
 	if cfg.ServerName == "" {
 		host, _, err := net.SplitHostPort(addr)
@@ -87,16 +86,16 @@ func encrypt(ctx context.Context, plain net.Conn, addr string, cfg *tls.Config) 
 	c := tls.Client(plain, cfg)
 	err := c.HandshakeContext(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("no TLS handshake with %s in time; does it speak TLS there? %w", addr, err)
+		return nil, fmt.Errorf("no TLS handshake with %s in time; does the server speak TLS? %w", addr, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
 	}
 	line, err := ping(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("no answer over TLS from %s: %w", addr, err)
+		return nil, fmt.Errorf("no reply over TLS from %s: %w", addr, err)
 	}
-	if bytes.HasPrefix(line, []byte("-DENIED")) { // it says so to each connection, and ends it
+	if bytes.HasPrefix(line, []byte("-DENIED")) { // sent to each new connection, before the server ends it
 		return nil, ServerError(bytes.TrimSpace(line[1:]))
 	}
 	return c, nil

@@ -26,8 +26,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// authority makes a CA and a certificate of it for 127.0.0.1, not for localhost,
-// by file name. Once, for a process reads its system's authorities once.
+// authority makes a CA and a certificate of it for 127.0.0.1, not for localhost, by file name. It runs once, because a
+// process reads the system's authorities once.
 var authority = sync.OnceValues(func() (files map[string][]byte, err error) {
 	keys := make([]*ecdsa.PrivateKey, 2)
 	for i := range keys {
@@ -53,8 +53,8 @@ var authority = sync.OnceValues(func() (files map[string][]byte, err error) {
 	}, errors.Join(err1, err2, err3)
 })
 
-// encrypted returns a TLS port, and the settings with which a server or a
-// sentinel listens on it. This process trusts it from here on.
+// encrypted returns a TLS port, and the settings that make a server or a sentinel listen on it. This process trusts
+// it from then on.
 func encrypted(t *testing.T) (port string, settings []string) {
 	t.Helper()
 	files, err := authority()
@@ -80,16 +80,16 @@ const (
 	app       = "user app on >p@ss:w/rd ~* &* +@all"
 )
 
-// asApp is app in a URL.
+// asApp contains the credentials of app for a URL.
 const asApp = "app:p%40ss%3Aw%2Frd@"
 
-// works does a command, a pipeline, a script, and hears what it publishes.
+// works sends a command, a pipeline and a script, and receives a message.
 func works(t *testing.T, url string) {
 	t.Helper()
 	worksWith(t, redis.Config{URL: url})
 }
 
-// worksWith is works with all settings, and the patience of tests.
+// worksWith is works with all settings, and the Patience of tests.
 func worksWith(t *testing.T, cfg redis.Config) {
 	t.Helper()
 	cfg.Patience = 20 * time.Second
@@ -101,7 +101,7 @@ func worksWith(t *testing.T, cfg redis.Config) {
 	}
 }
 
-func TestUserPasswordAndTLS(t *testing.T) {
+func TestTLS_UserAndPassword(t *testing.T) {
 	port, settings := encrypted(t)
 	plain := redistest.Server(t, append(settings, noDefault, app)...)
 
@@ -119,7 +119,7 @@ func TestUserPasswordAndTLS(t *testing.T) {
 			defer cancel()
 			db, err := redis.Open(ctx, redis.Config{URL: c.url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 			if err != nil {
-				t.Fatalf("Open: %v, want it to go on trying", err)
+				t.Fatalf("Open: %v, want it to keep connecting", err)
 			}
 			defer db.Close()
 			_, _, err = value.At(n(1)).Get(ctx, db)
@@ -133,7 +133,7 @@ func TestUserPasswordAndTLS(t *testing.T) {
 	}
 }
 
-func TestTLSBehindSentinel(t *testing.T) {
+func TestTLS_Sentinel(t *testing.T) {
 	port, settings := encrypted(t)
 	redistest.Server(t, append(settings, noDefault, app)...)
 	sentinelPort, settings := encrypted(t)
@@ -147,14 +147,14 @@ func TestTLSBehindSentinel(t *testing.T) {
 	works(t, "redis-sentinel://"+asApp+"127.0.0.1:"+sentinelPort+"/stoa?tls=true&sentinel_password=watch")
 }
 
-func TestTLSToACluster(t *testing.T) {
+func TestTLS_Cluster(t *testing.T) {
 	port, settings := encrypted(t)
 	server := redistest.Server(t, append(settings, app, "tls-cluster yes", "cluster-enabled yes",
 		"cluster-announce-ip 127.0.0.1", fmt.Sprint("cluster-port ", redistest.FreePort(t)))...)
 	if _, err := server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the cluster is whole", func() bool {
+	eventually.True(t, "the cluster is complete", func() bool {
 		info, err := server.Do("CLUSTER", "INFO")
 		return err == nil && strings.Contains(info[0], "cluster_state:ok")
 	})

@@ -12,70 +12,65 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A Conn is a Redis client that the program has already, as [Wrap] needs it. Packages
-// redis/onrueidis and redis/ongoredis, which are modules of their own, have one for the usual
-// clients. Its methods may be called concurrently.
+// A Conn is a Redis client that the program already has, in the form that [Wrap] needs. Packages redis/onrueidis and
+// redis/ongoredis, which are modules of their own, provide one for the usual clients. Its methods may be called
+// concurrently.
 //
-// A reply is what the server answered: a nil reply, a text, a whole number, a list, or an error
-// reply as a [ServerError]. Doubles come as texts, booleans as 0 and 1, maps and sets as flat
-// lists. Whatever else keeps a command from being answered is another error, which the DB gives
-// as [ErrUnavailable]: the command may have been carried out.
+// A reply is what the server sent: a nil reply, a text, an integer, a list, or an error reply as a [ServerError].
+// Doubles are texts, booleans are 0 and 1, maps and sets are flat lists. If there is no reply, the reply contains
+// another error, which the DB returns as [ErrUnavailable]: the command may have been executed.
 type Conn interface {
 	// Mode returns "standalone", "sentinel" or "cluster".
 	Mode() string
-	// Do sends commands in one round trip to each owner of their slots, and returns a reply
-	// for each, in order. Those of one slot are carried out in their order. It sends nothing
-	// twice, but for what a cluster answered by naming another node. Where ctx ends it
-	// should return; the DB waits no longer, and ignores what comes then.
+	// Do sends commands in one round trip to each owner of their slots, and returns a reply for each, in order.
+	// Commands of one slot are executed in their order. No command is sent twice, except after a redirection of a
+	// cluster to another node. Do should return when ctx ends; the DB waits no longer, and ignores later replies.
 	Do(ctx context.Context, cmds []Command) []keyspace.Reply
-	// Subscribe subscribes once to a channel, to a sharded one in a cluster, and calls on's
-	// functions, neither of which is nil: Subscribed when the subscription took effect,
-	// before any message. It returns when ctx ends or the subscription does, and why; the
-	// DB subscribes again then. A slow function must hold up no command.
+	// Subscribe subscribes once to a channel, to a sharded one in a cluster, and calls the functions of on, which are
+	// not nil: Subscribed when the subscription took effect, before any message. It returns the reason when ctx or the
+	// subscription ends; the DB then subscribes again. A slow function must not delay commands.
 	Subscribe(ctx context.Context, channel string, on Handler) error
 	// Owners returns the servers that own keys: one, or all masters of a cluster.
 	Owners(ctx context.Context) ([]Server, error)
 }
 
-// A Command is one as it goes over the wire.
+// A Command is a command as it is sent over the wire.
 type Command struct {
 	Args []string // the name first
-	// Key is the place among Args of the first key, or of the channel of an SPUBLISH: it says
-	// which server of a cluster gets the command. 0 means that any will do.
+	// Key is the index in Args of the first key, or of the channel of an SPUBLISH. It determines the server of a
+	// cluster that gets the command. 0 means any server.
 	Key int
 }
 
-// A Server is one that owns keys.
+// A Server is a server that owns keys.
 type Server struct {
 	Addr string // host:port, or the path of a socket
-	// Do sends commands to this server, in one round trip. It is Conn.Do otherwise.
+	// Do sends commands to this server, in one round trip. Otherwise it behaves like Conn.Do.
 	Do func(ctx context.Context, cmds []Command) []keyspace.Reply
 }
 
-// WrapConfig says how [Wrap] uses a client.
+// WrapConfig configures [Wrap].
 type WrapConfig struct {
-	// Prefix is that of [Config], and NoPrefix too.
+	// Prefix and NoPrefix have the same meaning as in [Config].
 	Prefix   string
 	NoPrefix bool
-	// Timeout ends each round trip at the latest, where the caller's context does not. Zero
-	// leaves that to the client.
+	// Timeout bounds each round trip, in addition to the caller's context. Zero leaves that to the client.
 	Timeout time.Duration
-	// Log gets a line for each subscription that breaks; nil discards.
+	// Log gets a line for each subscription that breaks; nil discards it.
 	Log *slog.Logger
 }
 
-// Wrap returns a DB that sends its commands by conn, so that the packages of this module share
-// the connections of a program that has a client already. The error is one of cfg.
+// Wrap returns a DB that sends its commands by conn, so that the packages of this module share the connections of an
+// existing client. It returns an error if cfg is invalid.
 //
-// The client finds out by itself whether its servers are there, so a command may take as long
-// as its context allows, or the client's own timeouts, before it fails with [ErrUnavailable];
-// callers that have something else to answer from give it a deadline, as package cache does.
-// What the DB cannot know of another's connections: [DB.Stats] counts none, and [DB.Ended]
-// never returns the same number twice, so that whoever compares asks [DB.Fingerprint]. The
+// The client itself detects whether its servers are available. A command may therefore take as long as its context
+// allows, or the client's own timeouts, before it fails with [ErrUnavailable]. Callers with an alternative source set a
+// deadline, as package cache does. The DB does not know the client's connections: [DB.Stats] counts none, and
+// [DB.Ended] never returns the same number twice, so that a caller that compares it calls [DB.Fingerprint]. The
 // [Owner]s of such a DB have no connections of their own.
 //
-// [DB.Close] ends subscriptions, and commands fail from then on, those under way too. The client stays open: closing
-// it is up to the caller, after Close.
+// [DB.Close] ends subscriptions, and running and later commands fail. The client stays open: the caller closes it after
+// Close.
 func Wrap(conn Conn, cfg WrapConfig) (*DB, error) {
 	prefix, err := physicalPrefix(cfg.Prefix, cfg.NoPrefix)
 	if err != nil {
@@ -87,7 +82,7 @@ func Wrap(conn Conn, cfg WrapConfig) (*DB, error) {
 	switch conn.Mode() {
 	case "standalone", "sentinel", "cluster":
 	default:
-		return nil, errors.New("redis: a client's mode is standalone, sentinel or cluster, not " + strconv.Quote(conn.Mode()))
+		return nil, errors.New("redis: the client's mode must be standalone, sentinel or cluster, not " + strconv.Quote(conn.Mode()))
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -95,13 +90,12 @@ func Wrap(conn Conn, cfg WrapConfig) (*DB, error) {
 	log := cfg.Log.With("redis", conn.Mode())
 	return &DB{
 		mode: conn.Mode(), prefix: prefix, log: log, closed: make(chan struct{}), stop: func() {},
-		nodes: newNodes(Config{}, log), // of none
+		nodes: newNodes(Config{}, log), // without servers
 		via:   conn, timeout: cfg.Timeout,
 	}, nil
 }
 
-// command makes the wire command, as build does. full sends a script's source in place of its
-// hash.
+// command makes the wire command, as build does. full sends a script's source instead of its hash.
 func (db *DB) command(cmd *keyspace.Cmd, full bool) Command {
 	args := make([]string, 0, 4+len(cmd.More)+len(cmd.Args))
 	keys := len(cmd.More)
@@ -126,9 +120,8 @@ func (db *DB) command(cmd *keyspace.Cmd, full bool) Command {
 	return c
 }
 
-// within returns what fn does, or an error when ctx ends or the DB is closed before: a client may
-// dial on the path of a command, or read on without regard to contexts. What is then left ends
-// with the client's own timeouts.
+// within returns the result of fn, or an error if ctx ends or the DB is closed before. A client may dial on the path of
+// a command, or ignore contexts while it reads. The abandoned call ends with the client's own timeouts.
 func within[T any](ctx context.Context, db *DB, fn func() T) (result T, err error) {
 	select {
 	case <-db.closed:
@@ -150,7 +143,7 @@ func within[T any](ctx context.Context, db *DB, fn func() T) (result T, err erro
 	}
 }
 
-// send has the client send commands, and classifies the errors.
+// send sends commands by the client, and classifies the errors.
 func (db *DB) send(ctx context.Context, do func(context.Context, []Command) []keyspace.Reply, cmds []Command) []keyspace.Reply {
 	if db.timeout > 0 {
 		var cancel context.CancelFunc
@@ -164,49 +157,46 @@ func (db *DB) send(ctx context.Context, do func(context.Context, []Command) []ke
 	if err != nil {
 		return slices.Repeat([]keyspace.Reply{keyspace.Fail(err)}, len(cmds))
 	}
-	settle(ctx, cmds, replies)
+	normalize(ctx, cmds, replies)
 	return replies
 }
 
-// settle brings replies into the one shape, in which nothing depends on the protocol that the
-// client speaks.
-func settle(ctx context.Context, cmds []Command, replies []keyspace.Reply) {
+// normalize converts replies to one shape that does not depend on the client's protocol version.
+func normalize(ctx context.Context, cmds []Command, replies []keyspace.Reply) {
 	for i := range replies {
 		r := &replies[i]
 		switch {
 		case r.Kind == keyspace.ErrorReply:
-			r.Err = foreign(ctx, r.Err)
-		case r.Kind == keyspace.ListReply && pairs[cmds[i].Args[0]]:
+			r.Err = classifyForeign(ctx, r.Err)
+		case r.Kind == keyspace.ListReply && pairCommands[cmds[i].Args[0]]:
 			flatten(r)
 		}
 	}
 }
 
-// foreign classifies an error of a client that is not ours.
-func foreign(ctx context.Context, err error) error {
+// classifyForeign classifies an error of a wrapped client.
+func classifyForeign(ctx context.Context, err error) error {
 	if server, ok := errors.AsType[ServerError](err); ok {
-		if away[server.Code()] {
+		if unavailableCodes[server.Code()] {
 			return &unavailable{server}
 		}
 		return server
 	}
-	// A connection may end with the patience of another caller, who used it or was making it.
-	if (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !ended(ctx) {
+	// A connection may end with the context of another caller that used it or was making it.
+	if (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !deadlinePassed(ctx) {
 		return &unavailable{errors.New(err.Error())}
 	}
 	return unanswered(err)
 }
 
-// ended reports that a context has ended, or is just about to: a connection with the same
-// deadline may be faster.
-func ended(ctx context.Context) bool {
+// deadlinePassed reports whether a context has ended, or is about to: a connection with the same deadline may be faster.
+func deadlinePassed(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// pairs are the commands that answer with one flat list by RESP2, and with a list of pairs by
-// RESP3.
-var pairs = map[string]bool{
+// pairCommands are the commands whose reply is one flat list in RESP2, and a list of pairs in RESP3.
+var pairCommands = map[string]bool{
 	"ZRANGE": true, "ZREVRANGE": true, "ZRANGEBYSCORE": true, "ZREVRANGEBYSCORE": true,
 	"ZUNION": true, "ZINTER": true, "ZDIFF": true, "ZPOPMIN": true, "ZPOPMAX": true,
 	"ZRANDMEMBER": true, "HRANDFIELD": true,
@@ -228,7 +218,7 @@ func unknownScript(r *keyspace.Reply) bool {
 	return ok && server.Code() == "NOSCRIPT"
 }
 
-// sendMulti fills in one reply for each command, by the client.
+// sendMulti sends commands by the client and sets one reply for each.
 func (db *DB) sendMulti(ctx context.Context, cmds []keyspace.Cmd, replies []keyspace.Reply) {
 	wire, at := make([]Command, 0, len(cmds)), make([]int, 0, len(cmds))
 	for i := range cmds {
@@ -272,7 +262,7 @@ func (db *DB) subscribeOnce(session context.Context, t *topic) (subscribed bool)
 		Message: func(payload string) { db.deliver(t, event{payload: payload}) },
 	})
 	if session.Err() == nil {
-		db.log.Warn("a subscription to redis broke", "err", err)
+		db.log.Warn("redis: subscription broken", "err", err)
 	}
 	mu.Lock()
 	defer mu.Unlock()

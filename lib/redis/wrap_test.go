@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest/conformance"
 )
 
-// A tap is the least of a Conn: it sends to one server, and hears nothing.
+// A tap is a minimal Conn: it sends to one server, and receives no messages.
 type tap struct {
 	*redis.Owner
 	mode string
@@ -40,7 +40,7 @@ func (c tap) Owners(context.Context) ([]redis.Server, error) {
 	return []redis.Server{{Addr: c.Addr(), Do: c.Do}}, nil
 }
 
-// The Conn of a program's own client. For rueidis and go-redis there are packages with one.
+// The Conn of a program's own client. For rueidis and go-redis use the packages of this module.
 func ExampleWrap() {
 	ctx := context.Background()
 	own, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -71,7 +71,7 @@ func ExampleWrap() {
 	// seven
 }
 
-func TestWhatCannotBeWrappedIsRefused(t *testing.T) {
+func TestWrap_InvalidConfigFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode string
 		cfg  redis.WrapConfig
@@ -82,7 +82,7 @@ func TestWhatCannotBeWrappedIsRefused(t *testing.T) {
 		"a negative time out": {"standalone", redis.WrapConfig{Timeout: -1}},
 	} {
 		if _, err := redis.Wrap(tap{mode: c.mode}, c.cfg); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	if _, err := redis.Wrap(tap{mode: "sentinel"}, redis.WrapConfig{}); err != nil {
@@ -90,14 +90,14 @@ func TestWhatCannotBeWrappedIsRefused(t *testing.T) {
 	}
 }
 
-// A conn that answers too little must not shift answers to other commands.
+// A conn that returns too few replies must not shift replies to other commands.
 type short struct{ tap }
 
 func (c short) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
 	return c.tap.Do(ctx, cmds[1:])
 }
 
-func TestAConnThatAnswersTooLittleFailsTheBatch(t *testing.T) {
+func TestWrap_MissingReplyFailsBatch(t *testing.T) {
 	owners, err := redistest.Open(t, "embedded").Owners(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestAConnThatAnswersTooLittleFailsTheBatch(t *testing.T) {
 	}
 }
 
-func TestWithoutAPrefixKeysAreAsTheyAre(t *testing.T) {
+func TestNoPrefix_KeysAreUnchanged(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.OpenConfig(t, redis.Config{URL: server.URL, NoPrefix: true, Patience: 20 * time.Second})
 	if got, want := db.Physical(value.At(n(1)).Key), "value:{1}"; got != want {
@@ -145,8 +145,8 @@ func TestWithoutAPrefixKeysAreAsTheyAre(t *testing.T) {
 	}
 }
 
-// Before Redis 7 the error of a command stands behind that of its script.
-func TestErrorsInScriptsOfAnOlderServerAreUnderstood(t *testing.T) {
+// Before Redis 7 the error of a command follows the text of its script.
+func TestServerError_CodeInScriptsBeforeRedis7(t *testing.T) {
 	const within = "Error running script (call to f_5d3fc6a1e2f3a1a9b7b5c3a3a5b1f0c2d4e6f8a0): @user_script:4: "
 	for text, want := range map[string]struct {
 		code string

@@ -1,6 +1,6 @@
-// Package embedded is a Redis within the program: nothing to install, empty at every start.
-// It is for development, tests and small installations. A program imports it for its effect,
-// as it imports a driver of database/sql, and opens it by its name:
+// Package embedded is a Redis inside the program: it needs no installation and is empty at every start. It is for
+// development, tests and small installations. A program imports it for its side effect, like a driver of database/sql,
+// and opens it by its name:
 //
 //	import (
 //		"github.com/stoa-dev/stoa/lib/redis"
@@ -9,11 +9,11 @@
 //
 //	db, err := redis.Open(ctx, redis.Config{URL: "embedded"}) // the same as an empty URL
 //
-// Each Open starts a server of its own, which ends with the DB, and its data with it. Without the import these URLs are an error, and a program that uses servers of its
-// operator does without the server and its Lua machine, which would add 2.2 MB to it.
+// Each Open starts a server of its own, which ends with the DB, and its data with it. Without the import these URLs are
+// an error. A program that uses external servers does not contain the server and its Lua machine, which would add 2.2
+// MB.
 //
-// The server is miniredis. It runs scripts about thirty times slower than a redis-server,
-// lacks BITFIELD, ZRANGESTORE, functions and the Lua library bit, and removes expired keys
-// 50 ms late, or a second late where there are 100,000 of them: its clock looks at every key
-// in turn.
+// The server is miniredis. It runs scripts about thirty times slower than a redis-server, and lacks BITFIELD,
+// ZRANGESTORE, functions and the Lua library bit. It removes expired keys 50 ms late, or a second late with 100,000 of
+// them, because its clock checks every key in turn.
 package embedded

@@ -23,11 +23,10 @@ func init() {
 }
 
 const (
-	// tick is the grain of the embedded server's clock: keys die up to this late.
+	// tick is the resolution of the embedded server's clock: keys expire up to this late.
 	tick = 50 * time.Millisecond
-	// clockShare bounds the clock's part of the time to one in so many: the
-	// server stands still while it looks at every key in turn (about 50 ms for
-	// 100,000 keys, which then die up to a second late).
+	// clockShare bounds the clock's share of the time to one part in clockShare. The server is blocked while it checks
+	// every key in turn (about 50 ms for 100,000 keys, which then expire up to a second late).
 	clockShare = 20
 )
 
@@ -39,14 +38,13 @@ type server struct {
 	closed bool
 
 	clock sync.Mutex
-	aged  time.Time     // up to when keys have grown old
-	rest  time.Duration // before they do so again
+	aged  time.Time     // time up to which expiry was applied
+	rest  time.Duration // time before the next expiry check
 }
 
 func start() (*server, error) {
 	s := &server{redis: miniredis.NewMiniRedis(), id: rand.Text(), aged: time.Now()}
-	// The first Dial starts the server without a listener; its own connection,
-	// which has no buffer, is not used.
+	// The first Dial starts the server without a listener; its own connection, which has no buffer, is not used.
 	c, err := s.redis.Dial()
 	if err != nil {
 		return nil, err
@@ -66,9 +64,8 @@ func (s *server) Dial() (net.Conn, error) {
 	return near, nil
 }
 
-// aged has keys grow old when commands arrive, so that a server that nobody asks does
-// nothing. A hook of the server before each command would be called within scripts as
-// well, which hold the lock that growing old needs.
+// aged applies expiry when commands arrive, so that an idle server does nothing. A hook of the server before each
+// command would also be called within scripts, which hold the lock that expiry needs.
 type aged struct {
 	net.Conn
 	server *server
@@ -90,15 +87,15 @@ func (s *server) age() {
 	}
 }
 
-// ID stands for run id and replication id.
+// ID replaces run id and replication id.
 func (s *server) ID() string { return s.id }
 
-// Connections counts those that are open, and those that were made.
+// Connections returns the number of open connections, and of all connections so far.
 func (s *server) Connections() (open, made int) {
 	return s.redis.CurrentConnectionCount(), s.redis.TotalConnectionCount()
 }
 
-// Close waits until every connection is served to its end.
+// Close waits until every connection has been served.
 func (s *server) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// The clock of the embedded server needs its lock, and so does a script, whose commands
-// come while it has it.
-func TestScriptsAndTheClockOfTheEmbeddedServerDoNotLockEachOtherOut(t *testing.T) {
+// The clock of the embedded server needs its lock, and a script holds that lock while its commands arrive.
+func TestEmbedded_ScriptsAndClockDoNotDeadlock(t *testing.T) {
 	e, err := start()
 	if err != nil {
 		t.Fatal(err)

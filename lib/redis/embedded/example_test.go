@@ -16,7 +16,7 @@ var (
 		keyspace.Expire(time.Hour), keyspace.Doc{Purpose: "what to say to whom"})
 )
 
-// The import is all that the server needs.
+// The server needs only the import.
 func Example() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})

@@ -1,6 +1,5 @@
-// Package ongoredis has the packages of Stoa's library work over a go-redis client that the
-// program has already: caches, buses, leases, limits and boards share its connections, its
-// certificates, its hooks and its settings.
+// Package ongoredis lets the packages of Stoa's library use a go-redis client that the program already has. Caches,
+// buses, leases, limits and boards share its connections, its certificates, its hooks and its settings.
 //
 //	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379"})
 //	…
@@ -12,5 +11,5 @@
 //
 //	ada, err := users.Get(ctx, 7)
 //
-// It is a module of its own. Versions of the library and of this module go together.
+// It is a module of its own. Use the same version of the library and of this module.
 package ongoredis

@@ -19,21 +19,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// New returns a DB that sends its commands by client: a [goredis.Client], which may be a
-// failover client, or a [goredis.ClusterClient]. It refuses a Ring, whose servers share neither
-// channels nor a state, and a cluster client that reads from replicas, which lag behind. The
-// client stays open when the DB is closed: close the DB first, and then the client.
+// New returns a DB that sends its commands by client: a [goredis.Client], which may be a failover client, or a
+// [goredis.ClusterClient]. It refuses a Ring, whose servers share neither channels nor a state, and a cluster client
+// that reads from replicas, which lag behind. The client stays open when the DB is closed: close the DB first, and then
+// the client.
 //
-// Commands take connections from the client's pool, one at a time for each call. Each channel
-// that is listened to has one of its own. Whatever the client's MaxRetries, no command of the
-// DB is sent twice. A pipeline fails as one where its connection breaks, and so may commands
-// that were answered.
+// Commands use connections from the client's pool, one at a time for each call. Each subscribed channel has a
+// connection of its own. No command of the DB is sent twice, whatever the client's MaxRetries. If the connection of a
+// pipeline breaks, all its commands may fail, even those that already had a reply.
 //
-// The client dials on the path of a command, so a command fails with [redis.ErrUnavailable]
-// when its context ends, whatever ContextTimeoutEnabled says, or the client gives up. A
-// command whose context ended goes on in the background until the client's ReadTimeout: with
-// ContextTimeoutEnabled it ends with a deadline of the context. [redis.DB.Mode] is standalone
-// behind sentinels too. See [redis.Wrap] for Stats, Ended and Owners.
+// The client dials on the path of a command. A command fails with [redis.ErrUnavailable] when its context ends,
+// whatever ContextTimeoutEnabled, or when the client gives up. A command whose context ended continues in the
+// background until the client's ReadTimeout; with ContextTimeoutEnabled it ends with a deadline of the context.
+// [redis.DB.Mode] is also standalone behind sentinels. See [redis.Wrap] for Stats, Ended and Owners.
 func New(client goredis.UniversalClient, cfg redis.WrapConfig) (*redis.DB, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("ongoredis: the client is nil")
@@ -52,7 +50,7 @@ func New(client goredis.UniversalClient, cfg redis.WrapConfig) (*redis.DB, error
 
 type conn struct {
 	client  goredis.UniversalClient
-	cluster *goredis.ClusterClient // nil: client is one server's
+	cluster *goredis.ClusterClient // nil: client is for one server
 }
 
 func (c conn) Mode() string {
@@ -62,8 +60,7 @@ func (c conn) Mode() string {
 	return "standalone"
 }
 
-// once is a command that the client must not repeat: it may have been carried out although its
-// answer was lost.
+// once is a command that the client must not repeat: it may have been executed although its reply was lost.
 type once struct{ *goredis.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -75,7 +72,7 @@ func command(ctx context.Context, cmd redis.Command) once {
 	}
 	c := goredis.NewCmd(ctx, args...)
 	c.SetFirstKeyPos(int8(min(cmd.Key, math.MaxInt8)))
-	c.SetStepCount(1) // else a cluster's client asks COMMAND for it, which the user may not be allowed
+	c.SetStepCount(1) // otherwise a cluster client sends COMMAND to get it, which the user may not be allowed
 	return once{c}
 }
 
@@ -89,9 +86,9 @@ func do(ctx context.Context, client goredis.UniversalClient, cmds []redis.Comman
 	for i, cmd := range cmds {
 		sent[i] = command(ctx, cmd)
 	}
-	var refused error // why there is no connection: where a server has said it, no command of a pipeline has it
+	var refused error // why there is no connection: after a server's refusal, no command of a pipeline has that error
 	if len(sent) == 1 {
-		_ = client.Process(ctx, sent[0]) // the command has its error
+		_ = client.Process(ctx, sent[0]) // the command contains its error
 	} else {
 		p := client.Pipeline()
 		for _, cmd := range sent {
@@ -110,7 +107,7 @@ func do(ctx context.Context, client goredis.UniversalClient, cmds []redis.Comman
 	return replies
 }
 
-// reply gives what RESP3 has beyond RESP2 as RESP2 does.
+// reply converts RESP3 replies to their RESP2 form.
 func reply(v any, err error) keyspace.Reply {
 	switch {
 	case errors.Is(err, goredis.Nil):
@@ -154,7 +151,7 @@ func reply(v any, err error) keyspace.Reply {
 
 func text(s string) keyspace.Reply { return keyspace.Reply{Kind: keyspace.TextReply, Str: s} }
 
-// double writes a number as Redis does.
+// double formats a number as Redis does.
 func double(f float64) string {
 	switch size := math.Abs(f); {
 	case math.IsInf(f, 1):
@@ -167,7 +164,7 @@ func double(f float64) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// failure tells a server's answer from a lost one.
+// failure distinguishes error replies of a server from lost replies.
 func failure(err error) error {
 	if server, ok := errors.AsType[goredis.Error](err); ok {
 		return redis.ServerError(strings.TrimPrefix(server.Error(), "ERR "))
@@ -179,9 +176,9 @@ func failure(err error) error {
 }
 
 const (
-	// pingEvery is how often a connection that is listened to is asked whether it is there.
+	// pingEvery is the interval of pings on a connection with a subscription.
 	pingEvery = time.Second
-	// silent is how many such questions may stay unanswered.
+	// silent is the number of such pings that may stay without a reply.
 	silent = 3
 )
 
@@ -194,7 +191,7 @@ func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) e
 		subscription = c.client.SSubscribe(ctx)
 		subscribe = subscription.SSubscribe
 	}
-	// Receive heeds no context, but Close ends it.
+	// Receive ignores contexts, but Close ends it.
 	end := sync.OnceFunc(func() { _ = subscription.Close() })
 	defer end()
 	defer context.AfterFunc(ctx, end)()
@@ -218,7 +215,7 @@ func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) e
 			case "subscribe", "ssubscribe":
 				up = true
 				on.Subscribed()
-			default: // the channel's slot has another owner; the connection stays, and its pings are answered
+			default: // the channel's slot has another owner; the connection stays, and its pings get replies
 				if c.cluster != nil {
 					c.cluster.ReloadState(ctx)
 				}
@@ -232,7 +229,7 @@ func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) e
 	}
 }
 
-// A pulse ends a subscription whose connection is silent even when it is asked.
+// A pulse ends a subscription whose connection does not reply to pings.
 type pulse struct {
 	unanswered atomic.Int32
 	cancel     context.CancelFunc
@@ -255,7 +252,7 @@ func newPulse(ctx context.Context, subscription *goredis.PubSub, end func()) *pu
 				end()
 				return
 			}
-			_ = subscription.Ping(ctx) // what is not sent is not answered
+			_ = subscription.Ping(ctx) // a ping that fails to be sent gets no reply either
 		}
 	})
 	return p

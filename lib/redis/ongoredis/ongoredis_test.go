@@ -30,7 +30,7 @@ func open(t *testing.T, client goredis.UniversalClient, cfg redis.WrapConfig) *r
 	return db
 }
 
-func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
+func TestConformance_WrappedClient(t *testing.T) {
 	for _, c := range []struct {
 		name, mode string
 		client     func(*testing.T) goredis.UniversalClient
@@ -79,15 +79,15 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 	}
 }
 
-func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
+func TestWrapped_Outages(t *testing.T) { conformance.Wrapped(t, openAt) }
 
-func TestAWrappedClientHearsAChannelWhoseSlotMoves(t *testing.T) {
+func TestSubscribe_FollowsMovedSlot(t *testing.T) {
 	conformance.Resharded(t, func(t *testing.T, addrs []string) *redis.DB {
 		return open(t, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs}), redis.WrapConfig{})
 	})
 }
 
-func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
+func TestNothingStale_TwoClients(t *testing.T) {
 	server := redistest.Server(t)
 	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})
 }
@@ -97,7 +97,7 @@ func openAt(t *testing.T, addr string) *redis.DB {
 	return open(t, goredis.NewClient(&goredis.Options{Addr: addr}), redis.WrapConfig{})
 }
 
-func TestAClusterIsNotAskedForItsCommands(t *testing.T) {
+func TestCluster_SendsNoCOMMAND(t *testing.T) {
 	c := redistest.Cluster(t, 3, 0)
 	db := open(t, goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")}), redis.WrapConfig{})
 	eventually.NoError(t, "a command", func() error { return db.Do(t.Context(), keyspace.Cmd{Name: "TIME"}).Err })
@@ -107,12 +107,12 @@ func TestAClusterIsNotAskedForItsCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(stats[0], "cmdstat_command:") {
-			t.Errorf("%s was asked: %s", m.Addr, stats[0])
+			t.Errorf("%s got COMMAND: %s", m.Addr, stats[0])
 		}
 	}
 }
 
-func TestTheTimeoutEndsWhatNoContextDoes(t *testing.T) {
+func TestTimeout_EndsCommandsWithoutDeadline(t *testing.T) {
 	server := redistest.Server(t)
 	db := open(t, goredis.NewClient(&goredis.Options{Addr: server.Addr}), redis.WrapConfig{Timeout: 50 * time.Millisecond})
 	eventually.NoError(t, "the server answers in time", func() error { return db.Ping(t.Context()) })
@@ -123,7 +123,7 @@ func TestTheTimeoutEndsWhatNoContextDoes(t *testing.T) {
 	}
 }
 
-func TestAPasswordThatIsRefusedIsAnOutageForBatchesToo(t *testing.T) {
+func TestErrors_RefusedPasswordFailsBatches(t *testing.T) {
 	server := redistest.Server(t, "requirepass right")
 	db := open(t, goredis.NewClient(&goredis.Options{Addr: server.Addr, Password: "wrong"}), redis.WrapConfig{})
 	cmd := keyspace.Cmd{Name: "TIME"}
@@ -137,7 +137,7 @@ func TestAPasswordThatIsRefusedIsAnOutageForBatchesToo(t *testing.T) {
 	}
 }
 
-func TestAClientThatCannotKeepThePromisesIsRefused(t *testing.T) {
+func TestNew_UnsuitableClientFails(t *testing.T) {
 	for name, client := range map[string]goredis.UniversalClient{
 		"a ring":                   goredis.NewRing(&goredis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}),
 		"a reader of replicas":     goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadOnly: true}),
@@ -145,7 +145,7 @@ func TestAClientThatCannotKeepThePromisesIsRefused(t *testing.T) {
 		"a reader of any of a set": goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, RouteRandomly: true}),
 	} {
 		if _, err := ongoredis.New(client, redis.WrapConfig{}); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 		client.Close()
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// A cache on the client that a program has already, whose own commands go on as before.
+// A cache on an existing client, whose own commands still work.
 func ExampleNew() {
 	ctx := context.Background()
 	addr, end := redistest.ForExample() // such as localhost:6379

@@ -15,17 +15,17 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// New returns a DB that sends its commands by client, which stays open when the DB is closed:
-// close the DB first, and then the client. The error is one of cfg.
+// New returns a DB that sends its commands by client, which stays open when the DB is closed: close the DB first, and
+// then the client. It returns an error if cfg is invalid.
 //
-// Commands share the client's connections with all others. Each channel that is listened to
-// has one of its own, from the client's pool for blocking commands, so that a slow handler
-// holds up nothing. Whatever [rueidis.ClientOption] DisableRetry says, no command of the DB is sent
-// twice: the client repeats only those that are marked as reading, and these are not.
+// Commands share the client's connections with all others. Each subscribed channel has a connection of its own, from
+// the client's pool for blocking commands, so that a slow handler delays nothing else. No command of the DB is sent
+// twice, whatever the DisableRetry of
+// [rueidis.ClientOption]: the client only repeats commands that are marked as reading, and these are not.
 //
-// While a server is away the client dials it on the path of a command, so a command fails with
-// [redis.ErrUnavailable] when its context ends, or the client's Dialer gives up. See
-// [redis.Wrap] for Stats, Ended and Owners.
+// While a server is unavailable, the client dials it on the path of a command. A command then fails with
+// [redis.ErrUnavailable] when its context ends or the client's Dialer gives up. See [redis.Wrap] for Stats, Ended and
+// Owners.
 func New(client rueidis.Client, cfg redis.WrapConfig) (*redis.DB, error) {
 	if client == nil {
 		return nil, errors.New("onrueidis: the client is nil")
@@ -45,8 +45,8 @@ func (c conn) Mode() string {
 	return "standalone"
 }
 
-// dialTries is how often a command is sent again whose connection was begun by a caller that
-// went away: the client dials in the context of one for all.
+// dialTries limits how often a command is sent again after the caller that was making its connection has left: the
+// client dials in the context of one caller for all.
 const dialTries = 5
 
 func (c conn) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
@@ -55,7 +55,7 @@ func (c conn) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
 	send := func(places []int) {
 		var keyed []int
 		for _, i := range places {
-			if cmds[i].Key == 0 && c.Mode() == "cluster" { // a batch cannot have these beside others
+			if cmds[i].Key == 0 && c.Mode() == "cluster" { // a batch cannot mix these with others
 				replies[i] = reply(client.Do(ctx, build(client, cmds[i])))
 			} else {
 				keyed = append(keyed, i)
@@ -84,7 +84,7 @@ func (c conn) Do(ctx context.Context, cmds []redis.Command) []keyspace.Reply {
 		}
 		send(places)
 	}
-	for i := range replies { // of a slot without an owner, for whose sake none of the batch was sent
+	for i := range replies { // a slot without an owner: none of the batch was sent
 		if errors.Is(replies[i].Err, rueidis.ErrNoSlot) {
 			replies[i] = reply(client.Do(ctx, build(client, cmds[i])))
 		}
@@ -101,12 +101,12 @@ func build(client rueidis.Client, cmd redis.Command) rueidis.Completed {
 
 func (c conn) Subscribe(ctx context.Context, channel string, on redis.Handler) error {
 	return c.client.Dedicated(func(own rueidis.DedicatedClient) error {
-		defer own.Close() // else the next user of the connection would get the messages
+		defer own.Close() // otherwise the next user of the connection would get the messages
 		subscribe, kind := own.B().Subscribe().Channel(channel).Build, "subscribe"
 		if c.Mode() == "cluster" {
 			subscribe, kind = own.B().Ssubscribe().Channel(channel).Build, "ssubscribe"
 		}
-		var one sync.Mutex // the client may tell of messages and of the subscription by two goroutines
+		var one sync.Mutex // the client may report messages and the subscription from two goroutines
 		hooked := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 			if s.Kind == kind {
 				one.Lock()
@@ -135,7 +135,7 @@ func (c conn) Owners(ctx context.Context) ([]redis.Server, error) {
 		return nil, err
 	}
 	var slots []keyspace.Reply
-	var host string // of the server that answers: those are there, too, for which it names none
+	var host string // host of the replying server, which is also the host of servers without one
 	var tries []error
 	for addr, node := range nodes {
 		if slots, err = (conn{node}).Do(ctx, []redis.Command{{Args: []string{"CLUSTER", "SLOTS"}}})[0].Items(); err == nil {
@@ -181,7 +181,7 @@ func reply(r rueidis.RedisResult) keyspace.Reply {
 	return value(&m)
 }
 
-// value gives what RESP3 has beyond RESP2 as RESP2 does.
+// value converts RESP3 replies to their RESP2 form.
 func value(m *rueidis.RedisMessage) keyspace.Reply {
 	switch {
 	case m.IsNil():

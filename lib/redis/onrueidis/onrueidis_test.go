@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest/conformance"
 )
 
-// open returns a DB on a client of its own, and the client.
+// open returns a DB on its own client, and the client.
 func open(t *testing.T, opt rueidis.ClientOption, cfg redis.WrapConfig) (*redis.DB, rueidis.Client) {
 	t.Helper()
 	client, err := rueidis.NewClient(opt)
@@ -31,7 +31,7 @@ func open(t *testing.T, opt rueidis.ClientOption, cfg redis.WrapConfig) (*redis.
 	return db, client
 }
 
-func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
+func TestConformance_WrappedClient(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opt  func(*testing.T) rueidis.ClientOption
@@ -79,17 +79,17 @@ func TestAWrappedClientBehavesAsTheLibrarysOwn(t *testing.T) {
 	}
 }
 
-func TestAWrappedClientLastsThroughOutages(t *testing.T) { conformance.Wrapped(t, openAt) }
+func TestWrapped_Outages(t *testing.T) { conformance.Wrapped(t, openAt) }
 
-func TestAWrappedClientHearsAChannelWhoseSlotMoves(t *testing.T) {
+func TestSubscribe_FollowsMovedSlot(t *testing.T) {
 	conformance.Resharded(t, func(t *testing.T, addrs []string) *redis.DB {
 		db, _ := open(t, rueidis.ClientOption{InitAddress: addrs}, redis.WrapConfig{})
 		return db
 	})
 }
 
-// A cluster behind one address names none, and a server that was told of no other does not know its own.
-func TestAClusterOfWhichNoAddressIsKnownIsAtTheOneThatWasAsked(t *testing.T) {
+// A cluster behind one address reports none, and a server without peers does not know its own address.
+func TestCluster_UnknownAddressIsTheAskedOne(t *testing.T) {
 	for name, c := range map[string]*redistest.ClusterSet{
 		"unknown by choice": redistest.Cluster(t, 3, 0, "cluster-preferred-endpoint-type unknown-endpoint"),
 		"unknown to itself": redistest.Cluster(t, 1, 0),
@@ -102,13 +102,13 @@ func TestAClusterOfWhichNoAddressIsKnownIsAtTheOneThatWasAsked(t *testing.T) {
 	}
 }
 
-func TestTwoCachesOverTwoClientsShowNothingStale(t *testing.T) {
+func TestNothingStale_TwoClients(t *testing.T) {
 	server := redistest.Server(t)
 	cachetest.NothingStale(t, [2]*redis.DB{openAt(t, server.Addr), openAt(t, server.Addr)})
 }
 
-// What a server says to a connection that is to be made is no answer to a command.
-func TestAServerThatTakesNoConnectionIsAnOutage(t *testing.T) {
+// An error of the server for a new connection is not the reply to a command.
+func TestErrors_RefusedConnectionIsUnavailable(t *testing.T) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Server(t).Addr}, SelectDB: 99, ForceSingleClient: true})
 	if err == nil || client == nil {
 		t.Fatalf("got %v, %v, want a client and the refusal", client, err)

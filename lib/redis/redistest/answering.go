@@ -9,9 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Answering returns a database whose server answers every command with the same reply, for tests of
-// what a program does with an answer that it does not expect: one of another form, or an error.
-// A [redis.ServerError] is Reply{Kind: keyspace.ErrorReply, Err: it}.
+// Answering returns a database whose server sends the same reply to every command, for tests of unexpected replies: a
+// reply of another form, or an error. For a [redis.ServerError] use Reply{Kind: keyspace.ErrorReply, Err: it}.
 func Answering(t testing.TB, r keyspace.Reply) *redis.DB {
 	t.Helper()
 	db, err := redis.Wrap(answering(r), redis.WrapConfig{})

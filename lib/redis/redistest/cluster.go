@@ -16,17 +16,15 @@ type ClusterSet struct {
 
 const slots = 16384
 
-// Cluster starts masters and replicas for each of them, and waits until all
-// agree. Settings are lines of redis.conf, such as
-// "cluster-require-full-coverage no". A server that is silent for a second counts as
-// dead where replicas can take its place, and for half a minute where there are none,
-// unless "cluster-node-timeout" says otherwise.
+// Cluster starts masters, replicas for each of them, and waits until all agree. Settings are lines of redis.conf, such
+// as "cluster-require-full-coverage no". A silent server counts as dead after a second if replicas can replace it, and
+// otherwise after half a minute, unless "cluster-node-timeout" sets another time.
 func Cluster(t testing.TB, masters, replicas int, settings ...string) *ClusterSet {
 	t.Helper()
 	c := &ClusterSet{}
 	var addrs []string
 	var all []*Instance
-	timeout := steady
+	timeout := longTimeout
 	if replicas > 0 {
 		timeout = "1000"
 	}
@@ -77,7 +75,7 @@ func (c *ClusterSet) Owner(physical string) *Instance {
 	for _, i := range c.Masters {
 		reply, err := i.Do("CLUSTER", "KEYSLOT", physical)
 		if err != nil {
-			continue // this one is down; any can tell
+			continue // this server is down; any other can reply
 		}
 		slot, _ := strconv.Atoi(reply[0])
 		for n := len(c.Masters) - 1; n >= 0; n-- {
@@ -89,8 +87,8 @@ func (c *ClusterSet) Owner(physical string) *Instance {
 	return nil
 }
 
-// Move gives the slot of a physical name, of which there is no key, from its owner at the start to
-// the next master, and waits until all masters know.
+// Move moves the slot of a physical name without a key from its owner at the start to the next master, and waits until
+// all masters know it.
 func (c *ClusterSet) Move(t testing.TB, physical string) {
 	t.Helper()
 	from := c.Owner(physical)

@@ -1,8 +1,7 @@
-// Package redistest starts real Redis servers for tests: a single one, one
-// behind three sentinels, or a cluster. They are children of the test, on free
-// loopback ports, empty, without persistence, and gone when the test ends, even
-// when it crashes. A machine without redis-server fails the test. [Shared] and
-// [SharedEngines] are for all tests of a binary, with a prefix for each.
+// Package redistest starts real Redis servers for tests: a single one, one behind three sentinels, or a cluster. They
+// are children of the test, on free loopback ports, empty, without persistence, and end with the test, even if it
+// crashes. On a machine without redis-server the test fails. [Shared] and [SharedEngines] are for all tests of a
+// binary, with a prefix for each.
 //
 //	func TestBoard(t *testing.T) {
 //		for _, e := range redistest.Engines(t) {

@@ -7,19 +7,18 @@ import (
 	"time"
 
 	"github.com/stoa-dev/stoa/lib/redis"
-	_ "github.com/stoa-dev/stoa/lib/redis/embedded" // for the engine of that name
-	_ "github.com/stoa-dev/stoa/lib/redis/spawn"    // likewise
+	_ "github.com/stoa-dev/stoa/lib/redis/embedded" // registers the engine of that name
+	_ "github.com/stoa-dev/stoa/lib/redis/spawn"    // registers the engine of that name
 )
 
 // An Engine is one kind of Redis.
 type Engine struct {
-	Name   string // what [redis.DB.Mode] answers
+	Name   string // as returned by [redis.DB.Mode]
 	config func(testing.TB) redis.Config
 }
 
-// Config starts the engine and returns what opens an empty Redis of its kind. What
-// is opened with the same Config is the same Redis, but for "embedded" and "spawn",
-// which are one of each connection's own.
+// Config starts the engine and returns the configuration for an empty Redis of its kind. DBs with the same Config share
+// one Redis, except for "embedded" and "spawn", which start one for each connection.
 func (e Engine) Config(t testing.TB) redis.Config {
 	t.Helper()
 	return e.config(t)
@@ -31,8 +30,8 @@ func (e Engine) Open(t testing.TB) *redis.DB {
 	return OpenConfig(t, e.Config(t))
 }
 
-// Engines lists what a conformance suite runs over: embedded, spawn,
-// standalone, sentinel and a cluster of three. None is started before its Open.
+// Engines lists the engines for a conformance suite: embedded, spawn, standalone, sentinel and a cluster of three. Each
+// starts with its Open.
 func Engines(t testing.TB) []Engine {
 	t.Helper()
 	url := func(start func(testing.TB) string) func(testing.TB) redis.Config {
@@ -48,16 +47,16 @@ func Engines(t testing.TB) []Engine {
 }
 
 const (
-	// patience outlasts the stalls of a machine.
+	// patience is longer than the stalls of a machine.
 	patience = 20 * time.Second
-	// steady is after how many milliseconds of silence a server counts as dead where none is to be replaced.
-	steady = "30000"
+	// longTimeout is the silence in milliseconds that makes a server count as dead in a test without failovers.
+	longTimeout = "30000"
 )
 
 // Open connects, waits until the server answers, and closes when the test ends.
 //
-// A server counts as away only after it was silent for long: the machine of a test may
-// stand still for seconds. A test of silent servers sets its own [redis.Config.Patience].
+// A server only counts as unavailable after a long silence, because the machine of a test may stall for seconds. A test
+// of silent servers sets its own [redis.Config.Patience].
 func Open(t testing.TB, url string) *redis.DB {
 	t.Helper()
 	return OpenConfig(t, redis.Config{URL: url, Patience: patience})

@@ -2,8 +2,8 @@ package redistest
 
 import "os"
 
-// ForExample starts an empty redis-server for an example, which has no test that could start one,
-// and returns its host:port and what ends it. It panics when there is none to be had.
+// ForExample starts an empty redis-server for an example, which has no testing.TB, and returns its host:port and the
+// function that ends it. It panics if it cannot start one.
 func ForExample() (addr string, end func()) {
 	port, ours := freePort()
 	if ours == nil {

@@ -25,9 +25,9 @@ var (
 	ann       = keyspace.Text{S: "ann"}
 )
 
-// One test for every kind of Redis. SharedEngines has all tests of a binary share servers; Engines is for
-// those that look at a connection's own.
-func TestOverEveryEngine(t *testing.T) {
+// One test for every kind of Redis. With SharedEngines all tests of a binary share servers; Engines is for tests that
+// examine their own server.
+func TestExample_EveryEngine(t *testing.T) {
 	var engines []redistest.Engine = redistest.SharedEngines(t)
 	for _, e := range engines {
 		t.Run(e.Name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestOverEveryEngine(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := redistest.Wait(t, heard.Got); got != "a letter" {
-				t.Errorf("heard %q", got)
+				t.Errorf("received %q", got)
 			}
 			redistest.KeysDeclared(t, db, post)
 		})
@@ -49,21 +49,21 @@ func TestOverEveryEngine(t *testing.T) {
 }
 
 // Several nodes of one test share an empty Redis, on the server of all tests.
-func TestTwoNodesOnASharedServer(t *testing.T) {
+func TestExample_TwoNodesOnSharedServer(t *testing.T) {
 	t.Parallel()
 	cfg := redistest.Shared(t)
-	here, there := redistest.OpenConfig(t, cfg), redistest.OpenConfig(t, cfg)
-	if err := letterKey.At(ann).Set(t.Context(), here, "Come!"); err != nil {
+	near, far := redistest.OpenConfig(t, cfg), redistest.OpenConfig(t, cfg)
+	if err := letterKey.At(ann).Set(t.Context(), near, "Come!"); err != nil {
 		t.Fatal(err)
 	}
-	if text, ok, err := letterKey.At(ann).Get(t.Context(), there); text != "Come!" || !ok || err != nil {
+	if text, ok, err := letterKey.At(ann).Get(t.Context(), far); text != "Come!" || !ok || err != nil {
 		t.Errorf("%q, %v, %v", text, ok, err)
 	}
 }
 
-// What was written before a master died is there afterwards, once its replica had it. The listener
-// hears that it may have missed something.
-func TestAMasterIsReplaced(t *testing.T) {
+// A value that was written before a master died still exists afterwards, if its replica had it. The subscriber gets
+// Subscribed, because it may have missed messages.
+func TestExample_Failover(t *testing.T) {
 	t.Parallel()
 	var set *redistest.Sentinels = redistest.Sentinel(t)
 	db := redistest.Open(t, set.URL)
@@ -71,7 +71,7 @@ func TestAMasterIsReplaced(t *testing.T) {
 	if err := letterKey.At(ann).Set(t.Context(), db, "Come!"); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the replica has it", func() bool {
+	eventually.True(t, "the replica has the value", func() bool {
 		reply, err := set.Replica.Do("EXISTS", db.Physical(letterKey.At(ann).Key))
 		return err == nil && strings.Join(reply, "") == "1"
 	})
@@ -83,8 +83,8 @@ func TestAMasterIsReplaced(t *testing.T) {
 	})
 }
 
-// Keys with one hash tag have one owner, whose death the other owners survive.
-func TestAnOwnerOfAClusterDies(t *testing.T) {
+// Keys with one hash tag have one owner. The other owners survive its death.
+func TestExample_ClusterOwnerDies(t *testing.T) {
 	t.Parallel()
 	var set *redistest.ClusterSet = redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
 	db := redistest.Open(t, set.URL)
@@ -95,12 +95,12 @@ func TestAnOwnerOfAClusterDies(t *testing.T) {
 	}
 	lost.Kill()
 	if err := letterKey.At(bob).Set(t.Context(), db, "Stay!"); err != nil {
-		t.Errorf("of an owner that lives: %v", err)
+		t.Errorf("of a living owner: %v", err)
 	}
 }
 
-// A server with settings of its own keeps what it is told to keep.
-func TestAServerWithAFileOfItsOwn(t *testing.T) {
+// A server with its own configuration file persists its data.
+func TestExample_ConfigurationFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "redis.conf")
 	if err := os.WriteFile(file, []byte("appendonly yes\nappendfsync always\n"), 0o600); err != nil {
@@ -117,8 +117,8 @@ func TestAServerWithAFileOfItsOwn(t *testing.T) {
 	}
 }
 
-// What a program does where no Redis is.
-func TestNobodyListens(t *testing.T) {
+// The behaviour of a program without a Redis.
+func TestExample_NoServer(t *testing.T) {
 	t.Parallel()
 	db, err := redis.Open(t.Context(), redis.Config{URL: fmt.Sprint("redis://127.0.0.1:", redistest.FreePort(t))})
 	if err != nil {
@@ -139,20 +139,20 @@ func ExampleForExample() {
 	}
 }
 
-// A server that answers what the program did not expect.
-func TestAnAnswerOfAnotherForm(t *testing.T) {
+// A server that sends an unexpected reply.
+func TestExample_UnexpectedReply(t *testing.T) {
 	db := redistest.Answering(t, keyspace.Reply{Kind: keyspace.ListReply})
 	if text, ok, err := letterKey.At(ann).Get(t.Context(), db); ok || !errors.Is(err, keyspace.ErrReply) {
 		t.Errorf("got %q, %v, %v; want %v", text, ok, err, keyspace.ErrReply)
 	}
 	db = redistest.Answering(t, keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("LOADING Redis is loading the dataset in memory")})
 	if _, _, err := letterKey.At(ann).Get(t.Context(), db); !errors.Is(err, redis.ErrUnavailable) {
-		t.Errorf("a server that starts: %v, want %v", err, redis.ErrUnavailable)
+		t.Errorf("a loading server: %v, want %v", err, redis.ErrUnavailable)
 	}
 }
 
-// A server of another kind, here cat, is silent like a paused Redis, and says what it owes once it goes on.
-func TestAnyServerStandsStill(t *testing.T) {
+// A server of another kind, here cat, is silent while it is stopped, and writes its output when it continues.
+func TestExample_StandStill(t *testing.T) {
 	t.Parallel()
 	cat := exec.CommandContext(t.Context(), "cat")
 	in, _ := cat.StdinPipe()
@@ -161,7 +161,7 @@ func TestAnyServerStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	redistest.StandStill(t, cat.Process)
-	fmt.Fprintln(in, "anybody there?")
+	fmt.Fprintln(in, "hello")
 	in.Close()
 	said := make(chan string)
 	go func() {
@@ -170,12 +170,12 @@ func TestAnyServerStandsStill(t *testing.T) {
 	}()
 	select {
 	case what := <-said:
-		t.Fatalf("it says %q", what)
-	case <-time.After(50 * time.Millisecond): // that is enough for one that goes on
+		t.Fatalf("got %q from a stopped process", what)
+	case <-time.After(50 * time.Millisecond): // enough for a running process to reply
 	}
 	cat.Process.Signal(syscall.SIGCONT)
-	if what := <-said; what != "anybody there?\n" {
-		t.Errorf("it says %q", what)
+	if what := <-said; what != "hello\n" {
+		t.Errorf("got %q", what)
 	}
 	if err := cat.Wait(); err != nil {
 		t.Error(err)

@@ -10,9 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// KeysDeclared fails the test unless every key in db belongs to exactly one
-// family of the schemas, has its type, and lives as long as it says. Call it at
-// the end of a suite, for what the suite left behind.
+// KeysDeclared fails the test unless every key in db belongs to exactly one family of the schemas, has its type, and
+// lives at most as long as declared. Call it at the end of a suite, to check the keys that the suite left.
 func KeysDeclared(t testing.TB, db *redis.DB, schemas ...*keyspace.Schema) {
 	t.Helper()
 	type shape struct {
@@ -46,13 +45,13 @@ func KeysDeclared(t testing.TB, db *redis.DB, schemas ...*keyspace.Schema) {
 		}
 		f := of[0]
 		if typ != f.Type {
-			t.Errorf("the key %s is a %s, %s declares a %s", logical, typ, f.Pattern, f.Type)
+			t.Errorf("the key %s is a %s, but %s declares a %s", logical, typ, f.Pattern, f.Type)
 		}
 		longest := f.TTL.Longest()
 		if f.TTL.Base == 0 && ttl != 0 {
-			t.Errorf("the key %s dies in %s, %s declares it lives for ever", logical, ttl, f.Pattern)
+			t.Errorf("the key %s expires in %s, but %s declares no expiry", logical, ttl, f.Pattern)
 		} else if f.TTL.Base != 0 && (ttl == 0 || ttl > longest) {
-			t.Errorf("the key %s lives %s (0 is for ever), %s declares %s at most", logical, ttl, f.Pattern, longest)
+			t.Errorf("the key %s lives %s (0: no expiry), but %s declares at most %s", logical, ttl, f.Pattern, longest)
 		}
 		return nil
 	})

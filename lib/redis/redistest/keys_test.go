@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// recorder collects what a check would fail the test with.
+// recorder records failures instead of failing the test.
 type recorder struct {
 	testing.TB
 	said []string
@@ -21,7 +21,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.said = append(r.said, fmt.Sprintf(format, args...))
 }
 
-func TestKeysDeclaredFindsWhatIsNotAsDeclared(t *testing.T) {
+func TestKeysDeclared_FindsViolations(t *testing.T) {
 	var (
 		declared, others = keyspace.New("declared"), keyspace.New("others")
 
@@ -31,7 +31,7 @@ func TestKeysDeclaredFindsWhatIsNotAsDeclared(t *testing.T) {
 		alien  = keyspace.Def0(others, "alien", keyspace.BytesOf("text"), keyspace.Forever("test"), keyspace.Doc{})
 	)
 	for _, c := range []struct {
-		name, want string // want is part of the complaint; empty for none
+		name, want string // want is part of the failure message; empty for none
 		cmd        keyspace.Cmd
 	}{
 		{"as declared", "", brief.At(keyspace.Int{N: -3}).SetCmd("x", time.Minute)},
@@ -40,8 +40,8 @@ func TestKeysDeclaredFindsWhatIsNotAsDeclared(t *testing.T) {
 		{"another schema's", "belongs to 0 families", alien.At().SetCmd("x", 0)},
 		{"another type", "is a string", redis.NewScript("return redis.call('SET', KEYS[1], 'x')").Cmd([]keyspace.Key{fields.At().Key})},
 		{"no life", "lives 0s", brief.At(keyspace.Int{N: 1}).SetCmd("x", 0)},
-		{"too long a life", "1m0s at most", brief.At(keyspace.Int{N: 1}).SetCmd("x", time.Hour)},
-		{"a life that should not be", "lives for ever", stays.At(keyspace.Text{S: "a"}).SetCmd("x", time.Hour)},
+		{"too long a life", "at most 1m0s", brief.At(keyspace.Int{N: 1}).SetCmd("x", time.Hour)},
+		{"a life that should not be", "declares no expiry", stays.At(keyspace.Text{S: "a"}).SetCmd("x", time.Hour)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			db := redistest.Open(t, "embedded")
@@ -52,7 +52,7 @@ func TestKeysDeclaredFindsWhatIsNotAsDeclared(t *testing.T) {
 			redistest.KeysDeclared(r, db, declared)
 			got := strings.Join(r.said, "; ")
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
-				t.Errorf("KeysDeclared said %q, want %q", got, c.want)
+				t.Errorf("KeysDeclared failed with %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -12,11 +12,11 @@ import (
 // Listener is a subscription of a test.
 type Listener struct {
 	Got  chan string   // the messages
-	Up   chan struct{} // that the subscription took effect, but for the first time
-	Stop func() error  // ends it, and returns why it ended
+	Up   chan struct{} // an event for each time the subscription took effect, except the first
+	Stop func() error  // ends the subscription, and returns why it ended
 }
 
-// Listen subscribes to a channel until the test ends, or Stop is called. It returns when the subscription took
+// Listen subscribes to a channel until the test ends, or Stop is called. It returns when the subscription has taken
 // effect.
 func Listen(t testing.TB, db *redis.DB, ch keyspace.Channel) *Listener {
 	t.Helper()
@@ -35,14 +35,14 @@ func Listen(t testing.TB, db *redis.DB, ch keyspace.Channel) *Listener {
 	return l
 }
 
-// Wait receives, and fails the test after a minute in vain.
+// Wait receives a value, and fails the test after a minute without one.
 func Wait[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(time.Minute):
-		t.Fatal("waited a minute in vain")
+		t.Fatal("nothing received in a minute")
 		panic("unreachable")
 	}
 }

@@ -24,9 +24,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// Bubble is [bubble.Test] for a test that takes less than ten minutes of virtual time.
-// Time goes on there for ever while anything waits for it, so what never comes fails
-// the test after these ten minutes.
+// Bubble is [bubble.Test] for a test that takes less than ten minutes of virtual time. Virtual time advances as long as
+// something waits for it, so a condition that never occurs fails the test after these ten minutes.
 func Bubble(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -36,10 +35,9 @@ func Bubble(t *testing.T, test func(*testing.T)) {
 	})
 }
 
-// Memory is a Redis in this process, with a network that fails as it is told. To
-// package redis it is a standalone server that can be away, so that a
-// [testing/synctest] bubble holds the whole of an outage, and its clock is the only
-// one. What depends on Redis itself, such as persistence, needs [Server].
+// Memory is a Redis in this process with a network whose faults the test controls. To package redis it is a standalone
+// server that can be unavailable, so that a [testing/synctest] bubble contains a whole outage, with the bubble's clock
+// as the only one. Tests that depend on Redis itself, such as its persistence, need [Server].
 type Memory struct {
 	server *miniredis.Miniredis
 
@@ -50,7 +48,7 @@ type Memory struct {
 	calls map[string]int // by command, in lower case
 }
 
-// InMemory starts a Memory that ends with the test. In a bubble, call it there.
+// InMemory starts a Memory that ends with the test. For a bubble, call it inside the bubble.
 func InMemory(t testing.TB) *Memory {
 	t.Helper()
 	m := &Memory{server: miniredis.NewMiniRedis(), run: rand.Text(), calls: make(map[string]int)}
@@ -68,8 +66,7 @@ func InMemory(t testing.TB) *Memory {
 	return m
 }
 
-// seen counts a command, and answers INFO: with what tells one run of a server from
-// another.
+// seen counts a command, and replies to INFO with the ids that distinguish one run of a server from another.
 func (m *Memory) seen(c *server.Peer, cmd string, _ ...string) (done bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,15 +78,15 @@ func (m *Memory) seen(c *server.Peer, cmd string, _ ...string) (done bool) {
 	return true
 }
 
-// Calls returns how often each command came so far, by its name in lower case. A script
-// is one command, whatever it calls.
+// Calls returns how often each command was received so far, by its name in lower case. A script is one command,
+// whatever it calls.
 func (m *Memory) Calls() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.calls)
 }
 
-// Open connects over a wire of its own.
+// Open connects over a new wire.
 func (m *Memory) Open(t testing.TB) *redis.DB {
 	t.Helper()
 	return OpenConfig(t, m.Wire().Config())
@@ -123,7 +120,7 @@ func (m *Memory) RestartEmpty() {
 	m.Restart()
 }
 
-// Wire returns a way to the server with faults of its own: one for each node.
+// Wire returns a connection to the server with its own faults: use one for each node.
 func (m *Memory) Wire() *Wire {
 	w := &Wire{memory: m, links: make(map[*link]struct{})}
 	w.change.L = &w.mu
@@ -133,9 +130,8 @@ func (m *Memory) Wire() *Wire {
 	return w
 }
 
-// A Wire is the network between one node and a [Memory]. Like a network it loses no
-// byte of a connection that survives: what is held back arrives when the fault is
-// over, however late.
+// A Wire is the network between one node and a [Memory]. Like a network it loses no byte of a connection that survives:
+// data that is held back arrives when the fault is over, however late.
 type Wire struct {
 	memory *Memory
 
@@ -159,7 +155,7 @@ const (
 	ToNode
 )
 
-// Config is for the node at the near end.
+// Config returns the configuration for the node at the near end.
 func (w *Wire) Config() redis.Config { return redis.Config{URL: "redis://memory", Dial: w.dial} }
 
 func (w *Wire) dial(_ context.Context, _, _ string) (net.Conn, error) {
@@ -176,10 +172,10 @@ func (w *Wire) dial(_ context.Context, _, _ string) (net.Conn, error) {
 	return &end{w, l, ToNode}, nil
 }
 
-// Reset cuts every connection; new ones are taken.
+// Reset cuts every connection; new ones are accepted.
 func (w *Wire) Reset() { w.cut(func(*link) bool { return true }) }
 
-// ResetSubscriptions cuts the connections over which messages come.
+// ResetSubscriptions cuts the connections with subscriptions.
 func (w *Wire) ResetSubscriptions() { w.cut(func(l *link) bool { return l.subscribed }) }
 
 func (w *Wire) cut(which func(*link) bool) {
@@ -194,7 +190,7 @@ func (w *Wire) cut(which func(*link) bool) {
 	w.change.Broadcast()
 }
 
-// Refuse cuts every connection and takes no more, until [Wire.Heal].
+// Refuse cuts every connection and accepts none until [Wire.Heal].
 func (w *Wire) Refuse() {
 	w.mu.Lock()
 	w.refuse = true
@@ -202,27 +198,27 @@ func (w *Wire) Refuse() {
 	w.Reset()
 }
 
-// Hold stops what flows in one direction.
+// Hold stops the data in one direction.
 func (w *Wire) Hold(d Direction) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held[d] = true
 }
 
-// BlackHole stops both directions; connections are taken and stay silent.
+// BlackHole stops both directions; connections are accepted and stay silent.
 func (w *Wire) BlackHole() {
 	w.Hold(ToServer)
 	w.Hold(ToNode)
 }
 
-// Delay makes late by d what is sent from now on.
+// Delay delays all later data by d.
 func (w *Wire) Delay(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.delay = d
 }
 
-// Jitter makes what is sent from now on late by a random time up to most.
+// Jitter delays all later data by a random time up to most.
 func (w *Wire) Jitter(most time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,7 +232,7 @@ func (w *Wire) LoseMessages() {
 	w.mute = true
 }
 
-// Lost is how many messages were dropped.
+// Lost returns the number of dropped messages.
 func (w *Wire) Lost() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,14 +258,14 @@ type lane struct {
 	wire     *Wire
 	to       Direction
 	pieces   []piece
-	ended    bool // the writer has closed it: what is under way arrives
-	cut      bool // nothing arrives any more
-	losing   int  // bytes of a message that is being lost
+	ended    bool // the writer has closed it: data under way arrives
+	cut      bool // no more data arrives
+	losing   int  // remaining bytes of a message that is being lost
 	deadline time.Time
 	timer    *time.Timer // wakes a waiting reader
 }
 
-// piece is what one Write sent.
+// piece is the data of one Write.
 type piece struct {
 	bytes []byte
 	due   time.Time
@@ -334,8 +330,8 @@ func (l *lane) write(b []byte) (int, error) {
 	return n, nil
 }
 
-// message returns how long the message of a channel is with which a server's text begins, of which the text may be
-// only the beginning; 0 when it begins with something else. The lengths stand in the text.
+// message returns the length of the channel message at the beginning of a server's text, or 0 if it begins with
+// something else. The text may contain only the beginning of the message, because the message contains its lengths.
 func message(text []byte) int {
 	if len(text) == 0 || text[0] != '*' && text[0] != '>' {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-func TestARedisInMemoryIsAwayAndBackInABubble(t *testing.T) {
+func TestMemory_OutageInBubble(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		note := keyspace.Def0(keyspace.New("memory"), "note", keyspace.BytesOf("text"), keyspace.Expire(time.Minute), keyspace.Doc{}).At()
 		m := redistest.InMemory(t)
@@ -61,15 +61,15 @@ func TestARedisInMemoryIsAwayAndBackInABubble(t *testing.T) {
 		time.Sleep(time.Second)
 		want("restarted", "kept", "kept")
 		if after, err2 := db.Fingerprint(t.Context()); before == "" || after == before || err != nil || err2 != nil {
-			t.Errorf("over a restart the fingerprint went from %q (%v) to %q (%v)", before, err, after, err2)
+			t.Errorf("at a restart the fingerprint changed from %q (%v) to %q (%v)", before, err, after, err2)
 		}
 		time.Sleep(time.Minute)
 		want("at the end of its life", "", "")
 	})
 }
 
-// A server writes a long message in pieces. All of them are lost, or else the rest would be taken for an answer.
-func TestALongMessageIsLostWhole(t *testing.T) {
+// A server writes a long message in pieces. All of them are lost, because the rest would be parsed as a reply.
+func TestMemory_LongMessageIsLostWhole(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		schema := keyspace.New("memory")
 		channel := keyspace.DefChannel0(schema, "memory:news", keyspace.RawMessages("text"), keyspace.Doc{}).At()
@@ -93,14 +93,14 @@ func TestALongMessageIsLostWhole(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if w.Lost() != 16 || len(heard) != 0 {
-			t.Errorf("%d messages were lost, %d heard", w.Lost(), len(heard))
+			t.Errorf("%d messages were lost, %d received", w.Lost(), len(heard))
 		}
 		w.Heal()
 		if err := other.Publish(t.Context(), channel, "the next"); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-heard; got != "the next" {
-			t.Errorf("heard %.20q", got)
+			t.Errorf("received %.20q", got)
 		}
 		stop()
 		<-ended

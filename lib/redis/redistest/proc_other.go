@@ -6,12 +6,11 @@ import "os/exec"
 
 const childrenDie = false
 
-// dieWithParent is a service of Linux alone; elsewhere the test's clean-up has
-// to do.
+// dieWithParent only works on Linux; elsewhere the test's clean-up ends the child.
 func dieWithParent(*exec.Cmd) {}
 
-// outliveInterrupt is for children that childrenDie allows.
+// outliveInterrupt is only needed for children that childrenDie allows.
 func outliveInterrupt(*exec.Cmd) {}
 
-// stopped trusts the signal: there is no /proc to ask.
+// stopped assumes that the signal has taken effect, because there is no /proc.
 func stopped(int) bool { return true }

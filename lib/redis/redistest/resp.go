@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Do sends one command straight to this server, past any client, over a
-// connection of its own. Lists come flat; nil is an empty text.
+// Do sends one command directly to this server, without a client, over a connection of its own. Lists are flattened;
+// nil is an empty string.
 func (i *Instance) Do(args ...string) ([]string, error) {
 	c, err := net.DialTimeout("tcp", i.Addr, startTimeout)
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Sentinels is a master with one replica, watched by three sentinels. In a
-// [Sentinels.Failover] they replace the master within about a second. Else they wait
-// for half a minute: a machine that stalls ends nobody.
+// Sentinels is a master with one replica, watched by three sentinels. In a [Sentinels.Failover] they replace the master
+// within about a second. Otherwise they wait for half a minute, so that a stalled machine causes no failover.
 type Sentinels struct {
 	URL       string    // redis-sentinel://…/stoa
 	Master    *Instance // the master at the start
@@ -17,8 +16,7 @@ type Sentinels struct {
 	Sentinels []*Instance
 }
 
-// Sentinel starts a master, a replica and three sentinels, and waits until all
-// know each other.
+// Sentinel starts a master, a replica and three sentinels, and waits until all know each other.
 func Sentinel(t testing.TB, settings ...string) *Sentinels {
 	t.Helper()
 	s := &Sentinels{Master: Server(t, settings...)}
@@ -28,13 +26,13 @@ func Sentinel(t testing.TB, settings ...string) *Sentinels {
 	for range 3 {
 		i := instance(t, []string{
 			fmt.Sprintf("sentinel monitor stoa 127.0.0.1 %d 2", s.Master.port),
-			"sentinel down-after-milliseconds stoa " + steady,
-			"sentinel failover-timeout stoa 1000", // a vote that is split is repeated after twice this
+			"sentinel down-after-milliseconds stoa " + longTimeout,
+			"sentinel failover-timeout stoa 1000", // a split vote is repeated after twice this time
 		})
 		i.mode, i.file = "--sentinel", i.Dir+"/sentinel.conf"
 		i.start()
-		// Sentinels announce themselves every 50 ms instead of every 2 s and 10 s. The
-		// period of pings stays: a replica must have been heard of within five.
+		// Sentinels announce themselves every 50 ms instead of every 2 s and 10 s. The period of pings is unchanged,
+		// because a replica must have replied within five periods.
 		i.must("SENTINEL", "DEBUG", "publish-period", "50", "info-period", "100", "ask-period", "50")
 		s.Sentinels = append(s.Sentinels, i)
 		addrs = append(addrs, i.Addr)
@@ -49,8 +47,8 @@ func Sentinel(t testing.TB, settings ...string) *Sentinels {
 	return s
 }
 
-// Failover kills the present master and waits until the sentinels agree on
-// another; it returns the killed one, which Restart brings back as a replica.
+// Failover kills the present master and waits until the sentinels agree on another. It returns the killed one, which
+// Restart starts again as a replica.
 func (s *Sentinels) Failover(t testing.TB) *Instance {
 	t.Helper()
 	old := s.master(0)
@@ -60,15 +58,15 @@ func (s *Sentinels) Failover(t testing.TB) *Instance {
 	}
 	dead.Kill()
 	s.deadAfter("500")
-	defer s.deadAfter(steady)
+	defer s.deadAfter(longTimeout)
 	for n := range s.Sentinels {
 		poll(t, "the sentinels choose a new master", func() bool { return s.master(n) != old })
 	}
 	return dead
 }
 
-// Whole waits until the server that is not the master follows it again, and
-// every sentinel knows: until a second [Sentinels.Failover] can succeed.
+// Whole waits until the server that is not the master follows it again, and every sentinel knows that. After it, a
+// second [Sentinels.Failover] can succeed.
 func (s *Sentinels) Whole(t testing.TB) {
 	t.Helper()
 	for n, i := range s.Sentinels {
@@ -84,7 +82,7 @@ func (s *Sentinels) Whole(t testing.TB) {
 	}
 }
 
-// deadAfter sets after how many milliseconds of silence the sentinels take a server for dead.
+// deadAfter sets the silence in milliseconds that makes a server count as dead for the sentinels.
 func (s *Sentinels) deadAfter(ms string) {
 	for _, i := range s.Sentinels {
 		i.must("SENTINEL", "SET", "stoa", "down-after-milliseconds", ms)

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// startTimeout is how long a server may take to answer; 80 ms is usual.
+// startTimeout bounds the start of a server; 80 ms is usual.
 const startTimeout = 10 * time.Second
 
 // An Instance is one server process.
@@ -32,17 +32,16 @@ type Instance struct {
 	port int
 	args []string
 	file string // configuration file; empty means standard input
-	mode string // extra word on the command line of a file that is written here
+	mode string // extra word on the command line; the file is then written here
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when cmd was waited for
+	ended chan struct{} // closed after cmd.Wait
 	out   bytes.Buffer
 }
 
-// Server starts an empty redis-server of the test's own, which it may kill, stall,
-// flush and reconfigure. Settings are lines of redis.conf, such as "appendonly yes".
-// Other tests are served by [Shared].
+// Server starts an empty redis-server for this test alone, which may kill, pause, flush and reconfigure it. Settings
+// are lines of redis.conf, such as "appendonly yes". Other tests use [Shared].
 func Server(t testing.TB, settings ...string) *Instance {
 	t.Helper()
 	i := instance(t, settings)
@@ -58,15 +57,14 @@ func instance(t testing.TB, settings []string) *Instance {
 	return i
 }
 
-// at returns an instance without settings that is not started yet.
+// at returns an instance without settings that is not started.
 func at(dir string, port int) *Instance {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	return &Instance{URL: "redis://" + addr, Addr: addr, Dir: dir, port: port}
 }
 
-// Conf starts a redis-server with a configuration file, on a port and in a
-// folder of its own. Further arguments, such as "--sentinel", come before those.
-// Restart reads the file again.
+// Conf starts a redis-server with a configuration file, on its own port and in its own directory. Additional arguments,
+// such as "--sentinel", precede those. Restart reads the file again.
 func Conf(t testing.TB, file string, args ...string) *Instance {
 	t.Helper()
 	i := instance(t, nil)
@@ -76,7 +74,7 @@ func Conf(t testing.TB, file string, args ...string) *Instance {
 	return i
 }
 
-// Settings changes what the next start reads.
+// Settings sets the settings for the next start.
 func (i *Instance) Settings(settings ...string) { i.args = settings }
 
 func (i *Instance) start() {
@@ -86,7 +84,7 @@ func (i *Instance) start() {
 	}
 }
 
-// run starts the process and waits until it answers.
+// run starts the process and waits until it replies.
 func (i *Instance) run() error {
 	bin, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -101,7 +99,7 @@ func (i *Instance) run() error {
 	case i.mode == "":
 		cmd.Stdin = strings.NewReader(conf)
 	default:
-		// A sentinel writes to its file, which a restart finds again.
+		// A sentinel writes to its file, and a restart reads it again.
 		if _, err := os.Stat(i.file); err != nil {
 			conf = strings.Replace(conf, "save \"\"\nrepl-diskless-sync-delay 0\n", "", 1)
 			if err := os.WriteFile(i.file, []byte(conf), 0o600); err != nil {
@@ -116,8 +114,8 @@ func (i *Instance) run() error {
 	dieWithParent(cmd)
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
-		// The thread that starts the child must live as long as it, and the
-		// runtime ends threads on which a locked goroutine ended.
+		// The thread that starts the child must live as long as the child, and the runtime ends a thread when the
+		// goroutine locked to it ends.
 		runtime.LockOSThread()
 		defer close(ended)
 		err := cmd.Start()
@@ -149,10 +147,10 @@ func (i *Instance) run() error {
 	}
 }
 
-// Kill ends the process as a crash would (SIGKILL) and waits for its end.
+// Kill ends the process like a crash (SIGKILL) and waits for its end.
 func (i *Instance) Kill() { i.end(syscall.SIGKILL) }
 
-// Stop has the server shut down in its own time (SIGTERM) and waits.
+// Stop lets the server shut down (SIGTERM) and waits for its end.
 func (i *Instance) Stop() { i.end(syscall.SIGTERM) }
 
 func (i *Instance) end(sig os.Signal) {
@@ -173,15 +171,15 @@ func (i *Instance) end(sig os.Signal) {
 	}
 }
 
-// Pause stops the process without closing anything: connections stay open and
-// nobody answers. It returns when the process stands still; Resume lets it go on.
+// Pause stops the process without closing anything: connections stay open without replies. It returns when the process
+// has stopped; Resume continues it.
 func (i *Instance) Pause() {
 	i.t.Helper()
 	StandStill(i.t, i.cmd.Process)
 }
 
-// StandStill stops a process that the test has started, of whatever server, and returns when
-// it stands still. SIGCONT lets it go on.
+// StandStill stops a process of any server that the test has started, and returns when it has stopped. SIGCONT
+// continues it.
 func StandStill(t testing.TB, p *os.Process) {
 	t.Helper()
 	poll(t, "the server stands still", func() bool {
@@ -195,15 +193,15 @@ func StandStill(t testing.TB, p *os.Process) {
 // Resume ends a Pause.
 func (i *Instance) Resume() { i.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Restart starts the server again on its port, after Kill or Stop if it still
-// runs, with what it had persisted: nothing, unless the settings say otherwise.
+// Restart starts the server again on its port, after a Kill if it still runs, with the data that it persisted: none by
+// default.
 func (i *Instance) Restart() {
 	i.t.Helper()
 	i.Kill()
 	i.start()
 }
 
-// RestartEmpty is Restart after the loss of everything persisted.
+// RestartEmpty is Restart after the loss of all persisted data.
 func (i *Instance) RestartEmpty() {
 	i.t.Helper()
 	i.Kill()
@@ -234,11 +232,10 @@ func (i *Instance) must(args ...string) []string {
 	return reply
 }
 
-// FreePort returns a port that is the test's until it ends, also while no server
-// listens there: a test of another process could else begin where this one's server
-// was killed, and both would go on with the same one. It is below the range from
-// which the kernel takes the near ends of connections: a client that keeps dialling
-// a dead server could else end up connected to itself.
+// FreePort returns a port that is reserved for the test until it ends, even while no server listens on it. Otherwise a
+// test of another process could start a server on the port of a killed one, and both tests would use it. The port is
+// below the kernel's range of ephemeral ports: otherwise a client that keeps dialling a dead server could connect to
+// itself.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, ours := freePort()
@@ -249,12 +246,12 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// freePort returns a port, and what keeps it until it is closed.
+// freePort returns a port, and the listener that reserves it until it is closed.
 func freePort() (port int, ours io.Closer) {
 	for range 100 {
 		port = 10000 + rand.N(20000)
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		ours, err := net.ListenPacket("udp", addr) // nobody needs that; whoever comes here tries it first
+		ours, err := net.ListenPacket("udp", addr) // an unused UDP port reserves it, because every caller tries it first
 		if err != nil {
 			continue
 		}
@@ -269,17 +266,17 @@ func freePort() (port int, ours io.Closer) {
 	return 0, nil
 }
 
-// pollTimeout is how long several servers may take to agree: sentinels do nothing for half a minute where their machine has stood
-// still for two seconds.
+// pollTimeout bounds how long several servers may take to agree: sentinels do nothing for half a minute after their
+// machine has stalled for two seconds.
 const pollTimeout = 5 * time.Minute
 
-// poll waits until ok, or fails the test.
+// poll waits until ok returns true, or fails the test.
 func poll(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(pollTimeout)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %s in vain: %s", pollTimeout, what)
+			t.Fatalf("not true after %s: %s", pollTimeout, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

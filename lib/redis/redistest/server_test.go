@@ -11,9 +11,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-func TestAPortIsOneTestsUntilItEnds(t *testing.T) {
+func TestFreePort_ReservedUntilTestEnds(t *testing.T) {
 	taken := func(port int) bool {
-		c, err := net.ListenPacket("udp", fmt.Sprint("127.0.0.1:", port)) // as FreePort asks
+		c, err := net.ListenPacket("udp", fmt.Sprint("127.0.0.1:", port)) // as FreePort does
 		if err == nil {
 			c.Close()
 		}
@@ -25,27 +25,27 @@ func TestAPortIsOneTestsUntilItEnds(t *testing.T) {
 		port = s.port
 		s.Kill()
 		if !taken(port) {
-			t.Error("another test may have the port of a server that is down")
+			t.Error("another test can reserve the port of a stopped server")
 		}
 		s.Restart()
 	})
 	if taken(port) {
-		t.Error("nobody gives it back")
+		t.Error("the port is not released")
 	}
 }
 
-func TestAPausedServerStandsStill(t *testing.T) {
+func TestPause_StopsReplies(t *testing.T) {
 	s := Server(t)
 	for range 100 {
 		s.Pause()
 		if !stopped(s.cmd.Process.Pid) {
-			t.Fatal("it goes on for a while")
+			t.Fatal("the server still replies")
 		}
 		s.Resume()
 	}
 }
 
-func TestSentinelsLeaveAMasterThatIsSilentForAWhile(t *testing.T) {
+func TestSentinel_ShortSilenceIsNoFailover(t *testing.T) {
 	t.Parallel()
 	s := Sentinel(t)
 	s.Master.Pause()
@@ -53,7 +53,7 @@ func TestSentinelsLeaveAMasterThatIsSilentForAWhile(t *testing.T) {
 		poll(t, "two seconds without an answer", func() bool {
 			m := pairs(i.must("SENTINEL", "MASTER", "stoa"))
 			if strings.Contains(m["flags"], "down") {
-				t.Fatalf("it is taken for dead: %v", m)
+				t.Fatalf("the master counts as dead: %v", m)
 			}
 			ms, _ := strconv.Atoi(m["last-ok-ping-reply"])
 			return ms > 2000
@@ -61,9 +61,9 @@ func TestSentinelsLeaveAMasterThatIsSilentForAWhile(t *testing.T) {
 	}
 }
 
-func TestTestsShareAServerAndNoKeys(t *testing.T) {
+func TestShared_SharesServerButNoKeys(t *testing.T) {
 	note := keyspace.Def0(keyspace.New("shared"), "note", keyspace.BytesOf("text"), keyspace.Expire(time.Minute), keyspace.Doc{})
-	for _, e := range SharedEngines(t)[2:] { // the others are a connection's own
+	for _, e := range SharedEngines(t)[2:] { // the others are not shared
 		t.Run(e.Name, func(t *testing.T) {
 			cfg, other := e.Config(t), e.Config(t)
 			if cfg.URL != other.URL {
@@ -75,7 +75,7 @@ func TestTestsShareAServerAndNoKeys(t *testing.T) {
 			if got, _, err := note.At().Get(t.Context(), OpenConfig(t, cfg)); got != "mine" || err != nil {
 				t.Errorf("over a second connection: %q, %v, want the same keys", got, err)
 			}
-			if got, there, err := note.At().Get(t.Context(), OpenConfig(t, other)); there || err != nil {
+			if got, found, err := note.At().Get(t.Context(), OpenConfig(t, other)); found || err != nil {
 				t.Errorf("in another test: %q, %v, want nothing", got, err)
 			}
 		})

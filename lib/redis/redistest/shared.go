@@ -11,22 +11,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Shared returns the configuration of an empty Redis: a prefix that no other test
-// has, on one redis-server that all tests of this binary share. The server starts at
-// the first call and ends with the binary. Several [redis.DB] that are opened with
-// the same configuration see the same keys and channels.
+// Shared returns the configuration of an empty Redis: a prefix that no other test has, on one redis-server that all
+// tests of this binary share. The server starts at the first call and ends with the binary. DBs with the same
+// configuration see the same keys and channels.
 //
-// A test that kills, stalls, flushes or reconfigures its server, counts the server's
-// connections, or spells physical keys, takes [Server] instead. A test in a
-// [testing/synctest] bubble takes "embedded": its clock would stand still while it
-// waits for a socket.
+// Use [Server] for a test that kills, pauses, flushes or reconfigures its server, counts the server's connections, or
+// writes physical keys. Use "embedded" for a test in a [testing/synctest] bubble, because the bubble's clock would stop
+// while the test waits for a socket.
 func Shared(t testing.TB) redis.Config {
 	t.Helper()
 	return standalone.config(t)
 }
 
-// SharedEngines is [Engines] for tests that could use [Shared]: what is not a
-// connection's own is shared by all tests of this binary.
+// SharedEngines is [Engines] for tests that could use [Shared]: all tests of this binary share the servers, except for
+// those that each connection starts for itself.
 func SharedEngines(t testing.TB) []Engine {
 	t.Helper()
 	es := Engines(t)
@@ -43,12 +41,12 @@ func SharedEngines(t testing.TB) []Engine {
 	return es
 }
 
-// A share is what all tests of this binary share of one kind.
+// A share is a kind of Redis that all tests of this binary share.
 type share struct {
 	name  string
 	start func(testing.TB) string // returns the URL
 	once  sync.Once
-	url   string // empty when it did not start
+	url   string // empty if it did not start
 }
 
 var (
@@ -62,7 +60,7 @@ var (
 func (s *share) config(t testing.TB) redis.Config {
 	t.Helper()
 	cfg := redis.Config{Prefix: "t" + strconv.FormatInt(prefixes.Add(1), 10), Patience: patience}
-	if !childrenDie { // nothing would end the servers that all share
+	if !childrenDie { // the shared servers would never end
 		cfg.URL = s.start(t)
 		return cfg
 	}
@@ -79,22 +77,22 @@ type lasting struct {
 	testing.TB
 }
 
-// untilTheEnd has what must stay open while the binary runs.
-var untilTheEnd struct {
+// openUntilExit contains the values that must stay open while the binary runs.
+var openUntilExit struct {
 	sync.Mutex
 	all []any
 }
 
-func keep(what any) {
-	untilTheEnd.Lock()
-	defer untilTheEnd.Unlock()
-	untilTheEnd.all = append(untilTheEnd.all, what)
+func keepOpen(what any) {
+	openUntilExit.Lock()
+	defer openUntilExit.Unlock()
+	openUntilExit.all = append(openUntilExit.all, what)
 }
 
-// Cleanup keeps what the function would end.
-func (l *lasting) Cleanup(end func()) { keep(end) }
+// Cleanup keeps end from running.
+func (l *lasting) Cleanup(end func()) { keepOpen(end) }
 
-// TempDir returns a folder that a shell removes when the binary has ended.
+// TempDir returns a directory that a shell removes after the binary has ended.
 func (l *lasting) TempDir() string {
 	l.Helper()
 	dir, err := os.MkdirTemp("", "redistest-")
@@ -111,6 +109,6 @@ func (l *lasting) TempDir() string {
 		os.RemoveAll(dir)
 		l.Fatal(err)
 	}
-	keep(stdin)
+	keepOpen(stdin)
 	return dir
 }

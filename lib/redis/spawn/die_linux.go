@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel end the child when this process dies, however it
-// dies.
+// dieWithParent makes the kernel kill the child when this process dies for any reason.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

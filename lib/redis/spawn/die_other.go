@@ -4,5 +4,5 @@ package spawn
 
 import "os/exec"
 
-// dieWithParent is a service of Linux alone; elsewhere Close ends the child.
+// dieWithParent only works on Linux; elsewhere Close ends the child.
 func dieWithParent(*exec.Cmd) {}

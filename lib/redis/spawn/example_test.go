@@ -8,7 +8,7 @@ import (
 	_ "github.com/stoa-dev/stoa/lib/redis/spawn"
 )
 
-// The import is all that it needs, and redis-server in PATH.
+// The engine needs only the import, and redis-server in PATH.
 func Example() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "spawn"})

@@ -1,7 +1,6 @@
-// Package spawn starts the redis-server that is in PATH, for the program alone: empty at
-// first, without persistence, on a socket of its own. It dies with the program, on Linux
-// however that ends, and another takes its place when it dies before. A program imports the
-// package for its effect, as it imports a driver of database/sql:
+// Package spawn starts the redis-server in PATH for this program alone: empty at first, without persistence, on a
+// socket of its own. It ends with the program, on Linux even if the program crashes, and is replaced if it ends before.
+// A program imports the package for its side effect, like a driver of database/sql:
 //
 //	import (
 //		"github.com/stoa-dev/stoa/lib/redis"
@@ -42,7 +41,7 @@ func init() {
 // child is a redis-server that this process started for itself.
 type child struct {
 	bin, dir, socket string
-	temporary        bool // dir is ours to remove
+	temporary        bool // whether Close removes dir
 	log              *slog.Logger
 
 	cmd   *exec.Cmd
@@ -50,7 +49,7 @@ type child struct {
 }
 
 const (
-	spawnTimeout = 5 * time.Second // for a child to listen; it needs 12–80 ms
+	spawnTimeout = 5 * time.Second // bounds the start of a child; it needs 12–80 ms
 	respawnEvery = time.Second     // a child that ends sooner is not replaced at once
 )
 
@@ -94,7 +93,7 @@ func (c *child) start(ctx context.Context) error {
 	started, ended := make(chan error, 1), make(chan struct{})
 	go func() { // Run, or the end of this function, waits for it
 		defer close(ended)
-		// The kernel takes the thread that has started a child for its parent.
+		// The kernel considers the thread that started a child its parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -128,11 +127,10 @@ func (c *child) start(ctx context.Context) error {
 	return fmt.Errorf("redis-server did not come up: %w: %s", err, strings.TrimSpace(out.String()))
 }
 
-// Socket is where the server listens.
+// Socket returns the path where the server listens.
 func (c *child) Socket() string { return c.socket }
 
-// Run starts another child whenever one ends, until ctx ends; then it ends the
-// last one.
+// Run starts another child whenever one ends, until ctx ends; then it ends the last one.
 func (c *child) Run(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -143,7 +141,7 @@ func (c *child) Run(ctx context.Context) {
 			return
 		case <-c.ended:
 		}
-		c.log.Warn("the spawned redis-server ended", "state", c.cmd.ProcessState.String())
+		c.log.Warn("redis: spawned redis-server ended", "state", c.cmd.ProcessState.String())
 		wait := respawnEvery
 		if time.Since(began) > respawnEvery {
 			wait = 0
@@ -156,13 +154,13 @@ func (c *child) Run(ctx context.Context) {
 			}
 			err := c.start(ctx)
 			if again = err != nil; again && ctx.Err() == nil {
-				c.log.Error("could not start redis-server", "err", err)
+				c.log.Error("redis: redis-server not started", "err", err)
 			}
 		}
 	}
 }
 
-// Close removes what start left; Run has ended the process.
+// Close removes the files of start; Run has already ended the process.
 func (c *child) Close() error {
 	if c.temporary {
 		return os.RemoveAll(c.dir)

@@ -1,4 +1,4 @@
-// Package pipe has connections within a process that never block a writer.
+// Package pipe provides connections within a process that never block a writer.
 package pipe
 
 import (
@@ -9,14 +9,12 @@ import (
 	"time"
 )
 
-// limit is how far a reader may lag behind before its pipe is cut, as Redis
-// cuts a client whose output buffer overflows.
+// limit bounds how far a reader may lag before its pipe is cut, as Redis cuts a client whose output buffer overflows.
 const limit = 64 << 20
 
-// New returns the two ends of an in-memory connection. Unlike net.Pipe it
-// is buffered: a client that writes a long pipeline before it reads the first
-// reply, and a server that answers while it is still being written to, would
-// else wait for each other for ever.
+// New returns the two ends of an in-memory connection. Unlike net.Pipe it is buffered. Otherwise a client that writes a
+// long pipeline before it reads the first reply, and a server that replies while it still receives, would wait for each
+// other forever.
 func New() (client, server net.Conn) {
 	a, b := newStream(), newStream()
 	return &pipe{in: a, out: b}, &pipe{in: b, out: a}
@@ -47,7 +45,7 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "memory" }
 func (pipeAddr) String() string  { return "memory" }
 
-// stream carries bytes one way.
+// stream carries bytes in one direction.
 type stream struct {
 	mu       sync.Mutex
 	more     sync.Cond
@@ -70,7 +68,7 @@ func (s *stream) write(b []byte) (int, error) {
 	if s.closed {
 		return 0, io.ErrClosedPipe
 	}
-	if s.off > 0 && len(s.buf)+len(b) > cap(s.buf) { // reuse the read part before growing
+	if s.off > 0 && len(s.buf)+len(b) > cap(s.buf) { // reuse the part that was read before growing
 		s.buf = s.buf[:copy(s.buf, s.buf[s.off:])]
 		s.off = 0
 	}
@@ -107,14 +105,14 @@ func (s *stream) read(b []byte) (int, error) {
 	n := copy(b, s.buf[s.off:])
 	if s.off += n; s.off == len(s.buf) {
 		s.off, s.buf = 0, s.buf[:0]
-		if cap(s.buf) > 1<<20 { // a burst must not hold its memory for ever
+		if cap(s.buf) > 1<<20 { // release the memory of a burst
 			s.buf = nil
 		}
 	}
 	return n, nil
 }
 
-// setDeadline takes effect on a reader that waits already, too.
+// setDeadline also takes effect on a reader that is already waiting.
 func (s *stream) setDeadline(t time.Time) {
 	s.mu.Lock()
 	s.deadline = t

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestAPipeHoldsWhatNobodyReadsYet(t *testing.T) {
+func TestPipe_BuffersWithoutReader(t *testing.T) {
 	a, b := New()
 	want := bytes.Repeat([]byte("0123456789"), 300_000)
 	for chunk := want; len(chunk) > 0; chunk = chunk[min(len(chunk), 70_001):] {
@@ -29,10 +29,10 @@ func TestAPipeHoldsWhatNobodyReadsYet(t *testing.T) {
 	}
 }
 
-func TestAPipeThatIsNeverEmptyKeepsItsSize(t *testing.T) {
+func TestPipe_BufferDoesNotGrow(t *testing.T) {
 	a, b := New()
 	buf := make([]byte, 1000)
-	a.Write(buf) // the reader stays behind by this much
+	a.Write(buf) // the reader always lags by this much
 	for range 10_000 {
 		a.Write(buf)
 		io.ReadFull(b, buf)
@@ -42,7 +42,7 @@ func TestAPipeThatIsNeverEmptyKeepsItsSize(t *testing.T) {
 	}
 }
 
-func TestAReaderThatLagsTooFarIsCut(t *testing.T) {
+func TestPipe_LaggingReaderIsCut(t *testing.T) {
 	a, b := New()
 	chunk := make([]byte, 16<<20)
 	var err error
@@ -51,14 +51,14 @@ func TestAReaderThatLagsTooFarIsCut(t *testing.T) {
 		_, err = a.Write(chunk)
 	}
 	if err == nil || written > limit+2*len(chunk) {
-		t.Errorf("wrote %d bytes that nobody read, %v; want a cut at %d", written, err, limit)
+		t.Errorf("wrote %d bytes without a reader, %v; want a cut at %d", written, err, limit)
 	}
 	if n, err := io.Copy(io.Discard, b); n < limit-int64(len(chunk)) || err != nil {
 		t.Errorf("the reader got %d bytes, %v; want what was written before the cut, and the end", n, err)
 	}
 }
 
-func TestAPipesDeadlineEndsARead(t *testing.T) {
+func TestPipe_DeadlineEndsRead(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a, b := New()
 		defer a.Close()

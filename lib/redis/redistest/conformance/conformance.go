@@ -1,6 +1,6 @@
-// Package conformance is what every Redis has to do for the packages of this module, whichever
-// kind it is and whichever client reaches it, as tests: package redis runs it over its engines,
-// and an implementation of [redis.Conn] over the clients that it adapts.
+// Package conformance contains the tests of the behaviour that the packages of this module need from every kind of
+// Redis and every client. Package redis runs it over its engines, and an implementation of [redis.Conn] runs it over
+// its clients.
 //
 //	func TestConn(t *testing.T) {
 //		db, err := redis.Wrap(myConn(redistest.Server(t).Addr), redis.WrapConfig{})
@@ -25,8 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// Run holds db, which must be empty, against all that a Redis has to do. A cluster must be
-// one of three masters.
+// Run tests db, which must be empty, for conformance. A cluster must have three masters.
 func Run(t *testing.T, db *redis.DB) {
 	for _, c := range []struct {
 		name string
@@ -58,8 +57,8 @@ func Run(t *testing.T, db *redis.DB) {
 	redistest.KeysDeclared(t, db, keys)
 }
 
-// Brief sends a command, a pipeline and a script, and hears what it publishes: for tests of a
-// connection, rather than of a server. It can run several times.
+// Brief sends a command, a pipeline and a script, and receives a message that it publishes: for tests of a connection,
+// rather than of a server. It can run several times.
 func Brief(t *testing.T, db *redis.DB) {
 	testHandles(t, db)
 	testPipeline(t, db)
@@ -69,7 +68,7 @@ func Brief(t *testing.T, db *redis.DB) {
 
 func n(i int) keyspace.Int { return keyspace.Int{N: int64(i)} }
 
-// must returns a reply's error-free self.
+// must fails the test if r is an error, and returns it.
 func must(t *testing.T, r keyspace.Reply) keyspace.Reply {
 	t.Helper()
 	if r.Err != nil {
@@ -95,7 +94,7 @@ func testHandles(t *testing.T, db *redis.DB) {
 	ctx := t.Context()
 	v := value.At(n(1))
 	if _, ok, err := v.Get(ctx, db); ok || err != nil {
-		t.Errorf("Get of nothing = %v, %v; want false, nil", ok, err)
+		t.Errorf("Get of a missing key = %v, %v; want false, nil", ok, err)
 	}
 	want := "line\r\nbinary \x00\xff and " + strings.Repeat("long ", 5000)
 	if err := v.SetFor(ctx, db, want, time.Minute); err != nil {
@@ -189,7 +188,7 @@ func testLives(t *testing.T, db *redis.DB) {
 		}
 	}
 	if items, err := db.Do(ctx, forever.TopCmd(0)).Items(); len(items) != 0 || err != nil {
-		t.Errorf("the best none are %v, %v", items, err)
+		t.Errorf("the first zero members are %v, %v", items, err)
 	}
 	if items, err := db.Do(ctx, f.RangeCmd("-", "+", 1)).Items(); len(items) != 1 || err != nil {
 		t.Errorf("the first entry is %v, %v", items, err)
@@ -204,7 +203,7 @@ func testOtherType(t *testing.T, db *redis.DB) {
 		t.Errorf("got %v and %v, want %v", lone, replies[0].Err, keyspace.ErrType)
 	}
 	if got, err := c.Get(t.Context(), db); got != 1 || err != nil || replies[1].Err != nil {
-		t.Errorf("the command beside it: %d, %v, %v", got, err, replies[1].Err)
+		t.Errorf("the other command: %d, %v, %v", got, err, replies[1].Err)
 	}
 }
 
@@ -245,7 +244,7 @@ func testShapes(t *testing.T, db *redis.DB) {
 		t.Errorf("ZSCORE = %v, %v, %v; want 7", f, ok, err)
 	}
 	if !replies[9].Nil() || !replies[12].Nil() {
-		t.Errorf("ZREVRANK of nobody, SET NX of something = %v, %v; want nil replies", replies[9], replies[12])
+		t.Errorf("ZREVRANK of a missing member, SET NX of an existing key = %v, %v; want nil replies", replies[9], replies[12])
 	}
 	if got := replies[11].List; len(got) != 3 || !got[0].Nil() && got[0].Str != "V" || !got[1].Nil() || got[2].Str != "V" {
 		t.Errorf("MGET = %v, want V, nil, V", got)
@@ -259,7 +258,7 @@ func testExpiry(t *testing.T, db *redis.DB) {
 	if err := errors.Join(short.SetFor(ctx, db, "x", 100*time.Millisecond), long.SetFor(ctx, db, "x", time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the key dies", func() bool {
+	eventually.True(t, "the key expires", func() bool {
 		_, ok, err := short.Get(ctx, db)
 		if err != nil {
 			t.Fatal(err)
@@ -267,16 +266,16 @@ func testExpiry(t *testing.T, db *redis.DB) {
 		return !ok
 	})
 	if time.Now().Before(began.Add(40 * time.Millisecond)) {
-		t.Errorf("a key with a life of 100 ms died after %s", time.Since(began))
+		t.Errorf("a key with a life of 100 ms expired after %s", time.Since(began))
 	}
 	if _, ok, _ := long.Get(ctx, db); !ok {
-		t.Error("a key with a life of a minute died with it")
+		t.Error("a key with a life of a minute expired too")
 	}
 	if typ, ttl, err := db.TypeAndTTL(ctx, db.Physical(long.Key)); typ != "string" || ttl < 50*time.Second || ttl > time.Minute || err != nil {
 		t.Errorf("TypeAndTTL = %q, %s, %v; want string and about a minute", typ, ttl, err)
 	}
 	if typ, ttl, err := db.TypeAndTTL(ctx, db.Physical(short.Key)); typ != "none" || ttl != 0 || err != nil {
-		t.Errorf("TypeAndTTL of a dead key = %q, %s, %v; want none", typ, ttl, err)
+		t.Errorf("TypeAndTTL of an expired key = %q, %s, %v; want none", typ, ttl, err)
 	}
 }
 
@@ -310,14 +309,14 @@ func testCrossSlot(t *testing.T, db *redis.DB) {
 	v := value.At(n(6))
 	replies := db.DoMulti(t.Context(), []keyspace.Cmd{v.SetCmd("before", time.Minute), bad, {Name: "GET", Key: v.Key}})
 	if !errors.Is(replies[1].Err, redis.ErrCrossSlot) || replies[2].Str != "before" {
-		t.Errorf("DoMulti = %v; want ErrCrossSlot in the middle and its neighbours done", replies)
+		t.Errorf("DoMulti = %v; want ErrCrossSlot in the middle and the others executed", replies)
 	}
 }
 
 func testPipeline(t *testing.T, db *redis.DB) {
 	ctx := t.Context()
 	if got := db.DoMulti(ctx, nil); len(got) != 0 {
-		t.Errorf("DoMulti of nothing = %v", got)
+		t.Errorf("DoMulti without commands = %v", got)
 	}
 	must(t, db.Do(ctx, keyspace.Cmd{Name: "HSET", Key: fields.At(n(7)).Key, Args: []string{"a", "1"}}))
 	echo := redis.NewScript("return ARGV[1]")
@@ -340,7 +339,7 @@ func testPipeline(t *testing.T, db *redis.DB) {
 		got, want := r.Str, "OK"
 		switch i % 5 {
 		case 1:
-			want = strconv.Itoa(i - 1) // what the command before it wrote
+			want = strconv.Itoa(i - 1) // the value that the previous command wrote
 		case 2:
 			if se, ok := errors.AsType[redis.ServerError](r.Err); !ok || se.Code() != "WRONGTYPE" {
 				t.Errorf("reply %d: %v, want WRONGTYPE", i, r.Err)
@@ -374,7 +373,7 @@ func testLongPipeline(t *testing.T, db *redis.DB) {
 
 func testScripts(t *testing.T, db *redis.DB) {
 	ctx := t.Context()
-	// Nobody has seen this script before, on whichever server.
+	// No server has this script yet.
 	src := "-- " + rand.Text() + "\nreturn {KEYS[1], redis.call('INCRBY', KEYS[2], ARGV[1])}"
 	s := redis.NewScript(src)
 	if s.Source() != src {
@@ -397,13 +396,13 @@ func testScripts(t *testing.T, db *redis.DB) {
 			}
 		}
 	}
-	// A server that forgot its scripts.
+	// A server that has lost its scripts.
 	if db.Mode() != "cluster" {
 		must(t, db.Do(ctx, keyspace.Cmd{Name: "SCRIPT", Args: []string{"FLUSH"}}))
 	}
 	c := counter.At(keyspace.Text{S: "again"})
 	if r := must(t, s.Run(ctx, db, []keyspace.Key{c.Key, c.Key}, "5")); r.List[1].N != 5 {
-		t.Errorf("Run after SCRIPT FLUSH = %v, want 5: once and no more", r)
+		t.Errorf("Run after SCRIPT FLUSH = %v, want 5, from one run", r)
 	}
 	if err := s.Run(ctx, db, []keyspace.Key{c.Key, v.Key}, "5").Err; !errors.Is(err, redis.ErrCrossSlot) {
 		t.Errorf("Run with keys of two slots: %v, want ErrCrossSlot", err)
@@ -426,10 +425,10 @@ func testFunctions(t *testing.T, db *redis.DB) {
 	if err := db.LoadFunctions(ctx, library("nonsense(")); !errors.As(err, &server) {
 		t.Errorf("a library with an error: %v, want the server's error", err)
 	}
-	if db.Mode() == "embedded" { // which has no functions
+	if db.Mode() == "embedded" { // it has no functions
 		return
 	}
-	for _, more := range []string{"0", "1000"} { // the second takes the place of the first
+	for _, more := range []string{"0", "1000"} { // the second replaces the first
 		if err := db.LoadFunctions(ctx, library(more)); err != nil {
 			t.Fatal(err)
 		}
@@ -637,7 +636,7 @@ func testOwners(t *testing.T, db *redis.DB) {
 			mine, cursor = append(mine, page...), next
 		}
 		slices.Sort(mine)
-		mine = slices.Compact(mine) // SCAN may tell twice
+		mine = slices.Compact(mine) // SCAN may return a key twice
 		var cmds [][]string
 		for _, k := range mine {
 			cmds = append(cmds, []string{"GET", k}, []string{"LLEN", k})
@@ -654,7 +653,7 @@ func testOwners(t *testing.T, db *redis.DB) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("the owners told of %d keys, want %d, each once", len(got), len(want))
+		t.Errorf("the owners returned %d keys, want %d, each once", len(got), len(want))
 	}
 }
 

@@ -16,25 +16,25 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// Wrapped holds a [redis.Conn] against what its servers and connections may do to it. open
-// returns a DB on a new client for the server at addr, and closes both when its test ends.
+// Wrapped tests a [redis.Conn] for faults of its servers and connections. open returns a DB on a new client for the
+// server at addr, and closes both when its test ends.
 func Wrapped(t *testing.T, open func(t *testing.T, addr string) *redis.DB) {
 	for name, run := range map[string]func(*testing.T, func(*testing.T, string) *redis.DB){
-		"a lost answer is an outage, and nothing is sent twice":  testLostAnswer,
-		"a silent server holds nobody beyond the context":        testSilence,
-		"a subscription comes back after its connection was cut": testCutSubscription,
-		"who closes the DB waits for no server":                  testCloseInSilence,
+		"a lost reply is an outage, and nothing is sent twice": testLostAnswer,
+		"a silent server blocks no caller beyond its context":  testSilence,
+		"a cut subscription is resumed":                        testCutSubscription,
+		"Close waits for no server":                            testCloseInSilence,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, open) })
 	}
 }
 
-// lose has the answer of a command that has it among its arguments be lost.
-const lose = "lose this answer"
+// loseReply marks a command in its arguments: the reply is lost.
+const loseReply = "lose this reply"
 
-// losing is a way to a server on which some answers are lost, each with its connection. It
-// returns its own address, and counts what it lost.
-func losing(t *testing.T, server string) (addr string, lost *atomic.Int64) {
+// lossyProxy starts a proxy to a server that loses the replies to marked commands, each with its connection. It returns
+// the proxy's address, and the number of lost replies.
+func lossyProxy(t *testing.T, server string) (addr string, lost *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +64,7 @@ func losing(t *testing.T, server string) (addr string, lost *atomic.Int64) {
 		}
 		all.Go(func() {
 			pass(near, far, func(s string) bool {
-				if strings.Contains(s, lose) {
+				if strings.Contains(s, loseReply) {
 					armed.Store(true)
 				}
 				return false
@@ -93,16 +93,16 @@ func losing(t *testing.T, server string) (addr string, lost *atomic.Int64) {
 }
 
 func testLostAnswer(t *testing.T, open func(*testing.T, string) *redis.DB) {
-	addr, lost := losing(t, redistest.Server(t).Addr)
+	addr, lost := lossyProxy(t, redistest.Server(t).Addr)
 	db := open(t, addr)
 	if before := db.Ended(); db.Ended() == before {
-		t.Error("Ended tells that no connection has ended, which it cannot know")
+		t.Error("Ended returned the same number twice, but connections are unknown")
 	}
 	counted := visits.At(n(1))
 	count := redis.NewScript("redis.call('EXPIRE', KEYS[1], 60) return redis.call('INCR', KEYS[1])")
 	must(t, count.Run(t.Context(), db, []keyspace.Key{counted.Key}))
 	for i := range int64(4) {
-		cmd := count.Cmd([]keyspace.Key{counted.Key}, lose)
+		cmd := count.Cmd([]keyspace.Key{counted.Key}, loseReply)
 		var err error
 		if i%2 == 0 {
 			err = db.Do(t.Context(), cmd).Err
@@ -110,15 +110,15 @@ func testLostAnswer(t *testing.T, open func(*testing.T, string) *redis.DB) {
 			err = db.DoMulti(t.Context(), []keyspace.Cmd{cmd, {Name: "GET", Key: counted.Key}})[0].Err
 		}
 		if !errors.Is(err, redis.ErrUnavailable) {
-			t.Fatalf("answer %d was lost: %v, want ErrUnavailable", i, err)
+			t.Fatalf("reply %d was lost: %v, want ErrUnavailable", i, err)
 		}
 		var got int64
-		eventually.NoError(t, "the client connects again", func() (err error) {
+		eventually.NoError(t, "the client reconnects", func() (err error) {
 			got, err = counted.Get(t.Context(), db)
 			return err
 		})
 		if got != i+2 || lost.Load() != i+1 {
-			t.Fatalf("after %d lost answers of %d the counter is %d, want %d", lost.Load(), i+1, got, i+2)
+			t.Fatalf("after %d lost replies of %d the counter is %d, want %d", lost.Load(), i+1, got, i+2)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func testSilence(t *testing.T, open func(*testing.T, string) *redis.DB) {
 	gone, leave := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, leave)
 	if err := db.DoMulti(gone, []keyspace.Cmd{read, read})[1].Err; !errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrUnavailable) {
-		t.Errorf("a caller who leaves: %v", err)
+		t.Errorf("a caller that leaves: %v", err)
 	}
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -185,27 +185,27 @@ func testCloseInSilence(t *testing.T, open func(*testing.T, string) *redis.DB) {
 	}
 }
 
-// Resharded gives the slot of a channel that is listened to another owner. open returns a DB on a
-// client of the cluster with servers at addrs, and closes both when its test ends.
+// Resharded moves the slot of a subscribed channel to another owner. open returns a DB on a client of the cluster with
+// servers at addrs, and closes both when its test ends.
 func Resharded(t *testing.T, open func(t *testing.T, addrs []string) *redis.DB) {
 	c := redistest.Cluster(t, 3, 0)
 	db, others := open(t, strings.Split(strings.TrimPrefix(c.URL, "redis-cluster://"), ",")), redistest.Open(t, c.URL)
 	ctx, cancel := context.WithCancel(t.Context())
 	ch := news.At(keyspace.Int{N: 1})
-	var subscribed, heard atomic.Int64
+	var subscribed, received atomic.Int64
 	var listening sync.WaitGroup
 	listening.Go(func() {
-		_ = db.Subscribe(ctx, ch, redis.Handler{Subscribed: func() { subscribed.Add(1) }, Message: func(string) { heard.Add(1) }})
+		_ = db.Subscribe(ctx, ch, redis.Handler{Subscribed: func() { subscribed.Add(1) }, Message: func(string) { received.Add(1) }})
 	})
 	defer listening.Wait()
 	defer cancel()
 	eventually.True(t, "a subscription", func() bool { return subscribed.Load() == 1 })
 	c.Move(t, db.Physical(keyspace.Key{})+ch.String())
 	eventually.True(t, "a message from the new owner", func() bool {
-		_ = others.Publish(t.Context(), ch, "x") // it may not know of the new owner yet
-		return heard.Load() > 0
+		_ = others.Publish(t.Context(), ch, "x") // it may not know the new owner yet
+		return received.Load() > 0
 	})
 	if subscribed.Load() < 2 {
-		t.Error("nobody was told that messages may have been missed")
+		t.Error("Subscribed was not called after messages may have been missed")
 	}
 }
