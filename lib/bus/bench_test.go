@@ -26,7 +26,7 @@ func BenchmarkSeen(b *testing.B) {
 	}
 }
 
-// each runs fn over the engines of which figures are given.
+// each runs fn over the engines with published figures.
 func each(b *testing.B, fn func(*testing.B, *redis.DB)) {
 	for _, e := range redistest.Engines(b) {
 		if e.Name == "embedded" || e.Name == "standalone" || e.Name == "cluster" {
@@ -77,8 +77,8 @@ func BenchmarkPublish(b *testing.B) {
 	})
 }
 
-// BenchmarkArrival measures from before Publish until another node's handler is
-// called, at some thousand events a second.
+// BenchmarkArrival measures from before Publish until another node's handler is called, at several thousand events a
+// second.
 func BenchmarkArrival(b *testing.B) {
 	for _, e := range redistest.Engines(b) {
 		if e.Name != "standalone" && e.Name != "cluster" {

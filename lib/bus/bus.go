@@ -28,80 +28,77 @@ var (
 	publish    = redis.NewScript(publishLua)
 )
 
-// Keys are the channel and the stream of a bus. In a cluster both must share a slot: give them
-// the same name, which a channel and a key may have.
+// Keys are the channel and the stream of a bus. In a cluster both must share a slot: use the same name for both, which
+// is allowed for a channel and a key.
 type Keys struct {
-	Events keyspace.Channel // delivers fast, and may lose messages
-	Log    keyspace.Stream  // keeps events, to catch up from
+	Events keyspace.Channel // fast, but may lose messages
+	Log    keyspace.Stream  // stores events, from which nodes catch up
 }
 
-// Config names the node and says how often it reads the log.
+// Config names the node and sets how often it reads the log.
 type Config struct {
-	// Node names this process to people and to handlers, [Event.Node]. It is a label: a
-	// process tells its own events from others by a random number, so that two processes
-	// of one name, by mistake or after a restart, hear each other.
+	// Node names this process in logs and for handlers, [Event.Node]. It is only a label: a process distinguishes its
+	// own events by a random number. Two processes with one name, by mistake or after a restart, therefore still
+	// receive each other's events.
 	Node string
-	// Beat is the interval at which the log is read; 0 means 100 ms. It bounds how long
-	// a lost message stays unnoticed.
+	// Beat is the interval of reading the log; 0 means 100 ms. It bounds how long a lost message stays
+	// undetected.
 	Beat time.Duration
-	// Keep is how many events the log holds at least; 0 means 10,000. A node that
-	// misses more events than that gets [Handler.Lost].
+	// Keep is the smallest number of events in the log; 0 means 10,000. A node that misses more events gets
+	// [Handler.Lost].
 	Keep int
-	// Log gets a line when events may have been missed, and when the log cannot
-	// be read; nil discards.
+	// Log gets a line when events may have been missed, and when the log cannot be read; nil discards it.
 	Log *slog.Logger
 }
 
-// Event is something that happened on another node.
+// Event is an event of another node.
 type Event struct {
-	ID    string    // of the event, unique
-	Node  string    // that published it
-	Topic string    // which handler it is for
-	Name  string    // what happened
-	At    time.Time // by that node's clock, in milliseconds; compare it with no other node's
+	ID    string    // unique
+	Node  string    // node that published it
+	Topic string    // selects the handler
+	Name  string    // kind of event
+	At    time.Time // by that node's clock, in milliseconds; do not compare it with another node's
 	Data  string    // in the topic's own format
 }
 
-// Handler gets what happens to one topic. The functions are called one at a
-// time and must be quick: they hold up all other topics.
+// Handler gets the events of one topic. The functions are called one at a time and must be quick, because they delay
+// all other topics.
 type Handler struct {
-	// Event gets each event of another node: those that were published in the
-	// log's order, each once. Nil is allowed.
+	// Event is called with each event of another node. Published events are in the order of the log, each once. It may
+	// be nil.
 	Event func(Event)
-	// Lost says that events that were published may have been missed: forget
-	// whatever they would have changed, also what is being read at this moment.
-	// It is called at the start, too. Nil is allowed.
+	// Lost is called when published events may have been missed: drop everything that they could have changed,
+	// including what is being read at this moment. It is also called at the start. It may be nil.
 	Lost func()
 }
 
-// Bus carries events between nodes. It is safe for concurrent use.
+// Bus broadcasts events between nodes. It is safe for concurrent use.
 type Bus struct {
 	db       *redis.DB
 	keys     Keys
 	cfg      Config
 	verb     string // PUBLISH or SPUBLISH
 	channel  string // physical
-	boot     string // begins the ids of this process' events, and of no other's
+	boot     string // prefix of this process' event ids, and of no other's
 	count    atomic.Uint64
 	handlers map[string]Handler
 
-	nudge chan struct{} // asks for a beat at once
+	nudge chan struct{} // requests a beat at once
 
 	mu      sync.Mutex // held while handlers run
-	last    entry      // the last one handled; none before the first beat
-	waiting []message  // that came after a gap
+	last    entry      // the last handled entry; empty before the first beat
+	waiting []message  // messages after a gap
 
-	page int // how many entries the next command reads; of Run alone
+	page int // number of entries that the next command reads; only used by Run
 
 	seen  atomic.Int64
 	era   atomic.Uint64
-	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 while unknown
-	up    chan struct{} // closed by the first good beat
+	zero  atomic.Int64  // Unix ns of the servers at moment 0; 0 if unknown
+	up    chan struct{} // closed by the first successful beat
 	stats stats
 }
 
-// New is [Open] for names that stand in the program: it panics instead of returning an
-// error.
+// New is [Open] for names that are constants of the program: it panics instead of returning an error.
 func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 	b, err := Open(db, keys, cfg)
 	if err != nil {
@@ -110,11 +107,11 @@ func New(db *redis.DB, keys Keys, cfg Config) *Bus {
 	return b
 }
 
-// Open returns a bus on db; it sends nothing. It fails when the keys do not share a slot,
-// or when Node is empty or has a space in it.
+// Open returns a bus on db; it sends nothing. It returns an error if the keys do not share a slot, or if Node is empty
+// or contains a space.
 func Open(db *redis.DB, keys Keys, cfg Config) (*Bus, error) {
 	if !word(cfg.Node) {
-		return nil, fmt.Errorf("bus: %q cannot name a node", cfg.Node)
+		return nil, fmt.Errorf("bus: invalid node name %q: it must not be empty or contain spaces", cfg.Node)
 	}
 	channel := db.Physical(keyspace.Key{}) + keys.Events.String()
 	if keyspace.Slot(channel) != keyspace.Slot(db.Physical(keys.Log.Key)) {
@@ -124,7 +121,7 @@ func Open(db *redis.DB, keys Keys, cfg Config) (*Bus, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-", page: page,
+	b := &Bus{db: db, keys: keys, cfg: cfg, verb: "PUBLISH", channel: channel, boot: rand.Text()[:10] + "-", page: maxPage,
 		handlers: map[string]Handler{}, nudge: make(chan struct{}, 1), up: make(chan struct{})}
 	if db.Mode() == "cluster" {
 		b.verb = "SPUBLISH"
@@ -132,21 +129,20 @@ func Open(db *redis.DB, keys Keys, cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-// Beat is the interval at which the log is read.
+// Beat returns the interval of reading the log.
 func (b *Bus) Beat() time.Duration { return b.cfg.Beat }
 
-// Handle has h get the events of a topic. Call it before [Bus.Run], once for
-// each topic.
+// Handle sets the handler of a topic. Call it before [Bus.Run], once for each topic.
 func (b *Bus) Handle(topic string, h Handler) {
 	if _, twice := b.handlers[topic]; twice || !word(topic) {
-		panic(fmt.Sprintf("bus: %q is no topic, or is handled twice", topic))
+		panic(fmt.Sprintf("bus: %q is not a valid topic, or already has a handler", topic))
 	}
 	b.handlers[topic] = h
 }
 
-// Publish tells every other node. Without an error the event is in the log;
-// after [redis.ErrUnavailable] it may be. Keep data within some kilobytes: each
-// node reads the newest event anew with each beat.
+// Publish broadcasts an event to every other node. Without an error the event is in the log; after
+// [redis.ErrUnavailable] it may be. Limit data to a few kilobytes, because each node reads the newest event again with
+// each beat.
 func (b *Bus) Publish(ctx context.Context, topic, name, data string) error {
 	if err := b.db.Do(ctx, b.PublishCmd(topic, name, data)).Err; err != nil {
 		return fmt.Errorf("bus: publish %s of %s: %w", name, topic, err)
@@ -154,16 +150,15 @@ func (b *Bus) Publish(ctx context.Context, topic, name, data string) error {
 	return nil
 }
 
-// PublishCmd is the command behind Publish, for a pipeline of the same DB; in a
-// cluster, commands on other slots are carried out before it or after. It panics
-// when topic or name are empty or have a space in them.
+// PublishCmd returns the command of Publish, for a pipeline of the same DB. In a cluster, commands on other slots are
+// executed before or after it. It panics if topic or name are empty or contain a space.
 func (b *Bus) PublishCmd(topic, name, data string) keyspace.Cmd {
 	return publish.Cmd([]keyspace.Key{b.keys.Log.Key}, b.verb, b.channel, strconv.Itoa(b.cfg.Keep), b.event(topic, name, data))
 }
 
-// Pass tells the nodes that listen at this moment and keeps nothing: a node that is
-// cut off misses the event and never learns of it. It costs a third of Publish, and has no
-// order with what is published.
+// Pass broadcasts an event to the nodes that are subscribed at this moment, and does not store it: a disconnected node
+// misses the event and is not notified of that. It costs a third of Publish, and has no order relative to published
+// events.
 func (b *Bus) Pass(ctx context.Context, topic, name, data string) error {
 	if err := b.db.Publish(ctx, b.keys.Events, passing+b.event(topic, name, data)); err != nil {
 		return fmt.Errorf("bus: pass %s of %s: %w", name, topic, err)
@@ -174,16 +169,16 @@ func (b *Bus) Pass(ctx context.Context, topic, name, data string) error {
 // event returns a new event of this node, encoded.
 func (b *Bus) event(topic, name, data string) string {
 	if !word(topic) || !word(name) {
-		panic(fmt.Sprintf("bus: %q of %q is no event", name, topic))
+		panic(fmt.Sprintf("bus: %q of %q is not a valid event", name, topic))
 	}
 	return Event{b.boot + strconv.FormatUint(b.count.Add(1), 36), b.cfg.Node, topic, name, time.Now(), data}.encode()
 }
 
-// word reports whether s can stand in an encoded event.
+// word reports whether s can be a word of an encoded event.
 func word(s string) bool { return s != "" && !strings.ContainsAny(s, " \r\n") }
 
-// Moment is a point in time of this process, in nanoseconds of its monotonic
-// clock. It means nothing to another process.
+// Moment is a point in time of this process, in nanoseconds of its monotonic clock. It has no meaning in another
+// process.
 type Moment int64
 
 var start = time.Now()
@@ -191,24 +186,22 @@ var start = time.Now()
 // Now returns the present moment, which is never 0.
 func Now() Moment { return Moment(time.Since(start)) + 1 }
 
-// Seen returns the latest moment of which is known that everything that was in
-// the log then has been handled here; 0 before the first beat. It stands still
-// while Redis is away.
+// Seen returns a recent moment. This node has handled all events that were in the log at that moment; 0 before the
+// first beat. It does not advance while Redis is unavailable.
 func (b *Bus) Seen() Moment { return Moment(b.seen.Load()) }
 
-// Era changes when a server was restarted or failed over, which may have cost
-// the newest writes. It is the same on all nodes, and 0 while unknown. Topics
-// are told [Handler.Lost] before [Bus.Seen] passes the change.
+// Era changes when a server was restarted or failed over and may have lost the newest writes. It is the same on all
+// nodes, and 0 while unknown. [Handler.Lost] of each topic is called before [Bus.Seen] passes the change.
 func (b *Bus) Era() uint64 { return b.era.Load() }
 
-// Stats counts what happened since the start.
+// Stats are the counts since the start.
 type Stats struct {
-	Events  uint64 // of other nodes, that were published, for any topic
-	FromLog uint64 // of these, read from the log because their message had not come
-	Passed  uint64 // of other nodes, that were only passed
-	Lost    uint64 // times that events may have been missed; the start does not count
+	Events  uint64 // published events of other nodes, for any topic
+	FromLog uint64 // Events that were read from the log because their message had not arrived
+	Passed  uint64 // events of other nodes that were only passed
+	Lost    uint64 // times that events may have been missed, except for the start
 	Beats   uint64
-	Failed  uint64 // beats that Redis did not answer
+	Failed  uint64 // beats without a reply of Redis
 }
 
 type stats struct{ events, fromLog, passed, lost, beats, failed atomic.Uint64 }
@@ -216,7 +209,7 @@ type stats struct{ events, fromLog, passed, lost, beats, failed atomic.Uint64 }
 // Stats returns the counts.
 func (b *Bus) Stats() Stats {
 	s := &b.stats
-	// A part is read before the whole, so that it is never the greater one.
+	// A part is read before its total, so that it is never greater.
 	fromLog, failed := s.fromLog.Load(), s.failed.Load()
 	return Stats{s.events.Load(), fromLog, s.passed.Load(), s.lost.Load(), s.beats.Load(), failed}
 }

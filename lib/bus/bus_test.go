@@ -26,18 +26,18 @@ func TestBus(t *testing.T) {
 	}{
 		{"every node hears each event of the others once and in one order", testOrder},
 		{"an event arrives as it was published", testWhole},
-		{"what is only passed on is heard, and not kept", testPassed},
+		{"a passed event is delivered and not stored", testPassed},
 		{"a pipeline can publish", testPipeline},
 		{"an entry without a message is found by the next beat", testSilent},
-		{"a gap between messages is filled before what follows", testGap},
-		{"more than a page of the log is caught up with", testPages},
+		{"a gap between messages is filled before later messages", testGap},
+		{"more than a page of the log is read in full", testPages},
 		{"a trimmed log means that events may have been missed", testTrimmed},
 		{"an emptied log means that events may have been missed", testEmptied},
-		{"an entry that has another's id is not taken for it", testSameID},
-		{"ids that come again after the log was emptied hide nothing", testSameIDs},
-		{"an entry that nobody can read is passed over", testUnreadable},
-		{"the log does not grow for ever", testKeep},
-		{"the script does what its Go twin does", testTwin},
+		{"an entry with a reused id is detected", testSameID},
+		{"repeated ids after the log was emptied hide no events", testSameIDs},
+		{"an unreadable entry is skipped", testUnreadable},
+		{"the log is bounded", testKeep},
+		{"the script agrees with its Go twin", testTwin},
 	}
 	for _, engine := range redistest.Engines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func testWhole(t *testing.T, db *redis.DB) {
 	eventually.True(t, "the first beat", func() bool { return b.Seen() != 0 })
 	data := "two words, \x00, {\"json\":\"é\"}\r\n and an end "
 	before := time.Now().Truncate(time.Millisecond)
-	must(t, a.Publish(t.Context(), "topic", "elsewhere", data)) // nobody handles it
+	must(t, a.Publish(t.Context(), "topic", "elsewhere", data)) // no handler
 	must(t, a.Publish(t.Context(), "other", "room.closed", data))
 	e := <-got
 	if e.Node != "a" || e.Topic != "other" || e.Name != "room.closed" || e.Data != data || e.ID == "" || e.At.Before(before) || e.At.After(time.Now()) {
@@ -124,7 +124,7 @@ func testPassed(t *testing.T, db *redis.DB) {
 	// A subscription may take effect after the first beat.
 	eventually.True(t, "a passed event", func() bool {
 		must(t, a.Pass(t.Context(), "topic", "name", "passed on"))
-		return slices.Contains(b.heard(), "passed on")
+		return slices.Contains(b.received(), "passed on")
 	})
 	if after := length(); after != before {
 		t.Errorf("the log has %d entries more", after-before)
@@ -142,7 +142,7 @@ func testPipeline(t *testing.T, db *redis.DB) {
 	b.wants(t, "1", "2")
 }
 
-// silent adds an entry and tells nobody, as if its message were lost.
+// silent adds an entry without publishing it, as if its message were lost.
 func silent(t *testing.T, n *node, data string) {
 	t.Helper()
 	must(t, n.db.Do(t.Context(), keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", n.event("topic", "name", data)}}).Err)
@@ -159,31 +159,30 @@ func testSilent(t *testing.T, db *redis.DB) {
 }
 
 func testGap(t *testing.T, db *redis.DB) {
-	// No beat comes by itself.
+	// There are no periodic beats.
 	a, b := join(t, db, "a", Config{Beat: time.Hour}), join(t, db, "b", Config{Beat: time.Hour})
 	must(t, a.Publish(t.Context(), "topic", "name", "1"))
-	eventually.True(t, "the message", func() bool { return len(b.heard()) == 1 })
+	eventually.True(t, "the message", func() bool { return len(b.received()) == 1 })
 	silent(t, a, "2")
 	silent(t, a, "3")
 	for i := 4; i < 10; i++ {
 		must(t, a.Publish(t.Context(), "topic", "name", fmt.Sprint(i)))
 	}
-	eventually.True(t, "the others", func() bool { return len(b.heard()) >= 9 })
+	eventually.True(t, "the others", func() bool { return len(b.received()) >= 9 })
 	b.wants(t, "1", "2", "3", "4", "5", "6", "7", "8", "9")
 }
 
-// What comes while a gap is being filled is not read from the log a second time:
-// the message itself is taken.
-func TestMessagesWaitForTheGapBeforeThem(t *testing.T) {
+// A message that arrives while a gap is filled is not read from the log again: the message itself is used.
+func TestBus_MessagesWaitForGap(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
-		// Nobody listens: the channel brings what the test hands over, when it does.
+		// There is no subscriber: the test passes the messages itself.
 		a, b := newNode(t, db, "a", Config{}), newNode(t, db, "b", Config{})
 		must(t, b.beat(t.Context()))
 		silent(t, a, "1")
 		newest, err := a.read(t.Context(), "XREVRANGE", "+", "-", 1)
 		must(t, err)
-		// Its entry is in no log, so only the message can have told of it.
+		// Its entry is not in the log, so only the message can have delivered it.
 		b.message(newest[0].event.ID + " 99999999999999-0 " + a.event("topic", "name", "2"))
 		b.wants(t)
 		must(t, b.beat(t.Context()))
@@ -195,17 +194,17 @@ func testPages(t *testing.T, db *redis.DB) {
 	a, b := join(t, db, "a", Config{Beat: time.Hour}), join(t, db, "b", Config{Beat: time.Hour})
 	var cmds []keyspace.Cmd
 	var want []string
-	for i := range 2*page + 1 {
+	for i := range 2*maxPage + 1 {
 		want = append(want, fmt.Sprint(i))
 		cmds = append(cmds, keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", a.event("topic", "name", want[i])}})
 	}
 	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), cmds)))
 	m := Now()
-	eventually.True(t, "the log to be handled", func() bool { b.ask(); return b.Seen() > m })
+	eventually.True(t, "the log is handled", func() bool { b.requestBeat(); return b.Seen() > m })
 	b.wants(t, want...)
 }
 
-// trimmed adds two entries and keeps the newer one, at once.
+// trimmed adds two entries and keeps only the newer one, atomically.
 var trimmed = redis.NewScript(`
 redis.call('XADD', KEYS[1], '*', 'e', ARGV[1])
 redis.call('XADD', KEYS[1], 'MAXLEN', '=', 1, '*', 'e', ARGV[2])
@@ -233,17 +232,15 @@ func testEmptied(t *testing.T, db *redis.DB) {
 	must(t, a.Publish(t.Context(), "topic", "name", "1"))
 	b.caughtUp(t)
 	b.wants(t, "LOST", "1")
-	// The first event of the new log comes with the loss of the old one: it is
-	// covered by that.
+	// The first event of the new log arrives with the loss of the old one and is covered by it.
 	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), []keyspace.Cmd{empty, a.PublishCmd("topic", "name", "2")})))
 	b.caughtUp(t)
-	if got := b.heard(); len(got) < 3 || got[2] != "LOST" {
+	if got := b.received(); len(got) < 3 || got[2] != "LOST" {
 		t.Errorf("handled %q, want a loss at the end", got)
 	}
 }
 
-// replaced puts a log in place of the old whose first entry has the id that was
-// the last.
+// replaced replaces the log with a new one whose first entry has the last id of the old.
 var replaced = redis.NewScript(`
 local id = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]
 redis.call('DEL', KEYS[1])
@@ -259,8 +256,8 @@ func testSameID(t *testing.T, db *redis.DB) {
 	b.wants(t, "1", "LOST")
 }
 
-// again empties the log and publishes to the new one, with the ids of the old:
-// one event under the last id of old, and one that follows it.
+// again empties the log and publishes to the new one with the ids of the old: one event under the old log's last id,
+// and one that follows it.
 var again = redis.NewScript(`
 local id = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1]
 redis.call('DEL', KEYS[1])
@@ -277,7 +274,7 @@ func testSameIDs(t *testing.T, db *redis.DB) {
 	b.caughtUp(t)
 	must(t, again.Run(t.Context(), db, []keyspace.Key{keys.Log.Key}, a.verb, a.channel, a.event("topic", "name", "2"), a.event("topic", "name", "3")).Err)
 	b.caughtUp(t)
-	if got := b.heard(); len(got) < 2 || got[1] != "LOST" {
+	if got := b.received(); len(got) < 2 || got[1] != "LOST" {
 		t.Errorf("handled %q, want 1 and then a loss", got)
 	}
 }
@@ -289,7 +286,7 @@ func testUnreadable(t *testing.T, db *redis.DB) {
 		must(t, db.Publish(t.Context(), keys.Events, text))
 		must(t, db.Publish(t.Context(), keys.Events, "0 1-1 "+text))
 		b.caughtUp(t)
-		b.caughtUp(t) // it can be held on to
+		b.caughtUp(t) // as its last entry
 	}
 	must(t, a.Publish(t.Context(), "topic", "name", "1"))
 	b.caughtUp(t)
@@ -301,16 +298,16 @@ func testKeep(t *testing.T, db *redis.DB) {
 	for i := range 400 {
 		must(t, a.Publish(t.Context(), "topic", "name", fmt.Sprint(i)))
 	}
-	// A server trims whole nodes of a stream, of a hundred entries.
+	// A server trims whole nodes of a stream, each with a hundred entries.
 	if n, err := db.Do(t.Context(), keyspace.Cmd{Name: "XLEN", Key: keys.Log.Key}).Int(); err != nil || n < 10 || n > 220 {
 		t.Errorf("the log has %d entries (%v), want 10 to 220", n, err)
 	}
 }
 
-// twin is the log as publish.lua sees it.
+// twin is the log as seen by publish.lua.
 type twin struct{ ids, events []string }
 
-// publish returns what is told of the entry that the server called id.
+// publish returns the published message of the entry with the server's id.
 func (w *twin) publish(id, event string) string {
 	prev := "0"
 	if n := len(w.events); n > 0 {
@@ -321,13 +318,13 @@ func (w *twin) publish(id, event string) string {
 }
 
 func testTwin(t *testing.T, db *redis.DB) {
-	// Its own channel, since what others still listen to may be ending.
+	// It has its own channel, because subscriptions of other tests may still be ending.
 	own := Keys{twinChannel.At(keyspace.Int{N: 1}), twinLog.At(keyspace.Int{N: 1})}
-	told, up := make(chan string, 1), make(chan struct{}, 1)
+	messages, up := make(chan string, 1), make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var listener sync.WaitGroup
 	listener.Go(func() {
-		_ = db.Subscribe(ctx, own.Events, redis.Handler{Message: func(s string) { told <- s }, Subscribed: func() { up <- struct{}{} }})
+		_ = db.Subscribe(ctx, own.Events, redis.Handler{Message: func(s string) { messages <- s }, Subscribed: func() { up <- struct{}{} }})
 	})
 	defer listener.Wait()
 	defer cancel()
@@ -348,8 +345,8 @@ func testTwin(t *testing.T, db *redis.DB) {
 		event := b.event("topic", "name", strings.Repeat("x", rng.IntN(100)))
 		id, _, err := publish.Run(t.Context(), db, log, b.verb, b.channel, "1000", event).Text()
 		must(t, err)
-		if got, want := <-told, model.publish(id, event); got != want {
-			t.Fatalf("after %d: told %q, want %q", i, got, want)
+		if got, want := <-messages, model.publish(id, event); got != want {
+			t.Fatalf("after %d: published %q, want %q", i, got, want)
 		}
 	}
 	entries, err := b.read(t.Context(), "XRANGE", "-", "+", 1000)
@@ -364,7 +361,7 @@ func testTwin(t *testing.T, db *redis.DB) {
 	}
 }
 
-func TestASubscriptionThatIsCutOffCostsNothing(t *testing.T) {
+func TestBus_CutSubscriptionLosesNothing(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wire := memory.Wire()
@@ -386,13 +383,13 @@ func TestASubscriptionThatIsCutOffCostsNothing(t *testing.T) {
 	})
 }
 
-func TestWhoSubscribesAgainLooksAtOnce(t *testing.T) {
+func TestBus_ReadsLogAfterResubscribing(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	a, b := join(t, db, "a", Config{}), join(t, redistest.Open(t, server.URL), "b", Config{Beat: time.Hour})
-	eventually.True(t, "the subscription", func() bool {
+	eventually.True(t, "the node has subscribed again", func() bool {
 		must(t, a.Pass(t.Context(), "topic", "name", "0"))
-		return len(b.heard()) > 0
+		return len(b.received()) > 0
 	})
 	do := func(args ...string) {
 		_, err := server.Do(args...)
@@ -402,10 +399,10 @@ func TestWhoSubscribesAgainLooksAtOnce(t *testing.T) {
 	do("CLIENT", "KILL", "TYPE", "pubsub")
 	must(t, a.Publish(t.Context(), "topic", "name", "1"))
 	do("ACL", "SETUSER", "default", "+subscribe")
-	eventually.True(t, "the event", func() bool { return slices.Contains(b.heard(), "1") })
+	eventually.True(t, "the event is handled", func() bool { return slices.Contains(b.received(), "1") })
 }
 
-func TestInABlackHoleANodeKnowsThatItKnowsNothing(t *testing.T) {
+func TestBus_BlackHoleStopsSeen(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wire := memory.Wire()
@@ -417,16 +414,16 @@ func TestInABlackHoleANodeKnowsThatItKnowsNothing(t *testing.T) {
 		hole := Now()
 		must(t, a.Publish(t.Context(), "topic", "name", "meanwhile"))
 		time.Sleep(time.Second)
-		// A beat waits a tenth of a second for its answer.
+		// A beat waits a tenth of a second for its reply.
 		if s := b.Stats(); s.Failed < 4 {
 			t.Errorf("in a second %d beats failed, want at least 4", s.Failed)
 		}
 		if seen := b.Seen(); seen > hole {
-			t.Errorf("the node claims to know what happened %s after it was cut off", time.Duration(seen-hole))
+			t.Errorf("Seen advanced for %s after the node was disconnected", time.Duration(seen-hole))
 		}
 		b.wants(t, "before")
 		if a.caughtUp(t); a.lost.Load() != 1 {
-			t.Error("the other node lost track")
+			t.Error("the other node missed an event")
 		}
 
 		wire.Heal()
@@ -435,7 +432,7 @@ func TestInABlackHoleANodeKnowsThatItKnowsNothing(t *testing.T) {
 	})
 }
 
-func TestANodeThatWasAwayForLongerThanTheLogIsTold(t *testing.T) {
+func TestBus_TrimmedLogCallsLost(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wire := memory.Wire()
@@ -450,7 +447,7 @@ func TestANodeThatWasAwayForLongerThanTheLogIsTold(t *testing.T) {
 	})
 }
 
-// slowLine takes time for what comes over it, 5 MB a second.
+// slowLine delays the data that is read from it, to 5 MB a second.
 type slowLine struct{ net.Conn }
 
 func (c slowLine) Read(b []byte) (int, error) {
@@ -459,7 +456,7 @@ func (c slowLine) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func TestMoreThanALineCarriesInABeatIsCaughtUpWith(t *testing.T) {
+func TestBus_SlowConnectionCatchesUp(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wire := memory.Wire()
@@ -484,16 +481,16 @@ func TestMoreThanALineCarriesInABeatIsCaughtUpWith(t *testing.T) {
 		healed := Now()
 		time.Sleep(30 * time.Second)
 		if b.Seen() < healed {
-			t.Errorf("half a minute later the node knows nothing that is newer: %+v", b.Stats())
+			t.Errorf("half a minute later Seen has not advanced: %+v", b.Stats())
 		}
-		if n := len(b.heard()); n != missed || b.Stats().Lost != 0 {
+		if n := len(b.received()); n != missed || b.Stats().Lost != 0 {
 			t.Errorf("%d of %d events arrive: %+v", n, missed, b.Stats())
 		}
 	})
 }
 
-func TestARestartIsANewEra(t *testing.T) {
-	// What was persisted comes back, and still may lack the newest.
+func TestEra_ChangesAtRestart(t *testing.T) {
+	// The persisted log returns, but may lack the newest entries.
 	server := redistest.Server(t, "appendonly yes", "appendfsync always")
 	a := join(t, redistest.Open(t, server.URL), "a", Config{})
 	b := join(t, redistest.Open(t, server.URL), "b", Config{})
@@ -513,18 +510,18 @@ func TestARestartIsANewEra(t *testing.T) {
 	b.wants(t, "1", "LOST", "2")
 }
 
-func TestAnotherServersLogIsNotTakenForTheOld(t *testing.T) {
+func TestBus_OtherServersLogCallsLost(t *testing.T) {
 	server := redistest.Server(t)
 	a := join(t, redistest.Open(t, server.URL), "a", Config{})
 	must(t, a.Publish(t.Context(), "topic", "name", "1"))
 	server.RestartEmpty()
 	a.caughtUp(t)
-	if got := a.heard(); len(got) == 0 || slices.ContainsFunc(got, func(s string) bool { return s != "LOST" }) {
+	if got := a.received(); len(got) == 0 || slices.ContainsFunc(got, func(s string) bool { return s != "LOST" }) {
 		t.Errorf("handled %q, want a loss and nothing else", got)
 	}
 }
 
-func TestAFailoverIsANewEra(t *testing.T) {
+func TestEra_ChangesAtFailover(t *testing.T) {
 	for _, set := range []struct {
 		name  string
 		start func(*testing.T) (url string, failover func())
@@ -544,7 +541,7 @@ func TestAFailoverIsANewEra(t *testing.T) {
 			a, b := join(t, redistest.Open(t, url), "a", Config{}), join(t, redistest.Open(t, url), "b", Config{})
 			era := b.Era()
 			failover()
-			eventually.True(t, "the new master", func() bool {
+			eventually.True(t, "the new master replies", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				return a.Publish(ctx, "topic", "name", "1") == nil
@@ -559,18 +556,17 @@ func TestAFailoverIsANewEra(t *testing.T) {
 			}
 			must(t, a.Publish(t.Context(), "topic", "name", "2"))
 			b.caughtUp(t)
-			if got := b.heard(); got[len(got)-1] != "2" {
+			if got := b.received(); got[len(got)-1] != "2" {
 				t.Errorf("handled %q, want the event at the end", got)
 			}
 		})
 	}
 }
 
-// Two nodes publish while connections are cut, the log is emptied and trimmed
-// and the server is killed. Whatever was published without an error must be
-// handled by the other node, or be covered by a loss it is told of, and that
-// before the node claims to have seen the moment after the publishing.
-func TestNoEventIsMissedInSilence(t *testing.T) {
+// Two nodes publish while connections are cut, the log is emptied and trimmed, and the server is killed. Every event
+// that was published without an error must be handled by the other node or covered by a Lost there, before Seen passes
+// the moment after the publishing.
+func TestBus_MissedEventsAreCoveredByLost(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wires := []*redistest.Wire{memory.Wire(), memory.Wire()}
@@ -621,13 +617,13 @@ func TestNoEventIsMissedInSilence(t *testing.T) {
 						}
 						published.Add(int64(len(sent)))
 						at := Now()
-						eventually.True(t, "the moment to be seen", func() bool { return to.Seen() > at })
+						eventually.True(t, "Seen passes the moment", func() bool { return to.Seen() > at })
 						for _, data := range sent {
 							if _, ok := inbox.Load(data); ok {
 								continue
 							}
 							if to.lost.Load() == lost {
-								t.Errorf("%s was missed in silence", data)
+								t.Errorf("%s was missed without a Lost", data)
 							}
 							covered.Add(1)
 						}
@@ -652,7 +648,7 @@ func TestNoEventIsMissedInSilence(t *testing.T) {
 			func(*redistest.Wire) { memory.Restart() },
 		}
 		for i := range silentHarms * len(harms) {
-			if i%len(harms) == 0 { // each comes, in any order
+			if i%len(harms) == 0 { // each occurs, in random order
 				rand.Shuffle(len(harms), func(i, j int) { harms[i], harms[j] = harms[j], harms[i] })
 			}
 			harms[i%len(harms)](wires[rand.N(2)])
@@ -662,12 +658,12 @@ func TestNoEventIsMissedInSilence(t *testing.T) {
 		wg.Wait()
 		t.Logf("%d published, %d of them covered by a loss, %d refused; %+v and %+v", published.Load(), covered.Load(), refused.Load(), nodes[0].Stats(), nodes[1].Stats())
 		if published.Load() < 500 || nodes[0].Stats().FromLog == 0 {
-			t.Error("too little happened to prove anything")
+			t.Error("too few events or losses")
 		}
 	})
 }
 
-// silentHarms is how often each harm comes.
+// silentHarms is how often each harm occurs.
 const silentHarms = 15
 
 func TestBus_InvalidUsesPanic(t *testing.T) {
@@ -695,8 +691,8 @@ func TestBus_InvalidUsesPanic(t *testing.T) {
 	}
 }
 
-// A bubble ends only when all that was begun in it has ended.
-func TestNothingRunsOnAfterRun(t *testing.T) {
+// A bubble only ends when everything that was started in it has ended.
+func TestRun_LeavesNoGoroutines(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db, err := redis.Open(t.Context(), redis.Config{})
 		must(t, err)
@@ -710,14 +706,14 @@ func TestNothingRunsOnAfterRun(t *testing.T) {
 			t.Errorf("Run: %v, want %v", err, context.Canceled)
 		}
 		must(t, db.Close())
-		// A DB that is closed ends the run, too.
+		// A closed DB ends the run, too.
 		if err := New(db, keys, Config{Node: "b"}).Run(t.Context(), func() {}); !errors.Is(err, redis.ErrClosed) {
 			t.Errorf("Run on a closed DB: %v, want %v", err, redis.ErrClosed)
 		}
 	})
 }
 
-func TestRunTellsAtOnceAndSeenTellsTheTruth(t *testing.T) {
+func TestRun_ReadyAtOnceWithoutRedis(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		wire.Refuse()
@@ -738,7 +734,7 @@ func TestRunTellsAtOnceAndSeenTellsTheTruth(t *testing.T) {
 	})
 }
 
-func TestProcessesOfOneNameHearEachOther(t *testing.T) {
+func TestBus_ProcessesWithSameName(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -757,7 +753,7 @@ func TestProcessesOfOneNameHearEachOther(t *testing.T) {
 	})
 }
 
-func TestANameFromAConfigurationIsAnErrorAndNoPanic(t *testing.T) {
+func TestOpen_InvalidNodeNameFails(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	for _, name := range []string{"", "two words"} {
 		if b, err := Open(db, keys, Config{Node: name}); b != nil || err == nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Time is the servers' time, as of the last beat and within half a round trip of it,
-// so that several nodes can compare moments of one clock. This node's own clock may be
-// wrong, or be set while it runs: it is used before the first beat only. In a cluster
-// the masters' clocks are assumed to agree.
+// Time returns the servers' time as of the last beat, exact to half a round trip, so that several nodes can compare
+// times of one clock. This node's own clock may be wrong, or be set while it runs; it is only used before the first
+// beat. In a cluster the masters' clocks are assumed to agree.
 func (b *Bus) Time() time.Time {
 	if zero := b.zero.Load(); zero != 0 {
 		return time.Unix(0, zero+int64(Now()))
@@ -19,8 +18,7 @@ func (b *Bus) Time() time.Time {
 	return time.Now()
 }
 
-// When is the moment at which the servers' clock shows ms, in Unix milliseconds. See
-// [Bus.Time].
+// When converts a time of the servers' clock, in Unix milliseconds, to a moment of this process. See [Bus.Time].
 func (b *Bus) When(ms int64) Moment {
 	t := time.UnixMilli(ms)
 	if zero := b.zero.Load(); zero != 0 {
@@ -29,7 +27,7 @@ func (b *Bus) When(ms int64) Moment {
 	return Now() + Moment(time.Until(t))
 }
 
-// readClock asks a server for its time.
+// readClock reads the time of a server.
 func (b *Bus) readClock(ctx context.Context) error {
 	asked := Now()
 	items, err := b.db.Do(ctx, keyspace.Cmd{Name: "TIME"}).Items()
@@ -52,8 +50,7 @@ func (b *Bus) readClock(ctx context.Context) error {
 	return nil
 }
 
-// Wait returns when this node has looked at the log for the first time, or when
-// ctx ends.
+// Wait returns when this node has read the log for the first time, or when ctx ends.
 func (b *Bus) Wait(ctx context.Context) error {
 	select {
 	case <-b.up:

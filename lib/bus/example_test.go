@@ -20,14 +20,14 @@ func Example() {
 	}
 	defer db.Close()
 
-	// Two nodes, which are two processes otherwise.
+	// Two nodes, which normally are two processes.
 	keys := bus.Named("cluster")
 	here, there := bus.New(db, keys, bus.Config{Node: "here"}), bus.New(db, keys, bus.Config{Node: "there"})
 	dropped := make(chan string)
 	started := make(chan struct{}, 1)
 	there.Handle("rooms", bus.Handler{
 		Event: func(e bus.Event) { dropped <- e.Node + ": " + e.Name + " " + e.Data },
-		Lost:  func() { started <- struct{}{} }, // there is nothing to forget yet
+		Lost:  func() { started <- struct{}{} }, // nothing to drop yet
 	})
 	var running sync.WaitGroup
 	running.Go(func() { _ = there.Run(ctx, func() {}) })
@@ -42,8 +42,8 @@ func Example() {
 	// Output: here: room.closed V1StGXR8_Z5j
 }
 
-// A cache asks, before it trusts what it holds, how fresh this node's knowledge is: while Redis is
-// away Seen stands still.
+// Before a cache trusts its copies, it checks how fresh this node's knowledge is: Seen does not advance while Redis is
+// unavailable.
 func ExampleBus_Seen() {
 	ctx, stop := context.WithCancel(context.Background())
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -53,7 +53,7 @@ func ExampleBus_Seen() {
 	defer db.Close()
 	events, err := bus.Open(db, bus.Named("cluster"), bus.Config{Node: "here"})
 	if err != nil {
-		log.Fatal(err) // a name with a space in it, say
+		log.Fatal(err) // for example, a name with a space
 	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = events.Run(ctx, func() {}) })
@@ -61,7 +61,7 @@ func ExampleBus_Seen() {
 		log.Fatal(err)
 	}
 
-	stored := events.Seen() // a value that was read from here on knows of all changes before
+	stored := events.Seen() // a value that is read from here on includes all earlier changes
 	fresh := func(now bus.Moment) bool { return time.Duration(now-stored) < time.Hour }
 	fmt.Println(fresh(bus.Now()), fresh(bus.Now()+bus.Moment(2*time.Hour)))
 	var s bus.Stats = events.Stats()

@@ -25,10 +25,10 @@ var (
 	twinLog     = keyspace.Def1[keyspace.Int](schema, "twin:{{n}}:log", keyspace.StreamOf("e: event"), keyspace.Forever("a test's"), keyspace.Doc{Purpose: "its log"})
 )
 
-// fast is a beat that does not make tests wait.
+// fast is a beat that keeps tests short.
 const fast = 20 * time.Millisecond
 
-// node is a running bus and what its handler got.
+// node is a running bus and the calls of its handler.
 type node struct {
 	*Bus
 	mu   sync.Mutex
@@ -36,7 +36,7 @@ type node struct {
 	lost atomic.Int64
 }
 
-// newNode returns a bus of that name which does not run.
+// newNode returns a bus with that name that does not run.
 func newNode(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 	t.Helper()
 	cfg.Node = name
@@ -44,12 +44,11 @@ func newNode(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
 	n := &node{Bus: New(db, keys, cfg)}
-	n.Handle("topic", Handler{Event: func(e Event) { n.note(e.Data) }, Lost: func() { n.lost.Add(1); n.note("LOST") }})
+	n.Handle("topic", Handler{Event: func(e Event) { n.record(e.Data) }, Lost: func() { n.lost.Add(1); n.record("LOST") }})
 	return n
 }
 
-// join runs a bus of that name until the test ends, and returns when it knows
-// its place in the log.
+// join runs a bus with that name until the test ends, and returns when it has read the log for the first time.
 func join(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 	t.Helper()
 	n := newNode(t, db, name, cfg)
@@ -66,29 +65,29 @@ func join(t testing.TB, db *redis.DB, name string, cfg Config) *node {
 	return n
 }
 
-func (n *node) note(s string) {
+func (n *node) record(s string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.got = append(n.got, s)
 }
 
-// heard is what came since the first beat.
-func (n *node) heard() []string {
+// received returns the events since the first beat.
+func (n *node) received() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.got[1:])
 }
 
-// caughtUp waits until the node has handled all that is in the log.
+// caughtUp waits until the node has handled all entries of the log.
 func (n *node) caughtUp(t testing.TB) {
 	t.Helper()
 	m := Now()
-	eventually.True(t, "the log to be handled", func() bool { return n.Seen() > m })
+	eventually.True(t, "the log is handled", func() bool { return n.Seen() > m })
 }
 
 func (n *node) wants(t *testing.T, want ...string) {
 	t.Helper()
-	if got := n.heard(); !slices.Equal(got, want) {
+	if got := n.received(); !slices.Equal(got, want) {
 		t.Errorf("handled %d: %.300q, want %d: %.300q", len(got), got, len(want), want)
 	}
 }

@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// page is how many entries of the log one command reads: fewer after one that was not answered in
-	// time, for they may be large and the line slow, but the last that was handled and one more.
-	page      = 1000
-	leastPage = 2
-	// leastBudget lets a beat succeed on a busy machine; a server that does not
-	// answer delays a beat by at most this.
-	leastBudget = 100 * time.Millisecond
-	// pause is the least time between two beats, also of those that a gap asks for.
+	// maxPage is the number of entries that one command reads. After a command that timed out, fewer are read, because
+	// they may be large and the connection slow, but at least minPage: the last handled entry and one more.
+	maxPage = 1000
+	minPage = 2
+	// minBudget lets a beat succeed on a busy machine; a silent server delays a beat by at most this.
+	minBudget = 100 * time.Millisecond
+	// pause is the shortest time between two beats, including those that a gap requests.
 	pause = 2 * time.Millisecond
-	// mayWait bounds the messages that wait until the gap before them is filled;
-	// further ones are read from the log.
-	mayWait = 1000
+	// maxWaiting limits the messages that wait until the gap before them is filled; further messages are read from the
+	// log.
+	maxWaiting = 1000
 )
 
-// Run listens and handles until ctx ends, and returns its error. It calls ready
-// at once: Redis may be away, which [Bus.Seen] tells. Call it once.
+// Run subscribes and calls the handlers until ctx ends, and returns the error of ctx. It calls ready at once, even if
+// Redis is unavailable; [Bus.Seen] reports the connection. Call it once.
 func (b *Bus) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var listener sync.WaitGroup
 	listener.Go(func() {
-		// It ends with ctx, or when the DB was closed.
-		cancel(b.db.Subscribe(ctx, b.keys.Events, redis.Handler{Message: b.message, Subscribed: b.ask}))
+		// The subscription ends with ctx, or when the DB is closed.
+		cancel(b.db.Subscribe(ctx, b.keys.Events, redis.Handler{Message: b.message, Subscribed: b.requestBeat}))
 	})
 	defer listener.Wait()
 	ready()
@@ -52,10 +51,10 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 		case err != nil:
 			b.stats.failed.Add(1)
 			if !failing {
-				b.cfg.Log.Warn("the event log cannot be read", "err", err)
+				b.cfg.Log.Warn("bus: event log not read", "err", err)
 			}
 		case failing:
-			b.cfg.Log.Info("the event log can be read again")
+			b.cfg.Log.Info("bus: event log read again")
 		}
 		failing = err != nil
 		wait(ctx, pause, nil)
@@ -63,7 +62,7 @@ func (b *Bus) Run(ctx context.Context, ready func()) error {
 	}
 }
 
-// wait returns after d, when ctx ends, or when a beat is asked for.
+// wait returns after d, when ctx ends, or when a beat is requested.
 func wait(ctx context.Context, d time.Duration, asked <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -74,8 +73,8 @@ func wait(ctx context.Context, d time.Duration, asked <-chan struct{}) {
 	}
 }
 
-// ask makes the next beat begin at once.
-func (b *Bus) ask() {
+// requestBeat requests the next beat at once.
+func (b *Bus) requestBeat() {
 	select {
 	case b.nudge <- struct{}{}:
 	default:
@@ -86,40 +85,40 @@ func (b *Bus) ask() {
 func (b *Bus) message(payload string) {
 	m, err := decodeMessage(payload)
 	if err != nil {
-		b.cfg.Log.Warn("a message of the bus cannot be read and is skipped: another program or version writes to this channel", "channel", b.keys.Events.String(), "err", err)
+		b.cfg.Log.Warn("bus: message skipped, written by another program or version", "channel", b.keys.Events.String(), "err", err)
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m.id == "" {
-		b.give(m.event, &b.stats.passed)
+		b.deliver(m.event, &b.stats.passed)
 		return
 	}
 	if b.take(m) {
 		return
 	}
-	if len(b.waiting) < mayWait {
+	if len(b.waiting) < maxWaiting {
 		b.waiting = append(b.waiting, m)
 	}
-	b.ask()
+	b.requestBeat()
 }
 
-// take handles a message that follows the last handled entry, and skips one that is
-// not newer; it reports false when there is a gap before the message.
+// take handles a message that follows the last handled entry, and skips one that is not newer. It reports false if
+// there is a gap before the message.
 func (b *Bus) take(m message) bool {
 	switch {
 	case b.last.id == "":
 		return false
 	case m.prev == b.last.event.ID:
 		b.last = m.entry
-		b.give(m.event, &b.stats.events)
+		b.deliver(m.event, &b.stats.events)
 		return true
 	}
 	return !b.last.before(m.entry)
 }
 
-// give hands another node's event to its handler.
-func (b *Bus) give(e Event, count interface{ Add(uint64) uint64 }) {
+// deliver passes another node's event to its handler.
+func (b *Bus) deliver(e Event, count interface{ Add(uint64) uint64 }) {
 	if b.ours(e) {
 		return
 	}
@@ -132,11 +131,11 @@ func (b *Bus) give(e Event, count interface{ Add(uint64) uint64 }) {
 // ours reports whether this process published e.
 func (b *Bus) ours(e Event) bool { return strings.HasPrefix(e.ID, b.boot) }
 
-// settle handles the messages that waited for the entries before them.
-func (b *Bus) settle() {
+// handleWaiting handles the messages that waited for the entries before them.
+func (b *Bus) handleWaiting() {
 	for _, m := range b.waiting {
 		if !b.take(m) {
-			b.ask()
+			b.requestBeat()
 			break
 		}
 	}
@@ -144,7 +143,7 @@ func (b *Bus) settle() {
 	b.waiting = b.waiting[:0]
 }
 
-// beat reads the log's new entries, and then the servers' identities.
+// beat reads the new entries of the log, and then the servers' identities.
 func (b *Bus) beat(ctx context.Context) error {
 	began := Now()
 	for more := true; more; {
@@ -153,8 +152,7 @@ func (b *Bus) beat(ctx context.Context) error {
 			return err
 		}
 	}
-	// The servers are identified after the log was read: so this detects a server
-	// that took over before.
+	// The servers are identified after the log was read, which detects a server that took over before that.
 	asking, cancel := b.budget(ctx)
 	defer cancel()
 	print, err := b.db.Fingerprint(asking)
@@ -180,11 +178,10 @@ func (b *Bus) beat(ctx context.Context) error {
 
 // budget bounds one step of a beat.
 func (b *Bus) budget(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(b.cfg.Beat/2, leastBudget))
+	return context.WithTimeout(ctx, max(b.cfg.Beat/2, minBudget))
 }
 
-// catchUp handles the entries after the last one; more says that they were a full
-// page.
+// catchUp handles the entries after the last one; more reports whether they filled a page.
 func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 	ctx, cancel := b.budget(ctx)
 	defer cancel()
@@ -197,31 +194,31 @@ func (b *Bus) catchUp(ctx context.Context) (more bool, err error) {
 	count := b.page
 	entries, err := b.read(ctx, "XRANGE", last.id, "+", count)
 	if err != nil {
-		b.page = max(count/2, leastPage)
+		b.page = max(count/2, minPage)
 		return false, err
 	}
-	b.page = min(2*count, page)
-	// Nothing is missing after the last entry only if that is still there, and still
-	// the same: in a log that was emptied a new entry may have its id.
+	b.page = min(2*count, maxPage)
+	// No entry is missing after the last one only if that is still in the log and has the same event. In a log that was
+	// emptied, a new entry may have the same id.
 	if len(entries) == 0 || entries[0].id != last.id || entries[0].event.ID != last.event.ID {
 		return false, b.begin(ctx, "the log was trimmed or emptied")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range entries[1:] {
-		if b.last.before(e) { // else it came as a message meanwhile
+		if b.last.before(e) { // otherwise it arrived as a message meanwhile
 			b.last = e
-			b.give(e.event, &b.stats.events)
+			b.deliver(e.event, &b.stats.events)
 			if !b.ours(e.event) {
 				b.stats.fromLog.Add(1)
 			}
 		}
 	}
-	b.settle()
+	b.handleWaiting()
 	return len(entries) == count, nil
 }
 
-// begin starts from the end of the log.
+// begin continues from the end of the log.
 func (b *Bus) begin(ctx context.Context, why string) error {
 	newest, err := b.read(ctx, "XREVRANGE", "+", "-", 1)
 	if err == nil && len(newest) == 0 {
@@ -231,7 +228,7 @@ func (b *Bus) begin(ctx context.Context, why string) error {
 		}
 	}
 	if err == nil && len(newest) == 0 {
-		err = errors.New("bus: the log does not keep its entries")
+		err = errors.New("bus: the log is empty after an event was published")
 	}
 	if err != nil {
 		return err
@@ -240,7 +237,7 @@ func (b *Bus) begin(ctx context.Context, why string) error {
 	defer b.mu.Unlock()
 	b.last = newest[0]
 	b.lost(why)
-	b.settle()
+	b.handleWaiting()
 	return nil
 }
 
@@ -248,7 +245,7 @@ func (b *Bus) begin(ctx context.Context, why string) error {
 func (b *Bus) lost(why string) {
 	if why != "" {
 		b.stats.lost.Add(1)
-		b.cfg.Log.Warn("events may have been missed", "why", why)
+		b.cfg.Log.Warn("bus: events may have been missed", "why", why)
 	}
 	for _, h := range b.handlers {
 		if h.Lost != nil {
@@ -257,8 +254,8 @@ func (b *Bus) lost(why string) {
 	}
 }
 
-// read returns entries of the log. One that cannot be decoded is an event of no
-// topic: it keeps its place and nobody is given it.
+// read returns entries of the log. An entry that cannot be decoded becomes an event without a topic: it counts as an
+// entry, but no handler gets it.
 func (b *Bus) read(ctx context.Context, verb, from, to string, count int) ([]entry, error) {
 	items, err := b.db.Do(ctx, keyspace.Cmd{Name: verb, Key: b.keys.Log.Key, Args: []string{from, to, "COUNT", strconv.Itoa(count)}}).Items()
 	if err != nil {
@@ -273,7 +270,7 @@ func (b *Bus) read(ctx context.Context, verb, from, to string, count int) ([]ent
 			return nil, err
 		}
 		if entries[i].event, err = decode(it.List[1].List[1].Str); err != nil && from != entries[i].id {
-			b.cfg.Log.Warn("an entry of the bus cannot be read and is skipped: another program or version writes to this log", "log", b.keys.Log.String(), "entry", entries[i].id, "err", err)
+			b.cfg.Log.Warn("bus: log entry skipped, written by another program or version", "log", b.keys.Log.String(), "entry", entries[i].id, "err", err)
 		}
 	}
 	return entries, nil

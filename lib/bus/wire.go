@@ -7,29 +7,26 @@ import (
 	"time"
 )
 
-// entry is an event at its place in the log.
+// entry is an event with its position in the log.
 type entry struct {
 	id      string
 	ms, seq uint64 // of id
 	event   Event
 }
 
-// message is what comes over the channel: an entry and the id of the event before
-// it, or an event that is in no log.
+// message is a message of the channel: an entry and the id of the event before it, or an event that is not in the log.
 type message struct {
 	prev string
 	entry
 }
 
-// passing replaces, in the message of an event that is in no log, the id of the event
-// before.
+// passing replaces the id of the previous event in the message of an event that is not in the log.
 const passing = "- "
 
-// before reports whether e comes before f in their log.
+// before reports whether e precedes f in their log.
 func (e *entry) before(f entry) bool { return e.ms < f.ms || e.ms == f.ms && e.seq < f.seq }
 
-// encode writes "id node topic name time data". Only the data, at the end, may
-// have spaces in it.
+// encode returns "id node topic name time data". Only the data, at the end, may contain spaces.
 func (e Event) encode() string {
 	b := make([]byte, 0, len(e.ID)+len(e.Node)+len(e.Topic)+len(e.Name)+len(e.Data)+20)
 	for _, word := range []string{e.ID, e.Node, e.Topic, e.Name} {
@@ -44,18 +41,18 @@ func decode(s string) (e Event, err error) {
 	for _, word := range []*string{&e.ID, &e.Node, &e.Topic, &e.Name, &at} {
 		var ok bool
 		if *word, s, ok = strings.Cut(s, " "); !ok {
-			return Event{}, fmt.Errorf("bus: an event that ends after %q", *word)
+			return Event{}, fmt.Errorf("bus: the event ends after %q", *word)
 		}
 	}
 	ms, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
-		return Event{}, fmt.Errorf("bus: an event's time: %w", err)
+		return Event{}, fmt.Errorf("bus: invalid event time: %w", err)
 	}
 	e.At, e.Data = time.UnixMilli(ms), s
 	return e, nil
 }
 
-// place returns the entry of that id, without its event.
+// place returns the entry with that id, without its event.
 func place(id string) (e entry, err error) {
 	ms, seq, _ := strings.Cut(id, "-")
 	e.id = id
@@ -63,7 +60,7 @@ func place(id string) (e entry, err error) {
 		e.seq, err = strconv.ParseUint(seq, 10, 64)
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("bus: an entry's id: %w", err)
+		return entry{}, fmt.Errorf("bus: invalid entry id: %w", err)
 	}
 	return e, nil
 }
