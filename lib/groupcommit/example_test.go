@@ -10,13 +10,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
-// A row that the database refuses fails alone, and whoever watches is told of each batch.
+// A row that the database refuses fails alone, and Observe gets each batch.
 func ExampleOptions() {
 	errRefused := errors.New("refused")
 	insert := func(_ context.Context, names []string) ([]string, error) {
 		for _, name := range names {
 			if name == "" {
-				return nil, errRefused // as a database does with the whole statement
+				return nil, errRefused // a database refuses the whole statement
 			}
 		}
 		return names, nil
@@ -24,7 +24,7 @@ func ExampleOptions() {
 	requests := 0
 	c := groupcommit.New(insert, groupcommit.Options[string, string]{
 		Split: func(err error) bool { return errors.Is(err, errRefused) },
-		After: func(_ context.Context, _ []string, rows []string) { // a cache that callers find changed
+		After: func(_ context.Context, _ []string, rows []string) { // updates a cache before the callers wake
 			for i := range rows {
 				rows[i] = strings.ToUpper(rows[i])
 			}
@@ -47,7 +47,7 @@ func ExampleOptions() {
 	<-done
 	_, err := c.Do(context.Background(), "eve")
 	fmt.Println(requests, errors.Is(err, groupcommit.ErrClosed))
-	_, err = c.Do(ctx, "eve") // whose caller does not wait any more
+	_, err = c.Do(ctx, "eve") // its caller no longer waits
 	fmt.Println(errors.Is(err, groupcommit.ErrNotTaken) || errors.Is(err, groupcommit.ErrClosed))
 	// Output:
 	// "ADA" <nil>

@@ -11,67 +11,62 @@ import (
 	"time"
 )
 
-// ErrClosed is returned to callers that come after the committer has stopped.
+// ErrClosed is returned to callers that submit after the committer has stopped.
 var ErrClosed = errors.New("groupcommit: closed")
 
-// ErrNotTaken is wrapped into the error of a caller whose context ended before
-// its request was queued: it is certainly not committed.
+// ErrNotTaken is wrapped into the error of a caller whose context ended before its request was queued: the request is
+// certainly not committed.
 var ErrNotTaken = errors.New("groupcommit: not taken")
 
-// Options tune a [Committer]. The zero value is one committer that never
-// retries and never splits.
+// Options configure a [Committer]. The zero value is one committer that never retries and never splits.
 type Options[Req, Res any] struct {
-	// Committers is how many batches may commit at once: 1 for a database with
-	// one writer, 2 for others, so that one gathers rows while one flushes.
-	// Zero means 1.
+	// Committers is the number of batches that may commit at once: 1 for a database with one writer, 2 for others, so
+	// that one gathers rows while the other flushes. Zero means 1.
 	Committers int
-	// MaxBatch bounds the requests of a batch. Zero means 512.
+	// MaxBatch limits the requests of a batch. Zero means 512.
 	MaxBatch int
-	// Queue bounds how many requests wait; more callers block in Do until there
-	// is room or their context ends. Zero means 16 times MaxBatch.
+	// Queue limits the waiting requests; further callers block in Do until there is room or their context ends. Zero
+	// means 16 times MaxBatch.
 	Queue int
-	// Retry reports errors after which the same batch is tried again, at most
-	// five times in all with a short random pause: deadlocks, lock time-outs, a
-	// lost connection. Nil means never. A batch that is given up fails with the
-	// errors of all its tries, joined: any of them may have committed it.
+	// Retry reports whether the same batch is retried after an error, with a short random pause and at most five
+	// attempts in all: deadlocks, lock timeouts, a lost connection. Nil means never. A batch that is given up fails
+	// with the errors of all attempts, joined, because any of them may have committed it.
 	Retry func(error) bool
-	// Split reports errors that one row may cause for all. Nil means never.
+	// Split reports whether one row may have caused the error of the whole batch. Nil means never.
 	Split func(error) bool
-	// After sees each committed batch before its callers wake and may change
-	// the results in place. It overlaps the next commit; up to four run at once
-	// for each committer. Nil means nothing to do, and that no batch waits for
-	// further requests.
+	// After gets each committed batch before its callers wake, and may change the results in place. It overlaps the
+	// next commit; up to four run at once for each committer. Nil means no After, and no batch waits for further
+	// requests.
 	After func(ctx context.Context, reqs []Req, results []Res)
-	// Failed is called with every request that was given up, before its caller
-	// wakes. With After it sees each request exactly once. Nil: it is not called.
+	// Failed is called with every request that was given up, before its caller wakes. After and Failed together get
+	// each request exactly once. Nil: it is not called.
 	Failed func(req Req, err error)
-	// Observe is called with every batch when it is done. Nil: it is not called.
+	// Observe is called with every finished batch. Nil: it is not called.
 	Observe func(Batch)
 }
 
-// Batch is what [Options.Observe] learns.
+// Batch is the argument of [Options.Observe].
 type Batch struct {
-	Size   int           // requests
+	Size   int           // number of requests
 	Commit time.Duration // time in the commit function, retries included
 	After  time.Duration // time in After
-	Err    error         // why the batch as a whole failed
+	Err    error         // error of the whole batch
 }
 
-// Committer gathers requests and commits them together. Make one with [New].
+// Committer gathers requests and commits them together. Create one with [New].
 type Committer[Req, Res any] struct {
 	commit func(context.Context, []Req) ([]Res, error)
 	o      Options[Req, Res]
 	queue  chan *call[Req, Res]
 
-	closed  chan struct{} // no further request is taken
-	drained chan struct{} // and none is left to finish
+	closed  chan struct{} // no further request is accepted
+	drained chan struct{} // no request is left to finish
 
-	// Estimates of the callers beyond the queue; see next. They may be slightly out
-	// of date.
-	asleep    atomic.Int64  // committed, and not woken yet
-	due       atomic.Int64  // woken, and not taken from the queue again yet
-	woke      chan struct{} // holds an entry when some have been woken
-	afterTook atomic.Int64  // ns of an After, of late
+	// Estimates of the callers outside the queue; see next. They may be slightly out of date.
+	asleep    atomic.Int64  // committed, but not woken yet
+	due       atomic.Int64  // woken, but their next request is not taken from the queue yet
+	woke      chan struct{} // has an entry after callers were woken
+	afterTook atomic.Int64  // moving average of After in ns
 }
 
 type call[Req, Res any] struct {
@@ -83,14 +78,13 @@ type call[Req, Res any] struct {
 
 const (
 	attempts     = 5
-	afterAtOnce  = 4 // a slow After must not block the commits behind it
+	afterAtOnce  = 4 // a slow After must not block later commits
 	longestPause = 20 * time.Millisecond
-	smallest     = 16 // the fixed cost of a batch is that of about so many rows
+	smallest     = 16 // the fixed cost of a batch is that of about this number of rows
 )
 
 // New returns a committer around commit, which writes a batch in one
-// transaction and returns one result for each request, in order. Nothing is
-// committed until [Committer.Run].
+// transaction and returns one result for each request, in order. No request is committed before [Committer.Run].
 func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, error), o Options[Req, Res]) *Committer[Req, Res] {
 	if o.Committers == 0 {
 		o.Committers = 1
@@ -112,9 +106,8 @@ func New[Req, Res any](commit func(ctx context.Context, reqs []Req) ([]Res, erro
 		closed: make(chan struct{}), drained: make(chan struct{}), woke: make(chan struct{}, 1)}
 }
 
-// Do submits req and returns its result once it is committed and After has run.
-// It returns ctx's error when ctx ends first, in which case req may or may not
-// be committed, unless the error is [ErrNotTaken] as well.
+// Do submits req and returns its result after it is committed and After has run. If ctx ends first, it returns ctx's
+// error, and req may or may not be committed, unless the error is [ErrNotTaken] as well.
 func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err error) {
 	own := &call[Req, Res]{req: req, done: make(chan struct{})}
 	select {
@@ -144,8 +137,8 @@ func (c *Committer[Req, Res]) Do(ctx context.Context, req Req) (res Res, err err
 	}
 }
 
-// Run commits until ctx ends, then finishes what has been submitted and
-// returns nil. The batches themselves do not end with ctx. Run only once.
+// Run commits until ctx ends, then finishes the submitted requests and returns nil. The batches themselves do not end
+// with ctx. Call Run only once.
 func (c *Committer[Req, Res]) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	work := context.WithoutCancel(ctx)
@@ -163,7 +156,7 @@ func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
 	var after sync.WaitGroup
 	defer after.Wait()
 	slots := make(chan struct{}, afterAtOnce)
-	var took time.Duration // a commit, of late
+	var took time.Duration // moving average of a commit
 	for {
 		batch := c.next(ctx, took)
 		if batch == nil {
@@ -187,7 +180,7 @@ func (c *Committer[Req, Res]) loop(ctx, work context.Context) {
 	}
 }
 
-// smooth is the moving average of a duration.
+// smooth returns the moving average of a duration.
 func smooth(mean, next time.Duration) time.Duration {
 	if mean == 0 {
 		return next
@@ -195,14 +188,12 @@ func smooth(mean, next time.Duration) time.Duration {
 	return mean + (next-mean)/8
 }
 
-// next returns the next batch, or nil when ctx has ended and nothing waits.
+// next returns the next batch, or nil if ctx has ended and no request waits.
 //
-// Many callers that each submit again and again fall into two halves, of which one
-// commits while the other is in After. Where After is short beside a commit, all go
-// together: two flushes for the same callers would cost more than the overlap gains.
-// Either way the first of the callers that were just woken must not get a commit of
-// its own: next waits until they have submitted again, but no longer than commit or
-// After take. Without After it does not wait.
+// Many callers that each submit repeatedly form two halves: one commits while the other is in After. If After is short
+// compared with a commit, all form one group, because two flushes for the same callers would cost more than the overlap
+// gains. In both cases the first of the callers that were just woken must not get a commit of its own. next therefore
+// waits until they have submitted again, but no longer than commit or After take. Without After it does not wait.
 func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []*call[Req, Res] {
 	var batch []*call[Req, Res]
 	select {
@@ -210,13 +201,13 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 		batch = append(batch, own)
 	case <-ctx.Done():
 		select {
-		case own := <-c.queue: // drain what came before the end
+		case own := <-c.queue: // drain the requests from before the end
 			batch = append(batch, own)
 		default:
 			return nil
 		}
 	}
-	c.came(1)
+	c.countTaken(1)
 	after := time.Duration(c.afterTook.Load())
 	halves := after > commit/4
 	var late <-chan time.Time
@@ -236,7 +227,7 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 		select {
 		case own := <-c.queue:
 			batch = append(batch, own)
-			c.came(1)
+			c.countTaken(1)
 		case <-c.woke:
 		case <-late:
 			c.due.Store(0) // the callers that were woken do not submit again
@@ -245,17 +236,17 @@ func (c *Committer[Req, Res]) next(ctx context.Context, commit time.Duration) []
 	}
 }
 
-// take adds requests of the queue, up to half of all known callers or up to all. It
-// reports whether there is room for more.
+// take adds requests of the queue, up to half of all known callers or up to all of them. It reports whether there is
+// room for more.
 func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*call[Req, Res], bool) {
-	most := c.o.MaxBatch
+	limit := c.o.MaxBatch
 	if halves {
 		known := len(batch) + len(c.queue) + int(c.asleep.Load())
-		most = min(most, max((known+1)/2, smallest))
+		limit = min(limit, max((known+1)/2, smallest))
 	}
 	had := len(batch)
-	defer func() { c.came(len(batch) - had) }()
-	for len(batch) < most {
+	defer func() { c.countTaken(len(batch) - had) }()
+	for len(batch) < limit {
 		select {
 		case own := <-c.queue:
 			batch = append(batch, own)
@@ -266,10 +257,9 @@ func (c *Committer[Req, Res]) take(batch []*call[Req, Res], halves bool) ([]*cal
 	return batch, false
 }
 
-// came notes that n requests were taken from the queue. Were callers to note it
-// themselves before they queue, one that is delayed between the two steps would count
-// as queued, and the batch would not wait for it.
-func (c *Committer[Req, Res]) came(n int) {
+// countTaken records that n requests were taken from the queue. If callers recorded that themselves before they queue, a
+// caller that is delayed between the two steps would count as queued, and the batch would not wait for it.
+func (c *Committer[Req, Res]) countTaken(n int) {
 	for {
 		due := c.due.Load()
 		if c.due.CompareAndSwap(due, max(due-int64(n), 0)) {
@@ -278,8 +268,8 @@ func (c *Committer[Req, Res]) came(n int) {
 	}
 }
 
-// write commits reqs, halving the batch where one row spoils it. errs is nil
-// when all went well, else it has one entry for each request.
+// write commits reqs, halving the batch if one row may cause the error. errs is nil if all requests succeeded,
+// otherwise it has one entry for each request.
 func (c *Committer[Req, Res]) write(ctx context.Context, reqs []Req) (results []Res, errs []error) {
 	results, err := c.attempt(ctx, reqs)
 	if err == nil {
@@ -313,7 +303,7 @@ func (c *Committer[Req, Res]) attempt(ctx context.Context, reqs []Req) (results 
 			return results, nil
 		}
 		if n == attempts || !c.o.Retry(err) {
-			if before != nil { // an earlier try may have committed, which the last error does not say
+			if before != nil { // an earlier attempt may have committed, which the last error does not show
 				err = errors.Join(append(before, err)...)
 			}
 			return results, err
@@ -336,7 +326,7 @@ func (c *Committer[Req, Res]) guarded(ctx context.Context, reqs []Req) (results 
 	return results, err
 }
 
-// finish runs After for the rows that were committed and wakes the callers.
+// finish runs After for the committed rows and wakes the callers.
 func (c *Committer[Req, Res]) finish(ctx context.Context, batch []*call[Req, Res], reqs []Req, results []Res, errs []error, seen Batch) {
 	start := time.Now()
 	defer func() {

@@ -18,7 +18,7 @@ import (
 
 type options = groupcommit.Options[int, string]
 
-// start runs a committer for the test's length and returns it.
+// start runs a committer for the duration of the test and returns it.
 func start(t *testing.T, commit func(context.Context, []int) ([]string, error), o options) *groupcommit.Committer[int, string] {
 	t.Helper()
 	c := groupcommit.New(commit, o)
@@ -37,7 +37,7 @@ func double(_ context.Context, reqs []int) ([]string, error) {
 	return out, nil
 }
 
-func TestEachCallerGetsItsOwnResult(t *testing.T) {
+func TestDo_ReturnsOwnResult(t *testing.T) {
 	c := start(t, double, options{Committers: 2, MaxBatch: 7})
 	var wg sync.WaitGroup
 	for i := range 500 {
@@ -50,7 +50,7 @@ func TestEachCallerGetsItsOwnResult(t *testing.T) {
 	wg.Wait()
 }
 
-func TestCallersGatherWhileABatchCommits(t *testing.T) {
+func TestBatch_GathersDuringCommit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var sizes []int
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
@@ -71,16 +71,15 @@ func TestCallersGatherWhileABatchCommits(t *testing.T) {
 	})
 }
 
-// In a model with measured costs, callers come again within a while of random
-// length. With batches of all that happens to wait, one caller and all others
-// would take turns for ever.
-func TestACrowdGoesInHalvesAndBeforeASlowDiskTogether(t *testing.T) {
+// In a model with measured costs, callers submit again after a random time. If each batch took all waiting requests,
+// one caller and all others would alternate forever.
+func TestBatch_HalvesOrOneGroup(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		callers       int
 		commit, after [2]int // µs: of a batch, and of each row
-		away          int    // µs at the most
-		size          int    // of most batches
+		away          int    // longest time in µs until callers submit again
+		size          int    // size of most batches
 		round         time.Duration
 	}{
 		{"commit and after cost about the same", 64, [2]int{200, 12}, [2]int{150, 12}, 20, 32, 1250 * time.Microsecond},
@@ -117,17 +116,17 @@ func TestACrowdGoesInHalvesAndBeforeASlowDiskTogether(t *testing.T) {
 				}
 				wg.Wait()
 				if round := time.Since(began) / rounds; round > tt.round {
-					t.Errorf("everybody's turn takes %v, want %v at the most", round, tt.round)
+					t.Errorf("a round of all callers takes %v, want at most %v", round, tt.round)
 				}
-				if most := rounds * tt.callers / tt.size * 3 / 4; sizes[tt.size] < most {
-					t.Errorf("batches by size: got %v, want %d of %d at least", sizes, most, tt.size)
+				if least := rounds * tt.callers / tt.size * 3 / 4; sizes[tt.size] < least {
+					t.Errorf("batches by size: got %v, want at least %d of %d", sizes, least, tt.size)
 				}
 			})
 		})
 	}
 }
 
-func TestASlowAfterHoldsACommitUpNoLongerThanTheLastOneTook(t *testing.T) {
+func TestBatch_WaitIsBoundedByCommit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Millisecond)
@@ -146,12 +145,12 @@ func TestASlowAfterHoldsACommitUpNoLongerThanTheLastOneTook(t *testing.T) {
 		began := time.Now()
 		_, _ = c.Do(t.Context(), 11)
 		if took := time.Since(began); took != 2*time.Millisecond {
-			t.Errorf("it took %v, want one commit's patience and one commit", took)
+			t.Errorf("took %v, want the wait of one commit and one commit", took)
 		}
 	})
 }
 
-func TestWithoutAfterNobodyWaitsForCompany(t *testing.T) {
+func TestBatch_WithoutAfterDoesNotWait(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
 			time.Sleep(time.Millisecond)
@@ -165,12 +164,12 @@ func TestWithoutAfterNobodyWaitsForCompany(t *testing.T) {
 		began := time.Now()
 		_, _ = c.Do(t.Context(), 11)
 		if took := time.Since(began); took != time.Millisecond {
-			t.Errorf("it took %v, want one commit", took)
+			t.Errorf("took %v, want one commit", took)
 		}
 	})
 }
 
-func TestOneBadRowFailsAlone(t *testing.T) {
+func TestSplit_BadRowFailsAlone(t *testing.T) {
 	bad := errors.New("row too long")
 	var after, failed atomic.Int32
 	c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
@@ -205,7 +204,7 @@ func TestOneBadRowFailsAlone(t *testing.T) {
 	}
 }
 
-func TestADeadlockIsTriedAgainAndGivesUpInTheEnd(t *testing.T) {
+func TestRetry_DeadlockUpToFiveAttempts(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		deadlock, tries := errors.New("deadlock"), 0
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
@@ -224,10 +223,10 @@ func TestADeadlockIsTriedAgainAndGivesUpInTheEnd(t *testing.T) {
 	})
 }
 
-func TestWhoIsGivenUpLearnsOfEveryTry(t *testing.T) {
+func TestRetry_ErrorJoinsAllAttempts(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		lost, refused := errors.New("connection lost, perhaps after the commit"), errors.New("connection refused")
-		var told error
+		var failed error
 		tries := []error{lost, refused}
 		c := start(t, func(context.Context, []int) ([]string, error) {
 			err := tries[0]
@@ -235,18 +234,18 @@ func TestWhoIsGivenUpLearnsOfEveryTry(t *testing.T) {
 			return nil, err
 		}, options{
 			Retry:  func(err error) bool { return errors.Is(err, lost) },
-			Failed: func(_ int, err error) { told = err },
+			Failed: func(_ int, err error) { failed = err },
 		})
 		_, err := c.Do(t.Context(), 1)
 		for _, want := range []error{lost, refused} {
-			if !errors.Is(err, want) || !errors.Is(told, want) {
-				t.Errorf("the caller got %v and Failed %v, want both to hold %q", err, told, want)
+			if !errors.Is(err, want) || !errors.Is(failed, want) {
+				t.Errorf("the caller got %v and Failed %v, want both to contain %q", err, failed, want)
 			}
 		}
 	})
 }
 
-func TestACallerObeysItsContextAndTheBatchDoesNot(t *testing.T) {
+func TestDo_ContextEndsCallerNotBatch(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		committed := make(chan int, 1)
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
@@ -267,11 +266,11 @@ func TestACallerObeysItsContextAndTheBatchDoesNot(t *testing.T) {
 	})
 }
 
-func TestACallerThatFindsNoRoomIsNotTaken(t *testing.T) {
+func TestDo_FullQueueReturnsErrNotTaken(t *testing.T) {
 	c := groupcommit.New(double, options{Queue: 1}) // never run: one request fills it
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 2 { // the first may or may not get in
+	for range 2 { // the first may or may not be queued
 		_, _ = c.Do(ctx, 1)
 	}
 	for range 50 {
@@ -282,10 +281,10 @@ func TestACallerThatFindsNoRoomIsNotTaken(t *testing.T) {
 			return
 		}
 	}
-	t.Error("a full queue never said that it did not take a request")
+	t.Error("a full queue never returned ErrNotTaken")
 }
 
-func TestAfterOverlapsTheNextCommitAndEndsBeforeItsCallersWake(t *testing.T) {
+func TestAfter_OverlapsNextCommit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		c := start(t, func(ctx context.Context, reqs []int) ([]string, error) {
@@ -310,7 +309,7 @@ func TestAfterOverlapsTheNextCommitAndEndsBeforeItsCallersWake(t *testing.T) {
 	})
 }
 
-func TestPanicsAndShortAnswersAreErrors(t *testing.T) {
+func TestCommit_PanicsAndMissingResultsAreErrors(t *testing.T) {
 	c := start(t, func(_ context.Context, reqs []int) ([]string, error) {
 		if reqs[0] == 1 {
 			panic("boom")
@@ -324,7 +323,7 @@ func TestPanicsAndShortAnswersAreErrors(t *testing.T) {
 	}
 }
 
-func TestStoppingFinishesWhatWasSubmitted(t *testing.T) {
+func TestRun_FinishesSubmittedRequests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := groupcommit.New(func(ctx context.Context, reqs []int) ([]string, error) {
@@ -354,7 +353,7 @@ func TestStoppingFinishesWhatWasSubmitted(t *testing.T) {
 }
 
 func ExampleCommitter() {
-	var table []string // stands for one: the commit function appends a batch at once
+	var table []string // in place of a table: the commit function appends a batch at once
 	c := groupcommit.New(func(_ context.Context, names []string) ([]int, error) {
 		rows := make([]int, len(names))
 		for i, name := range names {
