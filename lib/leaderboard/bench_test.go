@@ -7,8 +7,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// BenchmarkEmbedded reads from the server in this process, which sorts a sorted
-// set for each question. What a real server takes is measured by bench/boards.
+// BenchmarkEmbedded reads from the server in this process, which sorts a sorted set for each query. bench/boards
+// measures real servers.
 func BenchmarkEmbedded(b *testing.B) {
 	for _, compact := range []bool{false, true} {
 		for _, n := range []int{100, 1_000, 10_000} {

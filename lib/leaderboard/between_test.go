@@ -14,14 +14,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// echoes are what one connection to a server waits for: one, for the hook comes once.
+// echoes is the echo that one connection to a server waits for: one, because the hook runs once.
 type echoes struct {
 	asked atomic.Bool
 	came  chan struct{}
 }
 
-// between connects to a server so that hook runs, once, right before the server
-// sees the first LRANGE of a key that ends in suffix after the test said so.
+// between connects to a server so that hook runs, once, right before the server gets the first LRANGE of a key that
+// ends in suffix after arm was called.
 func between(t *testing.T, server *redistest.Instance, suffix string, hook func()) (db *redis.DB, arm func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func between(t *testing.T, server *redistest.Instance, suffix string, hook func(
 	t.Cleanup(func() { l.Close() })
 	var mu sync.Mutex
 	armed := false
-	// echo is a reply by which the server says that it has done what came before.
+	// echo is a reply that shows that the server has executed all earlier commands.
 	const ask, echo = "*2\r\n$4\r\nECHO\r\n$7\r\nbetween\r\n", "$7\r\nbetween\r\n"
 	forward := func(to io.Writer, b []byte, echoes *echoes) error {
 		mu.Lock()
@@ -108,10 +108,10 @@ func between(t *testing.T, server *redistest.Instance, suffix string, hook func(
 	}
 }
 
-func TestAFoldBetweenTheCommandsOfAReadIsNoticed(t *testing.T) {
+func TestCompact_FoldDuringReadIsNoticed(t *testing.T) {
 	server := redistest.Server(t)
 	direct := redistest.Open(t, server.URL)
-	for _, again := range []bool{false, true} { // has the reader seen the board before?
+	for _, again := range []bool{false, true} { // whether the reader has seen the board before
 		k := freshCompact()
 		hand := leaderboard.Compact(direct, k)
 		hooked := false
@@ -134,7 +134,7 @@ func TestAFoldBetweenTheCommandsOfAReadIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAFoldBeforeTheEndOfALoadIsNoticed(t *testing.T) {
+func TestCompact_FoldBeforeEndOfLoadIsNoticed(t *testing.T) {
 	server := redistest.Server(t)
 	direct, k := redistest.Open(t, server.URL), freshCompact()
 	hand := leaderboard.Compact(direct, k)
@@ -155,6 +155,6 @@ func TestAFoldBeforeTheEndOfALoadIsNoticed(t *testing.T) {
 	must(t, err)
 	wantTop(t, hand, noon, "eve 9, ada 8, bob 7, m000002 2, m000001 1, m000000 0")
 	if !hooked {
-		t.Error("nothing came between")
+		t.Error("the hook did not run")
 	}
 }

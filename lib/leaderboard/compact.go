@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// blobChunk bounds the changes in one element of the log, 20 KB.
+	// blobChunk limits the changes in one element of the log, about 20 KB.
 	blobChunk = 500
-	// foldChunk bounds the elements of the log that one command reads.
+	// foldChunk limits the elements of the log that one command reads.
 	foldChunk = 128
-	// foldAbove is how long a log a reader leaves as it is.
+	// foldAbove is the length above which a reader folds the log.
 	foldAbove = 16
 )
 
@@ -46,20 +46,19 @@ var (
 	compactAbandon = redis.NewScript(compactAbandonLua)
 )
 
-// CompactKeys are the keys of a compact board. They share a hash tag and live for
-// ever.
+// CompactKeys are the keys of a compact board. They share a hash tag and do not expire.
 type CompactKeys struct {
-	State keyspace.Hash // the board, up to where the log was folded into it
+	State keyspace.Hash // the board, up to the last fold of the log
 	Log   keyspace.List // changes since
-	Held  keyspace.List // changes that were folded while a load is under way
+	Held  keyspace.List // changes that were folded during a load
 }
 
-// The fields of State, beside those of a state.
+// The fields of State, in addition to those of a state.
 const (
 	fieldVersion = "v"    // changes with each fold
-	fieldLoad    = "load" // token of the load under way
-	fieldBeat    = "beat" // when it was last heard of, Unix ms
-	fieldBy      = "by"   // token of the load that has made the board
+	fieldLoad    = "load" // token of the running load
+	fieldBeat    = "beat" // time of its last heartbeat, Unix ms
+	fieldBy      = "by"   // token of the load that made the board
 )
 
 type compact struct {
@@ -67,13 +66,13 @@ type compact struct {
 	k  CompactKeys
 	sizes
 
-	watch   watch                 // over others' loads
-	folding sync.Mutex            // one reader at a time tidies up
-	known   atomic.Pointer[state] // as last seen; nil before that
+	watch   watch                 // watches the loads of others
+	folding sync.Mutex            // so that only one reader folds at a time
+	known   atomic.Pointer[state] // last state that was read; nil before that
 }
 
-// Compact returns the board that lives under k. It sends nothing.
-func Compact(db *redis.DB, k CompactKeys) Board { return &compact{db: db, k: k, sizes: usual} }
+// Compact returns the board under k. It sends nothing.
+func Compact(db *redis.DB, k CompactKeys) Board { return &compact{db: db, k: k, sizes: defaultSizes} }
 
 func (b *compact) Put(ctx context.Context, es ...Entry) error { return put(ctx, b.db, b, es) }
 
@@ -88,14 +87,14 @@ func (b *compact) Update(es []Entry) []keyspace.Cmd {
 	restarts := restarting(es)
 	return []keyspace.Cmd{b.push(len(es), func(i int) change {
 		c := changeOf(&es[i])
-		if restarts[c.member] { // as on an exact board, one takes its member's other entries along
+		if restarts[c.member] { // as on an exact board, a restart applies to all entries of its member
 			c.flags |= flagRestart
 		}
 		return c
 	})}
 }
 
-// push appends n changes to the log.
+// push returns the command that appends n changes to the log.
 func (b *compact) push(n int, change func(int) change) keyspace.Cmd {
 	var blobs []string
 	for first := 0; first < n; first += blobChunk {
@@ -132,21 +131,20 @@ func (b *compact) Drop(ctx context.Context) error {
 	return drop(ctx, b.db, []keyspace.Key{b.k.State.Key, b.k.Log.Key, b.k.Held.Key})
 }
 
-// snapshot is what Redis holds of a board at one moment.
+// snapshot is the content of a board in Redis at one moment.
 type snapshot struct {
 	*state
 	load    string
 	beat    int64
 	by      string
-	blobs   []keyspace.Reply // of the log, at most foldChunk
+	blobs   []keyspace.Reply // elements of the log, at most foldChunk
 	pending []change         // decoded blobs
-	more    bool             // the log has others
+	more    bool             // the log has more elements
 }
 
-// fetch reads a board and its log as they were at one moment. Nobody changes a
-// state without giving it another version, so what this process has read once is
-// not read again: the version that comes after the log says whether it still
-// stands, and that nothing was folded since it was looked at.
+// fetch reads a board and its log as of one moment. A state never changes without a new version, so a state that this
+// process has read is not read again. The version that is read after the log shows whether that state is still current,
+// and that no fold has happened in between.
 func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 	cmds := []keyspace.Cmd{
 		{Name: "HMGET", Key: b.k.State.Key, Args: append([]string{fieldVersion}, stateFields[:]...)},
@@ -168,7 +166,7 @@ func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 		}
 		if known == nil {
 			var err error
-			if known, err = b.learn(replies[0].List); err != nil {
+			if known, err = b.storeState(replies[0].List); err != nil {
 				return nil, err
 			}
 			replies = replies[1:]
@@ -186,8 +184,8 @@ func (b *compact) fetch(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// learn keeps a state as it came: its version and its fields.
-func (b *compact) learn(values []keyspace.Reply) (*state, error) {
+// storeState stores a state as it was read: its version and its fields.
+func (b *compact) storeState(values []keyspace.Reply) (*state, error) {
 	var f fields
 	for i := range f {
 		f[i] = values[i+1].Str
@@ -204,7 +202,7 @@ func decode(cs []change, blobs []keyspace.Reply) ([]change, error) {
 	for _, blob := range blobs {
 		size += len(blob.Str)
 	}
-	cs = slices.Grow(cs, size/40) // most take a little more
+	cs = slices.Grow(cs, size/40) // most changes take a little more
 	var err error
 	for _, blob := range blobs {
 		if cs, err = readChanges(cs, blob.Str); err != nil {
@@ -214,8 +212,7 @@ func decode(cs []change, blobs []keyspace.Reply) ([]change, error) {
 	return cs, nil
 }
 
-// read is fetch for those who want an answer: the log is short, and all of it
-// was read.
+// read is fetch for queries: the log is short, and all of it was read.
 func (b *compact) read(ctx context.Context, now time.Time) (*snapshot, error) {
 	for {
 		s, err := b.fetch(ctx)
@@ -238,22 +235,21 @@ func (b *compact) read(ctx context.Context, now time.Time) (*snapshot, error) {
 	}
 }
 
-// best yields the best that are alive at now as the log leaves them, the first
-// one first.
+// best yields the best that are alive at now, with the changes of the log, best first.
 func (s *snapshot) best(now int64) iter.Seq[place] {
 	return func(yield func(place) bool) {
-		gone := make([]bool, len(s.top)) // from where the state has them
+		gone := make([]bool, len(s.top)) // places of the state that have changed
 		moved := map[string]place{}
 		for _, c := range s.pending {
-			was, there := moved[c.member]
+			was, found := moved[c.member]
 			if i, ok := s.index()[c.member]; ok && !gone[i] {
-				was, there, gone[i] = s.top[i], true, true
+				was, found, gone[i] = s.top[i], true, true
 			}
 			switch {
 			case c.gone():
 				delete(moved, c.member)
 				continue
-			case there:
+			case found:
 				was = over(was, c)
 			default:
 				was = c.place
@@ -284,11 +280,11 @@ func (s *snapshot) best(now int64) iter.Seq[place] {
 	}
 }
 
-// above returns how many count at now with a greater value.
+// above returns the number of members that count at now with a greater value.
 func (s *snapshot) above(value, now int64) (n int64, err error) {
 	if now < s.until {
 		n, err = sumAbove(s.fields[sumField], value)
-	} else { // somebody has died since
+	} else { // members have expired since
 		var rows map[int64]row
 		rows, err = readRows(s.fields[rowsField])
 		n = (&table{rows: rows}).above(value, now)
@@ -334,14 +330,13 @@ func (b *compact) Around(ctx context.Context, now time.Time, me Entry, k int) ([
 		return nil, fmt.Errorf("leaderboard: around: %w", err)
 	case !a.ok:
 		return nil, nil
-	case !a.among:
+	case !a.amongBest:
 		return []Ranked{a.mine}, nil
 	}
 	return ranked(a.best, a.mine.Rank-1-k, a.mine.Rank+k), nil
 }
 
-// ranked returns those of the best from one index up to another, as far as there
-// are any.
+// ranked returns the best from one index up to another, as far as they exist.
 func ranked(best []place, from, to int) (out []Ranked) {
 	for i := max(from, 0); i < min(to, len(best)); i++ {
 		out = append(out, rankedOf(i+1, best[i].member, best[i].score))
@@ -349,15 +344,15 @@ func ranked(best []place, from, to int) (out []Ranked) {
 	return out
 }
 
-// answer is what a board says.
+// answer is the result of a query.
 type answer struct {
-	best  []place // as many as were asked for, and as it took to find me
-	mine  Ranked
-	ok    bool
-	among bool // the best
+	best      []place // as many as requested, and as were needed to find me
+	mine      Ranked
+	ok        bool
+	amongBest bool // among the best
 }
 
-// ask returns the best n, and where me stands with k of the best that follow.
+// ask returns the best n, and the place of me with the next k of the best.
 func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry, k int) (a answer, err error) {
 	s, err := b.read(ctx, now)
 	if err != nil {
@@ -365,18 +360,18 @@ func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry, k int
 	}
 	n, at := min(max(n, 0), b.want), now.UnixMilli()
 	asks := me.Member != "" && death(me.Dies) > at
-	may := asks && me.mayScore() >= s.floor.score // be among the best
+	may := asks && me.maxScore() >= s.floor.score // me may be among the best
 	if n > 0 || may {
 		for p := range s.best(at) {
 			if a.best = append(a.best, p); may && p.member == me.Member {
-				a.mine, a.ok, a.among = rankedOf(len(a.best), p.member, p.score), true, true
+				a.mine, a.ok, a.amongBest = rankedOf(len(a.best), p.member, p.score), true, true
 			}
 			if len(a.best) >= n && (!may || a.ok && len(a.best) >= a.mine.Rank+k) {
 				break
 			}
 		}
 		if len(a.best) < n && s.floor != noFloor {
-			return answer{}, ErrNotLoaded // there are more, and nobody knows who
+			return answer{}, ErrNotLoaded // there are more members, but they are not known by name
 		}
 	}
 	if !asks || a.ok || cut(me.Value) == 0 {
@@ -387,11 +382,10 @@ func (b *compact) ask(ctx context.Context, now time.Time, n int, me Entry, k int
 	return a, err
 }
 
-// mayScore is the most that e's value can score, whenever it was reached.
-func (e Entry) mayScore() int64 { return cut(e.Value)<<32 | timeMax }
+// maxScore returns the largest score that e's value can have, whenever it was reached.
+func (e Entry) maxScore() int64 { return cut(e.Value)<<32 | timeMax }
 
-// Complete is false also when the best are so few that a read may soon ask for
-// more than is known.
+// Complete is also false if the best are so few that a read may soon need more than are known.
 func (b *compact) Complete(ctx context.Context, now time.Time) (bool, error) {
 	s, err := b.read(ctx, now)
 	if errors.Is(err, ErrNotLoaded) {
@@ -412,9 +406,8 @@ func (b *compact) keys() []keyspace.Key {
 	return []keyspace.Key{b.k.State.Key, b.k.Log.Key, b.k.Held.Key}
 }
 
-// Sweep folds the log into the board, drops the dead and ends a load of which
-// nothing was heard any more. A midnight's dead are a row or two, however many
-// they are.
+// Sweep folds the log into the board, drops expired entries and ends a load without heartbeats. The entries that expire
+// at one midnight are a row or two, whatever their number.
 func (b *compact) Sweep(ctx context.Context, now time.Time) (removed int, err error) {
 	for {
 		died, more, err := b.fold(ctx, now.UnixMilli())
@@ -428,8 +421,8 @@ func (b *compact) Sweep(ctx context.Context, now time.Time) (removed int, err er
 	}
 }
 
-// fold takes the log's first elements into the board. If somebody else did, it
-// begins anew. more says that there are others.
+// fold applies the first elements of the log to the board. If another fold has happened meanwhile, it starts again.
+// more reports whether the log has more elements.
 func (b *compact) fold(ctx context.Context, now int64) (died int, more bool, err error) {
 	for {
 		s, err := b.fetch(ctx)

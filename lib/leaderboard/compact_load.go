@@ -16,31 +16,30 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// renewEvery is after how many entries a load looks whether Redis was emptied.
+// renewEvery is the number of entries between two checks of a load whether Redis was emptied.
 const renewEvery = 1000
 
 var (
 	// grace is how long after its commit a change may still be on its way to Redis.
 	grace = time.Second
-	// beatEvery is how often a load is heard of.
+	// beatEvery is the interval of a load's heartbeats.
 	beatEvery = 500 * time.Millisecond
-	// heldLate is how long a load may be silent before it is taken for dead.
-	heldLate = 3 * time.Second
+	// loadTimeout is the silence that makes a load count as dead.
+	loadTimeout = 3 * time.Second
 )
 
-// A watch tells whether a load is still heard of. It goes by its own clock alone,
-// and what lies between two looks counts for no more than two beats: Redis may
-// have been away, and then nobody could be heard.
+// A watch detects loads without heartbeats. It uses only its own clock, and the time between two checks counts for at
+// most two beats: Redis may have been unavailable, so that no heartbeat could arrive.
 type watch struct {
 	mu     sync.Mutex
 	load   string
 	beat   int64
-	last   time.Time     // look
+	last   time.Time     // last check
 	silent time.Duration // since the beat was first seen
-	ended  string        // a load of ours that could not tell Redis of its end
+	ended  string        // a load of this process whose end could not be written to Redis
 }
 
-func (w *watch) endedUntold(load string) {
+func (w *watch) markEnded(load string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = load
@@ -56,7 +55,7 @@ func (w *watch) dead(load string, beat int64) bool {
 		w.load, w.beat, w.silent = load, beat, 0
 	}
 	w.last = now
-	return load != "" && (load == w.ended || w.silent >= heldLate)
+	return load != "" && (load == w.ended || w.silent >= loadTimeout)
 }
 
 func (b *compact) Load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) error {
@@ -66,13 +65,12 @@ func (b *compact) Load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 	return nil
 }
 
-// load counts everybody while the log goes on, and the changes that are folded
-// meanwhile are held. Then it sets each member that has moved since it began to
-// where it moved, whatever it was counted as.
+// load counts all members while the log continues, and holds the changes that are folded meanwhile. Then it sets each
+// member that has moved since the start to its new place, wherever it was counted.
 //
-// A change that was sent before it began was committed before, and so it was
-// counted. A change that is sent after it ended was committed at most a moment
-// before, so it was not: the load waits that long. All others are held.
+// A change that was sent before the start was committed before, so it was counted. A change that is sent after the end
+// was committed at most grace before its sending, so the load waits that long and such a change was not counted. All
+// others are held.
 func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[Entry, error]) (err error) {
 	before, err := b.db.Fingerprint(ctx)
 	if err != nil {
@@ -92,20 +90,20 @@ func (b *compact) load(ctx context.Context, now time.Time, everybody iter.Seq2[E
 		}
 	}
 	defer func() {
-		if err != nil { // also when ctx has ended
+		if err != nil { // also if ctx has ended
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			if b.abandon(ctx, token) != nil { // the next load does, or a sweep
-				b.watch.endedUntold(token)
+			if b.abandon(ctx, token) != nil { // the next load or a sweep will do it
+				b.watch.markEnded(token)
 			}
 		}
 	}()
-	// The truth may be silent for long before it yields the first entry.
+	// The source may be silent for long before it yields the first entry.
 	beating, stop := context.WithCancel(ctx)
 	var beat sync.WaitGroup
 	beat.Go(func() {
 		for pause(beating, beatEvery) == nil {
-			_ = b.renew(beating, token) // whether it failed is asked below
+			_ = b.renew(beating, token) // a failure is detected below
 		}
 	})
 	defer beat.Wait()
@@ -143,8 +141,8 @@ func (b *compact) begin(ctx context.Context, token string) (bool, error) {
 	return n == 1, err
 }
 
-// await waits for somebody else's load to end, or ends it when it is dead; done
-// reports that it has loaded the board: where it has failed, the board is as it was.
+// await waits until another node's load has ended, or ends it if it is dead. done reports whether that load has loaded
+// the board; if it failed, the board is unchanged.
 func (b *compact) await(ctx context.Context) (done bool, err error) {
 	awaited := ""
 	for {
@@ -177,8 +175,7 @@ func (b *compact) abandon(ctx context.Context, token string) error {
 	return compactAbandon.Run(ctx, b.db, []keyspace.Key{b.k.State.Key, b.k.Held.Key}, token).Err
 }
 
-// finish puts the new board in place of the old one; done is false when a fold
-// came between.
+// finish replaces the old board with the new one; done is false if a fold happened in between.
 func (b *compact) finish(ctx context.Context, token string, c *census, before string) (done bool, err error) {
 	if err := b.renew(ctx, token); err != nil {
 		return false, err
@@ -191,7 +188,7 @@ func (b *compact) finish(ctx context.Context, token string, c *census, before st
 		_, _, err := b.fold(ctx, c.now.UnixMilli())
 		return false, err
 	}
-	// The version keeps the held ones as they are.
+	// The version ensures that the held changes are unchanged.
 	for {
 		replies, err := b.db.Do(ctx, keyspace.Cmd{Name: "LRANGE", Key: b.k.Held.Key,
 			Args: []string{strconv.Itoa(c.held), strconv.Itoa(c.held + foldChunk - 1)}}).Items()
@@ -202,13 +199,13 @@ func (b *compact) finish(ctx context.Context, token string, c *census, before st
 		if err != nil {
 			return false, err
 		}
-		c.hold(c.moved, changes)
+		c.record(c.moved, changes)
 		if c.held += len(replies); len(replies) < foldChunk {
 			break
 		}
 	}
 	t := c.table(s.pending)
-	// A server that came back from a snapshot has the token and not the rest.
+	// A server that restarted from a snapshot has the token, but may lack the rest.
 	after, err := b.db.Fingerprint(ctx)
 	if err != nil {
 		return false, err
@@ -239,20 +236,19 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A census counts everybody, and remembers whom it counted where, for it will
-// have to move some: 24 bytes for each.
+// A census counts all members, and stores where it counted each, because it has to move some later: 24 bytes for each.
 type census struct {
 	t       *table
 	n       int
-	now     time.Time // when it began, by the caller's clock
-	began   time.Time // and by ours
+	now     time.Time // start, by the caller's clock
+	began   time.Time // start, by this process' clock
 	seed    maphash.Seed
 	counted []counted
 	deaths  []int64
 	byDeath map[int64]uint32
-	held    int             // elements of the held list in moved
-	moved   map[string]fate // where members went since
-	doubt   bool            // a replay has not moved its member
+	held    int             // number of elements of the held list in moved
+	moved   map[string]fate // places of members that moved since the start
+	doubt   bool            // a replay did not move its member
 }
 
 type counted struct {
@@ -261,7 +257,7 @@ type counted struct {
 	death uint32 // index
 }
 
-// fate is where a member's changes have led.
+// fate is the result of a member's changes.
 type fate struct {
 	place
 	gone bool
@@ -288,14 +284,14 @@ func (c *census) add(p place) {
 	}
 }
 
-// hold notes changes in their order, by the rules of the best.
-func (c *census) hold(moved map[string]fate, changes []change) {
+// record records changes in their order, by the rules of the best.
+func (c *census) record(moved map[string]fate, changes []change) {
 	for _, ch := range changes {
-		f, there := moved[ch.member]
+		f, found := moved[ch.member]
 		switch {
 		case ch.gone():
 			f = fate{gone: true}
-		case there && !f.gone:
+		case found && !f.gone:
 			c.doubt = c.doubt || ch.flags&flagReplay != 0 && lagging(f.place, ch.place)
 			f = fate{place: over(f.place, ch)}
 		default:
@@ -305,13 +301,12 @@ func (c *census) hold(moved map[string]fate, changes []change) {
 	}
 }
 
-// table returns the board with everybody where the changes have led: those held,
-// and then those of the log. It is in doubt where one of these stands that has reached its value later
-// than the truth, or a replay of it, says, and where one dies sooner than the truth says, which
-// does not tell what is newer: the next load has the truth alone.
+// table returns the board with all members after their changes: first the held ones, then those of the log. The board
+// is in doubt in two cases: a member reached its value later than the truth, or a replay of it, says; or it expires
+// sooner than the truth says. Then it is unknown which is newer, and the next load has the truth alone.
 func (c *census) table(log []change) *table {
 	moved := maps.Clone(c.moved)
-	c.hold(moved, log)
+	c.record(moved, log)
 	hashes := make(map[uint64]string, len(moved))
 	for m := range moved {
 		hashes[maphash.String(c.seed, m)] = m
@@ -346,11 +341,11 @@ func (c *census) table(log []change) *table {
 	return t
 }
 
-// lagging reports whether a place has the value of another, and has reached it later.
+// lagging reports whether a place has the same value as another, but reached it later.
 func lagging(a, b place) bool { return a.score>>32 == b.score>>32 && age(a.score) > age(b.score) }
 
-// newer returns where a member stands that was counted at one place and moved to
-// another. The truth may have known of the move already, or of a later one.
+// newer returns the place of a member that was counted at one place and moved to another. The truth may already have
+// included the move, or a later one.
 func newer(counted, moved place) place {
 	switch {
 	case counted.score == moved.score:

@@ -28,7 +28,7 @@ func wantRank(t testing.TB, b leaderboard.Board, now time.Time, me leaderboard.E
 	}
 }
 
-// moved is e after its member's value has grown by one.
+// moved returns e after its member's value has grown by one.
 func moved(e leaderboard.Entry, at time.Time, dies time.Time) leaderboard.Entry {
 	return leaderboard.Entry{Member: e.Member, Value: e.Value + 1, At: at, Dies: dies, From: leaderboard.Standing{Value: e.Value, Dies: e.Dies}}
 }
@@ -41,7 +41,7 @@ func testTies(t *testing.T, s suite) {
 		es = append(es, leaderboard.Entry{Member: "m" + strconv.Itoa(i), Value: int64(1 + i/40), At: noon, Dies: midnight})
 	}
 	apply(t, s.db, b, es...)
-	wantRank(t, b, noon, es[0], 4000) // as long as the log holds everybody
+	wantRank(t, b, noon, es[0], 4000) // as long as the log contains all members
 	_, err := b.Sweep(t.Context(), noon)
 	must(t, err)
 	wantRank(t, b, noon, es[0], 3961)
@@ -50,7 +50,7 @@ func testTies(t *testing.T, s suite) {
 	if near, err := b.Around(t.Context(), noon, es[0], 2); len(near) != 1 || near[0].Rank != 3961 || err != nil {
 		t.Errorf("Around below the best = %v %v, want the member alone", near, err)
 	}
-	// Half of a value goes on, and the others die.
+	// Half of a value's members grow, and the others expire.
 	var grown []leaderboard.Entry
 	for _, e := range es[:20] {
 		grown = append(grown, moved(e, noon.Add(time.Hour), next))
@@ -61,7 +61,7 @@ func testTies(t *testing.T, s suite) {
 	wantRank(t, b, midnight, grown[0], 1)
 	wantRank(t, b, midnight, es[3999], 0)
 	wantRank(t, b, next, grown[0], 0)
-	// A change from a standing that has died in the meantime takes nothing away.
+	// A change from a standing that has expired meanwhile subtracts nothing.
 	again := moved(grown[0], next, next.Add(time.Hour))
 	_, err = b.Sweep(t.Context(), next)
 	must(t, err)
@@ -74,14 +74,14 @@ func testExhausted(t *testing.T, s suite) {
 	must(t, b.Load(t.Context(), noon, all()))
 	midnight := noon.Add(12 * time.Hour)
 	es := many(10, midnight)
-	for i := range 6 { // the low ones live on
+	for i := range 6 { // the low ones stay alive
 		es[i].Dies = midnight.Add(time.Hour)
 	}
 	apply(t, s.db, b, es...)
 	if best, err := b.Top(t.Context(), noon, 3); len(best) != 3 || err != nil {
 		t.Errorf("Top = %v %v, want three", best, err)
 	}
-	// The log holds everybody; folded, the board knows the best alone.
+	// The log contains all members; after a fold, the board only knows the best.
 	_, err := b.Sweep(t.Context(), noon)
 	must(t, err)
 	if done, err := b.Complete(t.Context(), noon); !done || err != nil {
@@ -95,7 +95,7 @@ func testExhausted(t *testing.T, s suite) {
 	if done, err := b.Complete(t.Context(), midnight); done || err != nil {
 		t.Errorf("Complete = %v %v, want false", done, err)
 	}
-	wantRank(t, b, midnight, es[3], 3) // is counted all the same
+	wantRank(t, b, midnight, es[3], 3) // is still counted
 	must(t, b.Load(t.Context(), noon, all(es[:6]...)))
 	if best, err := b.Top(t.Context(), midnight, 3); len(best) != 3 || best[0].Member != es[5].Member || err != nil {
 		t.Errorf("Top = %v %v, want three", best, err)
@@ -131,7 +131,7 @@ func testTold(t *testing.T, s suite) {
 	wrong.Value = 2900
 	right := moved(one, noon, noon.Add(time.Hour))
 	right.From, right.Value, right.Told = leaderboard.Standing{Value: one.Value, Dies: one.Dies}, 11, &wrong
-	wrong.From.Value = 9 // it was wrong about that, too
+	wrong.From.Value = 9 // a second mistake
 	apply(t, s.db, b, wrong)
 	wantRank(t, b, noon, wrong, 101) // among the best
 	wantRank(t, b, noon, two, 2981)
@@ -161,7 +161,7 @@ func testReplay(t *testing.T, s suite) {
 		}
 	}
 	complete(true, "at first")
-	leaves := leaderboard.Entry{Member: es[7].Member, Replay: true} // from wherever it was
+	leaves := leaderboard.Entry{Member: es[7].Member, Replay: true} // whatever its standing was
 	if err := b.Remove(t.Context(), leaves); err != nil {
 		t.Error(err)
 	}
@@ -204,11 +204,11 @@ func testTakeover(t *testing.T, s suite) {
 	if got := top(t, b, noon); got != "live 3, first 1" && got != "live 3, second 2" {
 		t.Errorf("the board is %q", got)
 	}
-	// A load that is lost gives way.
+	// A lost load is replaced.
 	set("load", "lost", "beat", "1")
 	must(t, b.Load(t.Context(), noon, all(entry("third", 3, noon))))
 	wantTop(t, b, noon, "third 3")
-	// A sweep forgets it as well.
+	// A sweep ends it as well.
 	set("load", "lost", "beat", "2")
 	sweeps := 0
 	for held := int64(1); held == 1; sweeps++ {
@@ -218,9 +218,9 @@ func testTakeover(t *testing.T, s suite) {
 		must(t, err)
 	}
 	if sweeps < 2 {
-		t.Error("a load was given up that nobody had watched")
+		t.Error("a load was ended without being watched")
 	}
-	// A load that is only slow is not lost, and one that has lost its place ends.
+	// A slow load is not lost, and a load that has lost its token ends.
 	err = b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		const old = "3"
 		set("beat", old)
@@ -240,8 +240,8 @@ func testTakeover(t *testing.T, s suite) {
 	wantTop(t, b, noon, "third 3")
 }
 
-// testAtOnce has somebody watch from the bottom how others pass, one by one, while
-// the log is folded on several hands: each of them was counted, and once.
+// testAtOnce watches from the bottom how other members pass, one by one, while several goroutines fold the log: each
+// must be counted once.
 func testAtOnce(t *testing.T, s suite) {
 	k := freshCompact()
 	b := leaderboard.SmallCompact(s.db, k)
@@ -268,8 +268,8 @@ func testAtOnce(t *testing.T, s suite) {
 			for done.Load() < n {
 				least := done.Load() + 1
 				r, _, err := eye.Rank(t.Context(), noon, es[0])
-				if most := sent.Load() + 1; err != nil || int64(r.Rank) < least || int64(r.Rank) > most {
-					t.Errorf("rank %d (%v), want one from %d to %d", r.Rank, err, least, most)
+				if largest := sent.Load() + 1; err != nil || int64(r.Rank) < least || int64(r.Rank) > largest {
+					t.Errorf("rank %d (%v), want one from %d to %d", r.Rank, err, least, largest)
 					return
 				}
 			}
@@ -284,9 +284,8 @@ func testAtOnce(t *testing.T, s suite) {
 	wantRank(t, b, noon, es[0], n+1)
 }
 
-// testCounts draws histories of members that move, make mistakes and are
-// replayed, beside sweeps and loads, on a board that knows few of the best, and
-// holds every rank against the truth.
+// testCounts draws histories of members that move, make mistakes and are replayed, with concurrent sweeps and loads, on
+// a board that knows few of the best. It compares every rank with the truth.
 func testCounts(t *testing.T, s suite) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := leaderboard.SmallCompact(s.db, freshCompact())
@@ -301,9 +300,9 @@ func testCounts(t *testing.T, s suite) {
 			say("apply %+v", es)
 			apply(t, s.db, b, es...)
 		}
-		// late is committed and not sent yet.
+		// late is committed but not sent yet.
 		var late []leaderboard.Entry
-		// next commits a change of one member, whose earlier ones were sent.
+		// next commits a change of one member, whose earlier changes were sent.
 		next := func() leaderboard.Entry {
 			m := "m" + strconv.Itoa(rapid.IntRange(0, 11).Draw(rt, "member"))
 			if slices.ContainsFunc(late, func(l leaderboard.Entry) bool { return l.Member == m }) {
@@ -311,7 +310,7 @@ func testCounts(t *testing.T, s suite) {
 				late = nil
 			}
 			was := truth[m]
-			now = now.Add(time.Second) // what happens in one second is the same
+			now = now.Add(time.Second) // events within one second are the same
 			e := leaderboard.Entry{Member: m, Value: was.Value + 1, At: now, From: leaderboard.Standing{Value: was.Value, Dies: was.Dies}}
 			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
 				e.Value, e.Restart = rapid.Int64Range(1, 4).Draw(rt, "value"), true
@@ -320,7 +319,7 @@ func testCounts(t *testing.T, s suite) {
 				e.Dies = now.Add(time.Duration(rapid.IntRange(1, 60).Draw(rt, "life")) * time.Second)
 			}
 			if !e.Restart && was.Value > 0 && (was.Dies.IsZero() || !e.Dies.IsZero() && e.Dies.Before(was.Dies)) {
-				e.Dies = was.Dies // never back within a run
+				e.Dies = was.Dies // never earlier within a run
 			}
 			if !e.Restart && was.Value > 0 && !was.Dies.IsZero() && !was.Dies.After(now) {
 				e.Restart = true
@@ -361,7 +360,7 @@ func testCounts(t *testing.T, s suite) {
 				best, err := b.Top(t.Context(), now, n)
 				if errors.Is(err, leaderboard.ErrNotLoaded) {
 					if done, err := b.Complete(t.Context(), now); done || err != nil {
-						rt.Errorf("Top(%d) is not known and yet Complete is %v (%v)", n, done, err)
+						rt.Errorf("Top(%d) is not known although Complete is %v (%v)", n, done, err)
 					}
 					continue
 				}
@@ -446,8 +445,8 @@ func testCounts(t *testing.T, s suite) {
 	})
 }
 
-// The owner of a streak moves east, where it dies sooner, and the load has read the zone of before.
-func TestALoadBesideWhichADeathMovesBackLeavesDoubt(t *testing.T) {
+// The owner of a streak moves east, where it expires sooner, but the load has read the previous time zone.
+func TestCompact_EarlierDeathDuringLoadLeavesDoubt(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		b := leaderboard.Compact(db, freshCompact())
@@ -469,9 +468,9 @@ func TestALoadBesideWhichADeathMovesBackLeavesDoubt(t *testing.T) {
 	})
 }
 
-// Two writers of one value, of whom one was not heard of in time, may tell a board two times at which it was
-// reached. Outside of a load the replay of one leaves the board in doubt; beside a load it must do so, too.
-func TestALoadBesideWhichATimeIsContradictedLeavesDoubt(t *testing.T) {
+// Two writers of one value, one of which missed the other's event, may send a board two different times for it.
+// Without a load, the replay of one leaves the board in doubt; during a load it must do so, too.
+func TestCompact_ContradictedTimeDuringLoadLeavesDoubt(t *testing.T) {
 	later := noon.Add(5 * time.Second)
 	first, second := entry("ada", 1, noon), entry("ada", 1, later)
 	replayed := first
@@ -492,7 +491,7 @@ func TestALoadBesideWhichATimeIsContradictedLeavesDoubt(t *testing.T) {
 					all(append(tt.truth, entry("bob", 1, noon.Add(time.Second)))...)(yield)
 				}))
 				if done, err := b.Complete(t.Context(), noon); done || err != nil {
-					t.Errorf("Complete = %v, %v after a load that was contradicted", done, err)
+					t.Errorf("Complete = %v, %v after a contradicted load", done, err)
 				}
 				must(t, b.Load(t.Context(), noon, all(first, entry("bob", 1, noon.Add(time.Second)))))
 				wantTop(t, b, noon, "ada 1, bob 1")
@@ -504,13 +503,13 @@ func TestALoadBesideWhichATimeIsContradictedLeavesDoubt(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForALoadThatFailsLoadsTheBoard(t *testing.T) {
+func TestCompact_WaiterLoadsAfterFailedLoad(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		k := freshCompact()
 		a, b := leaderboard.Compact(server.Open(t), k), leaderboard.Compact(server.Open(t), k)
 		must(t, a.Load(t.Context(), noon, all(entry("old", 1, noon))))
-		broken := errors.New("the query has failed")
+		broken := errors.New("the query failed")
 		begun, failed := make(chan struct{}), make(chan error, 1)
 		go func() {
 			failed <- a.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
@@ -528,7 +527,7 @@ func TestWhoWaitsForALoadThatFailsLoadsTheBoard(t *testing.T) {
 	})
 }
 
-func TestALoadOfACompactBoardIsNotFinishedOnAnOldSnapshot(t *testing.T) {
+func TestCompact_LoadFailsAfterSnapshotRestart(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	k := freshCompact()
@@ -546,7 +545,7 @@ func TestALoadOfACompactBoardIsNotFinishedOnAnOldSnapshot(t *testing.T) {
 		must(t, back.Do(t.Context(), keyspace.Cmd{Name: "HSET", Key: k.State.Key, Args: args}).Err)
 		for db.Ping(t.Context()) != nil {
 			if t.Context().Err() != nil {
-				t.Fatal("the server did not come back")
+				t.Fatal("the server did not restart")
 			}
 		}
 	})
@@ -555,9 +554,9 @@ func TestALoadOfACompactBoardIsNotFinishedOnAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// A load whose Redis goes away cannot say that it has ended. When Redis is back
-// with the load still noted, nobody waits until its silence is long enough.
-func TestALoadThatEndedWhileRedisWasAwayHoldsNobodyUp(t *testing.T) {
+// A load whose Redis is lost cannot record its end. If Redis returns with the load still recorded, other loads must not
+// wait until its silence is long enough.
+func TestCompact_LoadEndedInOutageBlocksNoOthers(t *testing.T) {
 	server := redistest.Server(t, "appendonly yes", "appendfsync always")
 	db := redistest.Open(t, server.URL)
 	k := freshCompact()
@@ -572,7 +571,7 @@ func TestALoadThatEndedWhileRedisWasAwayHoldsNobodyUp(t *testing.T) {
 	server.Restart()
 	for db.Ping(t.Context()) != nil {
 		if t.Context().Err() != nil {
-			t.Fatal("the server did not come back")
+			t.Fatal("the server did not restart")
 		}
 	}
 	noted := func() int64 {
@@ -581,11 +580,11 @@ func TestALoadThatEndedWhileRedisWasAwayHoldsNobodyUp(t *testing.T) {
 		return n
 	}
 	if noted() == 0 {
-		t.Fatal("the load is not noted any more; nothing is tested here")
+		t.Fatal("the load is no longer recorded: nothing was tested")
 	}
 	_, err = b.Sweep(t.Context(), noon)
 	must(t, err)
 	if noted() == 1 {
-		t.Error("the load still holds others up")
+		t.Error("the ended load still blocks others")
 	}
 }

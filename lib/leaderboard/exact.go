@@ -14,12 +14,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// The work of one command or script is bounded, so that other callers wait for the
-// server for a millisecond or two at most.
+// The work of one command or script is bounded, so that other callers wait for the server for at most a millisecond or
+// two.
 const (
-	updateChunk = 250 // members of one ZADD, or of one script that restarts
+	updateChunk = 250 // members of one ZADD, or of one restart script
 	mergeChunk  = 100 // entries of one script in a load; Lua's unpack takes 8,000 arguments
-	sweepChunk  = 250 // dead that one script removes
+	sweepChunk  = 250 // expired entries that one script removes
 )
 
 var (
@@ -41,13 +41,12 @@ var (
 	around = redis.NewScript(aroundLua)
 )
 
-// Keys are the keys of an exact board. They share a hash tag and live for ever: a
-// board is rewritten, never renewed.
+// Keys are the keys of an exact board. They share a hash tag and do not expire: a board is rewritten, never renewed.
 type Keys struct {
 	Scores keyspace.ZSet
-	// Deaths says when entries stop to count. The zero ZSet: they never do.
+	// Deaths contains the expiry times of entries. The zero ZSet: entries never expire.
 	Deaths keyspace.ZSet
-	// Loaded says that the board is complete. Only this package writes it.
+	// Loaded marks the board as complete. Only this package writes it.
 	Loaded keyspace.Bytes
 }
 
@@ -56,25 +55,24 @@ type exact struct {
 	k  Keys
 }
 
-// Exact returns the board that lives under k. It sends nothing.
+// Exact returns the board under k. It sends nothing.
 func Exact(db *redis.DB, k Keys) Board { return &exact{db, k} }
 
 func (b *exact) Put(ctx context.Context, es ...Entry) error { return put(ctx, b.db, b, es) }
 
-// Update writes entries by ZADD GT, and those of members that restart by a
-// script. Each command carries at most 250 members.
+// Update writes entries by ZADD GT, and those of members that restart by a script. Each command has at most 250
+// members.
 func (b *exact) Update(es []Entry) []keyspace.Cmd {
 	if err := checkValues(es...); err != nil {
 		return []keyspace.Cmd{{Err: err}}
 	}
 	restarts := restarting(es)
-	rest := fold(es, restarts, true)
-	es = fold(es, restarts, false)
+	rest := onePerUpdate(es, restarts, true)
+	es = onePerUpdate(es, restarts, false)
 	var cmds []keyspace.Cmd
 	for ; len(es) > 0; es = es[min(updateChunk, len(es)):] {
 		chunk := es[:min(updateChunk, len(es))]
-		// Deaths first: a sweep between the two must find the later death and
-		// leave the member alone.
+		// Deaths first: a sweep between the two must find the later death and keep the member.
 		if b.mortal() {
 			cmds = append(cmds, raise(b.k.Deaths, chunk, Entry.deathText))
 		}
@@ -86,10 +84,9 @@ func (b *exact) Update(es []Entry) []keyspace.Cmd {
 	return cmds
 }
 
-// Load writes all entries, wherever a newer one is not there already, in chunks
-// of 100. Entries that are on the board and not in the sequence stay: who
-// removed a member while a load was under way removes it again afterwards.
-// Several loads may run at once.
+// Load writes all entries, unless a newer one is already stored, in chunks of 100. Entries on the board that are not in
+// the sequence stay: a caller that removed a member during a load has to remove it again afterwards. Several loads may
+// run at once.
 func (b *exact) Load(ctx context.Context, _ time.Time, everybody iter.Seq2[Entry, error]) error {
 	if err := b.load(ctx, everybody); err != nil {
 		return fmt.Errorf("leaderboard: load: %w", err)
@@ -122,7 +119,7 @@ func (b *exact) load(ctx context.Context, everybody iter.Seq2[Entry, error]) err
 	if err := b.loadChunk(ctx, token, chunk); err != nil {
 		return err
 	}
-	// A server that came back from a snapshot has the token and not the rest.
+	// A server that restarted from a snapshot has the token, but may lack the rest.
 	after, err := b.db.Fingerprint(ctx)
 	if err != nil {
 		return err
@@ -137,7 +134,7 @@ func (b *exact) load(ctx context.Context, everybody iter.Seq2[Entry, error]) err
 	return err
 }
 
-// loadChunk writes a part of a load, the last one perhaps empty.
+// loadChunk writes a part of a load; the last one may be empty.
 func (b *exact) loadChunk(ctx context.Context, token string, chunk []Entry) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -152,8 +149,8 @@ func (b *exact) loadChunk(ctx context.Context, token string, chunk []Entry) erro
 	return err
 }
 
-// Read asks with plain commands, which cost the server less than a script. The
-// mark is read first and last: what lies between was read of a loaded board.
+// Read uses plain commands, which cost the server less than a script. The mark is read first and last: if both are the
+// same, everything in between was read from a loaded board.
 func (b *exact) Read(ctx context.Context, now time.Time, n int, me Entry) (best []Ranked, mine Ranked, ok bool, err error) {
 	cmds := []keyspace.Cmd{{Name: "GET", Key: b.k.Loaded.Key}}
 	due, top, rank := -1, -1, -1
@@ -196,7 +193,7 @@ func (b *exact) Read(ctx context.Context, now time.Time, n int, me Entry) (best 
 			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
 		}
 	}
-	// A removal between the two leaves a rank without a score.
+	// A removal between the two commands leaves a rank without a score.
 	if rank > 0 && !replies[rank].Nil() && !replies[rank+1].Nil() {
 		if mine, err = rankedReply(int(replies[rank].N)+1, me.Member, replies[rank+1]); err != nil {
 			return nil, Ranked{}, false, fmt.Errorf("leaderboard: read: %w", err)
@@ -232,7 +229,7 @@ func (b *exact) Around(ctx context.Context, now time.Time, me Entry, k int) ([]R
 	return near, nil
 }
 
-// Complete is the mark: what it cannot see is that somebody removed the sets.
+// Complete reads the mark; it does not detect that the sets alone were removed.
 func (b *exact) Complete(ctx context.Context, _ time.Time) (bool, error) {
 	mark, _, err := b.k.Loaded.Get(ctx, b.db)
 	if err != nil {
@@ -241,9 +238,8 @@ func (b *exact) Complete(ctx context.Context, _ time.Time) (bool, error) {
 	return mark != "" && mark[0] == '1', nil
 }
 
-// Sweep removes entries in chunks of 250, until none is dead or ctx ends. It
-// saves the first reader after a midnight the work, and gives the memory back of
-// a board that nobody reads.
+// Sweep removes entries in chunks of 250, until none is expired or ctx ends. It saves the first reader after a midnight
+// the work, and frees the memory of a board without readers.
 func (b *exact) Sweep(ctx context.Context, now time.Time) (removed int, err error) {
 	if !b.mortal() {
 		return 0, nil
@@ -272,8 +268,8 @@ func (b *exact) Remove(ctx context.Context, es ...Entry) error {
 	var cmds []keyspace.Cmd
 	for ; len(members) > 0; members = members[min(updateChunk, len(members)):] {
 		chunk := members[:min(updateChunk, len(members))]
-		// Scores first: should the rest fail, a death without an entry is swept,
-		// and an entry without a death would stay for ever.
+		// Scores first: if the rest fails, a death without an entry is swept, but an entry without a death would stay
+		// forever.
 		cmds = append(cmds, keyspace.Cmd{Name: "ZREM", Key: b.k.Scores.Key, Args: chunk})
 		if b.mortal() {
 			cmds = append(cmds, keyspace.Cmd{Name: "ZREM", Key: b.k.Deaths.Key, Args: chunk})
@@ -285,7 +281,7 @@ func (b *exact) Remove(ctx context.Context, es ...Entry) error {
 	return nil
 }
 
-// Drop removes the mark first: a board that is half gone must not answer.
+// Drop removes the mark first, because a partly removed board must not answer.
 func (b *exact) Drop(ctx context.Context) error {
 	keys := []keyspace.Key{b.k.Loaded.Key, b.k.Scores.Key}
 	if b.mortal() {
@@ -307,7 +303,7 @@ func drop(ctx context.Context, db *redis.DB, keys []keyspace.Key) error {
 
 func (b *exact) mortal() bool { return !b.k.Deaths.IsZero() }
 
-// ask runs a reading script until no dead are due.
+// ask runs a reading script until no expired entries are due.
 func (b *exact) ask(ctx context.Context, s *redis.Script, now time.Time, args ...string) ([]keyspace.Reply, error) {
 	for {
 		if ctx.Err() != nil {
@@ -342,7 +338,7 @@ func (b *exact) merge(token string, es []Entry) keyspace.Cmd {
 	return merge.Cmd(b.keys(), args...)
 }
 
-// raise is one ZADD that never lowers a score.
+// raise returns one ZADD that never lowers a score.
 func raise(set keyspace.ZSet, es []Entry, score func(Entry) string) keyspace.Cmd {
 	args := make([]string, 1, 1+2*len(es))
 	args[0] = "GT"
@@ -352,10 +348,9 @@ func raise(set keyspace.ZSet, es []Entry, score func(Entry) string) keyspace.Cmd
 	return keyspace.Cmd{Name: "ZADD", Key: set.Key, Args: args}
 }
 
-// fold returns the entries of members that restart, or of all others, one for
-// each member: a command must not depend on how a server treats a member that
-// occurs twice.
-func fold(es []Entry, restarts map[string]bool, restart bool) []Entry {
+// onePerUpdate returns the entries of members that restart, or of all others, one for each member. A command must not
+// depend on how a server treats a member that occurs twice.
+func onePerUpdate(es []Entry, restarts map[string]bool, restart bool) []Entry {
 	if len(restarts) == 0 {
 		if restart {
 			return nil
@@ -374,8 +369,7 @@ func fold(es []Entry, restarts map[string]bool, restart bool) []Entry {
 	return greatest(part)
 }
 
-// greatest returns one entry for each member, as GT would leave it: with the greatest score and
-// the latest death.
+// greatest returns one entry for each member, as GT would leave it: with the greatest score and the latest death.
 func greatest(es []Entry) []Entry {
 	return onePerMember(es, func(was, is Entry) Entry {
 		dies := was.Dies
@@ -390,7 +384,7 @@ func greatest(es []Entry) []Entry {
 	})
 }
 
-// newest returns the newest entry of each member; same says whether b replaces a when both are of one second.
+// newest returns the newest entry of each member; same reports whether b replaces a if both are of one second.
 func newest(es []Entry, same func(a, b Entry) bool) []Entry {
 	return onePerMember(es, func(was, is Entry) Entry {
 		if a, b := seconds(was.At), seconds(is.At); b > a || b == a && same(was, is) {
@@ -400,13 +394,13 @@ func newest(es []Entry, same func(a, b Entry) bool) []Entry {
 	})
 }
 
-// onePerMember returns what keep makes of each member's entries, in the order in which members first occur.
-func onePerMember(es []Entry, keep func(was, is Entry) Entry) []Entry {
+// onePerMember combines each member's entries by merge, in the order of the members' first entries.
+func onePerMember(es []Entry, merge func(was, is Entry) Entry) []Entry {
 	at := make(map[string]int, len(es))
 	out := make([]Entry, 0, len(es))
 	for _, e := range es {
 		if i, twice := at[e.Member]; twice {
-			out[i] = keep(out[i], e)
+			out[i] = merge(out[i], e)
 			continue
 		}
 		at[e.Member] = len(out)
@@ -415,10 +409,10 @@ func onePerMember(es []Entry, keep func(was, is Entry) Entry) []Entry {
 	return out
 }
 
-// later takes the entry that was given later, as a restart does.
+// later selects the entry that was given later, as a restart does.
 func later(_, _ Entry) bool { return true }
 
-// greater takes the greater value, then the later death, as GT does.
+// greater selects the greater value, then the later death, as GT does.
 func greater(a, b Entry) bool {
 	if a.Value != b.Value {
 		return b.Value > a.Value
@@ -428,8 +422,8 @@ func greater(a, b Entry) bool {
 
 func (e Entry) scoreText() string { return strconv.FormatInt(e.score(), 10) }
 
-// deathText is a number also for an entry that never dies, so that a lost death cannot be
-// mistaken for none, and the later one always wins.
+// deathText is also a number for an entry that never expires, so that a lost death cannot be mistaken for none, and the
+// later one always wins.
 func (e Entry) deathText() string {
 	if e.Dies.IsZero() {
 		return "+inf"
@@ -439,7 +433,7 @@ func (e Entry) deathText() string {
 
 func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
-// rankedList reads members and scores as ZREVRANGE returns them.
+// rankedList parses members and scores as ZREVRANGE returns them.
 func rankedList(first int, items []keyspace.Reply) ([]Ranked, error) {
 	out := make([]Ranked, 0, len(items)/2)
 	for i := 0; i+1 < len(items); i += 2 {

@@ -25,7 +25,7 @@ func Example() {
 
 	board := leaderboard.Exact(db, leaderboard.Named("streaks"))
 
-	// At start the truth is streamed in; here there is none yet.
+	// At start the truth is streamed in; here it is still empty.
 	if err := board.Load(ctx, time.Now(), func(func(leaderboard.Entry, error) bool) {}); err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func Example() {
 	dies := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
 	batch := []leaderboard.Entry{
 		{Member: "ada", Value: 7, At: morning.Add(time.Hour), Dies: dies},
-		{Member: "bob", Value: 7, At: morning, Dies: dies}, // was first
+		{Member: "bob", Value: 7, At: morning, Dies: dies}, // reached it first
 		{Member: "eve", Value: 1, At: morning, Dies: dies.AddDate(0, 0, 1), Restart: true},
 	}
 	if err := keyspace.FirstErr(db.DoMulti(ctx, board.Update(batch))); err != nil {
@@ -60,7 +60,7 @@ func Example() {
 	// 1 eve 1 08:00:00
 }
 
-// Without declared families, on a board of either kind.
+// A board of either kind without declared families.
 func ExampleNamed() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -73,7 +73,7 @@ func ExampleNamed() {
 		leaderboard.Exact(db, leaderboard.Named("season-12")),
 		leaderboard.Compact(db, leaderboard.NamedCompact("season-12")),
 	} {
-		if err := board.Load(ctx, now, func(func(leaderboard.Entry, error) bool) {}); err != nil { // nobody has played yet
+		if err := board.Load(ctx, now, func(func(leaderboard.Entry, error) bool) {}); err != nil { // no member has played yet
 			log.Fatal(err)
 		}
 		if err := keyspace.FirstErr(db.DoMulti(ctx, board.Update([]leaderboard.Entry{{Member: "ada", Value: 7, At: now}}))); err != nil {
@@ -87,7 +87,7 @@ func ExampleNamed() {
 	// ada 7 <nil>
 }
 
-// A board that Redis has lost is loaded anew from the truth; until then it says so.
+// A board that Redis has lost is loaded again from the truth; until then it returns ErrNotLoaded.
 func ExampleEnsure() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -116,7 +116,7 @@ func ExampleEnsure() {
 	// ada <nil>
 }
 
-// Look before the truth is committed: a board has no room for larger values.
+// Check a value before the truth is committed, because larger values are refused.
 func ExampleCheckValue() {
 	fmt.Println(leaderboard.CheckValue(leaderboard.MaxValue))
 	fmt.Println(errors.Is(leaderboard.CheckValue(leaderboard.MaxValue+1), leaderboard.ErrValue))
@@ -125,7 +125,7 @@ func ExampleCheckValue() {
 	// true
 }
 
-// A compact board does not know those below the best by name. It is told where a member stood before.
+// A compact board does not know members below the best by name, so the update contains the previous standing.
 func ExampleCompact() {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Config{URL: "embedded"})
@@ -151,7 +151,7 @@ func ExampleCompact() {
 	// 1 9 true <nil>
 }
 
-// The points of a season, from a table with a row for each player: at is a TIMESTAMP there.
+// The points of a season, from a table with a row for each player; at is a TIMESTAMP.
 func ExampleFromRows() {
 	var db *sql.DB
 	everybody := func(ctx context.Context, season int) iter.Seq2[leaderboard.Entry, error] {

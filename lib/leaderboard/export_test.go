@@ -7,15 +7,15 @@ import (
 )
 
 func init() {
-	grace = time.Millisecond // tests have no changes that are on their way
+	grace = time.Millisecond // tests have no changes in flight
 	beatEvery = 5 * time.Millisecond
-	heldLate = 100 * time.Millisecond
+	loadTimeout = 100 * time.Millisecond
 }
 
-// SmallCompact is a compact board that soon has more than it can rank.
+// SmallCompact returns a compact board that soon has more members than it can rank.
 func SmallCompact(db *redis.DB, k CompactKeys) Board {
 	return &compact{db: db, k: k, sizes: sizes{head: 2, want: 3, keep: 4, max: 6}}
 }
 
-// Schema has the families of Named and NamedCompact.
+// Schema contains the families of Named and NamedCompact.
 var Schema = schema

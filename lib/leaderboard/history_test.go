@@ -13,12 +13,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/leaderboard"
 )
 
-// past is what one member went through, in order, and what of it was applied.
+// past is the history of one member, in order, and which of its entries were applied.
 type past struct {
 	es      []leaderboard.Entry
 	applied []bool
 	run     int  // index of the newest run's first entry
-	begun   bool // what is stored belongs to that run
+	begun   bool // the stored entry belongs to that run
 }
 
 // last reports whether es[i] is the newest of its second.
@@ -26,8 +26,7 @@ func (p *past) last(i int) bool {
 	return i+1 == len(p.es) || !p.es[i+1].At.Equal(p.es[i].At)
 }
 
-// live makes the next entry of a member: a greater value, a longer life, or a
-// new run.
+// live makes the next entry of a member: a greater value, a later death, or a new run.
 func (p *past) live(t *rapid.T, member string, now time.Time) {
 	e := leaderboard.Entry{Member: member, At: now}
 	var prev leaderboard.Entry
@@ -55,10 +54,9 @@ func (p *past) live(t *rapid.T, member string, now time.Time) {
 	p.es, p.applied = append(p.es, e), append(p.applied, false)
 }
 
-// testHistories draws histories that meet the conditions of the package
-// documentation, applies them out of order, in batches and more than once,
-// with sweeps and loads of old snapshots between, and compares the end with
-// the newest entries alive.
+// testHistories draws histories that meet the conditions of the package documentation. It applies them out of order, in
+// batches and more than once, with sweeps and loads of old snapshots in between, and compares the result with the
+// newest entries alive.
 func testHistories(t *testing.T, s suite) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := s.ready(t)
@@ -81,8 +79,8 @@ func testHistories(t *testing.T, s suite) {
 				case mayReplay && (!mayUpdate || rapid.Bool().Draw(rt, "replay")):
 					e.Restart = true
 					replayed[m] = true
-					// Where a sweep has removed the present run's entry, one of an
-					// earlier run stands now: the third condition is not met then.
+					// If a sweep has removed the present run's entry, the stored entry is now of an earlier run, and
+					// the third condition is not met.
 					p.begun = i >= p.run
 				case mayUpdate:
 					e.Restart = false
@@ -118,7 +116,7 @@ func testHistories(t *testing.T, s suite) {
 				log = append(log, "sweep "+now.String())
 				_, err := b.Sweep(t.Context(), now)
 				must(t, err)
-			case "load": // a snapshot as old as can be
+			case "load": // as old as possible
 				var es []leaderboard.Entry
 				for _, m := range members {
 					p := pasts[m]
@@ -127,13 +125,13 @@ func testHistories(t *testing.T, s suite) {
 					}
 					i := rapid.IntRange(0, len(p.es)-1).Draw(rt, "snapshot")
 					es = append(es, p.es[i])
-					p.begun = i >= p.run // as with a replay
+					p.begun = i >= p.run // as after a replay
 				}
 				log = append(log, fmt.Sprintf("load %+v", es))
 				must(t, b.Load(t.Context(), now, all(es...)))
 			}
 		}
-		// What was never applied is, sooner or later.
+		// Entries that were never applied are applied at the end.
 		var refs [][2]int
 		for m, name := range members {
 			for i, done := range pasts[name].applied {
@@ -153,7 +151,7 @@ func testHistories(t *testing.T, s suite) {
 	})
 }
 
-// model is the board as it has to be: everybody's newest entry, if alive.
+// model returns the expected board: the newest entry of each member, if alive.
 func model(pasts map[string]*past, now time.Time) string {
 	var es []leaderboard.Entry
 	for _, p := range pasts {

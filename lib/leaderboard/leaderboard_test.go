@@ -23,7 +23,7 @@ var (
 	noon  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// fresh returns the keys of a board that nobody has used.
+// fresh returns the keys of an unused board.
 func fresh() leaderboard.Keys {
 	return leaderboard.Named("b" + strconv.FormatInt(names.Add(1), 10))
 }
@@ -32,13 +32,13 @@ func freshCompact() leaderboard.CompactKeys {
 	return leaderboard.NamedCompact("c" + strconv.FormatInt(names.Add(1), 10))
 }
 
-// suite is what the conformance tests run on: a kind of board on a kind of Redis.
+// suite is the subject of the conformance tests: a kind of board on a kind of Redis.
 type suite struct {
 	db      *redis.DB
 	compact bool
 }
 
-// fresh returns a board that nobody has used, and its keys.
+// fresh returns an unused board, and its keys.
 func (s suite) fresh() (leaderboard.Board, []keyspace.Key) {
 	if s.compact {
 		k := freshCompact()
@@ -56,7 +56,7 @@ func (s suite) ready(t testing.TB) leaderboard.Board {
 	return b
 }
 
-// all is a source of entries that does not fail.
+// all returns a source of entries that does not fail.
 func all(es ...leaderboard.Entry) iter.Seq2[leaderboard.Entry, error] {
 	return func(yield func(leaderboard.Entry, error) bool) {
 		for _, e := range es {
@@ -67,7 +67,7 @@ func all(es ...leaderboard.Entry) iter.Seq2[leaderboard.Entry, error] {
 	}
 }
 
-// apply does what a caller of Update does.
+// apply sends an Update as a caller does.
 func apply(t testing.TB, db *redis.DB, b leaderboard.Board, es ...leaderboard.Entry) {
 	t.Helper()
 	must(t, keyspace.FirstErr(db.DoMulti(t.Context(), b.Update(es))))
@@ -155,16 +155,16 @@ func TestBoard(t *testing.T) {
 				})
 			}
 			exact, compact := suite{db, false}, suite{db, true}
-			t.Run("exact, without deaths everybody stays", func(t *testing.T) { testNoDeaths(t, exact) })
+			t.Run("exact, without deaths all members stay", func(t *testing.T) { testNoDeaths(t, exact) })
 			t.Run("exact, loads at once complete each other", func(t *testing.T) { testTwoLoads(t, exact) })
 			t.Run("compact, below the best equal values share a rank", func(t *testing.T) { testTies(t, compact) })
-			t.Run("compact, what is not known any more is not answered", func(t *testing.T) { testExhausted(t, compact) })
-			t.Run("compact, a change is held against what the head does not have", func(t *testing.T) { testTail(t, compact) })
-			t.Run("compact, counts follow what was told, and take back mistakes", func(t *testing.T) { testTold(t, compact) })
+			t.Run("compact, unknown ranks return ErrNotLoaded", func(t *testing.T) { testExhausted(t, compact) })
+			t.Run("compact, a change also updates the tail of the best", func(t *testing.T) { testTail(t, compact) })
+			t.Run("compact, Told undoes wrong standings", func(t *testing.T) { testTold(t, compact) })
 			t.Run("compact, a replay asks for a load", func(t *testing.T) { testReplay(t, compact) })
-			t.Run("compact, nothing is lost or counted twice between folds and reads", func(t *testing.T) { testAtOnce(t, compact) })
+			t.Run("compact, folds during reads lose and repeat no change", func(t *testing.T) { testAtOnce(t, compact) })
 			t.Run("compact, a load waits for another, and replaces a lost one", func(t *testing.T) { testTakeover(t, compact) })
-			if engine.Name != "spawn" && engine.Name != "sentinel" { // which have the same server as standalone
+			if engine.Name != "spawn" && engine.Name != "sentinel" { // their server is the same as standalone
 				t.Run("exact, random histories end as the model says", func(t *testing.T) { testHistories(t, exact) })
 				t.Run("compact, random histories end as the model says", func(t *testing.T) { testCounts(t, compact) })
 			}
@@ -178,7 +178,7 @@ func testOrder(t *testing.T, s suite) {
 	apply(t, s.db, b,
 		entry("late", 7, noon.Add(time.Second)),
 		entry("first", 7, noon),
-		entry("same2", 7, noon.Add(time.Second+time.Millisecond)), // the same second as late
+		entry("same2", 7, noon.Add(time.Second+time.Millisecond)), // the same second
 		entry("best", 8, noon.Add(time.Hour)),
 		entry("zero", 0, noon.Add(-time.Hour)))
 	wantTop(t, b, noon, "best 8, first 7, same2 7, late 7, zero 0")
@@ -192,7 +192,7 @@ func testOrder(t *testing.T, s suite) {
 		t.Errorf("Top(0) = %v %v, want nothing", none, err)
 	}
 	if r, ok, err := b.Rank(t.Context(), noon, leaderboard.Entry{Member: "nobody"}); ok || err != nil {
-		t.Errorf("Rank(nobody) = %v %v %v, want not found", r, ok, err)
+		t.Errorf("Rank of a missing member = %v %v %v, want not found", r, ok, err)
 	}
 }
 
@@ -233,12 +233,12 @@ func testExcluded(t *testing.T, s suite) {
 	restart.Restart = true
 	apply(t, s.db, b, restart)
 	apply(t, s.db, b, old)
-	wantTop(t, b, noon, "eve 9") // GT cannot know better
+	wantTop(t, b, noon, "eve 9") // GT cannot detect it
 	apply(t, s.db, b, restart)
-	wantTop(t, b, noon, "eve 1") // and a replay heals it
+	wantTop(t, b, noon, "eve 1") // a replay repairs it
 	old.Restart = true
 	apply(t, s.db, b, old)
-	wantTop(t, b, noon, "eve 1") // as it does no harm itself
+	wantTop(t, b, noon, "eve 1") // and changes nothing when repeated
 }
 
 func testFold(t *testing.T, s suite) {
@@ -248,15 +248,14 @@ func testFold(t *testing.T, s suite) {
 	apply(t, s.db, b, entry("eve", 2, noon.Add(time.Hour)), again, entry("eve", 9, noon), entry("bob", 3, noon), entry("bob", 2, noon.Add(-time.Hour)))
 	wantTop(t, b, noon, "bob 3, eve 2")
 
-	// The restart takes its member's other entries along: sent after it, as an
-	// update, the old one would win.
+	// The restart applies to its member's other entries: sent after it as an update, the old one would win.
 	es := []leaderboard.Entry{entry("eve", 99, noon), again}
 	cmds := b.Update(es)
 	slices.Reverse(cmds)
 	must(t, keyspace.FirstErr(s.db.DoMulti(t.Context(), cmds)))
 	wantTop(t, b, noon, "bob 3, eve 2")
 
-	// As one after the other, a lower value and a later time change nothing.
+	// As in two separate updates, a lower value and a later time change nothing.
 	apply(t, s.db, b, entry("kim", 5, noon), entry("kim", 4, noon.Add(time.Hour)),
 		entry("leo", 4, noon), entry("leo", 4, noon.Add(time.Hour)), entry("max", 4, noon.Add(time.Minute)))
 	wantTop(t, b, noon, "kim 5, leo 4, max 4, bob 3, eve 2")
@@ -320,16 +319,16 @@ func testDead(t *testing.T, s suite) {
 	if r, _, err := b.Rank(t.Context(), midnight.Add(-time.Millisecond), alive); r.Rank != 1399 || err != nil {
 		t.Errorf("before midnight alive has rank %d (%v), want 1399", r.Rank, err)
 	}
-	// More are due than one script removes.
+	// More entries are due than one script removes.
 	if r, _, err := b.Rank(t.Context(), midnight, alive); r.Rank != 1 || err != nil {
 		t.Errorf("at midnight alive has rank %d (%v), want 1", r.Rank, err)
 	}
 	wantTop(t, b, midnight, "alive 1")
 	best := many(1400, midnight)[1399]
 	if _, ok, err := b.Rank(t.Context(), midnight, best); ok || err != nil {
-		t.Errorf("the best of the dead is still on the board (%v)", err)
+		t.Errorf("the best expired entry is still on the board (%v)", err)
 	}
-	apply(t, s.db, b, many(1000, midnight)...) // a late replay: exactly one chunk of dead
+	apply(t, s.db, b, many(1000, midnight)...) // a late replay: exactly one chunk of expired entries
 	wantTop(t, b, midnight, "alive 1")
 }
 
@@ -369,7 +368,7 @@ func testSweep(t *testing.T, s suite) {
 		t.Errorf("Sweep = %d %v, want 2000", n, err)
 	}
 	if s.compact {
-		// Most of the best are gone, and who comes after them is not known.
+		// Most of the best are gone, and the following members are not known.
 		if _, err := b.Top(t.Context(), noon, 2); !errors.Is(err, leaderboard.ErrNotLoaded) {
 			t.Errorf("Top: %v, want %v", err, leaderboard.ErrNotLoaded)
 		}
@@ -406,7 +405,7 @@ func testRemove(t *testing.T, s suite) {
 	must(t, b.Remove(t.Context(), gone...))
 	must(t, b.Remove(t.Context()))
 	wantTop(t, b, noon, "eve 1")
-	// Nothing is left to be swept.
+	// No entry is left to be swept.
 	if n, err := b.Sweep(t.Context(), noon.Add(time.Hour)); n != 0 || err != nil {
 		t.Errorf("Sweep = %d %v, want 0", n, err)
 	}
@@ -455,7 +454,7 @@ func testRead(t *testing.T, s suite) {
 	}
 	best, _, ok, err := b.Read(t.Context(), noon, 1, leaderboard.Entry{})
 	if len(best) != 1 || ok || err != nil {
-		t.Errorf("Read for nobody = %v %v %v", best, ok, err)
+		t.Errorf("Read without a member = %v %v %v", best, ok, err)
 	}
 }
 
@@ -485,7 +484,7 @@ func testAround(t *testing.T, s suite) {
 		}
 	}
 	if near, err := b.Around(t.Context(), noon, leaderboard.Entry{Member: "nobody"}, 3); len(near) != 0 || err != nil {
-		t.Errorf("Around(nobody) = %v %v, want nothing", near, err)
+		t.Errorf("Around a missing member = %v %v, want nothing", near, err)
 	}
 }
 
@@ -538,7 +537,7 @@ func testLoad(t *testing.T, s suite) {
 	if r, _, err := b.Rank(t.Context(), noon, restarted); r.Value != 1 || err != nil {
 		t.Errorf("the restarted entry is %+v (%v), want value 1", r, err)
 	}
-	// Only the longer life is left of the loaded.
+	// Of the loaded entries only the one with the later death is left.
 	wantTop(t, b, lives, longer.Member+" 1396")
 }
 
@@ -553,7 +552,7 @@ func testEmptied(t *testing.T, s suite) {
 					asked = i
 					if i == at {
 						empty(t, s.db, keys)
-						if others { // somebody else begins to load before we notice
+						if others { // another node begins to load before this one notices
 							_ = b.Load(t.Context(), noon, all())
 						}
 					}
@@ -575,7 +574,7 @@ func testEmptied(t *testing.T, s suite) {
 	}
 }
 
-// empty does to one board what FLUSHALL does to all.
+// empty removes one board like FLUSHALL.
 func empty(t testing.TB, db *redis.DB, keys []keyspace.Key) {
 	t.Helper()
 	for _, key := range keys {
@@ -585,7 +584,7 @@ func empty(t testing.TB, db *redis.DB, keys []keyspace.Key) {
 
 func testSourceFails(t *testing.T, s suite) {
 	b, _ := s.fresh()
-	broken := errors.New("the source broke")
+	broken := errors.New("the source failed")
 	err := b.Load(t.Context(), noon, func(yield func(leaderboard.Entry, error) bool) {
 		_ = yield(entry("eve", 1, noon), nil) && yield(leaderboard.Entry{}, broken)
 	})
@@ -603,7 +602,7 @@ func testSourceFails(t *testing.T, s suite) {
 	if _, err := b.Top(t.Context(), noon, 1); !errors.Is(err, leaderboard.ErrNotLoaded) {
 		t.Errorf("Top: %v, want %v", err, leaderboard.ErrNotLoaded)
 	}
-	// Nor is the next load held up.
+	// The next load does not have to wait.
 	must(t, b.Load(t.Context(), noon, all()))
 }
 
@@ -629,7 +628,7 @@ func testTwoLoads(t *testing.T, s suite) {
 	wantTop(t, b, noon, "m000002 2, m000001 1, m000000 0")
 }
 
-func TestUpdateSendsDeathsBeforeScoresInBoundedCommands(t *testing.T) {
+func TestUpdate_DeathsBeforeScores(t *testing.T) {
 	k := fresh()
 	b := leaderboard.Exact(nil, k)
 	var got []string
@@ -642,7 +641,7 @@ func TestUpdateSendsDeathsBeforeScoresInBoundedCommands(t *testing.T) {
 	}
 }
 
-func TestLoadMarksNothingWhenTheServerCameBackFromAnOldSnapshot(t *testing.T) {
+func TestExact_LoadFailsAfterSnapshotRestart(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	k := fresh()
@@ -653,7 +652,7 @@ func TestLoadMarksNothingWhenTheServerCameBackFromAnOldSnapshot(t *testing.T) {
 				return
 			}
 		}
-		// The snapshot was taken before these entries and after the token.
+		// The snapshot was made after the token was written and before these entries.
 		token, _, err := k.Loaded.Get(t.Context(), db)
 		must(t, err)
 		server.RestartEmpty()
@@ -661,7 +660,7 @@ func TestLoadMarksNothingWhenTheServerCameBackFromAnOldSnapshot(t *testing.T) {
 		must(t, k.Loaded.Set(t.Context(), back, token))
 		for db.Ping(t.Context()) != nil {
 			if t.Context().Err() != nil {
-				t.Fatal("the server did not come back")
+				t.Fatal("the server did not restart")
 			}
 		}
 	})
@@ -673,7 +672,7 @@ func TestLoadMarksNothingWhenTheServerCameBackFromAnOldSnapshot(t *testing.T) {
 	}
 }
 
-func TestErrorsSayThatRedisIsAway(t *testing.T) {
+func TestErrors_WithoutRedis(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	b := suite{db: db}.ready(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// kinds are a board of each kind under one name, whoever uses it next.
+// kinds returns a board of each kind under one name.
 func kinds(db *redis.DB, name string) map[string]leaderboard.Board {
 	return map[string]leaderboard.Board{
 		"exact":   leaderboard.Exact(db, leaderboard.Named(name)),
@@ -18,7 +18,7 @@ func kinds(db *redis.DB, name string) map[string]leaderboard.Board {
 	}
 }
 
-func TestPutAndEnsureAreAllThatAGameNeeds(t *testing.T) {
+func TestPut_WithEnsure(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
@@ -49,7 +49,7 @@ func TestPutAndEnsureAreAllThatAGameNeeds(t *testing.T) {
 				}
 				for i, r := range best {
 					if r.Member != want[i] || r.At.Before(began.Add(-2*time.Second)) || r.At.After(time.Now().Add(2*time.Second)) {
-						t.Errorf("place %d: %+v, want %s, of now", i+1, r, want[i])
+						t.Errorf("place %d: %+v, want %s, reached now", i+1, r, want[i])
 					}
 				}
 			}
@@ -64,7 +64,7 @@ func TestPutAndEnsureAreAllThatAGameNeeds(t *testing.T) {
 				t.Errorf("too many points: %v", err)
 			}
 			if err := board.Put(ctx); err != nil {
-				t.Errorf("nothing: %v", err)
+				t.Errorf("Put without entries: %v", err)
 			}
 			top("bob", "eve", "ada")
 			server.FlushAll()
@@ -74,10 +74,10 @@ func TestPutAndEnsureAreAllThatAGameNeeds(t *testing.T) {
 			ensure(true)
 			top("bob", "eve", "ada")
 			if asked != 2 {
-				t.Errorf("the truth was asked %d times, want 2", asked)
+				t.Errorf("the source was read %d times, want 2", asked)
 			}
 			if leaderboard.CheckValue(-1) == nil || leaderboard.CheckValue(leaderboard.MaxValue) != nil {
-				t.Error("CheckValue is wrong")
+				t.Error("CheckValue accepts or refuses the wrong values")
 			}
 		})
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// table is a result of a query: names of members.
+// table is the result of a query: names of members.
 type table struct {
 	names  []string
 	at     int
-	err    error // instead of the row behind the last one
+	err    error // in place of the row after the last one
 	closed bool
 }
 
@@ -30,7 +30,7 @@ func (r *table) scan(e *leaderboard.Entry) error {
 	return nil
 }
 
-func TestABoardIsLoadedFromTheRowsOfAQuery(t *testing.T) {
+func TestFromRows_LoadsBoard(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.InMemory(t).Open(t)
 		now := time.Now()
@@ -73,7 +73,7 @@ func TestABoardIsLoadedFromTheRowsOfAQuery(t *testing.T) {
 			break
 		}
 		if !rows.closed || rows.at != 1 {
-			t.Errorf("who stops at the first row leaves %+v", rows)
+			t.Errorf("a stopped sequence left %+v", rows)
 		}
 	})
 }

@@ -11,19 +11,18 @@ import (
 	"sync"
 )
 
-// A table is a compact board in memory: what Redis holds of one, decoded. Its
-// rules are pure; compact.go carries it to and from Redis.
+// A table is a decoded compact board in memory. Its rules are pure; compact.go reads it from Redis and writes it.
 type table struct {
 	sizes
-	rows  map[int64]row  // by death; how many members stand where
+	rows  map[int64]row  // number of members by death and value
 	top   []place        // the best first
-	index map[string]int // where in top; nil until somebody asks
-	floor place          // whoever is better is in top
+	index map[string]int // index in top; nil until it is needed
+	floor place          // better places are in top
 	doubt bool           // a change may be counted twice, or not at all
 }
 
-// row counts members by their value. A count may be negative for a while: a
-// member's changes need not arrive in their order.
+// row counts members by their value. A count may be negative for a while, because a member's changes need not arrive in
+// order.
 type row map[int64]int64
 
 // place is one of the best.
@@ -33,29 +32,29 @@ type place struct {
 	dies   int64
 }
 
-// noFloor is below everybody: nobody was ever refused.
+// noFloor is below every place: no place was ever cut off.
 var noFloor = place{score: -1}
 
-// sizes say how many of the best there are.
+// sizes are the limits of the best.
 type sizes struct {
-	head int // lie in a field of their own
-	want int // is what a read may ask for; with fewer the board is not complete
-	keep int // remain when there are more than
+	head int // places in the head field
+	want int // places that a read may request; with fewer the board is not complete
+	keep int // places that remain after a cut
 	max  int
 }
 
-// The entries between want and keep may die before the board is loaded again, and
-// those between keep and max make cutting back rare.
-var usual = sizes{head: 128, want: MaxTop, keep: MaxTop + MaxTop/4, max: MaxTop + MaxTop/2}
+// The entries between want and keep may expire before the board is loaded again; those between keep and max make cuts
+// rare.
+var defaultSizes = sizes{head: 128, want: MaxTop, keep: MaxTop + MaxTop/4, max: MaxTop + MaxTop/2}
 
-var errFormat = errors.New("a compact board's bytes are not to be read")
+var errFormat = errors.New("a compact board has an invalid format")
 
 func newTable(n sizes) *table { return &table{sizes: n, rows: map[int64]row{}, floor: noFloor} }
 
 // known reports whether p belongs to the best.
 func (t *table) known(p place) bool { return before(p, t.floor) < 0 }
 
-// change is an entry as the log carries it.
+// change is an entry as encoded in the log.
 type change struct {
 	place
 	flags byte
@@ -96,8 +95,7 @@ func changeOf(e *Entry) change {
 
 func (c change) gone() bool { return c.flags&flagGone != 0 }
 
-// count moves n members to s. Value 0 is where everybody is who is not on the
-// board; nobody asks how many.
+// count moves n members to s. Members that are not on the board have value 0, which is not counted.
 func (t *table) count(s standing, n int64) {
 	if s.value == 0 {
 		return
@@ -112,7 +110,7 @@ func (t *table) count(s standing, n int64) {
 	}
 }
 
-// moves calls fn with what a change takes from the counts and adds to them.
+// moves calls fn with the standings that a change subtracts from the counts and adds to them.
 func (c change) moves(fn func(standing, int64)) {
 	if c.flags&flagTold != 0 {
 		fn(c.told[1], -1)
@@ -124,7 +122,7 @@ func (c change) moves(fn func(standing, int64)) {
 	}
 }
 
-// apply takes one change into the table.
+// apply applies one change to the table.
 func (t *table) apply(c change) {
 	if c.flags&flagReplay != 0 {
 		t.doubt = true
@@ -134,34 +132,33 @@ func (t *table) apply(c change) {
 	t.rank(c)
 }
 
-// rank takes one change into the best, by the rules of an exact board: an update
-// raises score and death, a restart replaces both unless what is there is later.
+// rank applies one change to the best, by the rules of an exact board: an update raises score and death, a restart
+// replaces both unless the stored entry is later.
 func (t *table) rank(c change) {
 	if t.index == nil {
 		t.reindex()
 	}
-	i, there := t.index[c.member]
+	i, found := t.index[c.member]
 	switch {
 	case c.gone():
 		t.put(place{c.member, noFloor.score - 1, 0})
-	case there:
+	case found:
 		t.put(over(t.top[i], c))
 	default:
 		t.put(c.place)
 	}
 }
 
-// put sets a member's place among the best, or takes it away from there if
-// others are better.
+// put sets a member's place among the best, or removes it if others are better.
 func (t *table) put(p place) {
 	if t.index == nil {
 		t.reindex()
 	}
-	i, there := t.index[p.member]
+	i, found := t.index[p.member]
 	switch {
-	case there && t.known(p):
+	case found && t.known(p):
 		t.top[i] = p
-	case there:
+	case found:
 		last := len(t.top) - 1
 		t.top[i] = t.top[last]
 		t.index[t.top[i].member] = i
@@ -173,7 +170,7 @@ func (t *table) put(p place) {
 	}
 }
 
-// over returns what a change makes of the place that is there.
+// over returns the result of a change to an existing place.
 func over(was place, c change) place {
 	if c.flags&(flagRestart|flagReplay) == 0 {
 		return place{was.member, max(was.score, c.score), max(was.dies, c.dies)}
@@ -194,8 +191,8 @@ func (t *table) reindex() {
 	}
 }
 
-// settle puts the best in order, drops what is dead at now and cuts the rest
-// back. It returns how many died.
+// settle sorts the best, drops entries that are expired at now and cuts the rest to size. It returns the number of
+// expired members.
 func (t *table) settle(now int64) (died int) {
 	for dies, r := range t.rows {
 		if dies > now {
@@ -208,7 +205,7 @@ func (t *table) settle(now int64) (died int) {
 	}
 	t.top = slices.DeleteFunc(t.top, func(p place) bool {
 		if p.dies <= now && p.score>>32 == 0 {
-			died++ // and was not counted
+			died++ // members with value 0 are not in the counts
 		}
 		return p.dies <= now
 	})
@@ -225,7 +222,7 @@ func (t *table) order() {
 	t.index = nil
 }
 
-// before orders as a sorted set read backwards does.
+// before orders like a sorted set that is read backwards.
 func before(a, b place) int {
 	if c := cmp.Compare(b.score, a.score); c != 0 {
 		return c
@@ -233,8 +230,7 @@ func before(a, b place) int {
 	return strings.Compare(b.member, a.member)
 }
 
-// above returns how many count at now with a greater value, of a table that has
-// its rows.
+// above returns the number of members that count at now with a greater value. The table must have its rows.
 func (t *table) above(value, now int64) (n int64) {
 	for dies, r := range t.rows {
 		if dies > now {
@@ -248,10 +244,9 @@ func (t *table) above(value, now int64) (n int64) {
 	return n
 }
 
-// The bytes. A place is: length and bytes of the member, 8 bytes of score and 8 of
-// death, for it is read most. A row is: death, number of pairs, and for each,
-// greatest value first, how far it lies below the one before and its count. These
-// numbers are varints, as is the length.
+// The encoding. A place is: length and bytes of the member, 8 bytes of score and 8 of death, because it is read most
+// often. A row is: death, number of pairs, and for each pair, greatest value first, its difference from the previous
+// value and its count. These numbers are varints, as is the length.
 
 func appendPlaces(b []byte, places []place) []byte {
 	for _, p := range places {
@@ -298,8 +293,7 @@ func appendRows(b []byte, rows map[int64]row) []byte {
 	return b
 }
 
-// sum returns everybody's counts as one row, and when that stops to be true:
-// at the first death.
+// sum returns the counts of all members as one row, and the first death. From then on the sum is no longer valid.
 func (t *table) sum() (all row, until int64) {
 	all, until = row{}, never
 	for dies, r := range t.rows {
@@ -313,7 +307,7 @@ func (t *table) sum() (all row, until int64) {
 	return all, until
 }
 
-// A reader takes numbers and texts off bytes; bad is set when they end early.
+// A reader decodes numbers and texts; bad is set if the bytes end early.
 type reader struct {
 	s   string
 	bad bool
@@ -360,8 +354,8 @@ func (r *reader) place() place {
 	return place{member: r.take(r.uvarint()), score: r.int64(), dies: r.int64()}
 }
 
-// counts calls fn for each pair of a row, the greatest value first, until it
-// returns false; the rest of the row is not read then.
+// counts calls fn for each pair of a row, the greatest value first, until it returns false; the rest of the row is then
+// not read.
 func (r *reader) counts(fn func(value, n int64) bool) {
 	v := int64(MaxValue)
 	for left := r.uvarint(); left > 0 && !r.bad; left-- {
@@ -372,7 +366,7 @@ func (r *reader) counts(fn func(value, n int64) bool) {
 	}
 }
 
-// readPlaces appends the places of s to those that were read.
+// readPlaces appends the places of s to places.
 func readPlaces(places []place, s string) ([]place, error) {
 	r := reader{s: s}
 	places = slices.Grow(places, len(s)/24)
@@ -393,7 +387,7 @@ func readRows(s string) (map[int64]row, error) {
 	return rows, r.err()
 }
 
-// sumAbove returns how many of a sum have a greater value.
+// sumAbove returns the number of members in an encoded sum with a greater value.
 func sumAbove(s string, value int64) (total int64, err error) {
 	r := reader{s: s}
 	r.counts(func(v, n int64) bool {
@@ -454,34 +448,34 @@ func readChanges(cs []change, s string) ([]change, error) {
 	return cs, r.err()
 }
 
-// A state is a board as a fold or a load has left it, under the version that was
-// drawn for it: nobody changes one, neither in Redis nor here.
+// A state is the result of a fold or a load, under the version that was drawn for it. It never changes, neither in
+// Redis nor here.
 type state struct {
 	version string // empty: there is none, and all else is empty, too
 	fields  fields
 	floor   place
-	until   int64 // the sum holds
+	until   int64 // until when the sum is valid
 	doubt   bool
 	top     []place
-	index   func() map[string]int // where in top
+	index   func() map[string]int // index in top
 }
 
-// fields are a state's bytes, in the order of stateFields.
+// fields are the encoded fields of a state, in the order of stateFields.
 type fields [5]string
 
 const (
-	metaField = iota // there once the board is loaded
+	metaField = iota // set when the board is loaded
 	headField        // the best
-	tailField        // those of the best that come after
-	sumField         // counts of everybody alive at the last fold
-	rowsField        // the same by death
+	tailField        // the rest of the best
+	sumField         // counts of all members alive at the last fold
+	rowsField        // the same counts by death
 )
 
 var stateFields = fields{"meta", "head", "tail", "sum", "rows"}
 
 func (s *state) loaded() bool { return s.fields[metaField] != "" }
 
-// readState decodes what is read most; see table for the rest.
+// readState decodes the fields that are read most often; see table for the rest.
 func readState(version string, f fields) (s *state, err error) {
 	s = &state{version: version, fields: f}
 	s.index = sync.OnceValue(func() map[string]int {
@@ -501,8 +495,7 @@ func readState(version string, f fields) (s *state, err error) {
 	return s, err
 }
 
-// stateOf returns the state that a settled table is. It keeps nothing of t, whose
-// members are parts of longer texts.
+// stateOf returns the state of a settled table. It retains nothing of t, whose members are parts of longer strings.
 func stateOf(version string, t *table) (*state, error) {
 	all, until := t.sum()
 	head := min(t.head, len(t.top))
@@ -521,7 +514,7 @@ func (s *state) table(n sizes) (*table, error) {
 	return &table{sizes: n, rows: rows, top: slices.Clone(s.top), floor: s.floor, doubt: s.doubt}, err
 }
 
-// changed returns the fields in which next differs, with their names.
+// changed returns the fields of next that differ from s, with their names.
 func (s *state) changed(next *state) (changed []string) {
 	for i, name := range stateFields {
 		if s.fields[i] != next.fields[i] {
@@ -531,8 +524,7 @@ func (s *state) changed(next *state) (changed []string) {
 	return changed
 }
 
-// meta is what a board says of itself, as text: until when its sum holds, doubt,
-// and the floor.
+// meta returns the metadata of a board as text: until when its sum is valid, doubt, and the floor.
 func (t *table) meta(until int64) string {
 	doubt := 0
 	if t.doubt {

@@ -1,16 +1,15 @@
--- around: a member and its neighbours, after the dead are gone.
+-- around: a member and its neighbours, after the expired entries are removed.
 --
 -- KEYS[1] scores  zset    member → score
 -- KEYS[2] loaded  string  '1' and a token once loaded
--- KEYS[3] deaths  zset    member → Unix ms; not given where entries never die
+-- KEYS[3] deaths  zset    member → Unix ms; absent if entries never expire
 -- ARGV[1] now     Unix ms
--- ARGV[2] chunk   how many dead to remove at the most
+-- ARGV[2] chunk   maximum number of expired entries to remove
 -- ARGV[3] member
--- ARGV[4] k       how many neighbours on either side
+-- ARGV[4] k       number of neighbours on either side
 --
--- Returns {2, {rank from 0 of the first, member, score, …}} best first, {2, {}}
--- when the member is not on the board, {1} when more dead may be due: call
--- again, or {0} when the board is not loaded.
+-- Returns {2, {rank from 0 of the first, member, score, …}} best first, or {2, {}} if the member is not on the board.
+-- Returns {1} if more expired entries may be due: call again. Returns {0} if the board is not loaded.
 if string.sub(redis.call('GET', KEYS[2]) or '', 1, 1) ~= '1' then return {0} end
 
 local dead = KEYS[3] and redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2]) or {}

@@ -1,16 +1,15 @@
--- finish: put a loaded board in place of what was there.
+-- finish: replace a board with the loaded one.
 --
--- KEYS[1] state  hash  the board; field 'by' is the load that has made it
+-- KEYS[1] state  hash  the board; field 'by' is the load that made it
 -- KEYS[2] log    list  changes
--- KEYS[3] held   list  changes that the load has taken in
+-- KEYS[3] held   list  changes that the load has applied
 -- ARGV[1] token  of the load
 -- ARGV[2] seen   the version that was read, '' for none
--- ARGV[3] new    the version to be
--- ARGV[4] n      how many elements of the log the load has taken in
+-- ARGV[3] new    the new version
+-- ARGV[4] n      number of elements of the log that the load has applied
 -- ARGV[5] …      field and value, for each field of the board
 --
--- Returns 1, 0 when somebody has folded since, or -1 when the token is not there
--- any more; nothing is changed then.
+-- Returns 1. Returns 0 if a fold has happened since, or -1 if the token no longer exists; nothing is changed then.
 if redis.call('HGET', KEYS[1], 'load') ~= ARGV[1] then return -1 end
 if (redis.call('HGET', KEYS[1], 'v') or '') ~= ARGV[2] then return 0 end
 

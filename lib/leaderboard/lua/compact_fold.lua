@@ -1,14 +1,14 @@
--- fold: put a board in place of the one that was read, and drop what was folded.
+-- fold: replace the board that was read with a new one, and remove the folded changes.
 --
 -- KEYS[1] state  hash  the board; field 'load' while it is being loaded
 -- KEYS[2] log    list  changes
--- KEYS[3] held   list  changes that a load under way has to know of
+-- KEYS[3] held   list  changes since the running load began
 -- ARGV[1] seen   the version that was read, '' for none
--- ARGV[2] new    the version to be
--- ARGV[3] n      how many elements of the log were folded
+-- ARGV[2] new    the new version
+-- ARGV[3] n      number of elements of the log that were folded
 -- ARGV[4] …      field and value, for each field that has changed
 --
--- Returns 1, or 0 when somebody has folded since: nothing is changed then.
+-- Returns 1, or 0 if another fold has happened since: nothing is changed then.
 if (redis.call('HGET', KEYS[1], 'v') or '') ~= ARGV[1] then return 0 end
 
 local n = tonumber(ARGV[3])
