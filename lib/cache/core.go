@@ -43,9 +43,9 @@ type core struct {
 	refreshing   map[string]bool    // by logical key
 }
 
-// table is an otter cache by hash. It is an interface because otherwise the compiler would generate otter's methods,
-// more than a thousand functions, in each package that refers to otter's type, even as the type of a field behind a
-// [Cache].
+// table is an otter cache by hash. It is an interface because the compiler would otherwise generate otter's methods in
+// each package that refers to otter's type, even as the type of a field behind a [Cache]. They are more than a thousand
+// functions.
 type table[V any] interface {
 	GetIfPresent(hash uint64) (V, bool)
 	Set(hash uint64, v V) (V, bool)

@@ -6,7 +6,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Every transition of a slot is one of these scripts; package slots describes the possible contents. Each script has a pure Go twin in the tests, which the model uses.
+// Every transition of a slot is one of these scripts; package slots describes the possible contents. Each script has a
+// pure Go twin in the tests, which the model uses.
 var (
 	//go:embed lua/acquire.lua
 	acquireLua string

@@ -132,9 +132,9 @@ func (t *trial) mustAccept(err error) {
 	}
 }
 
-// eventuallyFresh is fresh for both nodes, once Redis is back and has received the pending drops. A node that was cut off for a
-// moment may have asked the source before that, and then find the old text in Redis: the new text has to be read for
-// half a second.
+// eventuallyFresh is fresh for both nodes, once Redis is back and has received the pending drops. A node that was cut
+// off for a moment may have asked the source before that, and then find the old text in Redis: the new text has to be
+// read for half a second.
 func (t *trial) eventuallyFresh(key string) {
 	t.Helper()
 	want, _ := t.source.row(key)
