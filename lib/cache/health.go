@@ -32,7 +32,7 @@ func (rt *Runtime) forgetAll() {
 // Health is the state of the runtime's connection to Redis.
 type Health struct {
 	Behind time.Duration // how long this node may have missed changes; normally one beat of the bus
-	Open   int           // shards of Redis with an open circuit breaker, for reads or for changes; there is one shard, or 16 in a cluster
+	Open   int           // slot ranges with an open circuit breaker, for reads or for changes; a cluster has 16, other modes have one
 	Queued int           // keys and whole families whose drop Redis has not accepted yet: this node reads them from their source
 }
 

@@ -259,7 +259,7 @@ func (rt *Runtime) generationOf(key string) generation {
 // value's life.
 func (rt *Runtime) clock() int64 { return rt.bus.Time().UnixMilli() }
 
-// A line sends commands to Redis within a budget, unless the circuit breaker of the key's shard is open. Reads and
+// A line sends commands to Redis within a budget, unless the circuit breaker of the key's slot range is open. Reads and
 // changes each have a line: a read gives up early because its source can answer too, and its timeouts must not refuse a
 // change.
 type line struct {

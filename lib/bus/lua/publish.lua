@@ -6,9 +6,9 @@
 -- ARGV[3] keep     the smallest number of entries that the log keeps
 -- ARGV[4] event    "id node topic name time data"
 --
--- Returns the entry's id. The published message is "prev entry event", where prev is the id of the previous event, or
--- 0: a node with another last event has missed something. (The id of the previous entry is not enough: in a log that
--- was emptied within a millisecond, ids repeat.)
+-- Returns the entry's id. The published message is "prev entry event", where prev is the id of the previous event, or 0:
+-- a node with another last event has missed something. (The id of the previous entry is not enough: if the log is
+-- emptied, ids can repeat within a millisecond.)
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 local prev = newest and string.match(newest[2][2], '^[^ ]*') or '0'
 local entry = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'e', ARGV[4])

@@ -73,7 +73,7 @@ var (
 	renewals  = desc("renewals_total", "Values renewed before the end of their life: loaded (again, early) or extended (at random).", "cache", "how")
 	entries   = desc("entries", "Values in this process' memory.", "cache")
 	behind    = desc("behind_seconds", "How long this node may have missed changes; beyond the setting cache.max_stale, reads go to the source.")
-	breakers  = desc("breakers_open", "Shards of Redis that failed and are bypassed for half a second at a time.")
+	breakers  = desc("breakers_open", "Parts of Redis (slot ranges) that failed and are bypassed for half a second at a time.")
 )
 
 var types = map[*prometheus.Desc]string{reads: "counter", missing: "counter", failures: "counter", fallbacks: "counter", unstored: "counter",

@@ -20,8 +20,8 @@ import (
 //
 // Commands share the client's connections with all others. Each subscribed channel has a connection of its own, from
 // the client's pool for blocking commands, so that a slow handler delays nothing else. No command of the DB is sent
-// twice, whatever the DisableRetry of
-// [rueidis.ClientOption]: the client only repeats commands that are marked as reading, and these are not.
+// twice, whatever [rueidis.ClientOption] DisableRetry: the client only repeats commands that are marked as reading, and
+// these are not.
 //
 // While a server is unavailable, the client dials it on the path of a command. A command then fails with
 // [redis.ErrUnavailable] when its context ends or the client's Dialer gives up. See [redis.Wrap] for Stats, Ended and
