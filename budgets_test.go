@@ -44,13 +44,13 @@ func TestDependentDurations_LeaveEnoughTime(t *testing.T) {
 		longer, shorter time.Duration
 		least           time.Duration
 	}{
-		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(web+"idempotency.go", "claimLife"), at(goClient, "maxWait")},
-		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(web+"idempotency.go", "claimLife"), time.Second},
-		{"the JavaScript client retries a busy key longer than a claim lives", at("clients/js/src/errors.ts", "busyFor"), at(web+"idempotency.go", "claimLife"), time.Second},
+		{"a Go client retries a busy key longer than a claim lives", at(goClient, "defaultTimeout"), at(web+"idempotency.go", "claimTimeout"), at(goClient, "maxWait")},
+		{"the page retries a busy key longer than a claim lives", at("web/src/api.ts", "BUSY_FOR"), at(web+"idempotency.go", "claimTimeout"), time.Second},
+		{"the JavaScript client retries a busy key longer than a claim lives", at("clients/js/src/errors.ts", "busyFor"), at(web+"idempotency.go", "claimTimeout"), time.Second},
 		{"the JavaScript client waits for the answer to a call longer than an operation runs", at("clients/js/src/client.ts", "answerTime"), at(web+"op.go", "opTime"), time.Second},
-		{"a claim outlives the try that it is for", at(web+"idempotency.go", "claimLife"), at(web+"idempotency.go", "tryLife") + at(web+"idempotency.go", "storeTime"), 0},
-		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(web+"idempotency.go", "tryLife"), at(web+"idempotency.go", "storeTime")},
-		{"a node is known as dead before its claims lapse", at(web+"idempotency.go", "orphanLife"), at("internal/cluster/keys.go", "leaseLife"), time.Second},
+		{"a claim outlives the try that it is for", at(web+"idempotency.go", "claimTimeout"), at(web+"idempotency.go", "tryTimeout") + at(web+"idempotency.go", "storeTimeout"), 0},
+		{"a connection outlives the try whose answer it carries", at(web+"web.go", "answerTimeout"), at(web+"idempotency.go", "tryTimeout"), at(web+"idempotency.go", "storeTimeout")},
+		{"a node is known as dead before its claims lapse", at(web+"idempotency.go", "orphanTimeout"), at("internal/cluster/keys.go", "leaseLife"), time.Second},
 		{"presence remembers a node longer than its lease lives", at("internal/presence/watch.go", "linger"), at("internal/cluster/keys.go", "leaseLife"), at("internal/cluster/service.go", "Beat")},
 		{"a client notices a silent stream after several heartbeats", at("client/events.go", "maxIdle"), at(web+"stream.go", "heartbeat"), 2 * at(web+"stream.go", "heartbeat")},
 		{"a Go client repeats a renewal while its answer is repeated", at(tokens, "replayWindow"), 2 * at(goClient, "renewalTry"), time.Second},

@@ -42,9 +42,9 @@ func (a *App) newAPI(limiter *ratelimit.Limiter, key, previous []byte) {
 	cfg := web.Config{
 		Title: "Stoa", Version: obs.Build().Version, Auth: a.callers(), AuthErrors: slices.Concat(accounts.AuthErrors, servicekeys.AuthErrors), ActAs: servicekeys.Acts, Tags: tags, DB: a.db, Secret: key, SecretPrevious: previous, Node: a.node, Live: a.liveNodes,
 		Log: a.log, Metrics: a.reg, TrustProxy: a.cfg.TrustProxy, Origins: a.cfg.Origins, PublicURL: a.cfg.PublicURL, Draining: a.drain.on,
-		SocketsFrom: a.cfg.Gateway.MaxFrom,
-		OpTime:      a.cfg.Webhooks.Before.Longest() + 2*time.Second, // SQL and Redis have the rest
-		NoDocs:      !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog, Capacity: web.CapacityOf(a.cfg.SQLConns),
+		MaxSocketsPerNetwork: a.cfg.Gateway.MaxFrom,
+		OpTime:               a.cfg.Webhooks.Before.Longest() + 2*time.Second, // SQL and Redis have the rest
+		NoDocs:               !a.cfg.DocsHere() || !a.cfg.does(roleAPI), AccessLog: a.cfg.AccessLog, Capacity: web.CapacityOf(a.cfg.SQLConns),
 	}
 	if most := a.cfg.Gateway.MaxFrom; a.cfg.does(roleGateway) && cfg.Capacity.Lasting < most {
 		a.log.Warn("web: fewer open files than gateway.max_from needs; raise ulimit -n", "files", cfg.Capacity.Files, "sockets", cfg.Capacity.Lasting, "max_from", most)

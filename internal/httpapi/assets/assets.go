@@ -1,5 +1,5 @@
-// Package assets serves content that does not change while the program runs, such as the
-// files of a page: compressed once, and revalidated by ETag.
+// Package assets serves content that does not change while the program runs, such as the files of a page. It
+// compresses each file once, and clients revalidate it by ETag.
 package assets
 
 import (
@@ -18,11 +18,11 @@ type File struct {
 	plain  []byte
 	head   http.Header
 	tag    string
-	packed func() []byte // plain by gzip, made when a client first asks; nil: that saves nothing, or players ask for parts of it
+	packed func() []byte // plain compressed by gzip, at the first request; nil if that saves nothing, or for videos, which players request in ranges
 }
 
-// New returns a file with these headers, Content-Type among them; a video is never compressed. Do not change data or
-// head afterwards.
+// New returns a file with the given headers, which include Content-Type. A video is never compressed. Do not change
+// data or head afterwards.
 func New(data []byte, head http.Header) *File {
 	sum := sha256.Sum256(data)
 	packed := func() []byte { return nil }
@@ -32,7 +32,7 @@ func New(data []byte, head http.Header) *File {
 	return &File{plain: data, head: head, tag: base64.RawURLEncoding.EncodeToString(sum[:12]), packed: packed}
 }
 
-// ServeHTTP implements [http.Handler] for GET and HEAD; others are refused with 405.
+// ServeHTTP implements [http.Handler] for GET and HEAD; other methods get 405.
 func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -45,7 +45,7 @@ func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Vary", "Accept-Encoding")
 	data, tag := f.plain, f.tag
-	if takesGzip(r) {
+	if acceptsGzip(r) {
 		if packed := f.packed(); packed != nil {
 			data, tag = packed, tag+"-gzip"
 			h.Set("Content-Encoding", "gzip")
@@ -55,8 +55,8 @@ func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }
 
-// takesGzip reports whether a client says that it takes gzip.
-func takesGzip(r *http.Request) bool {
+// acceptsGzip reports whether the client accepts gzip.
+func acceptsGzip(r *http.Request) bool {
 	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if name, q, _ := strings.Cut(part, ";"); strings.TrimSpace(name) == "gzip" {
 			return strings.TrimSpace(q) != "q=0"
@@ -65,14 +65,14 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// pack returns data by gzip, or nil where that saves nothing.
+// pack returns data compressed by gzip, or nil if that saves nothing.
 func pack(data []byte) []byte {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
-		panic(err) // the level is one
+		panic(err) // the level is valid
 	}
-	_, _ = w.Write(data) // into memory
+	_, _ = w.Write(data) // writes to memory cannot fail
 	_ = w.Close()
 	if b.Len() >= len(data) {
 		return nil

@@ -20,7 +20,7 @@ func ask(f *File, method string, headers ...string) *http.Response {
 	return w.Result()
 }
 
-func TestContentIsCompressedForWhoTakesItAndRevalidated(t *testing.T) {
+func TestFile_IsCompressedAndRevalidated(t *testing.T) {
 	text := strings.Repeat("all work and no play ", 100)
 	f := New([]byte(text), http.Header{"Content-Type": {"text/plain"}})
 	tags := map[string]bool{}
@@ -46,17 +46,17 @@ func TestContentIsCompressedForWhoTakesItAndRevalidated(t *testing.T) {
 		}
 	}
 	if len(tags) != 2 {
-		t.Errorf("two forms have the tags %v", tags)
+		t.Errorf("both encodings have the tags %v", tags)
 	}
 	if a, b := &f.packed()[0], &f.packed()[0]; a != b {
-		t.Error("the content is compressed anew for each request")
+		t.Error("the content was compressed again for each request")
 	}
 	if res := ask(f, "POST"); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: got %d %v", res.StatusCode, res.Header)
 	}
 }
 
-func TestWhatDoesNotBecomeSmallerIsSentAsItIs(t *testing.T) {
+func TestFile_IncompressibleIsSentPlain(t *testing.T) {
 	noise := make([]byte, 1000)
 	for i := range noise {
 		noise[i] = byte(rand.Uint32()) //nolint:gosec // noise
@@ -66,7 +66,7 @@ func TestWhatDoesNotBecomeSmallerIsSentAsItIs(t *testing.T) {
 	}
 }
 
-func TestPartsOfAVideoAreThoseOfItsBytes(t *testing.T) {
+func TestFile_VideoRangesAreUncompressed(t *testing.T) {
 	video := strings.Repeat("frame", 1000)
 	res := ask(New([]byte(video), http.Header{"Content-Type": {"video/webm"}}), "GET", "Accept-Encoding", "gzip", "Range", "bytes=2-6")
 	if got, err := io.ReadAll(res.Body); string(got) != "amefr" || err != nil || res.StatusCode != http.StatusPartialContent || res.Header.Get("Content-Encoding") != "" {

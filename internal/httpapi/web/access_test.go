@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The log of accesses has one line for each request, with nothing that a client wrote but
-// the request's id: no query, token, body or name of a thing.
-func TestTheAccessLogHasALineForEachRequestAndNoSecret(t *testing.T) {
+// The access log has one line for each request. The only client data in it is the request id: no query, token, body
+// or name of an object.
+func TestAccessLog_OneLinePerRequestWithoutSecrets(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := newSite(t, func(c *Config) { c.AccessLog = on })
 		s.API.log = slog.New(slog.NewTextHandler(s, nil)) // from level info on
@@ -21,7 +21,7 @@ func TestTheAccessLogHasALineForEachRequestAndNoSecret(t *testing.T) {
 		log := s.logged()
 		if !on {
 			if log != "" {
-				t.Errorf("it is off, and the log has\n%s", log)
+				t.Errorf("access log off: got\n%s\nwant nothing", log)
 			}
 			continue
 		}
@@ -32,9 +32,9 @@ func TestTheAccessLogHasALineForEachRequestAndNoSecret(t *testing.T) {
 			t.Errorf("a secret is in the log:\n%s", log)
 		}
 		for _, want := range []string{
-			`msg=request method=GET route=thing.get path=/v1/things/{name} status=200 took=`, ` household=192.0.2.1 request=first user=ann`,
+			`msg=request method=GET route=thing.get path=/v1/things/{name} status=200 took=`, ` network=192.0.2.1 request=first user=ann`,
 			`method=POST route=thing.make path=/v1/things status=422 took=`,
-			`method=GET route="GET /page/{name}" path=/page/{name} status=200 took=`, ` bytes=4 household=192.0.2.1 request=third user=""`,
+			`method=GET route="GET /page/{name}" path=/page/{name} status=200 took=`, ` bytes=4 network=192.0.2.1 request=third user=""`,
 			`method=other route=unmatched path="" status=404 took=`,
 		} {
 			if !strings.Contains(log, want) {

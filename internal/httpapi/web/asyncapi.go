@@ -13,28 +13,28 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// object is one of JSON, whose keys come in their order.
+// object is a JSON object; json.Marshal sorts its keys.
 type object = map[string]any
 
-const eventsIntro = "What a server tells the devices of users over `/v1/socket`, and programs beside it in Redis. " +
-	"Events are hints about what was committed: where some were missed, ask for the present state. " +
-	"The version is a checksum of all else here; `x-version` is that of the layout of a channel in Redis. " +
-	"`x-ordered-by` names the fields of an event's data by which a client ignores what is older than it has."
+const eventsIntro = "The events that a server sends to users' devices over `/v1/socket`, and to other programs through Redis. " +
+	"Events announce committed changes: a client that missed events loads the current state. " +
+	"The version is a checksum of the rest of this document; `x-version` is the version of a Redis channel's layout. " +
+	"`x-ordered-by` names the fields of an event's data by which a client ignores events older than its own state."
 
 // EventChannel is a channel of the AsyncAPI document.
 type EventChannel struct {
 	Name, Address, Description string
 
-	// Data has for each type of event on the channel a value of its data's type.
+	// Data maps each event type of the channel to a value of the type of its data.
 	Data map[string]any
 
-	// Version is that of a channel of Redis; 0: it is a channel of the socket.
+	// Version is the layout version of a Redis channel; 0 marks a channel of the socket.
 	Version int
 }
 
 var placeholders = regexp.MustCompile(`\{(\w+)\}`)
 
-// AsyncAPI returns the AsyncAPI 3.0 document of the events on channels as JSON.
+// AsyncAPI returns the AsyncAPI 3.0 document of the events on the channels as JSON.
 func AsyncAPI(title string, channels []EventChannel) ([]byte, error) {
 	schemas := newSchemas()
 	onSocket, inRedis := huma.SchemaFromType(schemas, reflect.TypeFor[api.Event]()), huma.SchemaFromType(schemas, reflect.TypeFor[events.Event]())

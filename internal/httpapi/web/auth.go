@@ -9,30 +9,30 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// maxToken is well above what any token of ours has and keeps hashing cheap.
+// maxToken is the largest length of a token in bytes. It is well above that of our tokens, and it bounds the cost of
+// hashing.
 const maxToken = 512
 
-// ActAsHeader names the user as whom a [Delegate] calls an operation.
+// ActAsHeader is the header with the user for whom a [Delegate] calls an operation.
 const ActAsHeader = "Stoa-Act-As"
 
-// ErrCaller refuses a caller of another kind than an operation is for.
-var ErrCaller = errs.New(errs.Forbidden, "auth.caller", "This operation is not for callers of this kind.")
+// ErrCaller refuses a caller of another kind than the operation accepts.
+var ErrCaller = errs.New(errs.Forbidden, "auth.caller", "This kind of caller cannot use this operation.")
 
-// Delegate is a caller that is no user, and calls operations of its own or in the name of users.
-// Limits, stored answers and log lines are the delegate's.
+// Delegate is a caller that is not a user. It calls operations as itself or in the name of users. Limits, stored
+// responses and log lines are the delegate's.
 type Delegate interface {
 	Caller
 
-	// Act returns as whom an operation is called, which its handler takes as its caller: the
-	// delegate itself, or the user that as names, the value of [ActAsHeader]. It refuses
-	// what the delegate may not do.
+	// Act returns the caller that the operation's handler gets: the delegate itself, or the user that as identifies,
+	// the value of [ActAsHeader]. It refuses operations that the delegate may not call.
 	Act(ctx context.Context, op Op, as string) (Caller, error)
 
-	// Rate limits all operations of the delegate together, in place of [Op].Limit. Zero: they are not limited.
+	// Rate returns the limit of all operations of the delegate together, in place of [Op].Limit. Zero means no limit.
 	Rate() ratelimit.Limit
 }
 
-// act finds out as whom the caller calls the operation, and refuses a caller of another kind than it is for.
+// act sets the caller that the handler gets, and refuses a caller of another kind than the operation accepts.
 func (c *call) act(ctx context.Context, r *http.Request) error {
 	c.as = c.who
 	if d, ok := c.who.(Delegate); ok {
@@ -48,13 +48,13 @@ func (c *call) act(ctx context.Context, r *http.Request) error {
 	return nil
 }
 
-// everything stands for all operations in the limit of a [Delegate].
-const everything = "everything"
+// allOperations is the operation name in the limit key of a [Delegate].
+const allOperations = "everything"
 
-// limit is what the call is counted as, and the limit for it.
+// limit returns the name under which the call is counted, and its limit.
 func (c *call) limit(rt *route) (name string, limit ratelimit.Limit) {
 	if d, ok := c.who.(Delegate); ok {
-		return everything, d.Rate()
+		return allOperations, d.Rate()
 	}
 	return rt.op.ID, rt.op.Limit
 }
@@ -73,8 +73,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request) (Caller, error)
 	return a.auth.Authenticate(ctx, token)
 }
 
-// bearer returns the one bearer token of a request: scheme, one space and the
-// token of RFC 6750, section 2.1.
+// bearer returns the one bearer token of a request: scheme, one space, token (RFC 6750, section 2.1).
 func bearer(h http.Header) (string, error) {
 	lines := h["Authorization"]
 	switch len(lines) {
@@ -91,7 +90,7 @@ func bearer(h http.Header) (string, error) {
 	return token, nil
 }
 
-// wellFormed reports whether a token is one of RFC 6750's, and not too long.
+// wellFormed reports whether a token has the syntax of RFC 6750, and at most maxToken bytes.
 func wellFormed(token string) bool {
 	body := strings.TrimRight(token, "=")
 	return body != "" && len(token) <= maxToken && !strings.ContainsFunc(body, func(c rune) bool {
@@ -99,8 +98,8 @@ func wellFormed(token string) bool {
 	})
 }
 
-// Identify returns who holds a bearer token, for a connection that is opened with it. It
-// refuses as an operation would.
+// Identify returns the caller that a bearer token belongs to, for a connection that is opened with it. It refuses
+// tokens as an operation does.
 func (a *API) Identify(ctx context.Context, token string) (Caller, error) {
 	switch {
 	case token == "":
@@ -112,7 +111,7 @@ func (a *API) Identify(ctx context.Context, token string) (Caller, error) {
 	}
 	who, err := a.auth.Authenticate(ctx, token)
 	if _, ok := who.(Delegate); ok && err == nil {
-		return nil, ErrCaller // it calls operations one by one
+		return nil, ErrCaller // a delegate calls operations one by one
 	}
 	return who, err
 }

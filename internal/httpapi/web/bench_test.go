@@ -13,12 +13,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// nobody takes an answer without keeping it.
-type nobody struct{ h http.Header }
+// discard is a ResponseWriter that discards the response.
+type discard struct{ h http.Header }
 
-func (n nobody) Header() http.Header         { return n.h }
-func (n nobody) Write(b []byte) (int, error) { return len(b), nil }
-func (n nobody) WriteHeader(int)             {}
+func (n discard) Header() http.Header         { return n.h }
+func (n discard) Write(b []byte) (int, error) { return len(b), nil }
+func (n discard) WriteHeader(int)             {}
 
 func bench(b *testing.B, h http.Handler, method, target, body string) {
 	b.Helper()
@@ -30,7 +30,7 @@ func bench(b *testing.B, h http.Handler, method, target, body string) {
 	}
 	rd := strings.NewReader(body)
 	r.Body = io.NopCloser(rd)
-	w := nobody{http.Header{}}
+	w := discard{http.Header{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		clear(w.h)
@@ -47,8 +47,7 @@ type small struct {
 
 type smallIO struct{ Body small }
 
-// BenchmarkHandle is what an operation costs above a bare handler that decodes,
-// encodes and does nothing else.
+// BenchmarkHandle compares an operation with a bare handler that only decodes and encodes.
 func BenchmarkHandle(b *testing.B) {
 	echo := func(_ context.Context, _ person, in *smallIO) (*smallIO, error) { return &smallIO{in.Body}, nil }
 	const body = `{"words":120,"minutes":15}`

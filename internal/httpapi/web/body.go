@@ -17,13 +17,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// readBody reads the body. Its deadline is set already, unless the operation has
-// one of its own; net/http lifts it at the body's end.
+// readBody reads the body. Its deadline is already set, unless the operation has its own; net/http clears it at the
+// end of the body.
 func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	if r.ContentLength == 0 {
-		return nil, nil // bind knows whether that is enough
+		return nil, nil // bind checks whether the body is required
 	}
-	if !rt.takes(r.Header["Content-Type"]) {
+	if !rt.accepts(r.Header["Content-Type"]) {
 		return nil, newProblem(http.StatusUnsupportedMediaType, rt.errMediaType())
 	}
 	if r.ContentLength > rt.op.MaxBody {
@@ -37,8 +37,7 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	if r.ContentLength > 0 {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
-	// The server's own ResponseWriter is what MaxBytesReader can tell to close
-	// the connection.
+	// MaxBytesReader can only make the server's own ResponseWriter close the connection.
 	_, err := buf.ReadFrom(http.MaxBytesReader(c.ResponseWriter, r.Body, rt.op.MaxBody))
 	body := buf.Bytes()
 	switch {
@@ -56,8 +55,8 @@ func readBody(c *call, r *http.Request, rt *route) ([]byte, *problem) {
 	return nil, newProblem(http.StatusBadRequest, errMalformed.On("body", "ended too early"))
 }
 
-// takes reports whether the route reads bodies of that Content-Type.
-func (rt *route) takes(lines []string) bool {
+// accepts reports whether the route reads bodies of that Content-Type.
+func (rt *route) accepts(lines []string) bool {
 	if rt.in.media == "" {
 		return isJSON(lines)
 	}
@@ -100,19 +99,18 @@ func isJSON(lines []string) bool {
 }
 
 var (
-	errDuplicate = errors.New("has an object with the same name twice")
+	errDuplicate = errors.New("has an object with a duplicate name")
 	errNumber    = errors.New("has a number that is too large")
-	errNUL       = errors.New("has a text with the character U+0000")
+	errNUL       = errors.New("has a string with the character U+0000")
 )
 
-// decode reads exactly one JSON value in which no object has a name twice;
-// whoever reads such an object may pick either, which is how checks are
-// bypassed. Nor has any text a NUL, of which databases think differently: one
-// leaves it out, another ends the text there.
+// decode reads exactly one JSON value. It refuses objects with duplicate names, because two readers may use different
+// ones of them, which bypasses checks. It refuses strings with NUL, because some databases drop the character and
+// others end the string there.
 func decode(data []byte) (v any, err error) {
 	if err := json.Unmarshal(data, &v); err != nil {
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, fmt.Errorf("is not one JSON value, as byte %d shows", e.Offset)
+			return nil, fmt.Errorf("is not one JSON value, see byte %d", e.Offset)
 		}
 		return nil, errNumber
 	}
@@ -125,7 +123,7 @@ func decode(data []byte) (v any, err error) {
 	return v, nil
 }
 
-// wholeNumbers returns valid JSON with each number as [Whole] has it.
+// wholeNumbers returns valid JSON with each number in the form of [Whole].
 func wholeNumbers(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	quoted := false
@@ -136,7 +134,7 @@ func wholeNumbers(data []byte) []byte {
 			switch {
 			case c == '"':
 				quoted = !quoted
-			case c == '\\': // only in strings
+			case c == '\\': // occurs only in strings
 				i++
 				out = append(out, data[i])
 			}
@@ -180,7 +178,7 @@ func colons(data []byte) (n int) {
 		switch c := data[i]; {
 		case c == '"':
 			quoted = !quoted
-		case c == '\\': // only in strings
+		case c == '\\': // occurs only in strings
 			i++
 		case c == ':' && !quoted:
 			n++

@@ -17,30 +17,30 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// call is one request on its way through the server, and its ResponseWriter.
+// call is one request in progress, and its ResponseWriter.
 type call struct {
 	http.ResponseWriter
 	api      *API
-	r        *http.Request                         // as it came in
-	route    *route                                // nil until the ServeMux found one
-	caller   func(context.Context) (Caller, error) // of an invocation
-	who      Caller                                // nil in a public operation and until the token is checked
-	as       Caller                                // as whom who calls: see Delegate
+	r        *http.Request                         // as received
+	route    *route                                // nil until the ServeMux has found one
+	caller   func(context.Context) (Caller, error) // only for invocations
+	who      Caller                                // nil in a public operation, and until the token is checked
+	as       Caller                                // the caller that the handler gets: see Delegate
 	id       uint64
-	seed     []byte // of what NewID returns; nil: each is drawn
+	seed     []byte // seed of NewID; nil: NewID is random
 	trace    string
 	start    time.Time
-	extended time.Time // when the write deadline was last moved
+	extended time.Time // time of the last extension of the write deadline
 
 	wrote   bool
-	swallow bool // the ServeMux's own words about 404 and 405
+	swallow bool // drops the ServeMux's texts of 404 and 405
 	status  int
 	bytes   int64
 }
 
 type callKey struct{}
 
-// callContext is a request's context with its call, and with what others ask of it.
+// callContext is a request's context. It provides the call, and values for other packages.
 type callContext struct {
 	context.Context
 	call *call
@@ -74,8 +74,8 @@ func (a *API) newCall(w http.ResponseWriter, r *http.Request) *call {
 	return c
 }
 
-// traceable reports whether a client's request id can be repeated in headers
-// and logs: 1 to 64 letters, digits, '.', '_' and '-'.
+// traceable reports whether a client's request id is safe in headers and logs: 1 to 64 letters, digits, '.', '_' and
+// '-'.
 func traceable(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false
@@ -98,10 +98,10 @@ func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// WriteHeader replaces what the ServeMux says when it has no route.
+// WriteHeader replaces the ServeMux's own response if there is no route.
 func (c *call) WriteHeader(status int) {
 	if status < 200 {
 		c.ResponseWriter.WriteHeader(status)
@@ -111,7 +111,7 @@ func (c *call) WriteHeader(status int) {
 		return
 	}
 	if c.route == nil && !c.swallow {
-		refused := !c.api.allowAway(c.r.Context(), c, unmatched)
+		refused := !c.api.allowPublic(c.r.Context(), c, unmatched)
 		switch status {
 		case http.StatusNotFound:
 			if isBrowsing(c.r) {
@@ -120,7 +120,7 @@ func (c *call) WriteHeader(status int) {
 				c.refuse(newProblem(status, errNoRoute))
 			}
 			refused = true
-		case http.StatusMethodNotAllowed: // Allow is set
+		case http.StatusMethodNotAllowed: // the Allow header is set
 			c.refuse(newProblem(status, errMethod))
 			refused = true
 		}
@@ -147,24 +147,23 @@ func (c *call) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// extend gives the client time to read on, once a second at most. A stream does so
-// itself.
+// extend moves the write deadline, at most once a second. A stream moves its own.
 func (c *call) extend() {
 	now := time.Now()
 	if c.route != nil && c.route.listen != nil || now.Sub(c.extended) < time.Second {
 		return
 	}
 	c.extended = now
-	// A recorder in a test has no deadlines.
+	// A test recorder has no deadlines.
 	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(now.Add(answerTimeout))
 }
 
-// language is the one that people read the answer in.
+// language returns the language of texts for people in the response.
 func (c *call) language() i18n.Language { return i18n.Accepted(c.acceptLanguage()) }
 
 func (c *call) acceptLanguage() string { return c.r.Header.Get("Accept-Language") }
 
-// user is the caller's id, "" while nobody is known.
+// user returns the caller's id, or "" while the caller is unknown.
 func (c *call) user() string {
 	if c.who == nil {
 		return ""
@@ -172,19 +171,17 @@ func (c *call) user() string {
 	return c.who.UserID()
 }
 
-// maxID keeps request ids within BIGINT.
+// maxID is the largest request id, so that it fits into BIGINT.
 const maxID = 1<<63 - 1
 
-// RequestID identifies what the client wants done: 1 to 2⁶³−1, random for
-// each request, but the same for every try with one Idempotency-Key, so that a
-// domain recognises in its own transaction what it committed before. (In public
-// operations it is always random.) It is not the X-Request-ID, which tells
-// tries apart in logs.
+// RequestID identifies the act that the client requests: 1 to 2⁶³−1. It is random for each request, but the same for
+// every try with one Idempotency-Key, so that a domain recognises in its own transaction what an earlier try
+// committed. In public operations it is always random. It is not the X-Request-ID, which distinguishes tries in logs.
 func RequestID(ctx context.Context) uint64 { return callOf(ctx).id }
 
-// NewID returns the id of the T that the request makes. It is the same for every try of a request with an
-// Idempotency-Key, so that a row with this id is what an earlier try has made, and nobody foresees it. Where tries are
-// not kept, which is without a key, in public operations and in those with [Op.NoReplay] alone, it is a fresh one.
+// NewID returns the id of the T that the request creates. It is unpredictable. It is the same for every try of a
+// request with an Idempotency-Key, so that an existing row with this id was created by an earlier try. It is random
+// where tries are not recorded: without a key, in public operations, and with [Op.NoReplay] but not [Op.Creates].
 func NewID[T any](ctx context.Context) ids.ID[T] {
 	if seed := callOf(ctx).seed; seed != nil {
 		return ids.Of[T](seed)
@@ -192,9 +189,8 @@ func NewID[T any](ctx context.Context) ids.ID[T] {
 	return ids.New[T]()
 }
 
-// ClientIP returns the caller's address: the connection's, or, behind a
-// proxy of Config.TrustProxy, the last one in X-Forwarded-For that no trusted
-// proxy has. It is empty when there is none, as on a unix socket.
+// ClientIP returns the caller's address. It is the connection's address or, behind a proxy of Config.TrustProxy, the
+// last address in X-Forwarded-For that is not a trusted proxy. It is empty if there is none, as on a unix socket.
 func ClientIP(ctx context.Context) string {
 	if ip := callOf(ctx).clientIP(); ip.IsValid() {
 		return ip.String()
@@ -202,16 +198,16 @@ func ClientIP(ctx context.Context) string {
 	return ""
 }
 
-// Header has the headers of the answer, also of a refusal, for a protocol that wants some
-// there. What an operation always sends is part of its output instead.
+// Header returns the headers of the response, including a refusal, for protocols that need headers there. Headers
+// that an operation always sends belong to its output instead.
 func Header(ctx context.Context) http.Header { return callOf(ctx).Header() }
 
-// UserAgent returns what the caller's program calls itself, as it came in.
+// UserAgent returns the User-Agent header as received.
 func UserAgent(ctx context.Context) string { return callOf(ctx).r.UserAgent() }
 
-// Origin returns the address at which the caller reaches this server, "https://stoa.example.org":
-// Config.PublicURL or, without it, the request's Host. The scheme is https then if the connection is encrypted or a
-// proxy of Config.TrustProxy says so. Origin is empty if the Host is no host.
+// Origin returns the address at which the caller reaches this server, such as "https://stoa.example.org". It is
+// Config.PublicURL or, if that is empty, made of the request's Host. The scheme is then https if the connection is
+// encrypted or a proxy of Config.TrustProxy reports https. Origin is empty if Host is not a host name.
 func Origin(ctx context.Context) string {
 	c := callOf(ctx)
 	switch public := c.api.cfg.PublicURL.String(); {
@@ -225,23 +221,22 @@ func Origin(ctx context.Context) string {
 	return "http://" + c.r.Host
 }
 
-// forwardedProto returns the scheme of the client's own request, in lower case. A proxy behind another one may append its
-// own scheme to the first.
+// forwardedProto returns the scheme of the client's own request, in lower case. A second proxy may append its scheme
+// to the first.
 func forwardedProto(r *http.Request) string {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return strings.ToLower(strings.TrimSpace(first))
 }
 
-// plausible reports whether a Host can be one: net/http lets pass what only looks
-// like a URL's, of any length.
+// plausible reports whether host can be a host name, because net/http accepts other texts, of any length.
 func plausible(host string) bool {
-	const most = 253 + len(":65535")
-	return host != "" && len(host) <= most && !strings.ContainsFunc(host, func(r rune) bool {
+	const maxLen = 253 + len(":65535")
+	return host != "" && len(host) <= maxLen && !strings.ContainsFunc(host, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".-:[]", r)
 	})
 }
 
-// peer is the connection's other end, invalid on a unix socket.
+// peer returns the address of the connection's other end; invalid on a unix socket.
 func (c *call) peer() netip.Addr {
 	peer, err := netip.ParseAddrPort(c.r.RemoteAddr)
 	if err != nil {
@@ -266,7 +261,7 @@ func (c *call) clientIP() netip.Addr {
 			}
 			next, ok := forwardedAddr(strings.TrimSpace(last))
 			if !ok {
-				return ip // what stands further left, anybody may have written
+				return ip // the client may have forged the addresses to the left
 			}
 			ip = next.Unmap().WithZone("")
 			if !c.api.trusts(ip) {
@@ -277,8 +272,8 @@ func (c *call) clientIP() netip.Addr {
 	return ip
 }
 
-// forwardedAddr reads an address of X-Forwarded-For, to which some proxies add the port, or at least the
-// brackets that an IPv6 address has beside one.
+// forwardedAddr parses an address of X-Forwarded-For. Some proxies append a port, or only the brackets of an IPv6
+// address.
 func forwardedAddr(s string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil {
 		return ip, true

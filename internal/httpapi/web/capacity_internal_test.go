@@ -27,7 +27,7 @@ func TestCapacity_LeavesFilesForEnginesAndRequests(t *testing.T) {
 	}
 }
 
-// exhausted is a listener of a process that has no file left, for some tries.
+// exhausted is a listener of a process without a free file; after some tries it is closed.
 type exhausted struct {
 	net.Listener
 	tries int
@@ -47,7 +47,7 @@ func TestServe_LogsAcceptErrorsOncePerMinute(t *testing.T) {
 		var log logtest.Buffer
 		metrics := prometheus.NewRegistry()
 		a := New(Config{Log: log.Logger(), Metrics: metrics})
-		if err := a.Serve(t.Context(), &exhausted{tries: 80}); err == nil { // with pauses of up to a second: more than a minute
+		if err := a.Serve(t.Context(), &exhausted{tries: 80}); err == nil { // with pauses of up to 1 s: more than a minute
 			t.Error("got no error, want that of the closed listener")
 		}
 		if got := log.Count("cannot be accepted"); got != 2 || !strings.Contains(log.String(), "level=WARN") {

@@ -2,5 +2,5 @@
 
 package web
 
-// openFiles returns 0: there is no limit that can be read.
+// openFiles returns 0, because this system has no limit that the process can read.
 func openFiles() int { return 0 }

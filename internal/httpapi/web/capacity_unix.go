@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openFiles returns the limit of open files, which the Go runtime has raised to the hard one; 0 if there is none.
+// openFiles returns the limit of open files, or 0 if there is none. The Go runtime has raised it to the hard limit.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || uint64(limit.Cur) > math.MaxInt32 {

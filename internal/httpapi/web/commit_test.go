@@ -18,8 +18,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// watched returns answers whose batches see calls before they are written. They are
-// written once run is called, until the test ends.
+// watched returns answers whose batches are passed to see before they are written. They are written from the call of
+// run until the test ends.
 func watched(t *testing.T, db *sqldb.DB, see func(batch []change)) (a *answers, run func()) {
 	a = newAnswers(db, "", nil)
 	a.group = groupcommit.New(func(ctx context.Context, batch []change) ([]claimed, error) {
@@ -42,7 +42,7 @@ func rows(t *testing.T, db *sqldb.DB) (n int) {
 	return n
 }
 
-func TestClaimsAndAnswersOfManyRequestsAreOneBatch(t *testing.T) {
+func TestAnswers_ManyRequestsShareABatch(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	bubble.Test(t, func(t *testing.T) {
 		const n = 40
@@ -84,7 +84,7 @@ func TestClaimsAndAnswersOfManyRequestsAreOneBatch(t *testing.T) {
 	})
 }
 
-func TestARowThatTheDatabaseRefusesFailsAlone(t *testing.T) {
+func TestAnswers_RefusedRowFailsAlone(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	if _, err := db.ExecContext(t.Context(), `CREATE TRIGGER refuse BEFORE INSERT ON idempotency_keys
 		WHEN NEW.idem_key = 'bad' BEGIN SELECT RAISE(ABORT, 'bad'); END`); err != nil {
@@ -110,7 +110,7 @@ func TestARowThatTheDatabaseRefusesFailsAlone(t *testing.T) {
 	})
 }
 
-func TestOneKeyAtTwoNodesAtOnceRunsTheHandlerOnce(t *testing.T) {
+func TestAnswers_OneRunOnTwoNodes(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		nodes := []*site{s, newSite(t, func(c *Config) { c.DB = s.cfg.DB })}
 		for round := range 20 {
@@ -138,21 +138,21 @@ func TestOneKeyAtTwoNodesAtOnceRunsTheHandlerOnce(t *testing.T) {
 				}
 			}
 			if good == "" {
-				t.Error("nobody got the answer")
+				t.Error("no request got the response")
 			}
 		}
 	})
 }
 
-func TestANodeThatDiesBetweenClaimAndAnswerLeavesItsRequestIDToTheNext(t *testing.T) {
+func TestAnswers_CrashKeepsTheRequestID(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		other := newSite(t, func(c *Config) { c.DB = s.cfg.DB })
-		s.do.Store(ptr(func(context.Context) error { s.stopStoring(); return nil })) // what the domain does is committed
+		s.do.Store(ptr(func(context.Context) error { s.stopStoring(); return nil })) // the domain's change is committed
 		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		if w := other.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); code(w) != "idempotency.busy" {
 			t.Errorf("at once: got %d %s, want busy", w.Code, w.Body)
 		}
-		clock.Add(claimLife.Milliseconds())
+		clock.Add(claimTimeout.Milliseconds())
 		again := other.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		if again.Code != 201 || again.Header().Get("Idempotency-Replayed") != "" || request(t, again) != request(t, first) {
 			t.Errorf("when the claim has lapsed: got %d %s, want a run with the request id of %s", again.Code, again.Body, first.Body)
@@ -163,7 +163,7 @@ func TestANodeThatDiesBetweenClaimAndAnswerLeavesItsRequestIDToTheNext(t *testin
 	})
 }
 
-func TestARequestThatLeavesFreesTheRowThatItsBatchClaims(t *testing.T) {
+func TestAnswers_DisconnectFreesTheRow(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	bubble.Test(t, func(t *testing.T) {
 		write := make(chan struct{})
@@ -192,7 +192,7 @@ func TestARequestThatLeavesFreesTheRowThatItsBatchClaims(t *testing.T) {
 	})
 }
 
-func TestAnAnswerDoesNotComeBackAfterItsRowWasErased(t *testing.T) {
+func TestAnswers_ErasedRowIsNotRestored(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		s.do.Store(ptr(func(ctx context.Context) error { return s.Erase(ctx, "ann") }))
 		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Code != 201 {
@@ -204,7 +204,7 @@ func TestAnAnswerDoesNotComeBackAfterItsRowWasErased(t *testing.T) {
 	})
 }
 
-func TestABatchMayBeWrittenTwice(t *testing.T) {
+func TestAnswers_BatchMayBeWrittenTwice(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		claim := change{record: record{Scope: "ann thing.make", Key: "k", RequestHash: "h", Claim: 7}}
 		for range 2 {
@@ -226,7 +226,7 @@ func TestABatchMayBeWrittenTwice(t *testing.T) {
 	})
 }
 
-func TestOfTwoTriesInABatchOneGetsTheRowAndOnlyThatOneEndsIt(t *testing.T) {
+func TestAnswers_OneOfTwoTriesOwnsTheRow(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		try := func(claim int64) change {
 			return change{record: record{Scope: "ann thing.make", Key: "k", RequestHash: "h", Claim: claim}}
@@ -240,7 +240,7 @@ func TestOfTwoTriesInABatchOneGetsTheRowAndOnlyThatOneEndsIt(t *testing.T) {
 			return out
 		}
 		commit(try(1))
-		clock.Add(claimLife.Milliseconds())
+		clock.Add(claimTimeout.Milliseconds())
 		if out := commit(try(2), try(3)); out[0].refusal != nil || !errors.Is(out[1].refusal, errBusy) {
 			t.Errorf("got %v and %v, want the lapsed row for the first and busy", out[0].refusal, out[1].refusal)
 		}

@@ -14,27 +14,27 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// How many connections a node holds at a time, and how many streams: of one
-// household, of one user. A person's devices and a large office's stay far below.
+// Limits of one node, for each client network or user. A person's devices and a large office stay far below them.
 const (
-	maxOthersHousehold  = 1_000 // connections that are no sockets
-	maxStreamsHousehold = 1_000
-	maxStreamsUser      = 32
+	maxOtherConnsPerNetwork = 1_000 // connections in addition to those allowed for sockets
+	maxStreamsPerNetwork    = 1_000
+	maxStreamsPerUser       = 32
 )
 
 // ErrNoPlace refuses a socket or a stream beyond [Capacity].Lasting.
 var ErrNoPlace = errs.New(errs.Unavailable, "connections.full", "This server has too many connections. Please try again.").Retry(10 * time.Second)
 
-var errStreams = errs.New(errs.TooMany, "too_many_streams", "Too many streams are open. Close some.").Retry(heartbeat)
+var errStreams = errs.New(errs.TooMany, "too_many_streams", "Too many event streams are open. Close one first.").Retry(heartbeat)
 
-// counts counts all, and by name.
+// counts counts connections, in total and by name.
 type counts struct {
 	mu    sync.Mutex
 	total int
 	by    map[string]int
 }
 
-// add counts one more of each of names, unless there are max of all or of one of them.
+// add counts one more connection, in total and for each of names. It reports false, and counts nothing, if the total
+// has reached max (0: no limit) or a name has reached its own maximum.
 func (c *counts) add(max int, names map[string]int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *counts) add(max int, names map[string]int) bool {
 	return true
 }
 
-// open returns the count of all.
+// open returns the total.
 func (c *counts) open() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,22 +74,22 @@ func (c *counts) remove(names map[string]int) {
 	}
 }
 
-// TakePlace counts a socket or another connection that stays open until free is called. It reports
-// false if the node has as many as it may.
-func (a *API) TakePlace() (free func(), ok bool) {
+// AcquireConn counts a socket or another long-lived connection until free is called. It reports false if the node has
+// reached its maximum.
+func (a *API) AcquireConn() (free func(), ok bool) {
 	if !a.lasting.add(a.cfg.Capacity.Lasting, nil) {
 		return nil, false
 	}
 	return sync.OnceFunc(func() { a.lasting.remove(nil) }), true
 }
 
-// listener closes connections beyond what a node, and a household, may have. It takes a
-// trusted proxy for as many households as it likes.
+// listener closes connections beyond the limits of the node and of a client network. A trusted proxy has no limit of
+// its own, because it carries many client networks.
 type listener struct {
 	net.Listener
 	api *API
 
-	refusals, failures rate.Sometimes // bound the log lines
+	refusals, failures rate.Sometimes // one log line a minute each
 }
 
 // Accept implements net.Listener.
@@ -102,7 +102,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		names := map[string]int{}
 		if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !l.api.trusts(at.Addr().Unmap()) {
-			names[clientnet.Of(at.Addr().Unmap())] = maxOthersHousehold + l.api.cfg.SocketsFrom
+			names[clientnet.Of(at.Addr().Unmap())] = maxOtherConnsPerNetwork + l.api.cfg.MaxSocketsPerNetwork
 		}
 		if l.api.conns.add(l.api.cfg.Capacity.Conns, names) {
 			return &counted{Conn: conn, leave: sync.OnceFunc(func() { l.api.conns.remove(names) })}, nil
@@ -111,21 +111,21 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse closes a connection without an answer: writing one could block.
+// refuse closes a connection without a response, because writing one could block.
 func (l *listener) refuse(conn net.Conn) {
 	_ = conn.Close()
 	l.api.stats.refused.Inc()
 	l.refusals.Do(func() {
-		l.api.log.Warn("connections are refused: too many are open", slog.String("from", conn.RemoteAddr().String()))
+		l.api.log.Warn("web: connections refused, too many are open", slog.String("from", conn.RemoteAddr().String()))
 	})
 }
 
-// failed counts and logs an error of Accept, such as that the process has no file left. net/http tries again.
+// failed counts and logs an error of Accept, such as a reached limit of open files. net/http retries Accept.
 func (l *listener) failed(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
 	}
-	l.api.stats.unaccepted.Inc()
+	l.api.stats.acceptErrors.Inc()
 	l.failures.Do(func() { l.api.log.Warn("web: connections cannot be accepted", slog.Any("err", err)) })
 }
 
@@ -141,8 +141,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent, so that net/http can let a refused client read the
-// answer before it closes.
+// CloseWrite shuts down the sending side, so that net/http can let a refused client read the response before it
+// closes.
 func (c *counted) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

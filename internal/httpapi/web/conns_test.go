@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// callers is a listener to which one household opens some connections.
+// callers is a listener that accepts some connections of one client network.
 type callers struct {
 	net.Listener
 	left int
@@ -26,9 +26,9 @@ type caller struct{ net.Conn }
 func (caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234} }
 func (caller) Close() error         { return nil }
 
-func TestConnections_OfAHouseholdIncludeItsSockets(t *testing.T) {
+func TestConnections_OfANetworkIncludeItsSockets(t *testing.T) {
 	for sockets, want := range map[int]int{0: 2000, 100: 1100, 5000: 6000} {
-		a := New(Config{SocketsFrom: sockets})
+		a := New(Config{MaxSocketsPerNetwork: sockets})
 		l := &listener{Listener: &callers{left: want + 10}, api: a}
 		got := 0
 		for {

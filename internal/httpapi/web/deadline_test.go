@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// SQL accepts statements and answers none, as a stopped MariaDB does.
+// SQL accepts statements and never responds, like a stopped MariaDB.
 func TestOperation_AnswersThoughSQLNeverDoes(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	bubble.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestOperation_AnswersThoughSQLNeverDoes(t *testing.T) {
 			t.Errorf("an invocation: got %d after %s", a.Status, time.Since(begun))
 		}
 		begun = time.Now()
-		hold := func(ctx context.Context) error { // the claim is stored, and the end of the try is not
+		hold := func(ctx context.Context) error { // the claim is stored, but not the end of the try
 			conn, err := db.Writer().Conn(ctx)
 			if err != nil {
 				return err
@@ -60,7 +60,7 @@ func TestOperation_AnswersThoughSQLNeverDoes(t *testing.T) {
 	})
 }
 
-// A body that takes longer than an operation is waited for all the same.
+// The server waits for a body that takes longer than the operation may.
 func TestOperation_TimeBeginsAfterItsBody(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)

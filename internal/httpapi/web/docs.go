@@ -11,8 +11,7 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// docsPolicy allows what the page consists of and nothing from elsewhere.
-// Swagger UI sets styles from its script.
+// docsPolicy allows only the parts of this page, none from other hosts. Swagger UI sets styles from its script.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -30,13 +29,11 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 </html>
 `))
 
-// validatorUrl null keeps Swagger UI from showing our document to an online
-// validator.
+// validatorUrl null prevents Swagger UI from sending the document to an online validator.
 const docsScript = `SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true, validatorUrl: null, persistAuthorization: false});
 `
 
-// docsStyle gives Swagger UI, which is light only, the colours and letters of the page
-// (web/src/style.css).
+// docsStyle gives Swagger UI, which has no dark theme, the colours and fonts of the page (web/src/style.css).
 const docsStyle = `body { background: #f6f1e8; color: #231d16; }
 .swagger-ui, .swagger-ui .info p, .swagger-ui .opblock-tag { font-family: "Inter", system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: #231d16; }
 .swagger-ui .info .title, .swagger-ui .opblock-tag { font-family: "Fraunces", "Iowan Old Style", Palatino, Georgia, serif; color: #231d16; }
@@ -45,8 +42,8 @@ const docsStyle = `body { background: #f6f1e8; color: #231d16; }
 .swagger-ui .btn.authorize svg { fill: #b0401f; }
 `
 
-// docs serves the description for people. Its files are part of the binary,
-// gzipped, and come into memory only when somebody asks for them.
+// docs serves the API description for people. Its files are gzipped in the binary, and are unpacked only for clients
+// without gzip.
 func docs(title string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -55,7 +52,7 @@ func docs(title string) http.Handler {
 		switch name {
 		case "":
 			h.Set("Content-Type", "text/html; charset=utf-8")
-			_ = docsPage.Execute(w, title) // the client is gone, if anything
+			_ = docsPage.Execute(w, title) // it fails only if the client has disconnected
 		case "look.css":
 			h.Set("Content-Type", "text/css; charset=utf-8")
 			_, _ = io.WriteString(w, docsStyle)
@@ -72,7 +69,7 @@ func docs(title string) http.Handler {
 	})
 }
 
-// servePacked serves name from name.gz.
+// servePacked serves name from the compressed file name.gz.
 func servePacked(w http.ResponseWriter, r *http.Request, name string) {
 	f, err := static.FS.Open(name + ".gz")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
+func TestOpenAPI_IsCompleteAndStable(t *testing.T) {
 	s := newSite(t)
 	w := s.ask(t, "GET", "/openapi.json", "", "Authorization", "")
 	if w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
@@ -56,7 +56,7 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 	}
 	for name := range doc.Components.Schemas {
 		if name == "problem" || strings.Contains(name, "ErrorModel") {
-			t.Errorf("there is a schema %s", name)
+			t.Errorf("unexpected schema %s", name)
 		}
 	}
 	for path, methods := range doc.Paths {
@@ -100,7 +100,7 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 		"413": "request.too_large", "415": "request.media_type", "422": "request.invalid", "500": "internal", "503": "thing.away",
 	} {
 		if !strings.Contains(makes[status].Description, code) {
-			t.Errorf("%s does not say %s, but %q", status, code, makes[status].Description)
+			t.Errorf("%s: got no %s in %q", status, code, makes[status].Description)
 		}
 	}
 	if !strings.Contains(makes["409"].Description, "idempotency.mismatch") {
@@ -108,7 +108,7 @@ func TestTheDescriptionIsCompleteAndStable(t *testing.T) {
 	}
 }
 
-func TestTheDocsNeedNothingFromElsewhere(t *testing.T) {
+func TestDocs_LoadOnlyFromTheServer(t *testing.T) {
 	s := newSite(t)
 	page := s.ask(t, "GET", "/docs/", "", "Authorization", "")
 	if page.Code != 200 || !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") ||
@@ -140,7 +140,7 @@ func TestTheDocsNeedNothingFromElsewhere(t *testing.T) {
 				t.Errorf("%s: got %d with %d bytes (%v)", link[1], w.Code, len(text), err)
 			}
 			if strings.HasSuffix(link[1], ".css") && regexp.MustCompile(`url\((['"]?)(https?:)?//`).Match(text) {
-				t.Errorf("%s loads something from elsewhere", link[1])
+				t.Errorf("%s loads from another host", link[1])
 			}
 			for _, cdn := range []string{"unpkg.com", "jsdelivr", "cdnjs", "googleapis.com"} {
 				if strings.Contains(string(text), cdn) {

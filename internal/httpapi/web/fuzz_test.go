@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Whom the server counts is the last address that no trusted proxy has, or the
-// peer itself: never one that anybody can write down.
+// The server counts the last address that is no trusted proxy, or the peer itself, and never an address that a client
+// can forge.
 func FuzzForwardedFor(f *testing.F) {
 	for _, seed := range []string{"", "1.2.3.4", "1.2.3.4, 10.0.0.1", ",,,", "unknown", "[::1]:80", "::ffff:1.2.3.4", "fe80::1%eth0", "10.0.0.1", " 1.2.3.4 ,", "1.2.3.4\x00"} {
 		f.Add(seed, true)
@@ -41,7 +41,7 @@ func FuzzRequestID(f *testing.F) {
 			return
 		}
 		if len(s) > 64 || url.PathEscape(s) != s || s == "" {
-			t.Errorf("%q would stand in headers and logs", s)
+			t.Errorf("%q would be in headers and logs", s)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		values, err := url.ParseQuery(raw)
 		if err != nil {
-			return // semicolons: huma does not see such a pair
+			return // semicolons: huma ignores such a pair
 		}
 		for name, list := range values {
 			for _, v := range list {

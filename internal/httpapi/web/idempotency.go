@@ -17,47 +17,46 @@ import (
 )
 
 var (
-	errKey      = errs.New(errs.Invalid, "idempotency.key", "An Idempotency-Key is one header of 1 to 128 printable ASCII characters.")
+	errKey      = errs.New(errs.Invalid, "idempotency.key", "Send one Idempotency-Key header of 1 to 128 printable ASCII characters.")
 	errMismatch = errs.New(errs.Conflict, "idempotency.mismatch", "This Idempotency-Key was used for another request.")
 	errBusy     = errs.New(errs.Conflict, "idempotency.busy", "The first request with this Idempotency-Key is still running.")
 )
 
 const (
-	// keepAnswers is how long a key means the same request.
-	keepAnswers = 24 * time.Hour
+	// answerTTL is the time in which a key identifies the same request.
+	answerTTL = 24 * time.Hour
 
-	// claimLife is how long a try may run before it counts as dead. A living one
-	// is stopped earlier.
-	claimLife = 30 * time.Second
-	tryLife   = 25 * time.Second
+	// claimTimeout is the age at which a try counts as dead. A live try is cancelled before, after tryTimeout.
+	claimTimeout = 30 * time.Second
+	tryTimeout   = 25 * time.Second
 
-	// orphanLife is that of a try whose node is not among the living: a lease ends four
-	// seconds after its last renewal, and an emptied Redis has none for a second.
-	orphanLife = 5 * time.Second
+	// orphanTimeout replaces claimTimeout for a try whose node is not alive: a lease ends four seconds after its last
+	// renewal, and an emptied Redis has no leases for a second.
+	orphanTimeout = 5 * time.Second
 
-	// liveTime is how long the question who lives may take.
-	liveTime = 200 * time.Millisecond
+	// liveTimeout bounds the query for the live nodes.
+	liveTimeout = 200 * time.Millisecond
 
-	// storeTime is how long storing may go on after the client left.
-	storeTime = 5 * time.Second
+	// storeTimeout bounds the storing of a response after the client has disconnected.
+	storeTimeout = 5 * time.Second
 
-	// storeGrace is how long a request waits for its answer to be stored at least, even if it has no time left.
+	// storeGrace is the shortest time in which a request waits for its response to be stored, even after its
+	// deadline.
 	storeGrace = 300 * time.Millisecond
 
-	// batchTime is how long the statements of a batch may take.
-	batchTime = 5 * time.Second
+	// batchTimeout bounds the statements of a batch.
+	batchTimeout = 5 * time.Second
 
-	// maxStored bounds a stored answer; a larger one is not kept.
+	// maxStored is the largest response that is stored, in bytes.
 	maxStored = 1 << 20
 
-	// sweepChunk keeps a sweep's transactions short.
+	// sweepChunk is the number of rows that one transaction of a sweep deletes.
 	sweepChunk = 500
 )
 
-// once lets the handler run at most once for the request's Idempotency-Key, or
-// replays what it answered. Where that was not stored, the handler runs again, with the
-// same [RequestID] and [NewID].
-func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
+// runOnce runs the handler at most once for the request's Idempotency-Key, or replays its stored response. If the
+// response was not stored, the handler runs again, with the same [RequestID] and [NewID].
+func (a *API) runOnce(ctx context.Context, c *call, r *http.Request, body []byte) {
 	key, ok := idempotencyKey(r.Header)
 	if !ok {
 		c.refuse(newProblem(http.StatusBadRequest, errKey))
@@ -88,7 +87,7 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 			replay(h, rec.Body)
 		}
 		c.WriteHeader(rec.Status)
-		// A failed write has nobody left to tell.
+		// A failed write means that the client has disconnected.
 		_, _ = c.Write(rec.Body)
 		return
 	}
@@ -96,8 +95,8 @@ func (a *API) once(ctx context.Context, c *call, r *http.Request, body []byte) {
 	a.runClaimed(ctx, c, r, body, rec)
 }
 
-// scope is within what an Idempotency-Key names one call: the user's, and the operation. It begins with the
-// user, see [API.Erase]; what a delegate does in the name of one is apart from what that user does.
+// scope returns the name space of an Idempotency-Key: the user and the operation. It begins with the user; see
+// [API.Erase]. The calls of a delegate for a user have a name space of their own.
 func (c *call) scope() string {
 	scope := c.as.UserID() + " " + c.route.op.ID
 	if who := c.user(); who != c.as.UserID() {
@@ -106,20 +105,20 @@ func (c *call) scope() string {
 	return scope
 }
 
-// runClaimed lets the handler run and stores its answer before sending it, so that
-// whoever has seen the answer gets it again.
+// runClaimed runs the handler and stores its response before sending it, so that a retry of a client that got the
+// response gets the same one.
 func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, body []byte, rec record) {
-	trying, cancel := context.WithTimeout(ctx, tryLife)
+	trying, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	answer, whole := &recorder{ResponseWriter: c}, false
-	defer func() { // also when the handler panics
-		keep, stop := toStore(ctx)
+	defer func() { // also if the handler panics
+		storing, stop := storeContext(ctx)
 		defer stop()
-		if whole && answer.keeps() && !c.route.op.NoReplay {
+		if whole && answer.isStorable() && !c.route.op.NoReplay {
 			rec.Status, rec.ContentType, rec.Body = answer.status, c.Header().Get("Content-Type"), answer.body.Bytes()
 		}
-		if err := a.answers.finish(keep, rec); err != nil { // the claim lapses by itself
-			a.complain(ctx, slog.LevelError, "answer not stored", err)
+		if err := a.answers.finish(storing, rec); err != nil { // otherwise the claim expires
+			a.logFailure(ctx, slog.LevelError, "answer not stored", err)
 		}
 		if whole {
 			answer.send()
@@ -129,8 +128,8 @@ func (a *API) runClaimed(ctx context.Context, c *call, r *http.Request, body []b
 	whole = true
 }
 
-// Sweep removes stored answers that have expired at now and returns how many.
-// Run it every few minutes on one node; nothing depends on it but disk space.
+// Sweep deletes the stored responses that have expired at now and returns their number. Run it every few minutes on
+// one node; only disk space depends on it.
 func (a *API) Sweep(ctx context.Context, now time.Time) (removed int, err error) {
 	if a.cfg.DB == nil {
 		return 0, nil
@@ -158,11 +157,11 @@ func idempotencyKey(h http.Header) (string, bool) {
 	return lines[0], true
 }
 
-// mac makes hashes under the server's secret. A plain one of a body with a password in it could be tried out by
-// whoever reads the table.
+// mac returns a hash under the server's secret. From an unkeyed hash of a body with a password, a reader of the table
+// could guess the password.
 func (a *API) mac() hash.Hash { return hmac.New(sha256.New, a.cfg.Secret) }
 
-// macOf is mac under the secret with which the first try of a request was stored, so that each try has the same seed.
+// macOf returns mac under the secret that the first try used, so that each try has the same seed.
 func (a *API) macOf(rec record) hash.Hash {
 	if rec.previousHash != "" && rec.RequestHash == rec.previousHash {
 		return hmac.New(sha256.New, a.cfg.SecretPrevious)
@@ -170,8 +169,8 @@ func (a *API) macOf(rec record) hash.Hash {
 	return a.mac()
 }
 
-// requestHash tells requests of one operation apart by a hash, also by the headers that it reads. Two bodies that mean
-// the same in other bytes are different requests.
+// requestHash returns a hash that distinguishes requests of one operation, including the headers that it reads.
+// Bodies with the same meaning but other bytes are different requests.
 func (in *input) requestHash(sum hash.Hash, r *http.Request, body []byte) string {
 	parts := []string{r.URL.Path, r.URL.RawQuery, string(body)}
 	for i := range in.params {
@@ -186,8 +185,8 @@ func (in *input) requestHash(sum hash.Hash, r *http.Request, body []byte) string
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// name is the same for every try of one request. The time of the first
-// try is in it, because after a day the same key means another request.
+// name returns a name that is the same for every try of one request. It includes the time of the first try, because
+// after a day the same key identifies another request.
 func (rec record) name() []byte {
 	return []byte(rec.Scope + "\x00" + rec.Key + "\x00" + strconv.FormatInt(rec.Created, 10))
 }
@@ -197,20 +196,20 @@ func (rec record) requestID() uint64 {
 	return max(1, binary.BigEndian.Uint64(sum[:])&maxID)
 }
 
-// seed is what nobody without the secret can tell of a request.
+// seed returns bytes of the request that are unpredictable without the secret.
 func (rec record) seed(mac hash.Hash) []byte {
 	mac.Write(rec.name())
 	return mac.Sum(nil)
 }
 
-// recorder holds an answer back.
+// recorder buffers a response.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -226,8 +225,8 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// keeps reports whether the answer holds for a retry as well.
-func (w *recorder) keeps() bool {
+// isStorable reports whether the response is valid for a retry as well.
+func (w *recorder) isStorable() bool {
 	switch {
 	case w.status >= statusGone || w.body.Len() > maxStored:
 		return false
@@ -237,14 +236,14 @@ func (w *recorder) keeps() bool {
 	return true
 }
 
-// send passes the answer on.
+// send writes the buffered response to the client.
 func (w *recorder) send() {
 	w.ResponseWriter.WriteHeader(w.status)
-	// A failed write has nobody left to tell.
+	// A failed write means that the client has disconnected.
 	_, _ = w.ResponseWriter.Write(w.body.Bytes())
 }
 
-// Erase removes all answers stored for a user.
+// Erase deletes all stored responses of a user.
 func (a *API) Erase(ctx context.Context, user string) error {
 	if a.cfg.DB == nil {
 		return nil

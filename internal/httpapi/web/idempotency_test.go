@@ -48,8 +48,8 @@ func request(t *testing.T, w *httptest.ResponseRecorder) uint64 {
 	return r.Request
 }
 
-// What a client of tus creates, headers say.
-func TestAnotherRequestByItsHeadersIsNoRetry(t *testing.T) {
+// In the tus protocol, headers describe the created upload.
+func TestIdempotency_HeadersArePartOfTheRequest(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		op := Op{Method: "POST", Path: "/v1/measured", ID: "thing.measured", Status: http.StatusCreated}
 		Handle(s.API, op, func(_ context.Context, _ person, in *struct {
@@ -72,13 +72,13 @@ func TestAnotherRequestByItsHeadersIsNoRetry(t *testing.T) {
 	})
 }
 
-func TestARetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
+func TestIdempotency_RetryGetsTheStoredResponse(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1")
 		if first.Code != 201 || first.Header().Get("Idempotency-Replayed") != "" {
 			t.Fatalf("first: got %d %v", first.Code, first.Header())
 		}
-		clock.Add(keepAnswers.Milliseconds() - 1)
+		clock.Add(answerTTL.Milliseconds() - 1)
 		again := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1")
 		if again.Code != 201 || again.Body.String() != first.Body.String() ||
 			again.Header().Get("Content-Type") != "application/json" || again.Header().Get("Idempotency-Replayed") != "true" {
@@ -88,7 +88,7 @@ func TestARetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
 			t.Errorf("the handler ran %d times, want 1", got)
 		}
 
-		// Every part of the scope tells requests apart.
+		// Requests that differ in one part of the scope are different requests.
 		for name, w := range map[string]*httptest.ResponseRecorder{
 			"other key":       s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "Key 1"),
 			"other user":      s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "key 1", "Authorization", "Bearer good-bob"),
@@ -102,7 +102,7 @@ func TestARetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
 	})
 }
 
-func TestAnAnswerWithoutABodyIsReplayedToo(t *testing.T) {
+func TestIdempotency_ReplaysEmptyBody(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		for i, replayed := range []string{"", "true"} {
 			w := s.ask(t, "DELETE", "/v1/things/7", "", "Idempotency-Key", "k")
@@ -119,7 +119,7 @@ func TestAnAnswerWithoutABodyIsReplayedToo(t *testing.T) {
 	})
 }
 
-func TestTheSameKeyWithAnotherBodyIsAConflict(t *testing.T) {
+func TestIdempotency_AnotherBodyIsAConflict(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k")
@@ -129,7 +129,7 @@ func TestTheSameKeyWithAnotherBodyIsAConflict(t *testing.T) {
 	})
 }
 
-func TestTheSameKeyManyTimesAtOnceRunsTheHandlerOnce(t *testing.T) {
+func TestIdempotency_ConcurrentRequestsRunOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		entered, leave := make(chan struct{}), make(chan struct{})
 		s.do.Store(ptr(func(context.Context) error {
@@ -162,7 +162,7 @@ func TestTheSameKeyManyTimesAtOnceRunsTheHandlerOnce(t *testing.T) {
 	})
 }
 
-func TestAFailureIsNotStoredAndTheRetryHasTheSameRequestID(t *testing.T) {
+func TestIdempotency_FailureIsRetriedWithTheSameRequestID(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		for name, fail := range map[string]func(context.Context) error{
 			"500":   func(context.Context) error { return errors.New("broken") },
@@ -195,7 +195,7 @@ func TestAFailureIsNotStoredAndTheRetryHasTheSameRequestID(t *testing.T) {
 	})
 }
 
-func TestARefusalIsStored(t *testing.T) {
+func TestIdempotency_StoresRefusals(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		s.do.Store(ptr(func(context.Context) error { return errFull }))
 		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
@@ -208,21 +208,20 @@ func TestARefusalIsStored(t *testing.T) {
 	})
 }
 
-func TestAClaimOfADeadProcessLapses(t *testing.T) {
+func TestIdempotency_ClaimOfADeadProcessExpires(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		r := httptest.NewRequest("POST", "/v1/things", nil)
 		dead, err := s.answers.claim(t.Context(), record{Scope: "ann thing.make", Key: "k", RequestHash: new(input).requestHash(s.mac(), r, []byte(thingBody))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		clock.Add(claimLife.Milliseconds() - 1)
+		clock.Add(claimTimeout.Milliseconds() - 1)
 		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); code(w) != "idempotency.busy" {
 			t.Errorf("before it lapsed: got %d %s", w.Code, w.Body)
 		}
 		clock.Add(1)
 		s.do.Store(ptr(func(ctx context.Context) error {
-			// The dead one was only slow: its answer comes too late, whether it
-			// succeeds or fails.
+			// The dead process was only slow: its response comes too late, whether it succeeds or fails.
 			late := dead
 			late.Status, late.Body = 200, []byte("late")
 			return errors.Join(s.answers.finish(ctx, late), s.answers.finish(ctx, dead))
@@ -237,15 +236,15 @@ func TestAClaimOfADeadProcessLapses(t *testing.T) {
 	})
 }
 
-// The node that ran the first try was killed, and its lease ends four seconds later.
-func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
+// The node of the first try was killed; its lease ends four seconds later.
+func TestIdempotency_DoesNotWaitForADeadNode(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		node := func(name string, live ...string) *site {
 			return newSite(t, func(c *Config) {
 				c.DB, c.Node = s.cfg.DB, name
 				c.Live = func(context.Context) ([]string, error) {
 					if live == nil {
-						return nil, errors.New("redis is away")
+						return nil, errors.New("redis is unavailable")
 					}
 					return live, nil
 				}
@@ -259,8 +258,8 @@ func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
 		retry := func(b *site) *httptest.ResponseRecorder {
 			return b.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
 		}
-		for _, left := range []time.Duration{orphanLife, orphanLife - 1500*time.Millisecond, time.Millisecond} {
-			clock.Store(dead.Claimed + (orphanLife - left).Milliseconds())
+		for _, left := range []time.Duration{orphanTimeout, orphanTimeout - 1500*time.Millisecond, time.Millisecond} {
+			clock.Store(dead.Claimed + (orphanTimeout - left).Milliseconds())
 			w := retry(node("b", "b"))
 			if want := strconv.Itoa(int(math.Ceil(left.Seconds()))); code(w) != "idempotency.busy" || w.Header().Get("Retry-After") != want {
 				t.Errorf("its try may still run: got %d %s, Retry-After %q, want %q", w.Code, w.Body, w.Header().Get("Retry-After"), want)
@@ -268,7 +267,7 @@ func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
 		}
 		clock.Add(1)
 		for why, b := range map[string]*site{
-			"a lives": node("b", "a", "b"), "nobody knows": node("b"), "the list is not whole": node("b", "c"), "nobody is asked": s,
+			"a is alive": node("b", "a", "b"), "list failed": node("b"), "list incomplete": node("b", "c"), "no list": s,
 		} {
 			if w := retry(b); code(w) != "idempotency.busy" {
 				t.Errorf("%s: got %d %s", why, w.Code, w.Body)
@@ -281,14 +280,14 @@ func TestATryOfADeadNodeIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestALapsedClaimIsTakenOverOnce(t *testing.T) {
+func TestIdempotency_ExpiredClaimIsTakenOverOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		rec := record{Scope: "ann thing.make", Key: "k", RequestHash: "h"}
 		old, err := s.answers.claim(t.Context(), rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		clock.Add(claimLife.Milliseconds())
+		clock.Add(claimTimeout.Milliseconds())
 		nodes := []*site{s, newSite(t, func(c *Config) { c.DB = s.cfg.DB })}
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup
@@ -315,10 +314,10 @@ func TestALapsedClaimIsTakenOverOnce(t *testing.T) {
 	})
 }
 
-func TestAfterADayAKeyIsNewAndSwept(t *testing.T) {
+func TestIdempotency_KeyExpiresAfterADay(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		first := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
-		clock.Add(keepAnswers.Milliseconds())
+		clock.Add(answerTTL.Milliseconds())
 		second := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k")
 		if second.Code != 201 || request(t, first) == request(t, second) {
 			t.Errorf("got %s, then %d %s, want a new request", first.Body, second.Code, second.Body)
@@ -340,15 +339,15 @@ func TestAfterADayAKeyIsNewAndSwept(t *testing.T) {
 			t.Errorf("swept %d rows (%v), want %d", n, err, 2*sweepChunk+1)
 		}
 		if w := s.ask(t, "POST", "/v1/things", `{"name":"other"}`, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
-			t.Errorf("a living row was swept: %d %s", w.Code, w.Body)
+			t.Errorf("an unexpired row was swept: %d %s", w.Code, w.Body)
 		}
-		if n, err := s.Sweep(t.Context(), now.Add(keepAnswers)); n != 1 || err != nil {
+		if n, err := s.Sweep(t.Context(), now.Add(answerTTL)); n != 1 || err != nil {
 			t.Errorf("a day later, swept %d rows (%v), want 1", n, err)
 		}
 	})
 }
 
-func TestAUsersAnswersCanBeErased(t *testing.T) {
+func TestErase_DeletesAUsersResponses(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		ask := func(token string) bool {
 			t.Helper()
@@ -372,7 +371,7 @@ func TestAUsersAnswersCanBeErased(t *testing.T) {
 	})
 }
 
-func TestAnAnswerIsStoredForAClientThatLeft(t *testing.T) {
+func TestIdempotency_StoresForADisconnectedClient(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		ctx, leave := context.WithCancel(t.Context())
 		s.do.Store(ptr(func(context.Context) error { leave(); return nil }))
@@ -388,7 +387,7 @@ func TestAnAnswerIsStoredForAClientThatLeft(t *testing.T) {
 	})
 }
 
-func TestAnAnswerWithASecretIsNotKept(t *testing.T) {
+func TestNoReplay_ResponseIsNotStored(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.DB = sqldbtest.SQLite(t) })
 	first := s.ask(t, "POST", "/v1/secrets", thingBody, "Idempotency-Key", "k")
 	again := s.ask(t, "POST", "/v1/secrets", thingBody, "Idempotency-Key", "k")
@@ -404,7 +403,7 @@ func TestAnAnswerWithASecretIsNotKept(t *testing.T) {
 	}
 }
 
-func TestAllTriesOfARequestNameWhatTheyMakeAlike(t *testing.T) {
+func TestNewID_SameForAllTries(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, clock *atomic.Int64) {
 		s.cfg.Secret = []byte("the server's")
 		type thing struct{}
@@ -443,12 +442,12 @@ func TestAllTriesOfARequestNameWhatTheyMakeAlike(t *testing.T) {
 			}
 			first := made[0]
 			if s.ask(t, "POST", c.path, thingBody, "Idempotency-Key", "another "+strconv.Itoa(i)); made[2] == first {
-				t.Errorf("%+v: another request names the same", c)
+				t.Errorf("%+v: another request got the same id", c)
 			}
 		}
 		rec := record{Scope: "ann thing.make", Key: "k"}
 		if guess := string(rec.seed(new(API).mac())); guess == string(rec.seed(s.mac())) {
-			t.Error("whoever knows the key can tell the id")
+			t.Error("the id is predictable from the key")
 		}
 	})
 }
@@ -485,7 +484,7 @@ func TestPreviousSecret_RetriesAreTheSameRequest(t *testing.T) {
 	})
 }
 
-func TestARequestWhoseAnswerIsSecretDoesNotRunTwiceAtOnce(t *testing.T) {
+func TestCreates_TriesDoNotRunAtOnce(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		s.do.Store(ptr(func(context.Context) error {
 			if s.runs.Load() > 1 {
@@ -504,13 +503,13 @@ func TestARequestWhoseAnswerIsSecretDoesNotRunTwiceAtOnce(t *testing.T) {
 		}
 		var kept int
 		if err := s.cfg.DB.NewRaw("SELECT SUM(status) + SUM(LENGTH(body)) FROM idempotency_keys").Scan(t.Context(), &kept); err != nil || kept != 0 {
-			t.Errorf("an answer was kept (%d, %v)", kept, err)
+			t.Errorf("a response was stored (%d, %v)", kept, err)
 		}
 	})
 }
 
-// A body may have a password in it, which nobody may try out who reads the table.
-func TestWhatIsKeptOfARequestIsNoPlainHash(t *testing.T) {
+// A body may contain a password, which a reader of the table must not be able to guess.
+func TestIdempotency_RequestHashIsKeyed(t *testing.T) {
 	keyed(t, func(t *testing.T, s *site, _ *atomic.Int64) {
 		s.cfg.Secret = []byte("the server's")
 		s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k")
@@ -521,19 +520,19 @@ func TestWhatIsKeptOfARequestIsNoPlainHash(t *testing.T) {
 		r := httptest.NewRequest("POST", "/v1/things", nil)
 		plain := new(input).requestHash(sha256.New(), r, []byte(thingBody))
 		if kept == plain || kept == new(input).requestHash(new(API).mac(), r, []byte(thingBody)) {
-			t.Errorf("kept %s, which tells the body to who tries", kept)
+			t.Errorf("stored %s, an unkeyed hash of the body", kept)
 		}
-		// An older node has kept the plain one: a retry here is the same request.
+		// An older node stored the unkeyed hash; a retry here is the same request.
 		if _, err := s.cfg.DB.ExecContext(t.Context(), "UPDATE idempotency_keys SET request_hash = ?", plain); err != nil {
 			t.Fatal(err)
 		}
 		if w := s.ask(t, "POST", "/v1/things", thingBody, "Idempotency-Key", "k"); w.Header().Get("Idempotency-Replayed") != "true" {
-			t.Errorf("a retry of what an older node did: got %d %s", w.Code, w.Body)
+			t.Errorf("a retry of an older node's request: got %d %s", w.Code, w.Body)
 		}
 	})
 }
 
-func TestAPublicOperationIgnoresTheKey(t *testing.T) {
+func TestIdempotency_PublicOperationIgnoresTheKey(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.DB = sqldbtest.SQLite(t) })
 	first := s.ask(t, "POST", "/v1/public", thingBody, "Idempotency-Key", "k", "Authorization", "")
 	again := s.ask(t, "POST", "/v1/public", thingBody, "Idempotency-Key", "k", "Authorization", "")
@@ -542,7 +541,7 @@ func TestAPublicOperationIgnoresTheKey(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsAwayRefusesKeyedWrites(t *testing.T) {
+func TestIdempotency_RefusedWithoutDatabase(t *testing.T) {
 	s := newSite(t, func(c *Config) {
 		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: t.TempDir()})
 		if err != nil {
@@ -576,7 +575,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 			t.Errorf("%q: got %q, %v, want %v", line, key, ok, good)
 		}
 		if _, ok := idempotencyKey(http.Header{"Idempotency-Key": {line, line}}); ok {
-			t.Errorf("%q twice was taken", line)
+			t.Errorf("%q twice was accepted", line)
 		}
 	})
 }
@@ -601,7 +600,7 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-// decode refuses exactly what is no JSON, what has a name twice and what has a NUL.
+// decode refuses exactly invalid JSON, duplicate names and NUL.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":1,"a":2}`, `[1,2,{"b":null}]`, `{"a":"\ud800"}`, `1 2`, `{"a":1}}`, `[`, `]`, `{"a"`, `{"a":}`, `nul`, "\xff",
 		`{"":[]}`, `[,]`, `{,}`, `"x"`, `{":\\":":","\\\"":{":":1}}`, `{"a":{"b":1},"a":{"b":1}}`, `{"a":1,"\u0061":1}`, `1e999`, `["\u0000"]`, `["\\u0000"]`, `{"\u0000":1}`} {

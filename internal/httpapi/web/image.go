@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Image is an answer that is an image, of an address that never stands for another one.
+// Image is a response with an image. Its URL never serves another image, so that caches may store it for ever.
 type Image struct {
 	Status       int
 	CacheControl string `header:"Cache-Control"`
@@ -17,7 +17,7 @@ type Image struct {
 	Body         []byte
 }
 
-// NewImage answers with an image that has a tag, or with 304 for a caller whose If-None-Match names it.
+// NewImage returns a response with an image and its ETag, or with 304 if ifNoneMatch contains the tag.
 func NewImage(ifNoneMatch, tag, typ string, data []byte) *Image {
 	out := &Image{Status: http.StatusOK, CacheControl: "public, max-age=31536000, immutable", ETag: `"` + tag + `"`}
 	if known(ifNoneMatch, out.ETag) {
@@ -28,7 +28,7 @@ func NewImage(ifNoneMatch, tag, typ string, data []byte) *Image {
 	return out
 }
 
-// known reports whether an If-None-Match names a tag, RFC 9110, section 13.1.2.
+// known reports whether an If-None-Match header contains tag (RFC 9110, section 13.1.2).
 func known(header, tag string) bool {
 	for t := range strings.SplitSeq(header, ",") {
 		if t = strings.TrimPrefix(strings.TrimSpace(t), "W/"); t == tag || t == "*" {
@@ -38,7 +38,7 @@ func known(header, tag string) bool {
 	return false
 }
 
-// Drawn is an answer that is a picture for the caller alone.
+// Drawn is a response with a picture that only the caller may see.
 type Drawn struct {
 	Disposition string `header:"Content-Disposition"`
 	Type        string `header:"Content-Type"`
@@ -46,7 +46,7 @@ type Drawn struct {
 	Body        []byte
 }
 
-// NewDrawn answers with a picture.
+// NewDrawn returns a response with a picture.
 func NewDrawn(typ string, data []byte) *Drawn {
 	return &Drawn{"inline", typ, strconv.Itoa(len(data)), data}
 }

@@ -16,14 +16,13 @@ import (
 	"github.com/danielgtaylor/huma/v2/queryparam"
 )
 
-// input describes how a request becomes a handler's input. It is computed once for
-// each operation, so that neither the compiler nor a request has to look at the
-// type again.
+// input describes how a request becomes a handler's input. It is computed once for each operation, so that neither
+// the compiler nor a request examines the type again.
 type input struct {
 	typ    reflect.Type // the struct behind the handler's pointer
 	params []param
 
-	body     []int // index of the field Body or RawBody; nil when the operation reads none
+	body     []int // index of the field Body, RawBody or Stream; nil if the operation reads no body
 	required bool
 	media    string       // media type of a RawBody or Stream; empty for JSON
 	stream   bool         // body is a Stream
@@ -36,11 +35,11 @@ type param struct {
 	in, name string
 	fallback string // the default tag
 	required bool
-	parse    func(field reflect.Value, text string) (any, error) // sets the field; returns what the schema checks
+	parse    func(field reflect.Value, text string) (any, error) // sets the field; returns the value that the schema checks
 	schema   *huma.Schema
 }
 
-// newInput panics when t's fields cannot be filled from a request.
+// newInput panics if a request cannot fill t's fields.
 func newInput(reg huma.Registry, t reflect.Type, id string) *input {
 	in := &input{typ: t}
 	for _, f := range reflect.VisibleFields(t) {
@@ -66,7 +65,7 @@ func newInput(reg huma.Registry, t reflect.Type, id string) *input {
 	return in
 }
 
-// newParam takes a field; where that is a pointer, nil means that the request has nothing.
+// newParam describes a field. In a pointer field, nil means that the request has no value.
 func newParam(reg huma.Registry, f reflect.StructField, id string) param {
 	pointer := f.Type.Kind() == reflect.Pointer
 	if pointer {
@@ -105,7 +104,7 @@ func newParam(reg huma.Registry, f reflect.StructField, id string) param {
 	return p
 }
 
-// hint names the schema of a body whose type has no name of its own.
+// hint returns the schema name of a body whose type has no name.
 func hint(t reflect.Type, f reflect.StructField, otherwise string) string {
 	if t.Name() != "" {
 		return t.Name() + f.Name
@@ -142,7 +141,7 @@ func parseList(f reflect.Value, text string) (any, error) {
 	return list, nil
 }
 
-// from returns what the request has for p, "" when it has nothing.
+// from returns the request's value of p, "" if it has none.
 func (p *param) from(r *http.Request) string {
 	switch p.in {
 	case "path":
@@ -150,12 +149,12 @@ func (p *param) from(r *http.Request) string {
 	case "query":
 		return queryparam.Get(r.URL.RawQuery, p.name)
 	}
-	// Lines of a header are one list (RFC 9110, 5.3), which no parameter with a single value takes.
+	// The lines of a header form one list (RFC 9110, section 5.3), which no parameter with a single value accepts.
 	return strings.Join(r.Header.Values(p.name), ", ")
 }
 
-// repeated returns which parameter of the query, or [ActAsHeader], a request has twice: programs before this one may have read
-// the other value.
+// repeated returns the name of a query parameter, or of [ActAsHeader], that a request has twice. Such a request is
+// refused, because a proxy may have read the other value.
 func (in *input) repeated(r *http.Request) string {
 	if len(r.Header[ActAsHeader]) > 1 {
 		return "header." + ActAsHeader
@@ -176,13 +175,13 @@ func (in *input) repeated(r *http.Request) string {
 	return ""
 }
 
-// check collects what is wrong with one request.
+// check collects the faults of one request.
 type check struct {
 	path  *huma.PathBuffer
 	found huma.ValidateResult
 }
 
-// checks are used again: huma's validator appends to both.
+// checks pools them, because huma's validator appends to both.
 var checks = sync.Pool{New: func() any { return &check{path: huma.NewPathBuffer(make([]byte, 0, 128), 0)} }}
 
 func (c *check) at(in, name string) *huma.PathBuffer {
@@ -194,8 +193,7 @@ func (c *check) at(in, name string) *huma.PathBuffer {
 	return c.path
 }
 
-// bind returns the handler's input, a pointer to a struct of in.typ, or why the
-// request does not fit it.
+// bind returns the handler's input, a pointer to a struct of in.typ, or a problem with the faults of the request.
 func (in *input) bind(reg huma.Registry, value func(*param) string, body []byte) (any, *problem) {
 	v := reflect.New(in.typ)
 	if len(in.params) == 0 && in.body == nil {
@@ -247,18 +245,17 @@ func (p *param) bind(reg huma.Registry, c *check, v reflect.Value, text string) 
 	huma.Validate(reg, p.schema, c.at(p.in, p.name), huma.ModeWriteToServer, parsed, &c.found)
 }
 
-// bindJSON decodes the body twice: into an any, which is checked against the
-// schema, then into the field. It returns the status for whatever is wrong with the
-// request.
+// bindJSON decodes the body twice: into an any, which is checked against the schema, then into the field. It returns
+// the status of a refusal, if there are faults.
 func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body []byte) (status int) {
 	parsed, err := decode(body)
 	if err != nil {
 		c.found.Add(c.at("body", ""), nil, err.Error())
 		return http.StatusBadRequest
 	}
-	had := len(c.found.Errors)
+	before := len(c.found.Errors)
 	huma.Validate(reg, in.schema, c.at("body", ""), huma.ModeWriteToServer, parsed, &c.found)
-	if len(c.found.Errors) > had {
+	if len(c.found.Errors) > before {
 		return http.StatusUnprocessableEntity
 	}
 	if err := fill(body, field.Addr().Interface()); err != nil {
@@ -267,30 +264,30 @@ func (in *input) bindJSON(reg huma.Registry, c *check, field reflect.Value, body
 	return http.StatusUnprocessableEntity
 }
 
-// fill decodes a body that satisfies the schema into v, whose type it may still not
-// fit. Its error says nothing of what the body contains.
+// fill decodes a body that satisfies the schema into v, whose type it may still not fit. Its error contains no value
+// of the body.
 func fill(body []byte, v any) error {
 	err := json.Unmarshal(body, v)
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && strings.HasPrefix(e.Value, "number ") {
-		err = json.Unmarshal(wholeNumbers(body), v) // to the schema, 1e2 and 40.0 are integers
+		err = json.Unmarshal(wholeNumbers(body), v) // in the schema, 1e2 and 40.0 are integers
 	}
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return errors.New("a value of another form is expected at " + e.Field)
+		return errors.New("has a value of the wrong type at " + e.Field)
 	}
-	return errors.New("a value of another form is expected")
+	return errors.New("has a value of the wrong type")
 }
 
-// output describes how a handler's output becomes an answer.
+// output describes how a handler's output becomes a response.
 type output struct {
 	headers []header
-	status  int   // without a field Status
-	code    []int // index of the field Status; nil when there is none
-	body    []int // index of the field Body; nil when there is none
+	status  int   // used without a field Status
+	code    []int // index of the field Status; nil if there is none
+	body    []int // index of the field Body; nil if there is none
 	raw     bool  // Body is []byte
-	serve   []int // index of the field Serve; nil when there is none
+	serve   []int // index of the field Serve; nil if there is none
 }
 
 // header is a string field that is sent unless it is empty.
@@ -299,8 +296,7 @@ type header struct {
 	name  string
 }
 
-// newOutput panics when t's fields cannot be sent. A status of zero means 200, or
-// 204 without a Body.
+// newOutput panics if t's fields cannot be sent. A status of zero means 200, or 204 without a Body.
 func newOutput(t reflect.Type, status int) *output {
 	out := &output{status: status}
 	for _, f := range reflect.VisibleFields(t) {
@@ -330,11 +326,11 @@ func newOutput(t reflect.Type, status int) *output {
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxPooled keeps one large answer from holding its memory for ever.
+// maxPooled is the largest buffer that returns to the pool, so that one large response does not keep its memory.
 const maxPooled = 64 << 10
 
-// write sends what a handler returned for r, a pointer to the operation's struct. It fails
-// when a body cannot be encoded; then nothing has been sent.
+// write sends a handler's output, a pointer to the operation's struct, as the response to r. It fails if a body
+// cannot be encoded; then nothing has been sent.
 func (out *output) write(w http.ResponseWriter, r *http.Request, answer any) error {
 	v := reflect.ValueOf(answer)
 	if v.IsNil() {
@@ -377,12 +373,12 @@ func (out *output) write(w http.ResponseWriter, r *http.Request, answer any) err
 	}
 	w.WriteHeader(status)
 	if len(body) > 0 && status != http.StatusNoContent && status != http.StatusNotModified {
-		_, _ = w.Write(body) // a failed write has nobody left to tell
+		_, _ = w.Write(body) // a failed write means that the client has disconnected
 	}
 	return nil
 }
 
-// encode writes v as JSON in one line. "<" stays as it is: nothing here is HTML.
+// encode writes v as JSON on one line. It does not escape "<", because the output is not HTML.
 func encode(buf *bytes.Buffer, v any) error {
 	e := json.NewEncoder(buf)
 	e.SetEscapeHTML(false)

@@ -15,7 +15,7 @@ import (
 )
 
 type Page struct {
-	Cursor string `query:"cursor" maxLength:"5" doc:"where the page before ended"`
+	Cursor string `query:"cursor" maxLength:"5" doc:"end of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"10"`
 }
 
@@ -29,7 +29,7 @@ type everyIn struct {
 	Body  thing
 }
 
-// optionalIn may come without a body, and its body's type has no name.
+// optionalIn may have no body, and its body's type has no name.
 type optionalIn struct {
 	Body *struct {
 		Parts []part `json:"parts" minItems:"1"`
@@ -59,9 +59,9 @@ func optional(_ context.Context, in *optionalIn) (*optionalOut, error) {
 
 func nothing(context.Context, *struct{}) (*struct{}, error) { return nil, nil }
 
-// What operations take and how they are described is what huma.Register makes of the
-// same types; Handle does without it, because each call of it is compiled anew.
-func TestOperationsReadAndDescribeLikeHuma(t *testing.T) {
+// Inputs and their description equal those that huma.Register makes of the same types. Handle does not use it,
+// because each call of it is compiled separately.
+func TestOperation_ReadsAndDescribesLikeHuma(t *testing.T) {
 	refuse := huma.NewErrorWithContext
 	t.Cleanup(func() { huma.NewErrorWithContext = refuse })
 	huma.NewErrorWithContext = func(_ huma.Context, status int, msg string, faults ...error) huma.StatusError {
@@ -89,7 +89,7 @@ func TestOperationsReadAndDescribeLikeHuma(t *testing.T) {
 		for method, op := range map[string][2]*huma.Operation{
 			"PUT": {item.Put, ours.doc.Paths[path].Put}, "POST": {item.Post, ours.doc.Paths[path].Post}, "DELETE": {item.Delete, ours.doc.Paths[path].Delete},
 		} {
-			// Refusals, the headers of every answer, and that no token is needed are this
+			// Refusals, the headers of every response, and the missing security of public operations are this
 			// package's own.
 			if op[0] == nil {
 				continue
@@ -166,7 +166,7 @@ func TestOperationsReadAndDescribeLikeHuma(t *testing.T) {
 	}
 }
 
-// humaProblem makes a problem document what huma takes for an error.
+// humaProblem makes a problem document an error for huma.
 type humaProblem struct{ *problem }
 
 func (p humaProblem) Error() string                { return p.Code }
@@ -235,7 +235,7 @@ func TestBody_TakesWholeNumbersInAnyForm(t *testing.T) {
 	}
 	for _, text := range []string{`1.5`, `15e-1`, `1.00000000000000000001`, `9223372036854775808.0`, `1e19`, `1e-400000000`, `0.` + strings.Repeat("0", 100)} {
 		if err := fill([]byte(`{"count":`+text+`}`), new(body)); err == nil {
-			t.Errorf("%s is taken for a whole number", text)
+			t.Errorf("%s was accepted as a whole number", text)
 		}
 	}
 }

@@ -12,41 +12,38 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Invocation calls an operation by its id, on another way than a request of HTTP: over a
-// socket that is open.
+// Invocation is a call of an operation by its id over an open socket, instead of an HTTP request.
 type Invocation struct {
 	Op    string            // [Op].ID
 	Path  map[string]string // values of the path's wildcards, unescaped
 	Query map[string]string // values of the query, unescaped
-	Body  []byte            // JSON; empty: none
-	Key   string            // an Idempotency-Key; empty: none
+	Body  []byte            // JSON; empty: no body
+	Key   string            // an Idempotency-Key; empty: no key
 
-	// Caller says who calls, or refuses as an [Authenticator] does. Nil: nobody, and only
+	// Caller returns the caller, or refuses like an [Authenticator]. Nil means that there is no caller; then only
 	// public operations can be called.
 	Caller func(context.Context) (Caller, error)
 
-	// Opened is the request that opened the connection. It says where the caller is and
-	// what the caller's program calls itself.
+	// Opened is the request that opened the connection. It gives the caller's address and user agent.
 	Opened *http.Request
 }
 
-// Answer is what an operation says to an [Invocation].
+// Answer is the response of an operation to an [Invocation].
 type Answer struct {
 	Status int         // as HTTP has it
-	Header http.Header // as HTTP has it: RateLimit-Remaining, Retry-After, Idempotency-Replayed
-	Body   []byte      // JSON: the operation's own, or a problem document where Status is 400 or more
+	Header http.Header // as in HTTP: RateLimit-Remaining, Retry-After, Idempotency-Replayed
+	Body   []byte      // JSON: the operation's own, or a problem document if Status is 400 or more
 }
 
 var (
 	errNoOperation = errs.New(errs.NotFound, "operation.unknown", "There is no operation with this id.")
-	errOnlyHTTP    = errs.New(errs.Invalid, "operation.http_only", "This operation takes or gives something other than JSON. Call it by HTTP.")
+	errOnlyHTTP    = errs.New(errs.Invalid, "operation.http_only", "This operation uses other formats than JSON. Call it over HTTP.")
 )
 
-// Invoke calls an operation that was added by [Handle] or [HandlePublic]. What a request
-// by HTTP goes through, an invocation goes through as well: token, limit, checks,
-// Idempotency-Key, refusals, metrics and log lines are the same ones, and a key that was
-// used on one way is known on the other, provided the query has its names in alphabetical
-// order. Streams, and operations whose body or answer is no JSON, are refused.
+// Invoke calls an operation that was added by [Handle] or [HandlePublic]. An invocation goes through the same steps
+// as an HTTP request: token, limit, checks, Idempotency-Key, refusals, metrics and log lines. An Idempotency-Key is
+// valid over both transports, if the query of the HTTP request has its names in alphabetical order. Invoke refuses
+// streams, and operations with a body or response that is not JSON.
 func (a *API) Invoke(ctx context.Context, in Invocation) Answer {
 	w := &memory{header: http.Header{}}
 	rt := a.routes[in.Op]
@@ -62,7 +59,7 @@ func (a *API) Invoke(ctx context.Context, in Invocation) Answer {
 }
 
 func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, body []byte) {
-	defer func() { // finish panics again where half an answer was sent; nothing was sent here
+	defer func() { // finish panics again if a part of the response was sent; here none was
 		if recover() != nil {
 			*c.ResponseWriter.(*memory) = memory{header: http.Header{}}
 			c.wrote = false
@@ -72,7 +69,7 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 	defer a.finish(c)
 	switch {
 	case rt == nil:
-		if a.allowAway(ctx, c, unmatched) {
+		if a.allowPublic(ctx, c, unmatched) {
 			c.refuse(newProblem(http.StatusNotFound, errNoOperation))
 		}
 		return
@@ -96,8 +93,8 @@ func (a *API) invoke(ctx context.Context, rt *route, c *call, r *http.Request, b
 	}
 }
 
-// Opening returns what invocations need of the request that opened a connection: where the
-// caller is, what the caller's program calls itself, and its languages.
+// Opening returns the parts of the opening request that invocations need: the caller's address, user agent and
+// languages.
 func Opening(r *http.Request) *http.Request {
 	slim := &http.Request{RemoteAddr: r.RemoteAddr, Host: r.Host, TLS: r.TLS, Header: http.Header{}}
 	for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "Accept-Language"} {
@@ -108,7 +105,7 @@ func Opening(r *http.Request) *http.Request {
 	return slim
 }
 
-// request is the request of HTTP that would say the same.
+// request returns the equivalent HTTP request.
 func (in Invocation) request(rt *route) *http.Request {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
 	if in.Opened != nil {
@@ -136,7 +133,7 @@ func (in Invocation) request(rt *route) *http.Request {
 	return r
 }
 
-// fillPath puts values in the place of a pattern's wildcards.
+// fillPath replaces a pattern's wildcards by values.
 func fillPath(pattern string, values map[string]string) string {
 	var path strings.Builder
 	for {
@@ -151,7 +148,7 @@ func fillPath(pattern string, values map[string]string) string {
 	}
 }
 
-// memory is a ResponseWriter that keeps what is written.
+// memory is a ResponseWriter that stores the response.
 type memory struct {
 	header http.Header
 	status int

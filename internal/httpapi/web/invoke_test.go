@@ -29,12 +29,12 @@ func invocation(op, body string, in Invocation) Invocation {
 	return in
 }
 
-// holds says who calls with a token.
+// holds returns the function that authenticates a token.
 func holds(token string) func(context.Context) (Caller, error) {
 	return func(ctx context.Context) (Caller, error) { return new(tokens).Authenticate(ctx, token) }
 }
 
-func TestAnOperationSaysTheSameOnBothWays(t *testing.T) {
+func TestInvoke_MatchesHTTP(t *testing.T) {
 	s := newSite(t)
 	get := func(name, limit string) Invocation {
 		in := Invocation{Path: map[string]string{"name": name}}
@@ -86,7 +86,7 @@ func TestAnOperationSaysTheSameOnBothWays(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoJSONIsNotInvoked(t *testing.T) {
+func TestInvoke_RefusesOtherFormatsThanJSON(t *testing.T) {
 	s := newSite(t)
 	type picture struct {
 		RawBody []byte `contentType:"image/*"`
@@ -110,7 +110,7 @@ func TestWhatIsNoJSONIsNotInvoked(t *testing.T) {
 	}
 }
 
-func TestAKeyAndALimitHoldOnBothWaysTogether(t *testing.T) {
+func TestInvoke_SharesKeysAndLimitsWithHTTP(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rdb, db := redistest.Open(t, "embedded"), sqldbtest.SQLite(t)
 		s := newSite(t, func(c *Config) {
@@ -136,7 +136,7 @@ func TestAKeyAndALimitHoldOnBothWaysTogether(t *testing.T) {
 	})
 }
 
-func TestTryingOperationsHasTheLimitOfTryingPaths(t *testing.T) {
+func TestInvoke_UnknownOperationsAreLimited(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(redistest.Open(t, "embedded")) })
 		opened := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
@@ -152,7 +152,7 @@ func TestTryingOperationsHasTheLimitOfTryingPaths(t *testing.T) {
 	})
 }
 
-func TestACallerThatHasGoneIsNoFault(t *testing.T) {
+func TestInvoke_DisconnectedCallerIsNoFault(t *testing.T) {
 	s := newSite(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -12,27 +12,27 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// DefaultLimit is what Config.Limit should be: ten requests a second to one
-// operation are more than a person makes and less than a runaway script does.
+// DefaultLimit is the recommended Config.Limit: ten requests a second to one operation are more than a person makes,
+// and fewer than a runaway script makes.
 var DefaultLimit = ratelimit.Limit{Max: 600, Window: time.Minute}
 
-// rawLimit is for what [API.Raw] serves, all of it together, and one household. A page is
-// about five requests, so that an office behind one address can open it 600 times a minute.
+// rawLimit limits all requests of one client network to the patterns of [API.Raw] together. A page is about five
+// requests, so that an office behind one address can open it 600 times a minute.
 var rawLimit = ratelimit.Limit{Max: 3000, Window: time.Minute}
 
-// unmatched is what the ServeMux answers by itself, for every path and method that it has no
-// route for: one limit for a household, so that trying paths ends soon. It is apart
-// from that of pages, which an app that calls a path of yesterday does not use up.
+// unmatched is the route of requests that the ServeMux answers itself, for every path and method without a route. One
+// limit for each client network ends the guessing of paths soon. It is separate from the limit of pages, so that an
+// app that calls an outdated path does not use up that one.
 var unmatched = &route{op: Op{ID: "unmatched", Limit: ratelimit.Limit{Max: 600, Window: time.Minute}}, public: true}
 
-// allowAway is allow for what needs no token: callers who are near are not counted, and
-// without a limiter nobody is.
-func (a *API) allowAway(ctx context.Context, c *call, rt *route) bool {
+// allowPublic is allow for requests without a token. Callers in the server's own networks are not counted; without a
+// limiter, no caller is counted.
+func (a *API) allowPublic(ctx context.Context, c *call, rt *route) bool {
 	return clientnet.IsNear(c.clientIP()) || a.allow(ctx, c, rt)
 }
 
-// allow counts the request for a route, sets the headers and refuses what is too much. A user who
-// calls often costs fewer Redis commands than requests; see package ratelimit.
+// allow counts the request for a route, sets the headers and refuses requests over the limit. A frequent caller costs
+// fewer Redis commands than requests; see package ratelimit.
 func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 	name, limit := c.limit(rt)
 	if a.cfg.Limiter == nil || limit.Max == 0 {
@@ -40,10 +40,10 @@ func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 	}
 	res, err := a.cfg.Limiter.Allow(ctx, limitKey(c, rt, name), limit)
 	if err != nil {
-		// Redis being away is no error. Whatever it is, an API that answers
-		// without counting is better than none.
+		// Unavailable Redis is no error of Allow. For any other error, an API that serves without counting is better
+		// than none.
 		if c.r.Context().Err() == nil {
-			a.outage(ctx, "limit", "request not counted", err)
+			a.logOutage(ctx, "limit", "request not counted", err)
 		}
 		return true
 	}
@@ -57,8 +57,8 @@ func (a *API) allow(ctx context.Context, c *call, rt *route) bool {
 	return res.Allowed
 }
 
-// Allow counts what a caller does in another way than by an operation, as an operation of that name with Config.Limit is
-// counted, and reports false when it is too much.
+// Allow counts an act of a caller that is not an operation, under the given name and with Config.Limit. It reports
+// false if the caller exceeds the limit.
 func (a *API) Allow(ctx context.Context, who Caller, name string) bool {
 	if a.cfg.Limiter == nil || a.cfg.Limit.Max == 0 {
 		return true
@@ -66,15 +66,16 @@ func (a *API) Allow(ctx context.Context, who Caller, name string) bool {
 	res, err := a.cfg.Limiter.Allow(ctx, userLimits.At(keyspace.Text{S: who.UserID()}, keyspace.Text{S: name}), a.cfg.Limit)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.outage(ctx, "limit", "request not counted", err)
+			a.logOutage(ctx, "limit", "request not counted", err)
 		}
 		return true
 	}
 	return res.Allowed
 }
 
-// Heavy operations: heavyRuns is the largest number that a node runs at a time, half of them of one user. heavyWaiting and
-// heavyWaitingPerUser bound those that wait, and heavyWait how long: most of the operation's time is left for its work.
+// Limits of heavy operations. heavyRuns is the largest number that a node runs at a time, half of them of one user.
+// heavyWaiting and heavyWaitingPerUser bound the number of waiting calls. heavyWait bounds their wait, so that most
+// of the operation's time is left for its work.
 const (
 	heavyRuns           = 8
 	heavyWaiting        = 256

@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestLimitsCountPerUserAndOperation(t *testing.T) {
+func TestLimit_CountsPerUserAndOperation(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		s := newSite(t, func(c *Config) {
@@ -48,7 +48,7 @@ func TestLimitsCountPerUserAndOperation(t *testing.T) {
 	})
 }
 
-func TestPublicLimitsCountPerAddress(t *testing.T) {
+func TestLimit_PublicCountsPerNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		s := newSite(t, func(c *Config) {
@@ -60,7 +60,7 @@ func TestPublicLimitsCountPerAddress(t *testing.T) {
 			want    int
 		}{
 			{"203.0.113.9", 200}, {"203.0.113.9", 200}, {"203.0.113.9", 429}, {"203.0.113.10", 200},
-			{"2001:db8::1", 200}, {"2001:db8::2", 200}, {"2001:db8::3", 429}, {"2001:db8:0:1::1", 200}, // one /64 is one subscriber
+			{"2001:db8::1", 200}, {"2001:db8::2", 200}, {"2001:db8::3", 429}, {"2001:db8:0:1::1", 200}, // one /64 is one client network
 		} {
 			if w := s.ask(t, "POST", "/v1/public", thingBody, "X-Forwarded-For", tc.address, "Authorization", ""); w.Code != tc.want {
 				t.Errorf("%s: got %d %s, want %d", tc.address, w.Code, w.Body, tc.want)
@@ -73,7 +73,7 @@ func TestPublicLimitsCountPerAddress(t *testing.T) {
 	})
 }
 
-func TestWithoutALimiterNothingIsLimited(t *testing.T) {
+func TestLimit_NoneWithoutLimiter(t *testing.T) {
 	s := newSite(t)
 	for range 5 {
 		if w := s.ask(t, "POST", "/v1/public", thingBody); w.Code != 200 || w.Header().Get("RateLimit-Limit") != "" {
@@ -82,7 +82,7 @@ func TestWithoutALimiterNothingIsLimited(t *testing.T) {
 	}
 }
 
-func TestWithRedisAwayRequestsAreStillLimited(t *testing.T) {
+func TestLimit_HoldsWithoutRedis(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	s := newSite(t, func(c *Config) { c.Limiter = ratelimit.New(db) })
@@ -96,9 +96,9 @@ func TestWithRedisAwayRequestsAreStillLimited(t *testing.T) {
 	}
 }
 
-// Pages and probes are a household's together, and who is in the server's own network, as
-// a probe is, is never refused.
-func TestPagesHaveOneLimitForAHousehold(t *testing.T) {
+// Pages and probes share one limit of a client network. A caller in the server's own networks, such as a probe, is
+// never refused.
+func TestLimit_PagesShareOnePerNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t, func(c *Config) {
 			c.Limiter = ratelimit.New(redistest.Open(t, "embedded"))
@@ -120,7 +120,7 @@ func TestPagesHaveOneLimitForAHousehold(t *testing.T) {
 			t.Errorf("one more: got %d %s %v", w.Code, w.Body, w.Header())
 		}
 		if got := ask("/", "2001:db8:0:1::1"); got != 200 {
-			t.Errorf("another household: got %d", got)
+			t.Errorf("another client network: got %d", got)
 		}
 		for _, near := range []string{"127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "fd00::1"} {
 			for range rawLimit.Max + 1 {
@@ -136,8 +136,8 @@ func TestPagesHaveOneLimitForAHousehold(t *testing.T) {
 	})
 }
 
-// Whoever tries paths is counted whatever the ServeMux says: 404, 405 or a redirect.
-func TestTryingPathsHasALimitForAHousehold(t *testing.T) {
+// Requests to unknown paths are counted, whether the ServeMux responds with 404, 405 or a redirect.
+func TestLimit_UnknownPathsPerNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		s := newSite(t, func(c *Config) {
@@ -166,10 +166,10 @@ func TestTryingPathsHasALimitForAHousehold(t *testing.T) {
 			}
 		}
 		if w := ask("GET", "/probe", "2001:db8::1"); w.Code != 200 {
-			t.Errorf("what is there is still served: got %d", w.Code)
+			t.Errorf("an existing path: got %d", w.Code)
 		}
 		if w := ask("GET", "/.env", "2001:db8:0:1::1"); w.Code != 404 {
-			t.Errorf("another household: got %d", w.Code)
+			t.Errorf("another client network: got %d", w.Code)
 		}
 		for range unmatched.op.Limit.Max + 1 {
 			if w := ask("GET", "/.env", "10.0.0.1"); w.Code != 404 {

@@ -17,93 +17,89 @@ import (
 
 // Op describes one operation of the API.
 type Op struct {
-	Method string // GET, POST, PUT, PATCH or DELETE; GET answers HEAD too
+	Method string // GET, POST, PUT, PATCH or DELETE; GET serves HEAD as well
 	Path   string // "/v1/checkin/boards/{board}"
 
-	// ID is the operation's stable name, "checkin.mark", at most 64 bytes: the
-	// operation id in the OpenAPI document, part of the keys of its limit and of
-	// its stored answers, and the label of its metrics.
+	// ID is the operation's stable name, such as "checkin.mark", with at most 64 bytes. It is the operation id in the
+	// OpenAPI document, a part of the keys of its limit and stored responses, and the label of its metrics.
 	ID string
 
 	Summary, Description string
 	Tags                 []string
 
-	// NoReplay is for operations whose answer must not be kept, because it holds
-	// a secret, or what others may take back. Every try with one Idempotency-Key runs then, and has the same [RequestID].
+	// NoReplay is for operations whose response must not be stored, because it contains a secret or data that other
+	// users may withdraw. Then every try with one Idempotency-Key runs, with the same [RequestID].
 	NoReplay bool
 
-	// Creates says of an operation with NoReplay that it makes something: its tries are noted
-	// without their answers, so that [NewID] is the same for all of them, and two do not run at once.
+	// Creates marks an operation with NoReplay that creates something. Its tries are recorded without their
+	// responses, so that [NewID] is the same for all of them, and two tries do not run at once.
 	Creates bool
 
-	// Status is sent on success. Zero means 200, or 204 when the output has no
-	// Body.
+	// Status is the status of success. Zero means 200, or 204 if the output has no Body.
 	Status int
 
-	// Limit is per user, per address when public. Zero means Config.Limit.
+	// Limit is the rate limit for each user, or for each client network if the operation is public. Zero means
+	// Config.Limit.
 	Limit ratelimit.Limit
 
-	// Heavy is for operations that read far more than they return. A node runs a few of them at a time, users in rotation.
+	// Heavy is for operations that read far more than they return. A node runs a few of them at a time, in turn for
+	// each user.
 	Heavy bool
 
-	// HeavyQuery is a query parameter that makes a call heavy, such as the text of a search in a list; empty: none.
+	// HeavyQuery is a query parameter that makes a call heavy, such as the search text of a list; empty: none.
 	HeavyQuery string
 
-	// Errors are the refusals that the handler may return; those of this package
-	// and of Config.AuthErrors are added. The description of the API lists them: one
-	// that is missing here is a fault, which is logged.
+	// Errors are the refusals that the handler may return; those of this package and of Config.AuthErrors are added.
+	// The API description lists them. A returned error that is missing here is logged as a fault.
 	Errors []*errs.Error
 
-	// Statuses are those of refusals, by their code, for which a protocol wants another
-	// status than that of their kind.
+	// Statuses maps codes of refusals to the status that a protocol requires instead of that of their kind.
 	Statuses map[string]int
 
-	// Replay sets the headers of an answer without a refusal that is sent again, of which status, Content-Type
-	// and body are kept. Nil: it has no others.
+	// Replay sets the headers of a replayed success, because only status, Content-Type and body are stored. Nil: it
+	// has no other headers.
 	Replay func(h http.Header, body []byte)
 
 	// MaxBody is the largest request body in bytes. Zero means 64 KiB.
 	MaxBody int64
 
-	// BodyTime is how long a request body may take to arrive. Zero means 10 s.
+	// BodyTime bounds the arrival of a request body. Zero means 10 s.
 	BodyTime time.Duration
 
-	// Time bounds the operation from its request, or from the end of the request's body, to its answer. Zero means 5.3 s.
-	// An operation with a [Stream] or an http.HandlerFunc, and a stream of events, has no bound as a whole. Each of
-	// its SQL statements has one of 5.3 s.
+	// Time bounds the operation from its request, or from the end of the request's body, to its response. Zero means
+	// 5.3 s. An operation with a [Stream] or an http.HandlerFunc, and a stream of events, has no bound as a whole.
+	// Each of its SQL statements has one of 5.3 s.
 	Time time.Duration
 
-	// Events are what a stream sends, by the name of the event: a value of the type of
-	// its data, for the documentation.
+	// Events documents the events of a stream: it maps each name to a value of the type of its data.
 	Events map[string]any
 
-	// Answer is the media type of an output's Body that is no JSON but []byte, for
-	// the documentation; the output sets its Content-Type.
+	// Answer documents the media type of an output whose Body is []byte instead of JSON; the output sets its
+	// Content-Type.
 	Answer string
 }
 
 const defaultMaxBody = 64 << 10
 
-// opTime is the default of [Op.Time]. It exceeds the five seconds of a batch, whose error names the part that is away.
+// opTime is the default of [Op.Time]. It exceeds the five seconds of a batch, so that the batch's error, which names
+// the unavailable dependency, arrives first.
 const opTime = 5300 * time.Millisecond
 
-// Handle adds an operation for callers with a bearer token; C is the type of the
-// authenticator's callers. I and O are pointers to structs after huma's fashion:
-// fields tagged path:"…", query:"…" and header:"…", and a Body, which is optional
-// when it is a pointer. A RawBody []byte in its place takes bytes as they come, of
-// the media type in its contentType tag, or of any in a range such as "image/*"; a Stream
-// *[Stream] is read by fn itself. What does not fit I's tags is refused before fn is called.
-// O's headers and Body are sent; an http.HandlerFunc in place of the Body writes it.
-// fn's error becomes a problem document: an [errs.Error] is shown, anything
-// else is logged and hidden.
+// Handle adds an operation for callers with a bearer token; C is the type of the authenticator's callers. I and O are
+// pointers to structs in the style of huma, with fields tagged path:"…", query:"…" and header:"…", and a Body, which
+// is optional if it is a pointer. A RawBody []byte instead of the Body accepts raw bytes of the media type in its
+// contentType tag, or of any in a range such as "image/*". A Stream *[Stream] instead of the Body is read by fn
+// itself. A request that does not fit I's tags is refused before fn is called. O's headers and Body are sent; an
+// http.HandlerFunc in place of the Body writes it. fn's error becomes a problem document: an [errs.Error] is shown,
+// any other error is logged and hidden.
 //
-// A caller of another type than C is refused as one without a token: an authenticator may know callers for whom
-// most operations are not.
+// A caller of another type than C is refused with [ErrCaller], because an authenticator may accept callers that most
+// operations are not for.
 //
 // Handle panics on a malformed declaration.
 //
-// All pointers share one compiled copy of this function; everything else about an
-// operation happens by reflection in code that is compiled once.
+// All pointers share one compiled copy of this function; the rest of an operation works by reflection in code that is
+// compiled once.
 func Handle[C Caller, I, O any](a *API, op Op, fn func(ctx context.Context, caller C, in I) (O, error)) {
 	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{suits: isA[C], run: func(ctx context.Context, caller Caller, in any) (any, error) {
 		return fn(ctx, caller.(C), in.(I))
@@ -116,25 +112,24 @@ func isA[C Caller](caller Caller) bool {
 	return ok
 }
 
-// HandlePublic adds an operation that takes no bearer token; see [Handle]. It
-// ignores the Idempotency-Key: without a user nobody can tell whose key it is, and
-// an answer kept for one caller could reach another.
+// HandlePublic adds an operation that takes no bearer token; see [Handle]. It ignores the Idempotency-Key: without a
+// user the owner of a key is unknown, and a response stored for one caller could reach another.
 func HandlePublic[I, O any](a *API, op Op, fn func(ctx context.Context, in I) (O, error)) {
 	a.add(op, reflect.TypeFor[I](), reflect.TypeFor[O](), &route{public: true, run: func(ctx context.Context, _ Caller, in any) (any, error) {
 		return fn(ctx, in.(I))
 	}})
 }
 
-// Body is an input or an output that is a body and nothing else.
+// Body is an input or an output that consists of a body only.
 type Body[T any] struct{ Body T }
 
-// NewBody answers with a body.
+// NewBody returns an output with a body.
 func NewBody[T any](body T) *Body[T] { return &Body[T]{body} }
 
-// Empty is an input or an output that has nothing.
+// Empty is an input or an output without fields.
 type Empty struct{}
 
-// List returns what f makes of each of list. It is never nil: in JSON it is [] then, and not null.
+// List returns f of each element of list. The result is never nil, so that its JSON is [] and not null.
 func List[T, U any](list []T, f func(T) U) []U {
 	out := make([]U, len(list))
 	for i, v := range list {
@@ -143,19 +138,19 @@ func List[T, U any](list []T, f func(T) U) []U {
 	return out
 }
 
-// route is an operation, or a pattern of [API.Raw], at work.
+// route is a registered operation, or a pattern of [API.Raw].
 type route struct {
-	label    string
-	op       Op
-	public   bool
-	in       *input
-	out      *output
-	suits    func(caller Caller) bool // nil in a public operation
-	run      func(ctx context.Context, caller Caller, in any) (out any, err error)
-	stays    bool                                                              // a pattern whose connections stay open
-	listen   func(ctx context.Context, caller Caller, in any, send Send) error // of a stream, which has no run and no out
-	duration prometheus.Observer
-	codes    map[string]bool // of the refusals that the description lists
+	label     string
+	op        Op
+	public    bool
+	in        *input
+	out       *output
+	suits     func(caller Caller) bool // nil in a public operation
+	run       func(ctx context.Context, caller Caller, in any) (out any, err error)
+	longLived bool                                                              // a pattern with long-lived connections
+	listen    func(ctx context.Context, caller Caller, in any, send Send) error // only for a stream, which has no run and no out
+	duration  prometheus.Observer
+	codes     map[string]bool // codes of the refusals in the description
 }
 
 func (rt *route) name() string {
@@ -165,7 +160,7 @@ func (rt *route) name() string {
 	return rt.label
 }
 
-// pattern is the path as it was declared, without what a client put into it.
+// pattern returns the path as declared, without values from the client.
 func (rt *route) pattern() string {
 	switch {
 	case rt == nil:
@@ -177,8 +172,8 @@ func (rt *route) pattern() string {
 	return path
 }
 
-// add checks op, describes it and serves it by rt, whose functions take in and
-// return out, both pointers to structs. A stream has no out.
+// add checks op, describes it and serves it by rt. in and out are the pointers to structs of rt's functions. A stream
+// has no out.
 func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 	switch {
 	case op.ID == "" || len(op.ID) > 64:
@@ -218,9 +213,9 @@ func (a *API) add(op Op, in, out reflect.Type, rt *route) {
 	})
 }
 
-// replays reports whether an Idempotency-Key has a call happen once. A stream is not read
-// before it happens, so that nobody can tell whether it is the same one.
-func (rt *route) replays() bool { return isWrite(rt.op.Method) && !rt.public && !rt.in.stream }
+// isReplayed reports whether a call with an Idempotency-Key happens only once. A stream is not replayed, because it is
+// not read before the call and so cannot be compared.
+func (rt *route) isReplayed() bool { return isWrite(rt.op.Method) && !rt.public && !rt.in.stream }
 
 func isWrite(method string) bool {
 	switch method {
@@ -230,10 +225,10 @@ func isWrite(method string) bool {
 	return false
 }
 
-// open reports whether the operation lasts as long as its client reads or sends.
-func (rt *route) open() bool { return rt.listen != nil || rt.in.stream || rt.out.serve != nil }
+// isOpenEnded reports whether the operation lasts as long as its client reads or sends.
+func (rt *route) isOpenEnded() bool { return rt.listen != nil || rt.in.stream || rt.out.serve != nil }
 
-// serveOp is what happens between the ServeMux and the handler.
+// serveOp runs the steps between the ServeMux and the handler.
 func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), rt.op.Time)
 	defer cancel()
@@ -250,9 +245,9 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 		}
 	}
 	switch {
-	case rt.open():
+	case rt.isOpenEnded():
 		ctx = r.Context()
-	case len(body) > 0: // its arrival does not count
+	case len(body) > 0: // the arrival of the body does not count
 		var end context.CancelFunc
 		ctx, end = context.WithTimeout(r.Context(), left)
 		defer end()
@@ -260,8 +255,8 @@ func (a *API) serveOp(rt *route, c *call, r *http.Request) {
 	a.perform(ctx, c, r, body)
 }
 
-// admit finds out who calls, counts the call, and refuses what has no token, comes too
-// often or has a URL that cannot be read.
+// admit authenticates the caller, counts the call, and refuses requests without a token, over the limit or with a
+// malformed URL.
 func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bool {
 	c.route = rt
 	c.Header()["Cache-Control"] = noStore
@@ -293,18 +288,16 @@ func (a *API) admit(ctx context.Context, rt *route, c *call, r *http.Request) bo
 	return true
 }
 
-// perform answers an admitted call whose body has been read, once for each
-// Idempotency-Key.
+// perform runs an admitted call whose body has been read, once for each Idempotency-Key.
 func (a *API) perform(ctx context.Context, c *call, r *http.Request, body []byte) {
-	if c.route.replays() && len(r.Header["Idempotency-Key"]) > 0 {
-		a.once(ctx, c, r, body)
+	if c.route.isReplayed() && len(r.Header["Idempotency-Key"]) > 0 {
+		a.runOnce(ctx, c, r, body)
 		return
 	}
 	a.answer(ctx, c, c, r, body)
 }
 
-// answer lets the handler run and writes what it says to w: c itself, or a recorder
-// before it.
+// answer runs the handler and writes its response to w, which is c itself or a recorder.
 func (a *API) answer(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request, body []byte) {
 	rt := c.route
 	in, p := rt.in.bind(a.schemas(), func(p *param) string { return p.from(r) }, body)

@@ -17,21 +17,21 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-const conventions = `Every refusal is an RFC 9457 problem document with a stable ` + "`code`" + `.
+const conventions = `Each error response is an RFC 9457 problem document with a stable ` + "`code`" + `.
 
-Every answer has an ` + "`X-Request-ID`" + `: the client's own (1 to 64 letters, digits, dots, dashes and underscores) or a new one.
+Each response has an ` + "`X-Request-ID`" + `: the client's own (1 to 64 letters, digits, dots, dashes and underscores) or a new one.
 
-Limited operations answer with ` + "`RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`" + ` (in seconds); 429, 503 and 409 ` + "`idempotency.busy`" + ` come with ` + "`Retry-After`" + `.
+Responses of rate-limited operations have ` + "`RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`" + ` (in seconds). Responses 429, 503 and 409 ` + "`idempotency.busy`" + ` have ` + "`Retry-After`" + `.
 
-A write with an ` + "`Idempotency-Key`" + ` happens once in 24 hours: the same request again gets the first answer, marked ` + "`Idempotency-Replayed: true`" + `. Where there is none, because the server died or the database failed while it ran, or because an answer has secrets and is not kept, the request runs again. It makes nothing a second time then, and what it changes it sets again, or is refused because that has happened. Only a code may be mailed twice then. Operations without a token ignore the key.`
+A write with an ` + "`Idempotency-Key`" + ` happens once in 24 hours. The same request again gets the stored response, marked ` + "`Idempotency-Replayed: true`" + `. If no response was stored, the request runs again: after a crash or a database failure during the first run, and for responses with secrets. The second run creates nothing twice; it makes the same change again, or is refused because the change already happened. Only a code may be mailed twice. Operations without a token ignore the key.`
 
-// describe begins the document.
+// describe returns a document without operations.
 func describe(cfg Config) *huma.OpenAPI {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: cfg.Title, Version: cfg.Version, Description: conventions,
 			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
-		Servers: []*huma.Server{{URL: "/", Description: "The server that this document comes from"}},
+		Servers: []*huma.Server{{URL: "/", Description: "The server of this document"}},
 		Components: &huma.Components{
 			Schemas: newSchemas(),
 			Headers: headers(),
@@ -48,14 +48,14 @@ func describe(cfg Config) *huma.OpenAPI {
 
 const schemaRef = "#/components/schemas/"
 
-// newSchemas returns an empty registry that gives [api.Time] the schema of [time.Time].
+// newSchemas returns an empty registry in which [api.Time] has the schema of [time.Time].
 func newSchemas() huma.Registry {
 	schemas := huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
 	return schemas
 }
 
-// headers are those that many answers have.
+// headers returns the headers that many responses have.
 func headers() map[string]*huma.Header {
 	text := func(description, example string) *huma.Header {
 		return &huma.Header{Description: description, Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
@@ -64,13 +64,13 @@ func headers() map[string]*huma.Header {
 		return &huma.Header{Description: description, Schema: &huma.Schema{Type: huma.TypeInteger}, Example: example}
 	}
 	return map[string]*huma.Header{
-		"X-Request-ID":         text("Names this request in the server's log.", "3w5e11264sgsf"),
-		"RateLimit-Limit":      number("How many requests the window allows.", 60),
-		"RateLimit-Remaining":  number("How many are left in it.", 59),
-		"RateLimit-Reset":      number("Seconds until all are there again.", 1),
-		"Retry-After":          number("Seconds after which to try again.", 2),
-		"WWW-Authenticate":     text("How to send a token.", `Bearer realm="stoa"`),
-		"Idempotency-Replayed": text("true: this is the stored answer of an earlier request with the same Idempotency-Key.", "true"),
+		"X-Request-ID":         text("Identifies this request in the server's log.", "3w5e11264sgsf"),
+		"RateLimit-Limit":      number("The number of requests that the window allows.", 60),
+		"RateLimit-Remaining":  number("The number of requests left in the window.", 59),
+		"RateLimit-Reset":      number("Seconds until the full number is available again.", 1),
+		"Retry-After":          number("Seconds after which to retry.", 2),
+		"WWW-Authenticate":     text("The required authentication scheme.", `Bearer realm="stoa"`),
+		"Idempotency-Replayed": text("true: this is the stored response of an earlier request with the same Idempotency-Key.", "true"),
 	}
 }
 
@@ -85,7 +85,7 @@ func refer(names ...string) map[string]*huma.Param {
 
 func (a *API) schemas() huma.Registry { return a.doc.Components.Schemas }
 
-// describe returns the description of rt, with every refusal it may answer.
+// describe returns the description of rt, with every refusal that it may return.
 func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	op := rt.op
 	h := &huma.Operation{
@@ -96,7 +96,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		Description: op.Description,
 		Tags:        op.Tags,
 		Responses:   map[string]*huma.Response{},
-		Security:    []map[string][]string{}, // none, and not what an empty list would mean: that of the document
+		Security:    []map[string][]string{}, // an empty list; a nil list would mean that of the document
 	}
 	refusals := map[int][]*errs.Error{
 		http.StatusBadRequest:          {errMalformed},
@@ -111,7 +111,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		if as := a.cfg.ActAs; as != nil && as(op) != "" {
 			h.Parameters = append(h.Parameters, &huma.Param{
 				Name: ActAsHeader, In: "header",
-				Description: "The user in whose name a service key calls, which needs the scope " + as(op) + ".",
+				Description: "The user for whom a service key calls this operation. The key needs the scope " + as(op) + ".",
 				Schema:      &huma.Schema{Type: huma.TypeString},
 			})
 		}
@@ -136,11 +136,11 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		}
 		refusals[http.StatusUnsupportedMediaType] = []*errs.Error{rt.errMediaType()}
 	}
-	if rt.replays() {
+	if rt.isReplayed() {
 		refusals[http.StatusBadRequest] = append(refusals[http.StatusBadRequest], errKey)
-		description := "Names this write, so that a retry does not repeat it: 1 to 128 printable ASCII characters."
+		description := "Identifies this write, so that a retry does not repeat it: 1 to 128 printable ASCII characters."
 		if op.NoReplay {
-			description = "Names this write, 1 to 128 printable ASCII characters. Its answer is not kept: a retry runs again."
+			description = "Identifies this write: 1 to 128 printable ASCII characters. The response is not stored: a retry runs again."
 		}
 		h.Parameters = append(h.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header",
@@ -163,7 +163,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 	return h
 }
 
-// describeRefusal lists the codes that go with a status, and notes them in rt.
+// describeRefusal returns the description of a status with its codes, and adds the codes to rt.
 func (a *API) describeRefusal(rt *route, status int, list []*errs.Error) *huma.Response {
 	var codes []string
 	for _, e := range list {
@@ -193,7 +193,7 @@ func (a *API) describeInput(h *huma.Operation, in *input) {
 	for _, p := range in.params {
 		d := &huma.Param{Name: p.name, In: p.in, Description: p.schema.Description, Required: p.required, Schema: p.schema}
 		if p.in == "query" {
-			d.Explode = new(bool) // lists come with commas
+			d.Explode = new(bool) // lists have commas
 		}
 		h.Parameters = append(h.Parameters, d)
 	}
@@ -210,12 +210,12 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	if rt.op.Limit.Max > 0 {
 		names = append(names, "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 	}
-	if rt.replays() && !rt.op.NoReplay {
+	if rt.isReplayed() && !rt.op.NoReplay {
 		names = append(names, "Idempotency-Replayed")
 	}
 	if rt.listen != nil {
 		h.Responses["200"] = &huma.Response{
-			Description: "Server-sent events. The `data` of each is one JSON document of this schema, on one line. A comment comes every 15 s while there are none.",
+			Description: "Server-sent events. The `data` of each event is one JSON document of this schema, on one line. Without events, the server sends a comment every 15 s.",
 			Headers:     refer(names...),
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: a.describeEvents(rt)}},
 		}
@@ -244,8 +244,8 @@ func (a *API) describeAnswer(h *huma.Operation, rt *route, out reflect.Type) {
 	}
 }
 
-// describeEvents adds a schema for each event of a stream and returns that of any of
-// them. Their property type tells them apart.
+// describeEvents adds a schema for each event of a stream and returns their union, with the property type as the
+// discriminator.
 func (a *API) describeEvents(rt *route) *huma.Schema {
 	all := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: "type", Mapping: map[string]string{}}}
 	components := a.schemas().Map()
@@ -270,10 +270,10 @@ func (a *API) describeEvents(rt *route) *huma.Schema {
 	return &huma.Schema{Ref: schemaRef + "Event"}
 }
 
-// octets is the schema of bytes that are not JSON.
+// octets returns the schema of bytes that are not JSON.
 func octets() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
-// codeTexts lists refusals by code, with what they say.
+// codeTexts lists refusals by code, with their texts.
 func codeTexts(list []*errs.Error) string {
 	var lines []string
 	for _, e := range list {
@@ -292,16 +292,15 @@ func (a *API) writeSpec() []byte {
 	return b
 }
 
-// finishSchemas does what can be done only once all operations are known: a problem's
-// code is one of all codes, answers may have fields that are added later, and each
-// body has an example.
+// finishSchemas completes the schemas when all operations are known. The enum of a problem's code lists all codes,
+// responses may get more fields later, and each body gets an example.
 func (a *API) finishSchemas() {
 	codes := map[string]bool{errNoRoute.Code: true, errMethod.Code: true}
-	sent := map[string]bool{} // schemas of what clients send, which has no unknown fields
+	sent := map[string]bool{} // schemas of request bodies, which refuse unknown fields
 	for _, rt := range a.routes {
 		maps.Copy(codes, rt.codes)
 		if rt.in != nil && rt.in.schema != nil {
-			a.reach(rt.in.schema, sent)
+			a.collectRefs(rt.in.schema, sent)
 		}
 	}
 	schemas := a.schemas().Map()
@@ -332,21 +331,21 @@ func (a *API) finishSchemas() {
 	}
 }
 
-// reach notes the names of all schemas that s refers to.
-func (a *API) reach(s *huma.Schema, names map[string]bool) {
+// collectRefs adds the names of all schemas that s refers to.
+func (a *API) collectRefs(s *huma.Schema, names map[string]bool) {
 	if s == nil {
 		return
 	}
 	if name, ok := strings.CutPrefix(s.Ref, schemaRef); ok {
 		if !names[name] {
 			names[name] = true
-			a.reach(a.schemas().Map()[name], names)
+			a.collectRefs(a.schemas().Map()[name], names)
 		}
 		return
 	}
-	a.reach(s.Items, names)
+	a.collectRefs(s.Items, names)
 	for _, p := range s.Properties {
-		a.reach(p, names)
+		a.collectRefs(p, names)
 	}
 }
 
@@ -358,8 +357,8 @@ func (a *API) exemplify(content map[string]*huma.MediaType) {
 	}
 }
 
-// example is a value of a schema, made of the example tags of its fields. Of what is
-// optional it has what has an example.
+// example returns a value of a schema, made of the example tags of its fields. It omits optional fields without an
+// example.
 func (a *API) example(s *huma.Schema) any {
 	if s.Ref != "" {
 		s = a.schemas().SchemaFromRef(s.Ref)

@@ -22,29 +22,29 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/i18n"
 )
 
-// The refusals of this package itself.
+// Refusals of this package.
 var (
-	errInternal  = errs.New(errs.Internal, "internal", "Something went wrong here. It has been logged.")
+	errInternal  = errs.New(errs.Internal, "internal", "The server failed; the error was logged. Try again later.")
 	errGone      = errs.New(errs.Internal, "request.cancelled", "The request was cancelled.")
-	errSlow      = errs.New(errs.Unavailable, "unavailable", "That took too long. Try again.")
-	errHeavy     = errs.New(errs.Unavailable, "request.busy", "Too many such requests wait. Try again in some seconds.").Retry(2 * time.Second)
+	errSlow      = errs.New(errs.Unavailable, "unavailable", "The request took too long. Try again.")
+	errHeavy     = errs.New(errs.Unavailable, "request.busy", "Too many such requests are waiting. Try again in 2 seconds.").Retry(2 * time.Second)
 	errNoRoute   = errs.New(errs.NotFound, "route.unknown", "There is nothing at this path.")
-	errMethod    = errs.New(errs.Invalid, "route.method", "This path does not take that method; Allow lists those it takes.")
-	errMalformed = errs.New(errs.Invalid, "request.malformed", "The request cannot be read.")
-	errInvalid   = errs.New(errs.Invalid, "request.invalid", "The request can be read, but is not what this operation takes.")
+	errMethod    = errs.New(errs.Invalid, "route.method", "This path does not support this method. See the Allow header.")
+	errMalformed = errs.New(errs.Invalid, "request.malformed", "The request is malformed.")
+	errInvalid   = errs.New(errs.Invalid, "request.invalid", "The request does not fit this operation. See the errors.")
 	errTimeout   = errs.New(errs.Invalid, "request.timeout", "The body did not arrive in time.")
 	errTooLarge  = errs.New(errs.Invalid, "request.too_large", "The body is too large.")
 	errMediaType = errs.New(errs.Invalid, "request.media_type", "The body must be application/json in UTF-8.")
 
-	// ErrLimit refuses what comes too often; Retry says when it may come again.
+	// ErrLimit refuses requests over the rate limit; Retry adds the time after which to retry.
 	ErrLimit = errs.New(errs.TooMany, "limit.exceeded", "Too many requests. Slow down.")
-	// ErrNoToken refuses a request without a bearer token where one is needed.
-	ErrNoToken = errs.New(errs.Unauthenticated, "auth.required", "This needs an access token: Authorization: Bearer TOKEN.")
+	// ErrNoToken refuses a request without the required bearer token.
+	ErrNoToken = errs.New(errs.Unauthenticated, "auth.required", "An access token is required. Send Authorization: Bearer TOKEN.")
 	// ErrMalformedToken refuses an Authorization header that is not one bearer token.
-	ErrMalformedToken = errs.New(errs.Unauthenticated, "auth.malformed", "The Authorization header is not one bearer token.")
+	ErrMalformedToken = errs.New(errs.Unauthenticated, "auth.malformed", "The Authorization header must be one bearer token.")
 )
 
-// statusOf is the one table from kinds to HTTP.
+// statusOf maps error kinds to HTTP statuses.
 var statusOf = [...]int{
 	errs.Internal:        http.StatusInternalServerError,
 	errs.Invalid:         http.StatusUnprocessableEntity,
@@ -56,11 +56,10 @@ var statusOf = [...]int{
 	errs.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// statusGone is what nginx logs for a client that did not wait. Nobody sees it
-// but the metrics.
+// statusGone is the status that nginx logs for a client that disconnected early. It appears only in metrics and logs.
 const statusGone = 499
 
-// statusOf is the status with which a route answers a refusal.
+// statusOf returns the status with which the route refuses with e.
 func (rt *route) statusOf(e *errs.Error) int {
 	if rt != nil && rt.op.Statuses[e.Code] != 0 {
 		return rt.op.Statuses[e.Code]
@@ -68,7 +67,7 @@ func (rt *route) statusOf(e *errs.Error) int {
 	return statusOf[e.Kind]
 }
 
-// problem is a refusal on its way to the client.
+// problem is a refusal that is being sent.
 type problem struct {
 	api.Problem
 	after     time.Duration
@@ -80,7 +79,7 @@ func newProblem(status int, e *errs.Error) *problem {
 	switch status {
 	case statusGone:
 		title = "Client Closed Request"
-	case 460: // of tus
+	case 460: // from tus
 		title = "Checksum Mismatch"
 	}
 	p := &problem{Problem: api.Problem{
@@ -93,12 +92,12 @@ func newProblem(status int, e *errs.Error) *problem {
 }
 
 func (p *problem) setHeaders(c *call, h http.Header) {
-	p.say(c.language())
+	p.translate(c.language())
 	h.Set("Content-Language", string(c.language()))
 	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Type", "application/problem+json")
 	h.Del("Content-Length")
-	h.Del("Location") // the ServeMux set these two before the limit refused
+	h.Del("Location") // the ServeMux set Location and Allow before the limit refused
 	if p.Status != http.StatusMethodNotAllowed {
 		h.Del("Allow")
 	}
@@ -111,22 +110,23 @@ func (p *problem) setHeaders(c *call, h http.Header) {
 	}
 }
 
-// ceilSeconds rounds up: whoever comes back earlier is refused again. At least 1.
+// ceilSeconds rounds up, because a client that retries earlier is refused again. It returns at least 1.
 func ceilSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
-// Refuse answers a request to a handler of [API.Raw] or [API.RawConnection] with a problem document.
+// Refuse responds to a request of a handler of [API.Raw] or [API.RawConnection] with a problem document.
 func Refuse(r *http.Request, e *errs.Error) {
 	c := callOf(r.Context())
 	c.refuse(newProblem(c.route.statusOf(e), e))
 }
 
-// RefuseError answers a request whose http.HandlerFunc failed before it wrote anything, as the error of a handler is answered.
+// RefuseError responds to a request whose http.HandlerFunc failed before it wrote anything, as to an error of an
+// operation.
 func RefuseError(r *http.Request, err error) {
 	c := callOf(r.Context())
 	c.refuse(c.api.refusal(r.Context(), err))
 }
 
-// refuse writes p, unless an answer has begun.
+// refuse writes p, unless a response has begun.
 func (c *call) refuse(p *problem) {
 	if c.wrote {
 		return
@@ -143,12 +143,12 @@ func (c *call) finishRefusal(status int, body []byte) {
 	c.bytes += int64(n)
 }
 
-// isBrowsing reports whether a person has opened an address of a page in a browser.
+// isBrowsing reports whether a person opened an address of a page in a browser.
 func isBrowsing(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// refuseByPage writes p as a page, for people, unless an answer has begun.
+// refuseByPage writes p as an HTML page, unless a response has begun.
 func (c *call) refuseByPage(p *problem) {
 	if c.wrote {
 		return
@@ -160,16 +160,16 @@ func (c *call) refuseByPage(p *problem) {
 	c.finishRefusal(p.Status, fmt.Appendf(nil, page, c.language(), p.Detail))
 }
 
-// write is refuse for an answer that may be held back.
+// write is refuse for a response that may be buffered.
 func (p *problem) write(c *call, w http.ResponseWriter) {
 	p.setHeaders(c, w.Header())
 	w.WriteHeader(p.Status)
-	// A failed write has nobody left to tell.
+	// A failed write means that the client has disconnected.
 	_, _ = w.Write(p.encode())
 }
 
-// say has people read it in their language. Code and type stay.
-func (p *problem) say(l i18n.Language) {
+// translate translates the texts into a language. Code and type stay.
+func (p *problem) translate(l i18n.Language) {
 	p.Title, p.Detail = l.Say(p.Title), l.Say(p.Detail)
 	for i := range p.Errors {
 		p.Errors[i].Message = l.Say(p.Errors[i].Message)
@@ -184,45 +184,43 @@ func (p *problem) encode() []byte {
 	return buf.Bytes()
 }
 
-// refusal turns an error into a problem and logs what the client does not get
-// to see.
+// refusal converts an error to a problem and logs what the client must not see.
 func (a *API) refusal(ctx context.Context, err error) *problem {
 	c := callOf(ctx)
 	e, ok := errors.AsType[*errs.Error](err)
 	switch {
 	case ok && e.Kind != errs.Internal && int(e.Kind) < len(statusOf):
 		if c.route != nil && c.route.codes != nil && !c.route.codes[e.Code] {
-			a.complain(ctx, slog.LevelError, "the description of the API lacks a refusal", err)
+			a.logFailure(ctx, slog.LevelError, "web: undeclared refusal", err)
 		}
 		p := newProblem(c.route.statusOf(e), e)
 		if e.Kind == errs.Unauthenticated && c.user() == "" && !c.route.public && !errors.Is(err, ErrNoToken) {
 			p.challenge = `, error="invalid_token"`
 		}
 		if e.Kind == errs.Unavailable {
-			a.outage(ctx, e.Code, "a part is away", err)
+			a.logOutage(ctx, e.Code, "web: dependency unavailable", err)
 		}
 		return p
 	case c.r.Context().Err() != nil:
 		return newProblem(statusGone, errGone)
 	case errors.Is(err, context.DeadlineExceeded):
-		a.outage(ctx, errSlow.Code, "request took too long", err)
+		a.logOutage(ctx, errSlow.Code, "request took too long", err)
 		return newProblem(http.StatusServiceUnavailable, errSlow)
 	}
-	a.complain(ctx, slog.LevelError, "request failed", err)
+	a.logFailure(ctx, slog.LevelError, "request failed", err)
 	return newProblem(http.StatusInternalServerError, errInternal)
 }
 
-func (a *API) complain(ctx context.Context, level slog.Level, msg string, err error, more ...slog.Attr) {
+func (a *API) logFailure(ctx context.Context, level slog.Level, msg string, err error, more ...slog.Attr) {
 	c := callOf(ctx)
 	a.log.LogAttrs(ctx, level, msg, append([]slog.Attr{slog.Any("err", err), slog.String("route", c.route.name()),
 		slog.String("request", c.trace), slog.String("user", c.user())}, more...)...)
 }
 
-// outagePause lies between two lines about one outage.
-const outagePause = time.Second
+// outageLogInterval is the interval of log lines about one outage.
+const outageLogInterval = time.Second
 
-// outages are what every request runs into while a part is away, by the code of
-// the refusal.
+// outages are the current outages by the code of their refusal. During one, every request fails in the same way.
 type outages struct {
 	mu  sync.Mutex
 	all map[string]outage
@@ -230,16 +228,16 @@ type outages struct {
 
 type outage struct {
 	logged time.Time
-	others int // requests since
+	others int // requests since then
 }
 
-// outage is complain for what strikes all requests at once: one line a second
-// for each code, with how many others there were since the last one.
-func (a *API) outage(ctx context.Context, code, msg string, err error) {
+// logOutage is logFailure for failures of all requests at once. It logs one line a second for each code, with the
+// number of other requests since the last line.
+func (a *API) logOutage(ctx context.Context, code, msg string, err error) {
 	now := time.Now()
 	a.outages.mu.Lock()
 	last := a.outages.all[code]
-	silent := now.Sub(last.logged) < outagePause
+	silent := now.Sub(last.logged) < outageLogInterval
 	if silent {
 		a.outages.all[code] = outage{last.logged, last.others + 1}
 	} else {
@@ -247,19 +245,19 @@ func (a *API) outage(ctx context.Context, code, msg string, err error) {
 	}
 	a.outages.mu.Unlock()
 	if !silent {
-		a.complain(ctx, slog.LevelWarn, msg, err, slog.Int("others", last.others))
+		a.logFailure(ctx, slog.LevelWarn, msg, err, slog.Int("others", last.others))
 	}
 }
 
-// maxFields bounds how much a refusal says about one request.
+// maxFields is the largest number of fields in a refusal.
 const maxFields = 10
 
-// huma keeps these in package variables: "Words" would pass for "words", and every
-// array would be described as one or null, which no operation takes or answers.
+// huma has package variables for these. Without them, "Words" would match "words", and every array would be described
+// as nullable.
 func init() { huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false }
 
-// faulty is the refusal of a request that cannot be read, 400, or is not what the
-// operation takes, 422. It repeats no value of the request, as huma's own would.
+// faulty returns the refusal of a request that is malformed (400) or does not fit the operation (422). Unlike huma's
+// own, it repeats no value of the request.
 func faulty(status int, faults []error) *problem {
 	e := errInvalid
 	if status == http.StatusBadRequest {
@@ -269,13 +267,13 @@ func faulty(status int, faults []error) *problem {
 	for _, fault := range faults {
 		d, ok := fault.(huma.ErrorDetailer)
 		if !ok {
-			continue // text of unknown origin
+			continue // may contain a value of the request
 		}
 		// The text after a colon quotes the value: "expected … email: …".
 		text, _, _ := strings.Cut(d.ErrorDetail().Message, ": ")
 		p.Errors = append(p.Errors, api.ProblemField{Location: clip(d.ErrorDetail().Location), Message: text})
 	}
-	// huma finds unknown fields in the order of a map.
+	// huma reports unknown fields in map order.
 	slices.SortStableFunc(p.Errors, func(a, b api.ProblemField) int {
 		return cmp.Or(strings.Compare(a.Location, b.Location), strings.Compare(a.Message, b.Message))
 	})
@@ -284,13 +282,13 @@ func faulty(status int, faults []error) *problem {
 	return p
 }
 
-// clip shortens a location: it contains names that the client chose.
+// clip shortens a location, because it contains names from the client.
 func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
+	const maxLen = 80
+	if len(s) <= maxLen {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:maxLen], "") + "…"
 }
 
 var problemType = reflect.TypeFor[api.Problem]()

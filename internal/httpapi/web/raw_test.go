@@ -27,7 +27,7 @@ type rawOut struct {
 	Body []byte
 }
 
-// echo adds an operation that takes pictures and gives them back.
+// echo adds an operation that accepts pictures and returns them.
 func (s *site) echo(op Op) {
 	op.Method, op.Path, op.ID, op.MaxBody, op.Answer = "PUT", "/v1/picture", "picture.put", 100, "image/png"
 	Handle(s.API, op, func(_ context.Context, _ person, in *rawIn) (*rawOut, error) {
@@ -36,7 +36,7 @@ func (s *site) echo(op Op) {
 	})
 }
 
-func TestARawBodyIsTakenAsItComesOfItsMediaTypesOnly(t *testing.T) {
+func TestRawBody_AcceptsOnlyItsMediaTypes(t *testing.T) {
 	s := newSite(t)
 	s.echo(Op{})
 	for _, tc := range []struct {
@@ -67,7 +67,7 @@ func TestARawBodyIsTakenAsItComesOfItsMediaTypesOnly(t *testing.T) {
 		}
 	}
 	if w := s.ask(t, "PUT", "/v1/picture", "a", "Content-Type", "text/html"); !strings.Contains(w.Body.String(), "image/*") {
-		t.Errorf("the refusal does not name what is taken: %s", w.Body)
+		t.Errorf("the refusal does not name the media type: %s", w.Body)
 	}
 	if w := s.ask(t, "POST", "/v1/things", thingBody, "Content-Type", "image/png"); w.Code != 415 {
 		t.Errorf("a JSON operation took an image: %d", w.Code)
@@ -98,7 +98,7 @@ func TestARawBodyIsTakenAsItComesOfItsMediaTypesOnly(t *testing.T) {
 	}
 }
 
-func TestAnIdempotencyKeyHoldsForARawBodyToo(t *testing.T) {
+func TestRawBody_HasIdempotencyKey(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.DB = sqldbtest.SQLite(t) })
 	s.echo(Op{})
 	put := func(body string) *httptest.ResponseRecorder {
@@ -113,7 +113,7 @@ func TestAnIdempotencyKeyHoldsForARawBodyToo(t *testing.T) {
 	}
 }
 
-func TestAnOperationMayGiveItsBodyMoreTime(t *testing.T) {
+func TestOperation_MayExtendBodyTime(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		s.echo(Op{BodyTime: time.Minute})
@@ -137,7 +137,7 @@ func TestAnOperationMayGiveItsBodyMoreTime(t *testing.T) {
 	})
 }
 
-func TestTheOriginIsWhereTheCallerFoundTheServer(t *testing.T) {
+func TestOrigin_FollowsTheRequest(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	var got string
 	HandlePublic(s.API, Op{Method: "GET", Path: "/v1/origin", ID: "origin"}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
@@ -156,7 +156,7 @@ func TestTheOriginIsWhereTheCallerFoundTheServer(t *testing.T) {
 		{"stoa.example.org", "10.1.2.3:4", "https, http", false, "https://stoa.example.org"},
 		{"stoa.example.org", "10.1.2.3:4", "HTTPS", false, "https://stoa.example.org"},
 		{"stoa.example.org", "10.1.2.3:4", "http, https", false, "http://stoa.example.org"},
-		{"stoa.example.org", "192.0.2.1:4", "https", false, "http://stoa.example.org"}, // anybody can say so
+		{"stoa.example.org", "192.0.2.1:4", "https", false, "http://stoa.example.org"}, // an untrusted client can send this header
 		{"", "192.0.2.1:4", "", false, ""},
 		{"a@b", "192.0.2.1:4", "", false, ""},
 		{"a/b", "192.0.2.1:4", "", false, ""},

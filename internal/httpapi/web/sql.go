@@ -15,15 +15,15 @@ type record struct {
 	Scope       string // "USER OPERATION"
 	Key         string `bun:"idem_key"`
 	RequestHash string // see [API.mac]
-	Status      int    // 0 until there is an answer
+	Status      int    // 0 until a response is stored
 	ContentType string
 	Body        []byte
-	Created     int64 // the first try; part of the request id
-	Claimed     int64 // the running try; 0 when none runs
+	Created     int64 // start of the first try; part of the request id
+	Claimed     int64 // start of the running try; 0 if none runs
 	Expires     int64
-	Claim       int64 // of the running or last try: it tells whose row this is; see newClaim
+	Claim       int64 // identifies the running or last try, which owns the row; see newClaim
 
-	// Not columns: the RequestHash as older nodes have written it, and that under [Config.SecretPrevious].
+	// Not columns: the RequestHash as older nodes wrote it, and the one under [Config.SecretPrevious].
 	plainHash, previousHash string
 }
 
@@ -32,7 +32,7 @@ func (rec record) row() rowKey { return rowKey{rec.Scope, rec.Key} }
 // rowKey is the primary key.
 type rowKey struct{ scope, key string }
 
-// values are a row in the order of [recordUpsert]'s columns.
+// values appends the row to args, in the order of [recordUpsert]'s columns.
 func (rec record) values(args []any) []any {
 	body := rec.Body
 	if body == nil {
@@ -41,7 +41,7 @@ func (rec record) values(args []any) []any {
 	return append(args, rec.Scope, rec.Key, rec.RequestHash, rec.Status, rec.ContentType, body, rec.Created, rec.Claimed, rec.Expires, rec.Claim)
 }
 
-// recordUpsert writes rows; set says what becomes of those that are there.
+// recordUpsert returns an upsert of rows that updates the columns in set of existing rows.
 func recordUpsert(set ...string) sqldb.Upsert {
 	return sqldb.Upsert{
 		Table:   "idempotency_keys",
@@ -51,7 +51,7 @@ func recordUpsert(set ...string) sqldb.Upsert {
 	}
 }
 
-// ofThisTry sets a column unless another try has the row or this one has ended.
+// ofThisTry returns an assignment that sets a column only if this try owns the row and has not ended.
 func ofThisTry(column string) string {
 	return column + " = CASE WHEN claim = {new.claim} AND status = 0 THEN {new." + column + "} ELSE " + column + " END"
 }
@@ -63,8 +63,8 @@ const (
 	recordAnswer = `SELECT content_type, body FROM idempotency_keys
 	WHERE scope = ? AND idem_key = ? AND claim = ? AND status <> 0`
 
-	// recordOrphans deletes what the end of a try added instead of changing it: the row
-	// had been swept or erased. No other row expires at 0; until then it counts as free.
+	// recordOrphans deletes rows that the end of a try inserted instead of updating, because the row before been swept
+	// or erased. No other row expires at 0; until it is deleted it counts as free.
 	recordOrphans = `DELETE FROM idempotency_keys WHERE expires = 0`
 
 	recordExpired = `SELECT expires FROM idempotency_keys WHERE expires <= ? ORDER BY expires LIMIT 1 OFFSET ?`
@@ -74,16 +74,15 @@ const (
 	recordErase = `DELETE FROM idempotency_keys WHERE scope >= ? AND scope < ?`
 )
 
-// maxRows and maxBodies bound a statement with answers: MariaDB takes 16 MiB by
-// default, and up to seven copies of the last row may fill it up.
+// maxRows and maxBodies bound a statement with responses: MariaDB accepts 16 MiB by default, and up to seven copies
+// of the last row may pad the statement.
 const (
 	maxRows   = 64
 	maxBodies = 2 << 20
 )
 
-// statements write many rows at once, and by one prepared statement each where they
-// can. In a transaction of several, SQLite would copy every page first that such a
-// statement changes, to be able to undo it alone.
+// statements write many rows at once, each with one prepared statement if possible. In a transaction of several
+// statements, SQLite would first copy every page that such a statement changes, to be able to undo it alone.
 type statements struct {
 	db               *sqldb.DB
 	insert, takeOver *sqldb.Inserter
@@ -95,28 +94,28 @@ func newStatements(db *sqldb.DB) statements {
 		db:       db,
 		insert:   db.Inserter(recordUpsert()),
 		takeOver: db.Inserter(recordUpsert("request_hash", "status", "content_type", "body", "created", "claimed", "expires", "claim")),
-		// MySQL sees what the statement has set so far; hence status comes last, by
-		// which the others go.
+		// MySQL evaluates assignments in order and sees the values already set. The other assignments depend on
+		// status; hence it comes last.
 		end: db.Inserter(recordUpsert(ofThisTry("content_type"), ofThisTry("body"), ofThisTry("claimed"), ofThisTry("status"))),
 	}
 }
 
 func values(recs []record) []any {
-	args := make([]any, 0, 10*(len(recs)+7)) // an Inserter fills up
+	args := make([]any, 0, 10*(len(recs)+7)) // an Inserter pads its rows
 	for _, rec := range recs {
 		args = rec.values(args)
 	}
 	return args
 }
 
-// add adds the rows of new tries, sorted by key, and reports whether all were new.
+// add inserts the rows of new tries, sorted by key, and reports whether all were new.
 func (s statements) add(ctx context.Context, recs []record) (all bool, err error) {
 	added, err := s.insert.Insert(ctx, values(recs))
 	return added == int64(len(recs)), err
 }
 
-// locked adds those of the rows that are not there, and returns all of them by key,
-// without their answers. They stay locked until tx ends.
+// locked inserts the missing rows and returns all of them by key, without their responses. They stay locked until tx
+// ends.
 func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (map[rowKey]record, error) {
 	if _, err := tx.SQL().ExecContext(ctx, s.insert.For(len(recs)), values(recs)...); err != nil {
 		return nil, err
@@ -136,7 +135,7 @@ func (s statements) locked(ctx context.Context, tx *sqldb.Tx, recs []record) (ma
 	return found, err
 }
 
-// replace gives rows that are locked to new tries.
+// replace assigns locked rows to new tries.
 func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []record) error {
 	if len(recs) == 0 {
 		return nil
@@ -145,9 +144,9 @@ func (s statements) replace(ctx context.Context, tx *sqldb.Tx, recs []record) er
 	return err
 }
 
-// finish ends tries: it stores the answers of those with a Status and frees the rows
-// of the others, for the next try to run at once. It changes no row that another try
-// has taken over, and makes none anew that was swept or erased.
+// finish ends tries: it stores the responses of records with a Status, and frees the rows of the others, so that the
+// next try runs at once. It changes no row that another try has taken over, and does not restore swept or erased
+// rows.
 func (s statements) finish(ctx context.Context, recs []record) error {
 	for len(recs) > 0 {
 		n, bodies := 0, 0
@@ -164,8 +163,7 @@ func (s statements) finish(ctx context.Context, recs []record) error {
 	return err
 }
 
-// loadAnswer fills in the content type and the body of rec, which has a Status; ok is
-// false when the row is gone.
+// loadAnswer sets the content type and the body of rec, which has a Status; ok is false if the row no longer exists.
 func loadAnswer(ctx context.Context, db *sqldb.DB, rec *record) (ok bool, err error) {
 	err = db.QueryRowContext(ctx, recordAnswer, rec.Scope, rec.Key, rec.Claim).Scan(&rec.ContentType, &rec.Body)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -174,8 +172,8 @@ func loadAnswer(ctx context.Context, db *sqldb.DB, rec *record) (ok bool, err er
 	return err == nil, sqlErr("select an answer", err)
 }
 
-// deleteExpired removes the sweepChunk rows that expired first (more, if several
-// did so in the same millisecond) and returns how many those were.
+// deleteExpired deletes the sweepChunk rows that expired first (more if several expired in the same millisecond) and
+// returns their number.
 func deleteExpired(ctx context.Context, db *sqldb.DB, now int64) (n int, err error) {
 	until := now
 	err = db.NewRaw(recordExpired, now, sweepChunk-1).Scan(ctx, &until)
@@ -190,14 +188,14 @@ func deleteExpired(ctx context.Context, db *sqldb.DB, now int64) (n int, err err
 	return int(rows), sqlErr("delete the expired", err)
 }
 
-// eraseRecords deletes a user's rows: their scopes begin with the user and a
-// space, which "!" follows.
+// eraseRecords deletes a user's rows: their scopes begin with the user and a space; "!" is the character after the
+// space.
 func eraseRecords(ctx context.Context, db *sqldb.DB, user string) error {
 	_, err := db.ExecContext(ctx, recordErase, user+" ", user+"!")
 	return sqlErr("erase", err)
 }
 
-var errStoreAway = errs.New(errs.Unavailable, "unavailable", "The database is away. Try again.")
+var errStoreAway = errs.New(errs.Unavailable, "unavailable", "The database is unavailable. Try again.")
 
 func sqlErr(what string, err error) error {
 	if err == nil {

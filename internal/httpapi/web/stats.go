@@ -12,41 +12,41 @@ type stats struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 
-	refused, unaccepted prometheus.Counter // connections
+	refused, acceptErrors prometheus.Counter // connections
 }
 
 func newStats(reg prometheus.Registerer, a *API) *stats {
 	s := &stats{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stoa_http_requests_total",
-			Help: "HTTP requests answered, by operation, method and status; 499 is a client that left.",
+			Help: "HTTP requests answered, by operation, method and status; status 499 means that the client disconnected.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "stoa_http_request_duration_seconds",
-			Help: "Time from the request's header to the answer's end, by operation; streams and sockets are not in it.",
-			// An embedded hit takes well under a millisecond, a password hash 25.
+			Help: "Time from the request's header to the end of the response, by operation; streams and sockets are excluded.",
+			// A request to the embedded engines takes well under a millisecond, a password hash 25.
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"route"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "stoa_http_connections_refused_total",
-			Help: "Connections closed at once, because too many were open, of all callers or of one household.",
+			Help: "Connections closed at once because too many were open, in total or from one client network.",
 		}),
-		unaccepted: prometheus.NewCounter(prometheus.CounterOpts{
+		acceptErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "stoa_http_accept_errors_total",
-			Help: "Connections that could not be accepted, because the process has no file left, for instance.",
+			Help: "Connections that could not be accepted, for example because the process reached its limit of open files.",
 		}),
 	}
 	if reg != nil {
-		open, most := gauge("stoa_http_connections", "Open connections: lasting ones, which are sockets and streams, and other ones."),
+		open, limit := gauge("stoa_http_connections", "Open connections: lasting ones (sockets and streams) and other ones."),
 			gauge("stoa_http_connections_max", "The largest number of open connections that the limit of open files allows.")
-		reg.MustRegister(s.requests, s.duration, s.refused, s.unaccepted,
+		reg.MustRegister(s.requests, s.duration, s.refused, s.acceptErrors,
 			open("lasting", func() int { return a.lasting.open() }), open("other", func() int { return a.conns.open() - a.lasting.open() }),
-			most("lasting", func() int { return a.cfg.Capacity.Lasting }), most("other", func() int { return a.cfg.Capacity.Conns - a.lasting.open() }))
+			limit("lasting", func() int { return a.cfg.Capacity.Lasting }), limit("other", func() int { return a.cfg.Capacity.Conns - a.lasting.open() }))
 	}
 	return s
 }
 
-// gauge returns a function that makes the gauge of one kind of connection.
+// gauge returns a function that creates the gauge of one kind of connection.
 func gauge(name, help string) func(kind string, value func() int) prometheus.Collector {
 	return func(kind string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"kind": kind}},
@@ -59,15 +59,15 @@ func (s *stats) observer(route string) prometheus.Observer { return s.duration.W
 func (s *stats) count(c *call) {
 	rt, status := c.route, c.status
 	if status == 0 {
-		status = http.StatusOK // what the server sends when a handler writes nothing
+		status = http.StatusOK // the server sends 200 if a handler writes nothing
 	}
 	s.requests.WithLabelValues(rt.name(), knownMethod(c.r.Method), codeText(status)).Inc()
-	if rt != nil && rt.listen == nil && !rt.stays {
+	if rt != nil && rt.listen == nil && !rt.longLived {
 		rt.duration.Observe(time.Since(c.start).Seconds())
 	}
 }
 
-// knownMethod keeps a client from inventing label values.
+// knownMethod maps a method to a label value; clients cannot add label values.
 func knownMethod(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -18,37 +18,36 @@ import (
 )
 
 const (
-	// openAfter is how long a stream's function may take to refuse.
+	// openAfter is the time in which a stream's function may still refuse with a problem document.
 	openAfter = 250 * time.Millisecond
 
-	// heartbeat is below the minute after which proxies and mobile networks
-	// forget a silent connection.
+	// heartbeat is the interval of comments in a stream. Proxies and mobile networks drop connections that are silent
+	// for a minute.
 	heartbeat = 15 * time.Second
 
-	// writeTimeout is how long one write may hang before a client counts as gone.
+	// writeTimeout bounds one write; a client that does not read for longer counts as disconnected.
 	writeTimeout = 10 * time.Second
 )
 
-// errStreamEnded is what send returns once the client or the server is gone.
+// errStreamEnded is returned by send after the client or the server has ended the stream.
 var errStreamEnded = errors.New("web: the stream has ended")
 
-var errDraining = errs.New(errs.Unavailable, "unavailable", "The server is going down. Try again.")
+var errDraining = errs.New(errs.Unavailable, "unavailable", "The server is shutting down. Try again.")
 
 // Send writes one event of a stream, with v as JSON.
 type Send = func(event string, v any) error
 
-// HandleStream adds a GET operation that answers with server-sent events. fn
-// sends until it returns or ctx ends: when the client leaves, the server drains,
-// or the token is no longer good, which is looked at before each event and with each
-// heartbeat, every 15 s: a device that was logged out gets no event any more. A user may
-// have 32 streams open on a node, a household 1,000. send writes one event with v as JSON in a single line and flushes
-// it; an empty event leaves that field out; it may be called from
-// several goroutines, but not after fn has returned. It fails when the stream has ended or the client does not
-// read for 10 s.
+// HandleStream adds a GET operation that responds with server-sent events. fn may send until it returns or ctx ends.
+// ctx ends when the client disconnects, when the server drains, or when the token is no longer valid. The token is
+// checked before each event and with each heartbeat, every 15 s, so that a logged-out device gets no further event. A
+// user may have 32 streams open on a node, a client network 1,000.
 //
-// The answer begins with the first send, or after a quarter of a second; an
-// error that fn returns before is a problem document, a later one ends the
-// stream and is logged.
+// send writes one event with v as JSON on a single line and flushes it; an empty event name leaves out that field.
+// send may be called from several goroutines, but not after fn has returned. It fails if the stream has ended or the
+// client does not read for 10 s.
+//
+// The response begins with the first send, or after 250 ms. An error that fn returns before becomes a problem
+// document; a later error ends the stream and is logged.
 func HandleStream[C Caller, I any](a *API, op Op, fn func(ctx context.Context, caller C, in I, send Send) error) {
 	if op.Method == "" {
 		op.Method = http.MethodGet
@@ -58,7 +57,7 @@ func HandleStream[C Caller, I any](a *API, op Op, fn func(ctx context.Context, c
 	}})
 }
 
-// stream is one client that listens.
+// stream is the connection of one subscriber.
 type stream struct {
 	c       *call
 	control *http.ResponseController
@@ -75,13 +74,13 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		return
 	default:
 	}
-	names := map[string]int{"user " + c.user(): maxStreamsUser, "from " + clientnet.Of(c.clientIP()): maxStreamsHousehold}
+	names := map[string]int{"user " + c.user(): maxStreamsPerUser, "from " + clientnet.Of(c.clientIP()): maxStreamsPerNetwork}
 	if !a.streams.add(0, names) {
 		c.refuse(newProblem(http.StatusTooManyRequests, errStreams))
 		return
 	}
 	defer a.streams.remove(names)
-	free, ok := a.TakePlace()
+	free, ok := a.AcquireConn()
 	if !ok {
 		c.refuse(newProblem(http.StatusServiceUnavailable, ErrNoPlace))
 		return
@@ -101,7 +100,7 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 		defer cancel()
 		s.beat(ctx)
 	}()
-	defer func() { // also when fn panics
+	defer func() { // also if fn panics
 		cancel()
 		<-beats
 	}()
@@ -122,18 +121,18 @@ func (a *API) stream(ctx context.Context, c *call, fn func(context.Context, Send
 	case !s.open:
 		c.refuse(a.refusal(ctx, err))
 	default:
-		a.complain(ctx, slog.LevelError, "stream failed", err)
+		a.logFailure(ctx, slog.LevelError, "stream failed", err)
 	}
 }
 
-// ended reports whether the token with which a stream was opened is no longer good. While
-// nobody can tell, the stream goes on.
+// ended reports whether the token of the stream is no longer valid. If the check fails for another reason, the stream
+// continues.
 func (a *API) ended(ctx context.Context, c *call) bool {
 	_, err := a.authenticate(ctx, c.r)
 	return errs.KindOf(err) == errs.Unauthenticated
 }
 
-// beat opens the stream, keeps it warm and returns when it has to end.
+// beat opens the stream, sends heartbeats and returns when the stream must end.
 func (s *stream) beat(ctx context.Context) {
 	timer := time.NewTimer(openAfter)
 	defer timer.Stop()
@@ -175,7 +174,7 @@ func (s *stream) send(event string, v any) error {
 	return s.write(b.String())
 }
 
-// write sends text at once. After a failure, every write fails.
+// write sends and flushes text. After a failure, every write fails.
 func (s *stream) write(text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +182,7 @@ func (s *stream) write(text string) error {
 		return errStreamEnded
 	}
 	s.begin()
-	// Not every ResponseWriter has deadlines; net/http's has.
+	// A test recorder has no deadlines.
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.c.Write([]byte(text)); err != nil {
 		s.gone = true
@@ -204,6 +203,6 @@ func (s *stream) begin() {
 	s.open = true
 	h := s.c.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer events
 	s.c.WriteHeader(http.StatusOK)
 }

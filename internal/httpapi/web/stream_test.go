@@ -46,7 +46,7 @@ func open(t *testing.T, ctx context.Context, srv *httptest.Server, token string)
 	return res
 }
 
-func TestAStreamSendsEventsAtOnceAndEndsWithTheClient(t *testing.T) {
+func TestEventStream_FlushesAndEndsWithTheClient(t *testing.T) {
 	next, ended := make(chan struct{}), make(chan error, 1)
 	s, srv := listen(t, func(ctx context.Context, caller person, in *listenIn, send sender) error {
 		if err := send("thing", map[string]string{"text": "two\nlines", "after": in.Since, "who": caller.name}); err != nil {
@@ -71,10 +71,10 @@ func TestAStreamSendsEventsAtOnceAndEndsWithTheClient(t *testing.T) {
 	lines := bufio.NewReader(res.Body)
 	for i, want := range []string{"event: thing\n", `data: {"after":"41","text":"two\nlines","who":"ann"}` + "\n", "\n", "data: 7\n", "\n"} {
 		if i == 3 {
-			close(next) // the first event came before the second was sent
+			close(next) // the first event arrived before the second was sent
 		}
 		line, err := lines.ReadString('\n')
-		for line == ":\n" { // a slow machine sees the opening comment
+		for line == ":\n" { // a slow machine gets the opening comment
 			if _, err = lines.ReadString('\n'); err == nil {
 				line, err = lines.ReadString('\n')
 			}
@@ -88,18 +88,18 @@ func TestAStreamSendsEventsAtOnceAndEndsWithTheClient(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	if strings.Contains(s.logged(), "stream failed") {
-		t.Errorf("a client that left is logged as a failure: %s", s.logged())
+		t.Errorf("a client that disconnected is logged as a failure: %s", s.logged())
 	}
 }
 
-func TestAStreamNeedsAToken(t *testing.T) {
+func TestEventStream_NeedsAToken(t *testing.T) {
 	_, srv := listen(t, func(context.Context, person, *listenIn, sender) error { t.Error("ran"); return nil })
 	if res := open(t, t.Context(), srv, "bad"); res.StatusCode != 401 {
 		t.Errorf("got %d, want 401", res.StatusCode)
 	}
 }
 
-func TestAStreamThatCannotBeginIsAProblem(t *testing.T) {
+func TestEventStream_EarlyErrorIsAProblem(t *testing.T) {
 	_, srv := listen(t, func(context.Context, person, *listenIn, sender) error { return errAway })
 	res := open(t, t.Context(), srv, "good-ann")
 	body, err := io.ReadAll(res.Body)
@@ -108,7 +108,7 @@ func TestAStreamThatCannotBeginIsAProblem(t *testing.T) {
 	}
 }
 
-func TestAStreamThatFailsLaterIsLoggedAndEnds(t *testing.T) {
+func TestEventStream_LateErrorIsLogged(t *testing.T) {
 	s, srv := listen(t, func(_ context.Context, _ person, _ *listenIn, send sender) error {
 		return errors.Join(send("a", 1), errors.New("row 17"))
 	})
@@ -122,7 +122,7 @@ func TestAStreamThatFailsLaterIsLoggedAndEnds(t *testing.T) {
 	}
 }
 
-func TestStreamsEndWhenTheServerDrains(t *testing.T) {
+func TestEventStream_EndsWhenTheServerDrains(t *testing.T) {
 	begun := make(chan struct{})
 	s, srv := listen(t, func(ctx context.Context, _ person, _ *listenIn, send sender) error {
 		err := send("a", 1)
@@ -142,7 +142,7 @@ func TestStreamsEndWhenTheServerDrains(t *testing.T) {
 	}
 }
 
-func TestHEADOfAStreamDoesNotBeginOne(t *testing.T) {
+func TestEventStream_HEADDoesNotStartOne(t *testing.T) {
 	s := newSite(t)
 	HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(context.Context, person, *listenIn, sender) error { t.Error("ran"); return nil })
 	if w := s.ask(t, "HEAD", "/v1/events", ""); w.Code != 200 || w.Header().Get("Content-Type") != "text/event-stream" {
@@ -155,7 +155,7 @@ type flushed struct{ *httptest.ResponseRecorder }
 
 func (flushed) Flush() {}
 
-func TestASilentStreamHasHeartbeatsUntilTheTokenIsRevoked(t *testing.T) {
+func TestEventStream_HeartbeatsUntilRevocation(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ person, _ *listenIn, _ sender) error {
@@ -168,8 +168,7 @@ func TestASilentStreamHasHeartbeatsUntilTheTokenIsRevoked(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer good-ann")
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(flushed{w}, r)
-		// One comment opens the stream, two are heartbeats, at the third the
-		// token is no longer good.
+		// One comment opens the stream, and two are heartbeats. At the third the token is no longer valid.
 		if got, want := w.Body.String(), ":\n\n:\n\n:\n\n"; w.Code != 200 || got != want {
 			t.Errorf("got %d %q, want %q", w.Code, got, want)
 		}
@@ -179,9 +178,8 @@ func TestASilentStreamHasHeartbeatsUntilTheTokenIsRevoked(t *testing.T) {
 	})
 }
 
-// A token that opens stream after stream, or many tokens of one household, do not hold the
-// server's memory.
-func TestStreamsHaveCeilings(t *testing.T) {
+// Many streams of one token, or of many tokens in one client network, do not fill the server's memory.
+func TestEventStream_LimitsPerUserAndNetwork(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		HandleStream(s.API, Op{Path: "/v1/events", ID: "events"}, func(ctx context.Context, _ person, _ *listenIn, _ sender) error { <-ctx.Done(); return nil })
@@ -200,7 +198,7 @@ func TestStreamsHaveCeilings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			go func() { _, _ = io.Copy(io.Discard, res.Body) }() // who does not read is cut off
+			go func() { _, _ = io.Copy(io.Discard, res.Body) }() // a client that does not read is disconnected
 			return res
 		}
 		counted := func() int {
@@ -209,11 +207,11 @@ func TestStreamsHaveCeilings(t *testing.T) {
 			return s.streams.total
 		}
 		var open []*http.Response
-		for range maxStreamsUser {
+		for range maxStreamsPerUser {
 			open = append(open, try("ann"))
 		}
 		if res := try("ann"); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
-			t.Errorf("one more of a user: got %d %v", res.StatusCode, res.Header)
+			t.Errorf("beyond a user's limit: got %d %v", res.StatusCode, res.Header)
 		}
 		if res := try("bob"); res.StatusCode != http.StatusOK {
 			t.Errorf("another user's: got %d", res.StatusCode)
@@ -225,13 +223,13 @@ func TestStreamsHaveCeilings(t *testing.T) {
 		if res := try("ann"); res.StatusCode != http.StatusOK {
 			t.Errorf("after one was closed: got %d", res.StatusCode)
 		}
-		for i := len(open); i < maxStreamsHousehold; i++ {
+		for i := len(open); i < maxStreamsPerNetwork; i++ {
 			if res := try(fmt.Sprint("user", i)); res.StatusCode != http.StatusOK {
-				t.Fatalf("stream %d of a household: got %d", i, res.StatusCode)
+				t.Fatalf("stream %d of a client network: got %d", i, res.StatusCode)
 			}
 		}
 		if res := try("eve"); res.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("one more of a household: got %d, and %d are counted", res.StatusCode, counted())
+			t.Errorf("beyond a client network's limit: got %d, and %d are counted", res.StatusCode, counted())
 		}
 		stop()
 		if err := <-served; err != nil {
@@ -245,8 +243,8 @@ func TestStreamsHaveCeilings(t *testing.T) {
 	})
 }
 
-// A client that asks for much and reads nothing is cut off.
-func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+// A client that requests a large response and reads nothing is disconnected.
+func TestServe_DisconnectsIdleReaders(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		wrote := make(chan error, 1)
@@ -280,7 +278,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 		}
 		_ = silent.Close()
 
-		slow := ask() // and yet reads
+		slow := ask() // but reads
 		began = time.Now()
 		for range 100 {
 			if _, err := io.ReadFull(slow, make([]byte, 64<<10)); err != nil {
@@ -296,7 +294,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	})
 }
 
-func TestConnectionsHaveCeilings(t *testing.T) {
+func TestConnections_AreLimited(t *testing.T) {
 	c := counts{}
 	names, user := map[string]int{"from a": 2, "user b": 3}, map[string]int{"user b": 3}
 	for i, tt := range []struct {
@@ -310,6 +308,6 @@ func TestConnectionsHaveCeilings(t *testing.T) {
 	}
 	c.remove(names)
 	if !c.add(3, names) || c.add(3, nil) || c.total != 3 {
-		t.Errorf("after one has gone: %+v, %d", c.by, c.total)
+		t.Errorf("after one was removed: %+v, %d", c.by, c.total)
 	}
 }

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// streamIdle is how long the body of a [Stream] may bring nothing.
-const streamIdle = 30 * time.Second
+// streamIdleTimeout bounds the time in which the body of a [Stream] delivers no byte.
+const streamIdleTimeout = 30 * time.Second
 
-// Stream is a request's body that its handler reads as it comes, however long that takes:
-// what has a limit is the time in which nothing comes.
+// Stream is a request body that its handler reads while it arrives. The whole upload may take any time; only the time
+// without a byte is bounded.
 type Stream struct {
-	// Length is how many bytes come; -1 where the client has not said.
+	// Length is the number of bytes of the body; -1 if the client did not declare it.
 	Length int64
 
 	body    io.Reader
 	control *http.ResponseController
 
 	mu    sync.Mutex
-	moved time.Time // when the deadlines were last moved
-	ended bool      // nothing more is read
+	moved time.Time // time of the last extension of the deadlines
+	ended bool      // no further read succeeds
 }
 
-// openStream refuses a body of another media type. An empty body needs none.
+// openStream refuses a body of another media type. An empty body needs no media type.
 func openStream(c *call, r *http.Request, rt *route) (*Stream, *problem) {
-	if r.ContentLength != 0 && !rt.takes(r.Header["Content-Type"]) {
+	if r.ContentLength != 0 && !rt.accepts(r.Header["Content-Type"]) {
 		return nil, newProblem(http.StatusUnsupportedMediaType, rt.errMediaType())
 	}
 	s := &Stream{Length: r.ContentLength, body: r.Body, control: http.NewResponseController(c.ResponseWriter)}
@@ -46,8 +46,8 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Cut has a Read that waits fail, and soon all that come, as if the client had sent nothing for too long. A body that has
-// been read to its end stays so. It may be called while Read is.
+// Cut makes a waiting Read, and soon all later ones, fail like a client that is idle for too long. A body that has
+// been read to its end is not affected. Cut may be called concurrently with Read.
 func (s *Stream) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,12 +57,11 @@ func (s *Stream) Cut() {
 	}
 }
 
-// extend gives the client time to send on, and to read the answer. A recorder in a test has
-// no deadlines.
+// extend moves the deadlines for the next bytes and for the response. A test recorder has no deadlines.
 func (s *Stream) extend(now time.Time) {
 	s.moved = now
 	if s.Length != 0 {
-		_ = s.control.SetReadDeadline(now.Add(streamIdle))
+		_ = s.control.SetReadDeadline(now.Add(streamIdleTimeout))
 	}
-	_ = s.control.SetWriteDeadline(now.Add(streamIdle + answerTimeout))
+	_ = s.control.SetWriteDeadline(now.Add(streamIdleTimeout + answerTimeout))
 }

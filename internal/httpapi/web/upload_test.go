@@ -25,7 +25,7 @@ type lengthOut struct {
 
 var errTeapot = errs.New(errs.Invalid, "teapot", "It is a teapot.")
 
-// swallow adds an operation that reads its body by itself, and refuses a body of "no".
+// swallow adds an operation that reads its body itself, and refuses a body of "no".
 func (s *site) swallow() {
 	op := Op{Method: "PATCH", Path: "/v1/stream", ID: "stream.put", Errors: []*errs.Error{errTeapot}, Statuses: map[string]int{"teapot": 418}}
 	Handle(s.API, op, func(ctx context.Context, _ person, in *streamIn) (*lengthOut, error) {
@@ -39,7 +39,7 @@ func (s *site) swallow() {
 	})
 }
 
-func TestAStreamIsReadByItsHandler(t *testing.T) {
+func TestStream_IsReadByItsHandler(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.DB = sqldbtest.SQLite(t) })
 	s.swallow()
 	put := func(body string, headers ...string) *httptest.ResponseRecorder {
@@ -50,16 +50,16 @@ func TestAStreamIsReadByItsHandler(t *testing.T) {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
 	if w := put("x", "Content-Type", "application/json"); w.Code != http.StatusUnsupportedMediaType {
-		t.Errorf("of another type: %d", w.Code)
+		t.Errorf("another media type: got %d", w.Code)
 	}
 	if w := put("no"); w.Code != 418 || code(w) != "teapot" || w.Header().Get("X-Always") != "yes" {
-		t.Errorf("a refusal with a status of its own: %d %v %s", w.Code, w.Header(), w.Body)
+		t.Errorf("a refusal with its own status: got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	if got := string(s.OpenAPI()); !strings.Contains(got, `"418"`) {
 		t.Error("the description lacks the status")
 	}
 	before := s.runs.Load()
-	for range 2 { // nobody can tell whether it is the same one without reading it
+	for range 2 { // the server cannot compare a stream without reading it
 		if w := put("x", "Idempotency-Key", "k"); w.Code != http.StatusNoContent || w.Header().Get("Idempotency-Replayed") != "" {
 			t.Errorf("got %d %v", w.Code, w.Header())
 		}
@@ -69,8 +69,8 @@ func TestAStreamIsReadByItsHandler(t *testing.T) {
 	}
 }
 
-func TestAStreamMayTakeAnyTimeAsLongAsSomethingComes(t *testing.T) {
-	for _, pause := range []time.Duration{streamIdle - time.Second, streamIdle + time.Second} {
+func TestStream_OnlyIdleTimeIsBounded(t *testing.T) {
+	for _, pause := range []time.Duration{streamIdleTimeout - time.Second, streamIdleTimeout + time.Second} {
 		bubble.Test(t, func(t *testing.T) {
 			s := newSite(t)
 			s.swallow()
@@ -88,15 +88,16 @@ func TestAStreamMayTakeAnyTimeAsLongAsSomethingComes(t *testing.T) {
 				}
 			}
 			answer, _ := io.ReadAll(c)
-			if came := strings.HasPrefix(string(answer), "HTTP/1.1 204"); came != (pause < streamIdle) {
+			if came := strings.HasPrefix(string(answer), "HTTP/1.1 204"); came != (pause < streamIdleTimeout) {
 				t.Errorf("with pauses of %s: %.200s", pause, answer)
 			}
 		})
 	}
 }
 
-// A client whose upload is cut is answered, also while its server waits for more. What was read to its end is not cut.
-func TestAStreamThatIsCutEnds(t *testing.T) {
+// A client whose upload is cut gets a response, even if its server waits for more. A body that was read to its end is
+// not cut.
+func TestStream_EndsWhenCut(t *testing.T) {
 	for _, body := range []string{"some", "something all"} {
 		bubble.Test(t, func(t *testing.T) {
 			s := newSite(t)
@@ -117,14 +118,14 @@ func TestAStreamThatIsCutEnds(t *testing.T) {
 			defer c.Close()
 			fmt.Fprint(c, "PATCH /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good-ann\r\nContent-Type: application/x-stream\r\nConnection: close\r\nContent-Length: 13\r\n\r\n", body)
 			stream, began := <-streams, time.Now()
-			<-time.After(time.Millisecond) // it has read what there is
+			<-time.After(time.Millisecond) // the server has read all available bytes
 			stream.Cut()
 			answer, err := io.ReadAll(c)
 			want := "HTTP/1.1 422"
 			if len(body) == 13 {
 				want = "HTTP/1.1 204"
 			}
-			if !strings.HasPrefix(string(answer), want) || time.Since(began) >= streamIdle {
+			if !strings.HasPrefix(string(answer), want) || time.Since(began) >= streamIdleTimeout {
 				t.Errorf("%q, cut, is answered after %s: %.200s, %v", body, time.Since(began), answer, err)
 			}
 		})

@@ -24,110 +24,104 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Caller is who calls. Its dynamic type is the authenticator's own, and handlers
-// take the caller as that type.
+// Caller is an authenticated caller. Its dynamic type is the authenticator's own, and handlers get the caller as that
+// type.
 type Caller interface {
-	// UserID names the user in limits, stored answers and log lines.
+	// UserID returns the user's id for limits, stored responses and log lines.
 	UserID() string
 }
 
-// Authenticator says whom a bearer token belongs to. It refuses with an error
-// of the kind errs.Unauthenticated; any other error is an accident and becomes
-// a 5xx. The token has at most 512 characters of RFC 6750's alphabet.
+// Authenticator resolves bearer tokens. It refuses with an error of the kind errs.Unauthenticated; any other error
+// becomes a 5xx. The token has at most 512 characters of RFC 6750's alphabet.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string) (Caller, error)
 }
 
-// Config has what an API needs. The zero Config serves public operations,
-// without limits, stored answers, logs and metrics.
+// Config configures an API. The zero Config serves public operations, without limits, stored responses, logs and
+// metrics.
 type Config struct {
-	// Title and Version head the OpenAPI document. Empty means "Stoa" and "dev".
+	// Title and Version are those of the OpenAPI document. Empty means "Stoa" and "dev".
 	Title, Version string
 
 	// Auth resolves bearer tokens. Nil refuses every operation that is not public.
 	Auth Authenticator
 
-	// AuthErrors are the refusals that Auth returns. Every operation that takes a
-	// token lists them.
+	// AuthErrors are the refusals that Auth returns. The description of every operation with a token lists them.
 	AuthErrors []*errs.Error
 
-	// ActAs says, for the description, what a [Delegate] needs to call an operation in a user's name;
+	// ActAs returns, for the description, the scope that a [Delegate] needs to call an operation in a user's name;
 	// empty: it cannot. Nil: there are no delegates.
 	ActAs func(Op) string
 
 	// Tags describe the groups of operations, by the names in Op.Tags.
 	Tags []Tag
 
-	// Limiter counts requests. Nil: nothing is limited, Op.Limit neither.
+	// Limiter counts requests. Nil: no request is limited, not even by Op.Limit.
 	Limiter *ratelimit.Limiter
 
-	// Limit holds for each operation without a Limit of its own, per user (per
-	// address when public). It costs at most one Redis command for each request. Zero: such
-	// operations are not limited. See [DefaultLimit].
+	// Limit applies to each operation without a Limit of its own, for each user (for each client network if public).
+	// It costs at most one Redis command for each request. Zero: such operations are not limited. See [DefaultLimit].
 	Limit ratelimit.Limit
 
-	// OpTime bounds each operation without an Op.Time of its own, if it exceeds the 5.3 s of the default.
+	// OpTime bounds each operation without an Op.Time of its own, if it exceeds the default of 5.3 s.
 	OpTime time.Duration
 
-	// SocketsFrom is the number of sockets that one household may have. Zero means 1,000. It may have 1,000 connections
-	// in addition to them.
-	SocketsFrom int
+	// MaxSocketsPerNetwork is the number of sockets that one client network may have open. Zero means 1,000. It may
+	// have 1,000 other connections in addition.
+	MaxSocketsPerNetwork int
 
-	// DB keeps the answers for Idempotency-Key. Nil: nothing is kept, the key
-	// only makes RequestID the same for every try.
+	// DB stores the responses for Idempotency-Key. Nil: responses are not stored, and the key only makes RequestID
+	// the same for every try.
 	DB *sqldb.DB
 
-	// Secret is the same on all nodes. Of the requests that are kept the rows have hashes under it, and by it nobody
-	// foresees what [NewID] returns.
+	// Secret is the same on all nodes. The stored hashes of requests are keyed with it, and it makes [NewID]
+	// unpredictable.
 	Secret []byte
 
 	// SecretPrevious is the secret of the other nodes while the secret is rotated; nil: none.
 	SecretPrevious []byte
 
-	// Node names this process among those that share DB, and Live returns the names of
-	// those that live, this one among them, so that the requests of one that died need not
-	// be waited for. Nil: each of them is, for half a minute.
+	// Node is the name of this process among those that share DB. Live returns the names of the live nodes, including
+	// this one, so that tries of a dead node need not be waited for. If Live is nil, every try may be running for
+	// half a minute.
 	Node string
 	Live func(context.Context) ([]string, error)
 
-	// Log gets failures (Error, Warn) and, at Debug, a line for each request
-	// without anything that a client wrote but the request's id. Nil discards.
+	// Log gets failures (Error, Warn) and, at Debug, a line for each request. The only client data in that line is
+	// the request id. Nil discards.
 	Log *slog.Logger
 
-	// AccessLog has the line for each request logged at Info.
+	// AccessLog logs the line for each request at Info.
 	AccessLog bool
 
-	// Metrics gets stoa_http_requests_total and
-	// stoa_http_request_duration_seconds. Nil: they are not collected.
+	// Metrics registers the package's metrics, such as stoa_http_requests_total. Nil: they are not collected.
 	Metrics prometheus.Registerer
 
-	// TrustProxy lists the networks whose X-Forwarded-For is believed. Empty:
-	// nobody's, and the caller's address is the connection's.
+	// TrustProxy lists the networks of trusted proxies, whose X-Forwarded-For is used. Empty: the caller's address is
+	// the connection's.
 	TrustProxy []netip.Prefix
 
-	// Draining reports whether the node leaves soon. Each response then closes its connection, so that proxies have no
-	// idle connection left to reuse when the node closes its port. Nil: it never does.
+	// Draining reports whether the node leaves soon. Each response then closes its connection, so that proxies have
+	// no idle connection left to reuse when the node closes its port. Nil: it never does.
 	Draining func() bool
 
-	// Capacity bounds the connections. Zero: as if open files had no limit.
+	// Capacity bounds the connections. Zero: as without a limit of open files.
 	Capacity Capacity
 
-	// NoDocs leaves out the description of the API; see [API.DocsOn].
+	// NoDocs omits the API description; see [API.DocsOn].
 	NoDocs bool
 
-	// Origins match the web origins whose scripts may call the API. Empty: none but the
-	// server's own.
+	// Origins match the web origins whose scripts may call the API. Empty: only the server's own.
 	Origins origin.Patterns
 
-	// PublicURL is what [Origin] returns. Zero: what each request's headers say.
+	// PublicURL is the result of [Origin]. Zero: Origin uses the headers of each request.
 	PublicURL origin.Origin
 }
 
 // Tag is a group of operations.
 type Tag struct{ Name, Description string }
 
-// API is the HTTP interface of the server. Operations are added first, then
-// it serves.
+// API is the HTTP interface of the server. Add all operations before serving.
 type API struct {
 	cfg     Config
 	log     *slog.Logger
@@ -136,9 +130,9 @@ type API struct {
 	doc     *huma.OpenAPI
 	routes  map[string]*route // by Op.ID
 	stats   *stats
-	conns   counts // connections that are open
+	conns   counts // open connections
 	lasting counts // sockets and streams among them
-	streams counts // those of households and users
+	streams counts // by client network and user
 	heavy   *fairqueue.Queue
 	answers *answers // nil without Config.DB
 	spec    func() []byte
@@ -154,23 +148,22 @@ type API struct {
 	unserved bool // see Unserved
 }
 
-// How long what may take. There is no limit on writing an answer as a whole,
-// because streams have none; each write has, so that a client that does not read is
-// cut off.
+// Time limits. A response as a whole has no limit, because streams have none. Each write has one, so that a client
+// that does not read is disconnected.
 const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
-	proxyTimeout  = 620 * time.Second // instead where there is a proxy: some load balancers reuse a connection for ten minutes
+	proxyTimeout  = 620 * time.Second // idle timeout behind a proxy: some load balancers reuse a connection for ten minutes
 	drainTimeout  = 10 * time.Second
-	bodyTimeout   = 10 * time.Second // for a body to arrive
+	bodyTimeout   = 10 * time.Second // bounds the arrival of a body
 	answerTimeout = 30 * time.Second // from the header to the first write, and between writes
 
-	// maxHeader is well above what browsers send and bounds what a connection
-	// can make the server hold.
+	// maxHeader is the largest header in bytes. It is well above that of browsers, and bounds the memory of a
+	// connection.
 	maxHeader = 16 << 10
 )
 
-// New returns an API that serves /openapi.json and /docs, unless cfg says otherwise.
+// New returns an API that serves /openapi.json and /docs, unless cfg.NoDocs is set.
 func New(cfg Config) *API {
 	if cfg.Title == "" {
 		cfg.Title = "Stoa"
@@ -181,8 +174,8 @@ func New(cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.SocketsFrom == 0 {
-		cfg.SocketsFrom = 1000
+	if cfg.MaxSocketsPerNetwork == 0 {
+		cfg.MaxSocketsPerNetwork = 1000
 	}
 	if cfg.Capacity.Conns == 0 {
 		cfg.Capacity = capacityOf(0, 0)
@@ -213,42 +206,40 @@ func New(cfg Config) *API {
 	return a
 }
 
-// DocsOn mounts the description of a, /openapi.json and /docs, on another API, or on a
-// itself.
+// DocsOn serves the description of a, /openapi.json and /docs, on another API or on a itself.
 func (a *API) DocsOn(other *API) {
 	other.Raw("GET /openapi.json", http.HandlerFunc(a.serveSpec))
 	other.Raw("GET /docs/{file...}", docs(a.cfg.Title))
 }
 
-// Raw mounts h for pages, metrics and the like: no token, but the headers, log lines
-// and metrics of every request. All of them have one limit for each household, see
-// rawLimit. The pattern is the ServeMux's;
-// "GET /{$}" is the root page, while "/" would swallow the 404 of every unknown
-// path. Pages bring their own Content-Security-Policy; the one they
-// replace allows nothing.
+// Raw serves h for pages, metrics and similar requests without a token. They have the headers, log lines and metrics
+// of every request, and share one limit for each client network; see rawLimit. The pattern is the ServeMux's; "GET
+// /{$}" is the root page, while "/" would replace the 404 of every unknown path. Pages set their own
+// Content-Security-Policy, because the default one allows nothing.
 func (a *API) Raw(pattern string, h http.Handler) { a.raw(pattern, h, false) }
 
-// RawConnection is [API.Raw] for connections that stay open: sockets, and what stands in
-// for them. How long they stay is not in the metrics of requests.
+// RawConnection is [API.Raw] for long-lived connections: sockets, and their replacements. Their duration is not in
+// the metrics of requests.
 func (a *API) RawConnection(pattern string, h http.Handler) { a.raw(pattern, h, true) }
 
-func (a *API) raw(pattern string, h http.Handler, stays bool) {
+func (a *API) raw(pattern string, h http.Handler, longLived bool) {
 	if a.unserved {
 		return
 	}
-	rt := &route{label: pattern, op: Op{ID: "pages", Limit: rawLimit}, public: true, stays: stays, duration: a.stats.observer(pattern)}
+	rt := &route{label: pattern, op: Op{ID: "pages", Limit: rawLimit}, public: true, longLived: longLived, duration: a.stats.observer(pattern)}
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
 		c.route = rt
-		if !a.allowAway(r.Context(), c, rt) {
+		if !a.allowPublic(r.Context(), c, rt) {
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// MethodOverride accepts POST at a path with X-HTTP-Method-Override as the method that the header names: PATCH, DELETE or
-// HEAD. Servers of tus 1.0 must do so, because some HTTP clients cannot send PATCH. No operation of the path may be a POST.
+// MethodOverride accepts POST at a path with X-HTTP-Method-Override as the method of that header: PATCH, DELETE or
+// HEAD. Servers of tus 1.0 must do so, because some HTTP clients cannot send PATCH. No operation of the path may be a
+// POST.
 func (a *API) MethodOverride(path string) {
 	if a.unserved {
 		return
@@ -266,24 +257,24 @@ func (a *API) MethodOverride(path string) {
 	})
 }
 
-// Unserved has what add adds be called by [API.Invoke] alone: no path leads there, and the description does not have it.
+// Unserved calls add; the operations that it adds can be called by [API.Invoke] only. They have no path, and the
+// description omits them.
 func (a *API) Unserved(add func()) {
 	a.unserved = true
 	defer func() { a.unserved = false }()
 	add()
 }
 
-// OpenAPI returns the OpenAPI 3.1 document as JSON. The first call makes it;
-// operations added later are missing. Do not change the slice.
+// OpenAPI returns the OpenAPI 3.1 document as JSON. The first call builds it; operations added later are missing. Do
+// not change the slice.
 func (a *API) OpenAPI() []byte { return a.spec() }
 
-// Handler serves everything that was added. Requests with an Idempotency-Key wait
-// until [API.Serve] or [API.Run] runs.
+// Handler returns the handler of all operations and patterns. Requests with an Idempotency-Key wait until [API.Serve]
+// or [API.Run] runs.
 func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
 
-// Serve answers on ln until ctx ends; then it ends the streams, lets running
-// requests finish for up to ten seconds and returns nil, or what went wrong. It
-// closes ln. Serve an API once.
+// Serve serves on ln until ctx ends. Then it ends the streams, waits up to ten seconds for running requests and
+// returns nil. It returns an error if serving or the shutdown fails. It closes ln. Serve an API once.
 func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{
 		Handler:           a.Handler(),
@@ -292,7 +283,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 		WriteTimeout:      answerTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
-		// Requests in flight outlive ctx: draining is what its end starts.
+		// Requests in flight outlive ctx, because its end only starts the drain.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	if len(a.cfg.TrustProxy) > 0 {
@@ -302,7 +293,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	for _, f := range a.onDrain {
 		srv.RegisterOnShutdown(f)
 	}
-	// Requests that finish while the server drains still store their answers.
+	// Requests that finish during the drain still store their responses.
 	storing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var stored sync.WaitGroup
 	stored.Go(func() { _ = a.Run(storing) }) // returns nil
@@ -321,20 +312,19 @@ func (a *API) Serve(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	err := srv.Shutdown(grace)
 	if errors.Is(err, context.DeadlineExceeded) {
-		a.log.Warn("requests were cut off", slog.Duration("after", drainTimeout))
+		a.log.Warn("web: requests aborted, drain timed out", slog.Duration("after", drainTimeout))
 		err = srv.Close()
 	}
 	<-failed
 	return err
 }
 
-// OnDrain has f called, beside others, when [API.Serve] begins to drain: it sends away
-// whoever holds one of the connections of [API.RawConnection]. Call it before Serve.
+// OnDrain registers f, which [API.Serve] calls when it begins to drain, to end connections of [API.RawConnection].
+// Call it before Serve.
 func (a *API) OnDrain(f func()) { a.onDrain = append(a.onDrain, f) }
 
-// Run writes the claims and answers of requests with an Idempotency-Key to Config.DB
-// until ctx ends; then it finishes what has been submitted and returns nil. Call it
-// where another http.Server than Serve's has the Handler, once.
+// Run writes the claims and responses of requests with an Idempotency-Key to Config.DB until ctx ends. Then it
+// finishes the submitted ones and returns nil. Call it once, where another http.Server than Serve's has the Handler.
 func (a *API) Run(ctx context.Context) error {
 	if a.answers == nil {
 		<-ctx.Done()
@@ -343,12 +333,11 @@ func (a *API) Run(ctx context.Context) error {
 	return a.answers.group.Run(ctx)
 }
 
-// EndStreams ends every stream and refuses new ones. [API.Serve] calls it when
-// it drains; call it where another http.Server is shut down.
+// EndStreams ends every stream and refuses new ones. [API.Serve] calls it when it drains; call it when you shut down
+// another http.Server.
 func (a *API) EndStreams() { a.stop.Do(func() { close(a.quit) }) }
 
-// Values of headers that never change. The slices have no spare capacity, so
-// that Header.Add copies them.
+// Constant header values. The slices have no spare capacity, so that Header.Add copies them.
 var (
 	nosniff    = []string{"nosniff"}
 	noReferrer = []string{"no-referrer"}
@@ -358,7 +347,7 @@ var (
 	closes     = []string{"close"}
 )
 
-// serve is around everything.
+// serve handles every request: it sets headers and deadlines, and calls the ServeMux.
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	c := a.newCall(w, r)
 	h := w.Header()
@@ -372,9 +361,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if r.ContentLength != 0 {
-		// It holds while the server drains a body that nobody read, too: else a
-		// refused client could keep the connection for ever. net/http lifts it at
-		// the body's end. A recorder in a test has no deadlines.
+		// The deadline also applies while the server discards an unread body; otherwise a refused client could keep
+		// the connection for ever. net/http clears it at the end of the body. A test recorder has no deadlines.
 		_ = http.NewResponseController(w).SetReadDeadline(c.start.Add(bodyTimeout))
 	}
 	defer a.finish(c)
@@ -385,17 +373,17 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(c, r.WithContext(callContext{r.Context(), c}))
 }
 
-// finish catches a panic and counts the request.
+// finish recovers a panic, counts the request and logs it.
 func (a *API) finish(c *call) {
 	p := recover()
 	if p != nil && p != http.ErrAbortHandler {
-		a.log.Error("panic in a handler", slog.Any("panic", p), slog.String("route", c.route.name()),
+		a.log.Error("web: panic in a handler", slog.Any("panic", p), slog.String("route", c.route.name()),
 			slog.String("request", c.trace), slog.String("user", c.user()), slog.String("stack", string(debug.Stack())))
 		if !c.wrote {
 			c.refuse(newProblem(http.StatusInternalServerError, errInternal))
 			p = nil
 		} else {
-			p = http.ErrAbortHandler // the client must not take half an answer for a whole one
+			p = http.ErrAbortHandler // the client must not accept a partial response as complete
 		}
 	}
 	a.stats.count(c)
@@ -405,8 +393,7 @@ func (a *API) finish(c *call) {
 	}
 }
 
-// logAccess writes the line of a request. It has the route's pattern and not the path,
-// which may have a card's token in it.
+// logAccess logs a request. It logs the route's pattern, because the path may contain the token of a card.
 func (a *API) logAccess(c *call) {
 	level := slog.LevelDebug
 	if a.cfg.AccessLog {
@@ -417,12 +404,11 @@ func (a *API) logAccess(c *call) {
 	}
 	a.log.LogAttrs(c.r.Context(), level, "request",
 		slog.String("method", knownMethod(c.r.Method)), slog.String("route", c.route.name()), slog.String("path", c.route.pattern()), slog.Int("status", c.status),
-		slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes), slog.String("household", clientnet.Of(c.clientIP())),
+		slog.Duration("took", time.Since(c.start)), slog.Int64("bytes", c.bytes), slog.String("network", clientnet.Of(c.clientIP())),
 		slog.String("request", c.trace), slog.String("user", c.user()))
 }
 
-// cors sets the headers for a listed origin and reports whether r is a
-// preflight, which they answer.
+// cors sets the headers for a listed origin and reports whether r is a preflight request, which they answer.
 func (a *API) cors(h http.Header, r *http.Request) (preflight bool) {
 	h.Add("Vary", "Origin")
 	sent := r.Header.Get("Origin")

@@ -32,7 +32,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m, "github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest.(*server).start.func1")
 }
 
-// thing has one field of each kind that bodies go wrong in.
+// thing has one field for each kind of fault in a body.
 type thing struct {
 	Name     string    `json:"name" minLength:"1" maxLength:"10"`
 	Password string    `json:"password,omitempty" minLength:"8"`
@@ -74,12 +74,12 @@ var (
 	errToken   = errs.New(errs.Unauthenticated, "auth.token_invalid", "The access token is wrong, expired or revoked.")
 )
 
-// person is what tokens belong to.
+// person is the caller that a token belongs to.
 type person struct{ name string }
 
 func (p person) UserID() string { return p.name }
 
-// tokens knows the token of each user: "good-" and the name.
+// tokens accepts the token of each user: "good-" and the name.
 type tokens struct{ revoked atomic.Bool }
 
 func (k *tokens) Authenticate(_ context.Context, token string) (Caller, error) {
@@ -93,10 +93,10 @@ func (k *tokens) Authenticate(_ context.Context, token string) (Caller, error) {
 // site is a small API with its log.
 type site struct {
 	*API
-	stopStoring func() // as when the node dies
+	stopStoring func() // as if the node died
 	auth        *tokens
 	runs        atomic.Int64
-	do          atomic.Pointer[func(ctx context.Context) error] // what making a thing does besides
+	do          atomic.Pointer[func(ctx context.Context) error] // an additional step of thing.make
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -190,7 +190,7 @@ func newSite(t testing.TB, change ...func(*Config)) *site {
 	return s
 }
 
-// ask sends one request through the whole handler; headers come in pairs.
+// ask sends one request through the whole handler; headers are pairs.
 func (s *site) ask(t testing.TB, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	var rd io.Reader
@@ -216,7 +216,7 @@ func (s *site) ask(t testing.TB, method, target, body string, headers ...string)
 
 const thingBody = `{"name":"clock"}`
 
-func TestEveryRefusalIsAProblemDocumentThatRepeatsNoValue(t *testing.T) {
+func TestRefusal_IsAProblemDocumentWithoutValues(t *testing.T) {
 	s := newSite(t)
 	deep := strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000)
 	for _, tc := range []struct {
@@ -248,7 +248,7 @@ func TestEveryRefusalIsAProblemDocumentThatRepeatsNoValue(t *testing.T) {
 		{"too large", "POST", "/v1/things", `{"name":"` + strings.Repeat("x", 64<<10) + `"}`, nil},
 		{"null", "POST", "/v1/things", `null`, nil},
 		{"list", "POST", "/v1/things", `["hunter2"]`, nil},
-		{"nothing required is there", "POST", "/v1/things", `{}`, nil},
+		{"required field missing", "POST", "/v1/things", `{}`, nil},
 		{"unknown fields", "POST", "/v1/things", `{"name":"a","zeta":"hunter2","admin":true}`, nil},
 		{"other case", "POST", "/v1/things", `{"Name":"hunter2"}`, nil},
 		{"short password", "POST", "/v1/things", `{"name":"a","password":"hunter2"}`, nil},
@@ -293,13 +293,13 @@ func TestEveryRefusalIsAProblemDocumentThatRepeatsNoValue(t *testing.T) {
 			d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
 			d.DisallowUnknownFields()
 			if err := d.Decode(&p); err != nil {
-				t.Fatalf("%d %q is no problem document: %v", w.Code, w.Body, err)
+				t.Fatalf("%d %q is not a problem document: %v", w.Code, w.Body, err)
 			}
 			if p.Status != w.Code || p.Type != "about:blank#"+p.Code || p.Title == "" || p.Code == "" {
 				t.Errorf("got status %d and %+v", w.Code, p)
 			}
 			if strings.Contains(strings.ToLower(w.Body.String()), "hunter2") {
-				t.Errorf("a value comes back: %s", w.Body)
+				t.Errorf("the refusal repeats a value: %s", w.Body)
 			}
 			pretty, err := json.MarshalIndent(p, "", "  ")
 			if err != nil {
@@ -313,7 +313,7 @@ func TestEveryRefusalIsAProblemDocumentThatRepeatsNoValue(t *testing.T) {
 	if got := s.runs.Load(); got != 0 {
 		t.Errorf("the handler ran %d times, want 0", got)
 	}
-	// Accidents are in the log with their cause, tokens never are.
+	// Unexpected errors are logged with their cause, tokens never are.
 	for _, want := range []string{"row 17", "The secret state", "panic in a handler", "dial tcp"} {
 		if !strings.Contains(s.logged(), want) {
 			t.Errorf("the log lacks %q", want)
@@ -355,7 +355,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestAnOutageIsOneLineASecond(t *testing.T) {
+func TestOutage_LogsOneLineASecond(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		for range 50 {
@@ -364,18 +364,18 @@ func TestAnOutageIsOneLineASecond(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s.ask(t, "GET", "/v1/things/away", "")
-		for msg, want := range map[string]int{"a part is away": 2, "request took too long": 1} {
+		for msg, want := range map[string]int{"web: dependency unavailable": 2, "request took too long": 1} {
 			if got := strings.Count(s.logged(), msg); got != want {
 				t.Errorf("%d lines say %q, want %d", got, msg, want)
 			}
 		}
 		if !strings.Contains(s.logged(), "others=49") {
-			t.Errorf("nobody counted the others:\n%s", s.logged())
+			t.Errorf("the others were not counted:\n%s", s.logged())
 		}
 	})
 }
 
-func TestAGoodRequestIsAnsweredWithAllHeaders(t *testing.T) {
+func TestResponse_HasAllHeaders(t *testing.T) {
 	s := newSite(t)
 	w := s.ask(t, "POST", "/v1/things", `{"name":"clock","count":100,"at":"2026-01-02T03:04:05Z"}`,
 		"Content-Type", "Application/JSON; charset=UTF-8", "X-Request-ID", "trace-1.a_B")
@@ -404,7 +404,7 @@ func TestAGoodRequestIsAnsweredWithAllHeaders(t *testing.T) {
 	}
 }
 
-func TestAForgedRequestIDIsReplaced(t *testing.T) {
+func TestTrace_ForgedRequestIDIsReplaced(t *testing.T) {
 	s := newSite(t)
 	for _, forged := range []string{"a b", "x\"y", strings.Repeat("a", 65), "é"} {
 		got := s.ask(t, "GET", "/v1/things/a", "", "X-Request-ID", forged).Header().Get("X-Request-ID")
@@ -414,7 +414,7 @@ func TestAForgedRequestIDIsReplaced(t *testing.T) {
 	}
 }
 
-func TestABodyOfExactlyTheLimitIsTaken(t *testing.T) {
+func TestBody_OfTheExactLimitIsAccepted(t *testing.T) {
 	s := newSite(t)
 	body := thingBody + strings.Repeat(" ", defaultMaxBody-len(thingBody))
 	if w := s.ask(t, "POST", "/v1/things", body); w.Code != 201 {
@@ -422,7 +422,7 @@ func TestABodyOfExactlyTheLimitIsTaken(t *testing.T) {
 	}
 }
 
-func TestHEADAnswersLikeGETWithoutABody(t *testing.T) {
+func TestHEAD_IsGETWithoutABody(t *testing.T) {
 	s := newSite(t)
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
@@ -446,7 +446,7 @@ func TestHEADAnswersLikeGETWithoutABody(t *testing.T) {
 	}
 }
 
-func TestTheClientsAddressIsTheLastUntrustedOne(t *testing.T) {
+func TestClientIP_IsTheLastUntrustedAddress(t *testing.T) {
 	s := newSite(t, func(c *Config) {
 		c.TrustProxy = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
 	})
@@ -482,7 +482,7 @@ func TestTheClientsAddressIsTheLastUntrustedOne(t *testing.T) {
 	}
 }
 
-func TestOnlyListedOriginsMayCall(t *testing.T) {
+func TestCORS_OnlyListedOrigins(t *testing.T) {
 	s := newSite(t, func(c *Config) {
 		c.Origins = origin.MustPatterns("https://app.example.org", "capacitor://localhost", "https://*.tenants.example.org")
 	})
@@ -513,7 +513,7 @@ func TestOnlyListedOriginsMayCall(t *testing.T) {
 	}
 }
 
-func TestMetricsCountByRouteMethodAndStatus(t *testing.T) {
+func TestMetrics_CountByRouteMethodAndStatus(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := newSite(t, func(c *Config) { c.Metrics = reg })
 	s.Raw("GET /page", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
@@ -553,7 +553,7 @@ func TestMetricsCountByRouteMethodAndStatus(t *testing.T) {
 	}
 }
 
-func TestAPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
+func TestPanic_DuringTheResponseClosesTheConnection(t *testing.T) {
 	s := newSite(t)
 	s.Raw("GET /half", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
@@ -572,7 +572,7 @@ func TestAPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 	}
 }
 
-func TestServeDrainsWhenItsContextEnds(t *testing.T) {
+func TestServe_DrainsWhenItsContextEnds(t *testing.T) {
 	s := newSite(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s.do.Store(ptr(func(ctx context.Context) error {
@@ -622,7 +622,7 @@ func TestServeDrainsWhenItsContextEnds(t *testing.T) {
 }
 
 // A load balancer that keeps connections for ten minutes must not send a request on one that the server closes.
-func TestAProxysConnectionOutlivesTenMinutesWithoutARequest(t *testing.T) {
+func TestServe_ProxyConnectionsStayIdleTenMinutes(t *testing.T) {
 	for proxies, want := range map[string]time.Duration{"": idleTimeout, "10.0.0.0/8": proxyTimeout} {
 		bubble.Test(t, func(t *testing.T) {
 			s := newSite(t, func(c *Config) {
@@ -654,7 +654,7 @@ func TestAProxysConnectionOutlivesTenMinutesWithoutARequest(t *testing.T) {
 	}
 }
 
-func TestASlowBodyIsCutOff(t *testing.T) {
+func TestServe_SlowBodyTimesOut(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		network := s.listen(t)
@@ -678,7 +678,7 @@ func TestASlowBodyIsCutOff(t *testing.T) {
 	})
 }
 
-func TestARefusedClientCannotHoldTheConnectionWithItsBody(t *testing.T) {
+func TestServe_RefusedClientCannotKeepTheConnection(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		network := s.listen(t)
@@ -701,7 +701,7 @@ func TestARefusedClientCannotHoldTheConnectionWithItsBody(t *testing.T) {
 	})
 }
 
-func TestTheServerOutlivesTheBodysDeadline(t *testing.T) {
+func TestServe_BodyDeadlineDoesNotEndTheRequest(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newSite(t, func(c *Config) { c.OpTime = time.Minute })
 		s.do.Store(ptr(func(ctx context.Context) error {
@@ -730,7 +730,7 @@ func TestTheServerOutlivesTheBodysDeadline(t *testing.T) {
 	})
 }
 
-func TestABodyThatIsTooLargeIsRefusedInChunksToo(t *testing.T) {
+func TestBody_TooLargeInChunksIsRefused(t *testing.T) {
 	s := newSite(t)
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
@@ -751,7 +751,7 @@ func TestABodyThatIsTooLargeIsRefusedInChunksToo(t *testing.T) {
 	}
 }
 
-func TestDeclarationsThatCannotWorkPanic(t *testing.T) {
+func TestHandle_PanicsOnMalformedDeclarations(t *testing.T) {
 	type in struct{}
 	nothing := func(context.Context, person, *in) (*struct{}, error) { return nil, nil }
 	for name, op := range map[string]Op{

@@ -30,53 +30,51 @@ var (
 	historyScript = redis.NewScript(historySource)
 )
 
-// listenTime is how long one answer of Redis may take before a listener does without it.
-const listenTime = time.Second
+// listenTimeout bounds one reply of Redis; after it a listener works without Redis.
+const listenTimeout = time.Second
 
-// Listener gets what happens on a channel, in order, one call at a time. Its functions
-// must be quick, and must not call the bus.
+// Listener gets the events of a channel in order, one call at a time. Its functions must be quick, and must not call
+// the bus.
 type Listener struct {
-	// Event gets each event. The Position is zero for an event that is not kept.
+	// Event gets each event. The Position is zero for an event that is not in the stream.
 	Event func(Event, Position)
 
-	// Lost is told that events were missed, or may have been.
+	// Lost is called when events were missed, or may have been.
 	Lost func()
 }
 
-// channel is one to which somebody on this node listens.
+// channel is a channel with listeners on this node.
 type channel struct {
 	name string
-	uses int // listeners, and callers on their way to be some; guarded by Bus.mu
+	uses int // listeners, including those being added; guarded by Bus.mu
 
-	registering lock // held while Redis is told who listens
+	registering lock // held while the subscription in Redis changes
 
-	mu        lock     // held while events are handed on, so that their order stays
-	at        Position // of the newest event that was handed on; no Epoch: Redis was not told
+	mu        lock     // held while events are delivered, so that their order stays
+	at        Position // newest delivered event; no Epoch: Redis has no subscription of this node
 	listeners map[*Listener]struct{}
 }
 
-// lock is a mutex that may be held while Redis is asked: whoever waits for it lets virtual
-// time pass.
+// lock is a mutex that may be held during Redis calls. A goroutine that waits for it does not block virtual time.
 type lock chan struct{}
 
 func (l lock) Lock()   { l <- struct{}{} }
 func (l lock) Unlock() { <-l }
 
-// Listen has l get the events of a channel from now on, until leave is called, which may
-// be called again. It returns where the channel stands: what was published up to there, l
-// does not get. While Redis is away the Position is zero, and l gets what this node
-// publishes; it is told Lost when Redis is back.
+// Listen delivers the events of a channel to l from now on, until leave is called; further calls of leave do nothing.
+// It returns the channel's position: l does not get the events up to it. While Redis is unavailable, the Position is
+// zero and l gets the events of this node; its Lost is called when Redis is back.
 func (b *Bus) Listen(ctx context.Context, name string, l *Listener) (at Position, leave func()) {
 	c := b.enter(name)
 	c.registering.Lock()
 	defer c.registering.Unlock()
-	c.mu.Lock() // events that come meanwhile wait until it is known which of them are new
+	c.mu.Lock() // arriving events wait until the position is known
 	defer c.mu.Unlock()
 	if c.at.Epoch == "" {
 		var err error
 		if c.at, err = b.register(ctx, name); err != nil {
 			c.at = Position{}
-			b.look() // again, when Redis is back
+			b.requestCheck() // retry when Redis is back
 		}
 	}
 	c.listeners[l] = struct{}{}
@@ -110,14 +108,14 @@ func (b *Bus) leave(ctx context.Context, c *channel, l *Listener) {
 		return
 	}
 	nodes, meta, _ := keysOf(c.name)
-	ctx, cancel := context.WithTimeout(ctx, listenTime)
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	if leaveScript.Run(ctx, b.db, []keyspace.Key{nodes, meta}, b.node, millis(resumeFor)).Err != nil {
-		// The node may stay in the list, until somebody else comes to listen, or be taken off it later, when
-		// somebody has come here again.
+		// The node may stay in the list until another listener comes, or a late command may remove it after a new
+		// listener came here.
 		b.TakenForDead()
 	}
-	c.mu.Lock() // somebody may have come meanwhile, and waits for registering
+	c.mu.Lock() // a new listener may be waiting for registering
 	c.at = Position{}
 	c.mu.Unlock()
 	b.mu.Lock()
@@ -127,23 +125,23 @@ func (b *Bus) leave(ctx context.Context, c *channel, l *Listener) {
 	}
 }
 
-// listening returns the channel of that name, or nil when nobody here listens.
+// listening returns the channel of that name, or nil if it has no listeners on this node.
 func (b *Bus) listening(name string) *channel {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.channels[name]
 }
 
-// all returns the names of the channels to which somebody here listens.
-func (b *Bus) all() []string {
+// channelNames returns the channels with listeners on this node.
+func (b *Bus) channelNames() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.channels))
 }
 
-// register tells Redis that this node listens, and returns where the channel stands.
+// register subscribes this node in Redis and returns the channel's position.
 func (b *Bus) register(ctx context.Context, name string) (Position, error) {
-	ctx, cancel := context.WithTimeout(ctx, listenTime)
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	at, _, err := registered(b.db.Do(ctx, b.listenCmd(name, b.alive(ctx))))
 	return at, err
@@ -154,8 +152,8 @@ func (b *Bus) listenCmd(name, live string) keyspace.Cmd {
 	return listenScript.Cmd([]keyspace.Key{nodes, meta}, b.node, millis(listenLife), newEpoch(), live)
 }
 
-// registered reads the reply to [Bus.listenCmd]: where the channel stands, and whether the node was listening
-// already, as far as Redis knew. Where it was not, events did not come here.
+// registered parses the reply to [Bus.listenCmd]: the channel's position, and whether this node was already
+// subscribed. If it was not, events were not sent to it.
 func registered(r keyspace.Reply) (at Position, listed bool, err error) {
 	if at, err = position(r); err != nil {
 		return at, false, err
@@ -167,7 +165,7 @@ func registered(r keyspace.Reply) (at Position, listed bool, err error) {
 	return at, n == 1, err
 }
 
-// alive returns the nodes that live, with spaces between them, "" where nobody knows.
+// alive returns the live nodes, separated by spaces, or "" if they are unknown.
 func (b *Bus) alive(ctx context.Context) string {
 	if b.live == nil {
 		return ""
@@ -179,7 +177,7 @@ func (b *Bus) alive(ctx context.Context) string {
 	return strings.Join(names, " ")
 }
 
-// position reads the beginning of a script's reply: epoch and offset.
+// position parses the beginning of a script's reply: epoch and offset.
 func position(r keyspace.Reply) (Position, error) {
 	list, err := r.Items()
 	if err != nil {
@@ -199,21 +197,20 @@ func position(r keyspace.Reply) (Position, error) {
 	return Position{epoch, uint64(offset)}, nil //nolint:gosec // offsets count up from 0
 }
 
-// newEpoch returns 52 bits as text.
+// newEpoch returns 52 random bits as text.
 func newEpoch() string { return strconv.FormatUint(rand.Uint64()>>12|1, 36) }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Kept is an event that a channel has kept.
+// Kept is an event in a channel's stream.
 type Kept struct {
 	Event
 	Offset uint64
 }
 
-// History returns events of a channel after an offset, oldest first, at most limit, and
-// where the channel stands. They are all that there were if the first one's offset
-// is the one after; older ones have been forgotten. The Position is zero where the channel
-// has no listener on any node.
+// History returns at most limit events of a channel after an offset, oldest first, and the channel's position. They
+// are complete if the first offset is after+1; otherwise older events have expired. The Position is zero if the
+// channel has no listener on any node.
 func (b *Bus) History(ctx context.Context, name string, after uint64, limit int) ([]Kept, Position, error) {
 	_, meta, stream := keysOf(name)
 	reply := historyScript.Run(ctx, b.db, []keyspace.Key{meta, stream}, strconv.FormatUint(after, 10), strconv.Itoa(limit))
@@ -241,18 +238,18 @@ func (b *Bus) History(ctx context.Context, name string, after uint64, limit int)
 	return kept, at, nil
 }
 
-// handle hands an event to the channel's listeners. Where offsets are missing before it,
-// it reads them from the stream; where that has them no more, the listeners are told.
+// handle delivers an event to the channel's listeners. If offsets before it are missing, it reads them from the
+// stream. If the stream no longer has them, it notifies the listeners of the loss.
 func (b *Bus) handle(ctx context.Context, c *channel, e Event, p Position) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case p.Offset == 0: // not kept
+	case p.Offset == 0: // not in the stream
 	case p.Epoch != c.at.Epoch:
 		c.at = p
-		b.tellLost(c)
+		b.notifyLost(c)
 	case p.Offset <= c.at.Offset:
-		return // had already
+		return // already delivered
 	case p.Offset == c.at.Offset+1:
 		c.at = p
 	default:
@@ -261,19 +258,18 @@ func (b *Bus) handle(ctx context.Context, c *channel, e Event, p Position) {
 			return
 		}
 		c.at = p
-		b.tellLost(c)
+		b.notifyLost(c)
 	}
 	for l := range c.listeners {
 		l.Event(e, p)
 	}
 }
 
-// fill hands on what the stream has after the newest event that was handed on. The caller
-// holds c.mu.
+// fill delivers the events of the stream after the newest delivered event. The caller holds c.mu.
 func (b *Bus) fill(ctx context.Context, c *channel) {
-	ctx, cancel := context.WithTimeout(ctx, listenTime)
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	kept, at, err := b.History(ctx, c.name, c.at.Offset, keepForEach)
+	kept, at, err := b.History(ctx, c.name, c.at.Offset, streamLength)
 	if err != nil || at.Epoch != c.at.Epoch {
 		return
 	}
@@ -289,8 +285,8 @@ func (b *Bus) fill(ctx context.Context, c *channel) {
 	}
 }
 
-// tellLost tells all listeners that events may have been missed. The caller holds c.mu.
-func (b *Bus) tellLost(c *channel) {
+// notifyLost notifies all listeners that they may have missed events. The caller holds c.mu.
+func (b *Bus) notifyLost(c *channel) {
 	b.stats.lost.Add(1)
 	for l := range c.listeners {
 		l.Lost()

@@ -1,41 +1,34 @@
-// Package events tells users' devices, other parts of the server and other nodes what
-// has happened, after it was committed.
+// Package events publishes committed changes to users' devices, to other parts of the server and to other nodes.
 //
-// An [Event] goes to a channel: the personal channel of the user it happened to, whose
-// name is the user's id, or another one that it names. Whoever listens on any node gets
-// it, by [Bus.Listen] or [Bus.Subscribe].
+// An [Event] goes to a channel: the personal channel of its user, whose name is the user's id, or another channel
+// that the event names. Subscribers on any node get it, by [Bus.Listen] or [Bus.Subscribe].
 //
-// # How it gets there
+// # Delivery
 //
-// Redis knows for each channel which nodes listen (gateway:nodes), where the channel
-// stands (gateway:meta: an epoch, and the offset of its newest event) and its latest 200
-// events for five minutes (gateway:stream). The sender of a node takes all events that
-// wait, asks in one round trip which of their channels anybody listens to, in a second one
-// gives these events their offsets, and in a third one hands them to the nodes concerned:
-// a node subscribes in Redis to one channel, its own (gateway:node), whatever it listens to.
-// So an event of a user who is off line costs a part of an MGET, and listening costs one
-// script and no subscription.
+// For each channel, Redis stores which nodes have subscribers (gateway:nodes), the channel's position (gateway:meta:
+// an epoch, and the offset of the newest event) and its latest 200 events for five minutes (gateway:stream). A node's
+// sender takes all queued events. One round trip finds which of their channels have subscribers. A second one gives
+// these events their offsets. A third one delivers them to the nodes concerned: a node subscribes in Redis to one
+// channel, its own (gateway:node), however many channels its subscribers use. So an event of an offline user costs a
+// part of an MGET, and a subscription costs one script and no Redis subscription.
 //
-// # What is promised
+// # Guarantees
 //
-//   - A listener gets the events of its channel in the order of their offsets, each once, or
-//     is told [Listener].Lost: then it looks at the truth.
-//   - Redis' pub/sub is at most once. A node that sees a gap between two offsets, or whose
-//     subscription was interrupted, reads from the stream what it missed.
-//   - Where the stream cannot tell (Redis was emptied, another server took over, events
-//     were lost on the way) the channel begins a new epoch, and every listener is told so.
-//   - While Redis is away events reach the listeners of the node that publishes, without an
-//     offset. When it is back, and has what these events were about ([Bus.SetBehind]), the
-//     channels concerned begin a new epoch. An event that Redis took without an answer may
-//     come twice before that.
-//   - A fleeting event of a user's own channel that cannot be sent, or that comes while many others
-//     wait, is left out, and nobody is told of that.
-//   - A node that dies takes with it the events that it has not sent yet. What must survive
-//     that is not an event alone: it is committed, and found by whoever looks (a message by the
-//     sequence of its conversation).
+//   - A listener gets the events of its channel in the order of their offsets, each once, or [Listener].Lost is called. It
+//     then loads the current state.
+//   - Redis' pub/sub delivers at most once. A node that sees a gap between two offsets, or whose subscription was
+//     interrupted, reads the missing events from the stream.
+//   - If the stream cannot fill the gap (Redis was emptied or failed over, events were lost on the way), the channel begins
+//     a new epoch, and every listener is notified.
+//   - While Redis is unavailable, events reach the listeners of the publishing node only, without an offset. When Redis is
+//     back and contains the changes behind these events ([Bus.SetBehind]), the channels concerned begin a new epoch. Before that,
+//     an event whose command got no reply may arrive twice.
+//   - A fleeting event of a user's own channel is dropped silently if it cannot be sent, or if many other events are queued.
+//   - A node that crashes loses the events that it has not sent yet. Data that must survive a crash is committed as well, and
+//     clients find it when they load the state (for example a message by its sequence number).
 //
-// Positions, epochs and resuming are as in Centrifugo, whose clients know them.
+// Positions, epochs and resuming work as in Centrifugo, so that its clients can be used.
 //
-// [Bus.Nodes] is the deployment's other bus, for what nodes tell each other: there a node
-// that misses an event knows it at once, and every event goes to every node.
+// [Bus.Nodes] is the bus between the nodes of the deployment. There a node detects a missed event at once, and every
+// event goes to every node.
 package events

@@ -25,12 +25,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The client of a cluster waits some seconds before it looks at the topology
-	// again, and before it closes connections to owners that are none any more.
+	// The client of a cluster waits some seconds before it reads the topology again, and before it closes connections
+	// to former owners.
 	leaktest.Main(m, "github.com/redis/rueidis.(*call).DelayDo.func1", "github.com/redis/rueidis.(*clusterClient)._refresh.func2")
 }
 
-// run starts a bus on db and waits until it hears the others.
+// run starts a bus on db and waits until it is connected to the others.
 func run(t testing.TB, db *redis.DB, node string, set ...func(*Bus)) *Bus {
 	t.Helper()
 	b := NewBus(db, node, slog.New(slog.DiscardHandler))
@@ -48,10 +48,10 @@ func run(t testing.TB, db *redis.DB, node string, set ...func(*Bus)) *Bus {
 	return b
 }
 
-// hears waits until the node gets what others send.
+// hears waits until the node gets the events of other nodes.
 func (b *Bus) hears(t testing.TB) {
 	t.Helper()
-	other := NewBus(b.db, "probe", b.log) // it does not run
+	other := NewBus(b.db, "probe", b.log) // not running
 	probe := make(chan struct{}, 1)
 	_, leave := b.Listen(t.Context(), "probe", &Listener{Event: func(Event, Position) {
 		select {
@@ -61,7 +61,7 @@ func (b *Bus) hears(t testing.TB) {
 	}, Lost: func() {}})
 	defer leave()
 	e := New("probe", "probe", time.Now(), []byte("1"))
-	e.Fleeting = true // else a look finds it, and it is not known that the node is subscribed
+	e.Fleeting = true // otherwise a check finds it, even if the node is not subscribed
 	for {
 		other.sendAll(t.Context(), []Event{e})
 		select {
@@ -69,12 +69,12 @@ func (b *Bus) hears(t testing.TB) {
 			return
 		case <-time.After(20 * time.Millisecond):
 		case <-t.Context().Done():
-			t.Fatal("the bus hears nothing")
+			t.Fatal("the bus gets no events")
 		}
 	}
 }
 
-// ear is a listener that keeps what it hears.
+// ear is a listener that records its events.
 type ear struct {
 	mu    sync.Mutex
 	heard []string // data of events; "lost"
@@ -106,20 +106,20 @@ func (e *ear) all() []string {
 	return slices.Clone(e.heard)
 }
 
-// wants waits until the ear has heard exactly that.
+// wants waits until the ear has recorded exactly these events.
 func (e *ear) wants(t testing.TB, want ...string) {
 	t.Helper()
 	if want == nil {
 		want = []string{}
 	}
-	eventually.Equal(t, "what is heard", fmt.Sprintf("%q", want), func() string { return fmt.Sprintf("%q", e.all()) })
+	eventually.Equal(t, "recorded events", fmt.Sprintf("%q", want), func() string { return fmt.Sprintf("%q", e.all()) })
 }
 
 func tick(user string, n int) Event {
 	return New("tick", user, time.UnixMilli(int64(n)), fmt.Append(nil, n))
 }
 
-func TestEventsReachListenersOnEveryNodeInOrderAndNobodyElse(t *testing.T) {
+func TestPublish_ReachesSubscribersOnEveryNodeInOrder(t *testing.T) {
 	for _, e := range redistest.Engines(t) {
 		if e.Name == "sentinel" || e.Name == "spawn" {
 			continue // the same client code as standalone
@@ -130,7 +130,7 @@ func TestEventsReachListenersOnEveryNodeInOrderAndNobodyElse(t *testing.T) {
 			here, there := run(t, db, "here"), run(t, db, "there")
 			mine, far, other, room := here.ear(t, "ann"), there.ear(t, "ann"), there.ear(t, "bob"), there.ear(t, "room:\"1")
 			var want []string
-			for i := range 20 { // enough for who listens to be asked first
+			for i := range 20 { // enough for a probe of the subscribers
 				batch := []Event{tick("ann", i), tick("nobody", i), tick("cat", i), tick("dan", i), tick("eve", i)}
 				if i == 10 {
 					batch[1].On = "room:\"1"
@@ -150,14 +150,14 @@ func TestEventsReachListenersOnEveryNodeInOrderAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestAnEventIsPublishedOnItsChannel(t *testing.T) {
+func TestPublish_RedisChannelGetsTheEvent(t *testing.T) {
 	for _, e := range redistest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t)
 			here := run(t, db, "here")
 			ch := probes.At(keyspace.Text{S: "ann"})
 			heard := redistest.Listen(t, db, ch.Channel)
-			for _, user := range []string{"ann", ""} { // of nobody: it goes there alone
+			for _, user := range []string{"ann", ""} { // without a user it goes there only
 				want := New("tick", user, time.UnixMilli(5), []byte(`{"n":1}`))
 				want.Channel = ch
 				here.Publish([]Event{want})
@@ -173,10 +173,10 @@ func TestAnEventIsPublishedOnItsChannel(t *testing.T) {
 var probes = keyspace.DefChannel1[keyspace.Text](keyspace.New("probe"), "channel:probe:{uid}", keyspace.MessagesOf[Event](),
 	keyspace.Doc{Purpose: "of a test", MaxBytes: 1 << 10})
 
-func TestASlowSubscriberIsCutOffAndHoldsUpNobody(t *testing.T) {
+func TestSubscribe_SlowSubscriberIsClosed(t *testing.T) {
 	b := run(t, redistest.Open(t, "embedded"), "here")
 	slow, quick := b.Subscribe(t.Context(), "ann"), b.Subscribe(t.Context(), "ann")
-	for i := range queued + 1 {
+	for i := range subscriptionQueue + 1 {
 		b.Publish([]Event{tick("ann", i)})
 		<-quick.C
 	}
@@ -184,18 +184,18 @@ func TestASlowSubscriberIsCutOffAndHoldsUpNobody(t *testing.T) {
 	for range slow.C {
 		n++
 	}
-	if n != queued {
-		t.Errorf("the slow one got %d events before it was cut off, want %d", n, queued)
+	if n != subscriptionQueue {
+		t.Errorf("the slow subscriber got %d events before it was closed, want %d", n, subscriptionQueue)
 	}
 	slow.Close()
-	slow.Close() // again: harmless
+	slow.Close() // a second Close does nothing
 	quick.Close()
 	if n := b.Stats().Channels; n != 0 {
-		t.Errorf("%d channels are still listened to", n)
+		t.Errorf("%d channels still have listeners", n)
 	}
 }
 
-func TestWhoResumesFindsWhatWasMissedOrAnotherEpoch(t *testing.T) {
+func TestHistory_ReturnsMissedEventsOrAnotherEpoch(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		b := run(t, server.Open(t), "here")
@@ -219,19 +219,19 @@ func TestWhoResumesFindsWhatWasMissedOrAnotherEpoch(t *testing.T) {
 				t.Errorf("%s lives for %d ms after the last listener: %v", key, left, err)
 			}
 		}
-		server.FlushAll() // as if that time had passed
+		server.FlushAll() // as if the TTL had passed
 		b.Publish([]Event{tick("ann", 4)})
 		time.Sleep(time.Second)
 		if late := b.ear(t, "ann"); late.begin.Epoch == at.Epoch || late.begin.Offset != 0 {
 			t.Errorf("after the time to resume: %v", late.begin)
 		}
 		if _, at, err := b.History(t.Context(), "nobody", 0, 1); at != (Position{}) || err != nil {
-			t.Errorf("a channel without listeners stands at %v: %v", at, err)
+			t.Errorf("a channel without listeners: got the position %v, %v", at, err)
 		}
 	})
 }
 
-func TestALookGivesTheKeysTheirLifeAnew(t *testing.T) {
+func TestResync_RenewsTheKeys(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		b := run(t, redistest.InMemory(t).Open(t), "b")
 		ann := b.ear(t, "ann")
@@ -241,14 +241,14 @@ func TestALookGivesTheKeysTheirLifeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.look()
+		b.requestCheck()
 		time.Sleep(2 * time.Minute)
 		b.Publish([]Event{tick("ann", 1)})
 		ann.wants(t, "1")
 	})
 }
 
-func TestANodeThatDiedIsTakenOffTheList(t *testing.T) {
+func TestListen_RemovesDeadNodes(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		db := server.Open(t)
@@ -264,13 +264,13 @@ func TestANodeThatDiedIsTakenOffTheList(t *testing.T) {
 	})
 }
 
-func TestANodeThatWasTakenForDeadIsBackOnItsChannels(t *testing.T) {
+func TestTakenForDead_SubscribesAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
 		b.SetLive(func(context.Context) ([]string, error) { return []string{"b"}, nil }) // a's lease has ended
 		ann, room, kept := a.ear(t, "ann"), a.ear(t, "room/1"), a.ear(t, "room/2")
-		other, _ := b.ear(t, "ann"), b.ear(t, "room/1") // which takes a off the list
+		other, _ := b.ear(t, "ann"), b.ear(t, "room/1") // which removes a from the list
 		b.Publish([]Event{tick("ann", 1)})
 		bubble.Sleep(time.Minute)
 		ann.wants(t)
@@ -278,19 +278,19 @@ func TestANodeThatWasTakenForDeadIsBackOnItsChannels(t *testing.T) {
 		a.TakenForDead() // it has a lease again
 		ann.wants(t, "1")
 		other.leave()
-		b.ear(t, "ann") // b looked at who lives before that
+		b.ear(t, "ann") // b read the live nodes before that
 		b.Publish([]Event{tick("ann", 2)})
 		ann.wants(t, "1", "2")
 		b.Publish([]Event{tick("ann", 3)})
 		ann.wants(t, "1", "2", "3")
 		bubble.Sleep(time.Minute)
 		room.wants(t, "lost")
-		kept.wants(t) // nobody took a off that list
+		kept.wants(t) // no node removed a from that list
 	})
 }
 
-// A command that was not answered in time may still be on its way.
-func TestANodeIsBackOnAChannelThatALateCommandTookItOff(t *testing.T) {
+// A command without a reply may still be on its way.
+func TestListen_SurvivesALateLeave(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -305,16 +305,16 @@ func TestANodeIsBackOnAChannelThatALateCommandTookItOff(t *testing.T) {
 		if err := leaveScript.Run(t.Context(), b.db, []keyspace.Key{nodes, meta}, "a", millis(resumeFor)).Err; err != nil {
 			t.Fatal(err)
 		}
-		bubble.Sleep(lateLooks[0])
+		bubble.Sleep(lateChecks[0])
 		b.Publish([]Event{tick("ann", 1)})
 		ann.wants(t, "1")
 	})
 }
 
-// Another node read who lives before this one had its lease again, and takes it off a channel: at the end
-// of a slow look, or by a command that hung in a connection.
-func TestANodeIsBackOnAChannelThatAnOldListTookItOff(t *testing.T) {
-	for _, after := range []time.Duration{lookTime, time.Minute / 2} {
+// Another node read the live nodes before this one had its lease again, and removes it from a channel: at the end of
+// a slow check, or by a command that hung in a connection.
+func TestTakenForDead_SurvivesAnOldList(t *testing.T) {
+	for _, after := range []time.Duration{checkTimeout, time.Minute / 2} {
 		t.Run(after.String(), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				server := redistest.InMemory(t)
@@ -329,7 +329,7 @@ func TestANodeIsBackOnAChannelThatAnOldListTookItOff(t *testing.T) {
 				b.Publish([]Event{tick("ann", 1)})
 				bubble.Sleep(time.Second)
 				if heard := ann.all(); len(heard) > 0 {
-					t.Fatalf("the test is void: %q is heard", heard)
+					t.Fatalf("invalid test: got %q", heard)
 				}
 				bubble.Sleep(time.Minute)
 				b.Publish([]Event{tick("ann", 2)})
@@ -339,7 +339,7 @@ func TestANodeIsBackOnAChannelThatAnOldListTookItOff(t *testing.T) {
 	}
 }
 
-func TestWhatPubSubLosesIsReadFromTheStream(t *testing.T) {
+func TestReceive_FillsGapsFromTheStream(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -357,7 +357,7 @@ func TestWhatPubSubLosesIsReadFromTheStream(t *testing.T) {
 		a.Publish([]Event{tick("ann", 4)})
 		time.Sleep(time.Second)
 		wire.Heal()
-		wire.ResetSubscriptions() // nothing follows; but the subscription was interrupted
+		wire.ResetSubscriptions() // no event follows, but the subscription was interrupted
 		ann.wants(t, "1", "2", "3", "4")
 		if s := b.Stats(); s.CaughtUp < 3 || s.Lost != 0 {
 			t.Errorf("got %+v", s)
@@ -365,7 +365,7 @@ func TestWhatPubSubLosesIsReadFromTheStream(t *testing.T) {
 	})
 }
 
-func TestListenersAreToldWhatNobodyCanReadAnyMore(t *testing.T) {
+func TestReceive_UnreadableGapNotifiesListeners(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -397,7 +397,7 @@ func TestListenersAreToldWhatNobodyCanReadAnyMore(t *testing.T) {
 
 		wire.LoseMessages()
 		var batch []Event
-		for i := range keepForEach + 2 {
+		for i := range streamLength + 2 {
 			batch = append(batch, tick("ann", 100+i))
 		}
 		a.Publish(batch)
@@ -408,13 +408,13 @@ func TestListenersAreToldWhatNobodyCanReadAnyMore(t *testing.T) {
 	})
 }
 
-func TestWhileRedisIsAwayTheSameNodeHearsAndAllAreToldAfterwards(t *testing.T) {
+func TestPublish_WithoutRedisStaysLocalThenNotifies(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
 		here, there := a.ear(t, "ann"), b.ear(t, "ann")
-		wire.Refuse() // a alone is cut off
+		wire.Refuse() // only a is disconnected
 		a.Publish([]Event{tick("ann", 1)})
 		here.wants(t, "1")
 		late := a.ear(t, "bob")
@@ -423,16 +423,15 @@ func TestWhileRedisIsAwayTheSameNodeHearsAndAllAreToldAfterwards(t *testing.T) {
 		there.wants(t)
 		wire.Heal()
 		there.wants(t, "lost")
-		eventually.True(t, "they are told at the node that was cut off", func() bool { return slices.Contains(here.all(), "lost") && slices.Contains(late.all(), "lost") })
+		eventually.True(t, "the disconnected node notifies its listeners", func() bool { return slices.Contains(here.all(), "lost") && slices.Contains(late.all(), "lost") })
 		b.Publish([]Event{tick("ann", 3), tick("bob", 4)})
 		there.wants(t, "lost", "3")
-		eventually.True(t, "the node hears again", func() bool { return slices.Contains(late.all(), "4") })
+		eventually.True(t, "the node gets events again", func() bool { return slices.Contains(late.all(), "4") })
 	})
 }
 
-// Listeners look at the truth as soon as they are told, and another node may answer them from Redis.
-// What was published before a node stops is heard: the parts of a node that publish stop before its bus.
-func TestWhatWasPublishedBeforeANodeStopsIsHeardOnOthers(t *testing.T) {
+// Events published before a node stops are sent, because the publishing parts of a node stop before its bus.
+func TestRun_SendsQueuedEventsBeforeItStops(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		there := run(t, server.Open(t), "there")
@@ -456,7 +455,8 @@ func TestWhatWasPublishedBeforeANodeStopsIsHeardOnOthers(t *testing.T) {
 	})
 }
 
-func TestListenersAreToldOfALossOnceRedisHasWhatWasLost(t *testing.T) {
+// Notified listeners load the state at once, and another node may serve it from Redis.
+func TestSetBehind_DelaysTheNewEpoch(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -475,7 +475,7 @@ func TestListenersAreToldOfALossOnceRedisHasWhatWasLost(t *testing.T) {
 	})
 }
 
-func TestALetterThatCannotBeSentBeginsNewEpochs(t *testing.T) {
+func TestDeliver_UnsentLetterBeginsNewEpochs(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -489,15 +489,14 @@ func TestALetterThatCannotBeSentBeginsNewEpochs(t *testing.T) {
 	})
 }
 
-// The events of a shared channel are not kept, and nobody can say which were lost while a node's
-// subscription was interrupted: the listeners are told. Those of a user lack none that is kept, and
-// are not told of others.
-func TestListenersOfASharedChannelAreToldOfAGap(t *testing.T) {
+// The events of a shared channel are not stored, so that those lost during an interruption are unknown: its listeners
+// are notified. Listeners of a user's channel miss no stored event, and are not notified of others.
+func TestResync_GapNotifiesSharedChannels(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		a, b := run(t, server.Open(t), "a"), run(t, redistest.OpenConfig(t, wire.Config()), "b")
-		bubble.Sleep(time.Second) // the looks that a subscription asks for are over
+		bubble.Sleep(time.Second) // the checks after a subscription are over
 		room, ann, eve, here := b.ear(t, "room/1"), b.ear(t, "ann"), b.ear(t, "eve"), a.ear(t, "room/1")
 		said := func(n int) []Event {
 			e := tick("bob", n)
@@ -509,7 +508,7 @@ func TestListenersOfASharedChannelAreToldOfAGap(t *testing.T) {
 		ann.wants(t, "1")
 		wire.ResetSubscriptions()
 		a.Publish(said(2))
-		eventually.True(t, "the room's listeners are told", func() bool { return slices.Contains(room.all(), "lost") })
+		eventually.True(t, "the room's listeners are notified", func() bool { return slices.Contains(room.all(), "lost") })
 		b.hears(t)
 		a.Publish(said(3))
 		ann.wants(t, "1", "2", "3")
@@ -518,8 +517,8 @@ func TestListenersOfASharedChannelAreToldOfAGap(t *testing.T) {
 	})
 }
 
-// Nobody is cut off for what is of no use later, whichever way it was lost, and it takes nobody's place.
-func TestFleetingEventsThatCannotBeSentCutOffNobodyAndLeaveRoomForOthers(t *testing.T) {
+// A lost fleeting event disconnects no client, however it was lost, and takes no other event's place.
+func TestFleeting_UnsentEventIsDropped(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -532,10 +531,10 @@ func TestFleetingEventsThatCannotBeSentCutOffNobodyAndLeaveRoomForOthers(t *test
 		}
 		var want []string
 		wire.Hold(redistest.ToServer)
-		for i := range 2 * waiting {
+		for i := range 2 * queueSize {
 			a.Publish([]Event{typing("ann"), typing(fmt.Sprint("user", i))})
 		}
-		for i := range waiting / 2 {
+		for i := range queueSize / 2 {
 			a.Publish([]Event{tick("bob", i)})
 			want = append(want, fmt.Sprint(i))
 		}
@@ -552,13 +551,13 @@ func TestFleetingEventsThatCannotBeSentCutOffNobodyAndLeaveRoomForOthers(t *test
 		wire.Heal()
 		bubble.Sleep(time.Second)
 		if s := a.Stats(); s.Unsent != 0 || slices.Contains(ann.all(), "lost") || slices.Contains(bob.all(), "lost") {
-			t.Errorf("%d channels began a new epoch; heard are %q and %q", s.Unsent, ann.all(), bob.all())
+			t.Errorf("%d channels began a new epoch; got %q and %q", s.Unsent, ann.all(), bob.all())
 		}
 	})
 }
 
-// What need not come at once waits for the sender, or until its context ends.
-func TestWhatIsPublishedAtAPaceWaitsForTheSender(t *testing.T) {
+// Paced events wait for the sender, or until their context ends.
+func TestPublishPaced_WaitsForTheSender(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -580,26 +579,26 @@ func TestWhatIsPublishedAtAPaceWaitsForTheSender(t *testing.T) {
 	})
 }
 
-func TestMoreLostChannelsThanAreRememberedConcernEverybody(t *testing.T) {
+func TestUnsent_OverflowResetsAllChannels(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		a, b := run(t, server.Open(t), "a"), run(t, server.Open(t), "b")
 		ann := b.ear(t, "ann")
-		for i := range mostUnsent + 1 {
+		for i := range maxUnsent + 1 {
 			a.unsent.add(fmt.Sprint("user", i))
 		}
 		ann.wants(t, "lost")
 	})
 }
 
-func TestThatMoreChannelsAreLostThanAreRememberedIsRememberedUntilTheNodesAreTold(t *testing.T) {
+func TestUnsent_OverflowLastsUntilNodesAreNotified(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
 		a, b := run(t, redistest.OpenConfig(t, wire.Config()), "a"), run(t, server.Open(t), "b")
 		ann := b.ear(t, "ann")
 		wire.Refuse()
-		for i := range mostUnsent + 1 {
+		for i := range maxUnsent + 1 {
 			a.unsent.add(fmt.Sprint("user", i))
 		}
 		time.Sleep(time.Minute)
@@ -609,36 +608,36 @@ func TestThatMoreChannelsAreLostThanAreRememberedIsRememberedUntilTheNodesAreTol
 	})
 }
 
-func TestALookThatFailsIsMadeUpFor(t *testing.T) {
+func TestResync_RetriesAFailedCheck(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
-		b := NewBus(redistest.OpenConfig(t, wire.Config()), "b", slog.New(slog.DiscardHandler)) // it does not run
+		b := NewBus(redistest.OpenConfig(t, wire.Config()), "b", slog.New(slog.DiscardHandler)) // not running
 		ann, room := b.ear(t, "ann"), b.ear(t, "room/1")
 		for _, c := range []struct {
 			what      string
-			doubt     *atomic.Bool
+			checks    *atomic.Bool
 			ann, room []string
 		}{
 			{"a gap", &b.gap, nil, []string{"lost"}},
 			{"a new era", &b.stale, []string{"lost"}, []string{"lost", "lost"}},
 		} {
-			c.doubt.Store(true)
+			c.checks.Store(true)
 			wire.Refuse()
-			if b.lookAtAll(t.Context()) {
-				t.Errorf("%s: a look at a Redis that is away is said to be done", c.what)
+			if b.checkAll(t.Context()) {
+				t.Errorf("%s: checkAll succeeded without Redis", c.what)
 			}
 			wire.Heal()
-			eventually.True(t, "Redis is back", func() bool { return b.lookAtAll(t.Context()) })
-			if got, got2 := ann.all(), room.all(); !slices.Equal(got, c.ann) || !slices.Equal(got2, c.room) || c.doubt.Load() {
-				t.Errorf("%s: after Redis is back, heard are %q and %q, want %q and %q", c.what, got, got2, c.ann, c.room)
+			eventually.True(t, "Redis is back", func() bool { return b.checkAll(t.Context()) })
+			if got, got2 := ann.all(), room.all(); !slices.Equal(got, c.ann) || !slices.Equal(got2, c.room) || c.checks.Load() {
+				t.Errorf("%s: after Redis is back: got %q and %q, want %q and %q", c.what, got, got2, c.ann, c.room)
 			}
 		}
 	})
 }
 
-// Who listens while Redis is away begins with the first event that comes afterwards, and does not know what
-// came before.
-func TestAChannelOfWhichNothingIsKnownBeginsWithItsFirstEvent(t *testing.T) {
+// A listener that starts while Redis is unavailable begins with the first event afterwards, and does not get earlier
+// ones.
+func TestListen_WithoutRedisBeginsWithTheFirstEvent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
 		wire := server.Wire()
@@ -646,7 +645,7 @@ func TestAChannelOfWhichNothingIsKnownBeginsWithItsFirstEvent(t *testing.T) {
 		wire.Refuse()
 		ann := b.ear(t, "ann")
 		if ann.begin != (Position{}) {
-			t.Errorf("without Redis the channel stands at %+v", ann.begin)
+			t.Errorf("without Redis: got the position %+v", ann.begin)
 		}
 		c := b.listening("ann")
 		b.handle(t.Context(), c, tick("ann", 7), Position{"e", 7})
@@ -656,11 +655,11 @@ func TestAChannelOfWhichNothingIsKnownBeginsWithItsFirstEvent(t *testing.T) {
 	})
 }
 
-// What another version sends, or what was harmed, keeps nothing else from being heard.
-func TestALetterThatCannotBeReadStopsNoOther(t *testing.T) {
+// A letter of another version, or a damaged one, does not stop later letters.
+func TestReceive_MalformedLetterStopsNoOther(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		var records logtest.Buffer
-		b := NewBus(redistest.InMemory(t).Open(t), "b", records.Logger()) // it does not run
+		b := NewBus(redistest.InMemory(t).Open(t), "b", records.Logger()) // not running
 		ann, e := b.ear(t, "ann"), tick("ann", 3)
 		item := func(channel, event string) string {
 			return fmt.Sprintf(`{"c":%q,"e":%q,"o":1,"v":%s}`, channel, ann.begin.Epoch, event)
@@ -671,13 +670,13 @@ func TestALetterThatCannotBeReadStopsNoOther(t *testing.T) {
 			b.open(t.Context(), letter)
 		}
 		ann.wants(t, "3")
-		if n := records.Count("cannot be decoded"); n != 3 {
-			t.Errorf("%d of 3 that cannot be read are in the log:\n%s", n, records.String())
+		if n := records.Count("not decoded"); n != 3 {
+			t.Errorf("%d of 3 malformed letters are in the log:\n%s", n, records.String())
 		}
 	})
 }
 
-func TestAnAnswerOfAnotherFormIsNoPosition(t *testing.T) {
+func TestPosition_RefusesMalformedReplies(t *testing.T) {
 	text, number, none := keyspace.Reply{Kind: keyspace.TextReply, Str: "x"}, keyspace.Reply{Kind: keyspace.IntReply}, keyspace.Reply{Kind: keyspace.ListReply}
 	list := func(items ...keyspace.Reply) keyspace.Reply {
 		return keyspace.Reply{Kind: keyspace.ListReply, List: items}
@@ -696,9 +695,9 @@ func TestAnAnswerOfAnotherFormIsNoPosition(t *testing.T) {
 	}
 }
 
-// TestRandomHistories lets three nodes publish and listen at random while messages, lines
-// and the server are harmed, and holds each listener against what was published: what it
-// heard has the right order and no doubles, and of what is missing it was told after that had been published.
+// TestRandomHistories lets three nodes publish and subscribe at random while messages, connections and the server
+// fail. Each listener must have the events in order and without duplicates, and must be notified of each missing
+// event after its publication.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -707,15 +706,15 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// witness is a listener that knows what had been published when it was told of a loss.
+// witness is a listener that records how many events had been published when it was notified of a loss.
 type witness struct {
 	channel string
-	from    int // events that had been published when it began
+	from    int // events published before it began
 	leave   func()
 
 	mu    sync.Mutex
 	heard []string
-	told  int // events that had been published when it was last told of a loss; -1: never
+	told  int // events published before its last notification of a loss; -1: never
 }
 
 func (b *Bus) witness(t *testing.T, channel string, published *atomic.Int64) *witness {
@@ -736,7 +735,7 @@ func (b *Bus) witness(t *testing.T, channel string, published *atomic.Int64) *wi
 	return w
 }
 
-// missed returns those of some events that the listener has neither heard nor been told of.
+// missed returns those events that the listener neither got nor was notified of.
 func (w *witness) missed(events []int) (missed []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -748,8 +747,8 @@ func (w *witness) missed(events []int) (missed []int) {
 	return missed
 }
 
-// randomHistory ends in a calm: with quiet no message is dropped on a line that stays, and nothing
-// that is published afterwards shows a listener that it is behind.
+// randomHistory ends without failures. With quiet, no message is dropped on a connection that stays, and no later
+// event shows a listener that it is behind.
 func randomHistory(t *testing.T, r *rand.Rand, quiet bool) {
 	server := redistest.InMemory(t)
 	var wires []*redistest.Wire
@@ -811,14 +810,14 @@ func randomHistory(t *testing.T, r *rand.Rand, quiet bool) {
 	check := func() {
 		for i, e := range ears {
 			if missed := e.missed(events[e.channel]); len(missed) > 0 {
-				t.Errorf("listener %d on %s missed %d and was not told: %q", i, e.channel, missed, e.heard)
+				t.Errorf("listener %d on %s missed %d without a notification: %q", i, e.channel, missed, e.heard)
 			}
 		}
 	}
 	if quiet {
 		check()
 	}
-	for i, channel := range channels { // all is well again: everybody hears
+	for i, channel := range channels { // all failures are over: every listener gets events
 		publish(nodes[i], channel)
 	}
 	bubble.Sleep(time.Second)
@@ -826,14 +825,14 @@ func randomHistory(t *testing.T, r *rand.Rand, quiet bool) {
 	for i, e := range ears {
 		end := fmt.Sprint(events[e.channel][len(events[e.channel])-1])
 		if len(e.heard) == 0 || e.heard[len(e.heard)-1] != end {
-			t.Errorf("listener %d on %s does not hear the end: %q", i, e.channel, e.heard)
+			t.Errorf("listener %d on %s did not get the last event: %q", i, e.channel, e.heard)
 		}
 		seen := map[string]bool{}
 		for n, what := range e.heard {
 			switch {
 			case what == "lost":
-				clear(seen) // it looks at the truth, and begins anew
-			case seen[what] && !slices.Contains(e.heard[n:], "lost"): // it may come twice where Redis' answer was lost
+				clear(seen) // it loads the state and starts again
+			case seen[what] && !slices.Contains(e.heard[n:], "lost"): // it may arrive twice if Redis' reply was lost
 				t.Errorf("listener %d on %s heard %s twice: %q", i, e.channel, what, e.heard)
 			}
 			seen[what] = true
@@ -846,12 +845,12 @@ func randomHistory(t *testing.T, r *rand.Rand, quiet bool) {
 	}
 }
 
-func TestWhatHasNoJSONIsLoggedAndNoEvent(t *testing.T) {
+func TestEncode_LogsDataWithoutJSON(t *testing.T) {
 	var log logtest.Buffer
 	if text, ok := Encode(log.Logger(), "counted", map[string]int{"n": 7}); !ok || string(text) != `{"n":7}` || log.String() != "" {
 		t.Errorf("got %s, %v, and the log %q", text, ok, &log)
 	}
-	if text, ok := Encode(log.Logger(), "counted", func() {}); ok || log.Count("an event cannot be encoded") != 1 || log.Count("type=counted") != 1 {
+	if text, ok := Encode(log.Logger(), "counted", func() {}); ok || log.Count("event not encoded") != 1 || log.Count("type=counted") != 1 {
 		t.Errorf("of a function: got %s, %v, and the log %q", text, ok, &log)
 	}
 }

@@ -3,17 +3,16 @@ package events
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	channelsDesc = prometheus.NewDesc("stoa_events_channels", "Channels to which this node listens: users with a connection to it.", nil, nil)
-	sentDesc     = prometheus.NewDesc("stoa_events_sent_total", "Events published by this node, by how far they went: redis (all nodes), or here (this node's listeners alone, for Redis did not answer).", []string{"to"}, nil)
+	channelsDesc = prometheus.NewDesc("stoa_events_channels", "Channels with listeners on this node, such as those of connected users.", nil, nil)
+	sentDesc     = prometheus.NewDesc("stoa_events_sent_total", "Events published by this node, by reach: redis (all nodes), or here (only this node's listeners, because Redis did not reply).", []string{"to"}, nil)
 	caughtDesc   = prometheus.NewDesc("stoa_events_caught_up_total", "Events read from a channel's stream, because their message was late or lost.", nil, nil)
-	lostDesc     = prometheus.NewDesc("stoa_events_lost_total", "Times that the listeners of a channel were told that they may have missed events, and look at the truth.", nil, nil)
-	unsentDesc   = prometheus.NewDesc("stoa_events_unsent_total", "Channels that began a new epoch, because an event could not be sent; their listeners are told so.", nil, nil)
+	lostDesc     = prometheus.NewDesc("stoa_events_lost_total", "Times that a channel's listeners were notified of possibly missed events, so that they load the current state.", nil, nil)
+	unsentDesc   = prometheus.NewDesc("stoa_events_unsent_total", "Channels that began a new epoch because an event could not be sent; their listeners are notified.", nil, nil)
 )
 
 type collector struct{ b *Bus }
 
-// Metrics is a collector of stoa_events_*: how events reach who listens, and how often
-// they may not have.
+// Metrics returns a collector of stoa_events_*: the delivery of events, and possible losses.
 func (b *Bus) Metrics() prometheus.Collector { return collector{b} }
 
 // Describe implements [prometheus.Collector].

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	page     = 500                    // channels that one round trip looks at
-	lookTime = 5 * time.Second        // for one page
-	again    = 250 * time.Millisecond // after Redis did not answer
+	pageSize      = 500                    // channels that one round trip checks
+	checkTimeout  = 5 * time.Second        // bounds the check of one page
+	retryInterval = 250 * time.Millisecond // interval of retries after a failed check
 )
 
-// lateLooks are when a node that was taken for dead looks once more. Another node may take it off a
-// channel by a list of those that live from before: at the end of a look ([lookTime], and a list may be
-// 1.5 s old), or by a command that hangs in a connection, which the client closes after some ten seconds.
-var lateLooks = [...]time.Duration{lookTime + 2*time.Second, time.Minute}
+// lateChecks are the delays of further checks after a node was treated as dead. Another node may still remove it from
+// a channel by an old list of live nodes: at the end of a check ([checkTimeout], and a list may be 1.5 s old), or by
+// a command that hangs in a connection, which the client closes after about ten seconds.
+var lateChecks = [...]time.Duration{checkTimeout + 2*time.Second, time.Minute}
 
-// letterItem is one event in what a node gets. Without V it says that the channel has
-// begun a new epoch.
+// letterItem is one event of a letter. Without V it means that the channel has begun a new epoch.
 type letterItem struct {
 	C string
 	E string
@@ -31,25 +30,25 @@ type letterItem struct {
 	V json.RawMessage
 }
 
-// decode reads an event as [Event.appendJSON] writes it.
+// decode parses the output of [Event.appendJSON].
 func decode(text string) (e Event, err error) {
 	err = json.Unmarshal([]byte(text), &e)
 	return e, err
 }
 
-// receive hands on what other nodes send, until ctx ends.
+// receive delivers the letters of other nodes until ctx ends.
 func (b *Bus) receive(ctx context.Context) {
-	_ = b.db.Subscribe(ctx, nodeChannels.At(keyspace.Text{S: b.node}), redis.Handler{ // it ends with ctx, or with the DB
-		Subscribed: b.lookAfterGap,
+	_ = b.db.Subscribe(ctx, nodeChannels.At(keyspace.Text{S: b.node}), redis.Handler{ // it ends with ctx or the DB
+		Subscribed: b.checkAfterGap,
 		Message:    func(text string) { b.open(ctx, text) },
 	})
 }
 
-// open hands on what is in a letter.
+// open delivers the events of a letter.
 func (b *Bus) open(ctx context.Context, text string) {
 	var items []letterItem
 	if err := json.Unmarshal([]byte(text), &items); err != nil {
-		b.log.Error("events of another node cannot be decoded", "err", err)
+		b.log.Error("events: letter of another node not decoded", "err", err)
 		return
 	}
 	names := make([]string, len(items))
@@ -68,7 +67,7 @@ func (b *Bus) open(ctx context.Context, text string) {
 		}
 		e, err := decode(string(item.V))
 		if err != nil {
-			b.log.Error("an event of another node cannot be decoded", "err", err)
+			b.log.Error("events: event of another node not decoded", "err", err)
 			continue
 		}
 		e.On = item.C
@@ -76,42 +75,41 @@ func (b *Bus) open(ctx context.Context, text string) {
 	}
 }
 
-// begin notes that a channel stands at the beginning of an epoch, and tells its listeners
-// unless they know.
+// begin sets a channel to the beginning of an epoch, and notifies its listeners of a loss if the epoch is new.
 func (b *Bus) begin(c *channel, at Position) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.Epoch != at.Epoch {
 		c.at = at
-		b.tellLost(c)
+		b.notifyLost(c)
 	}
 }
 
-// look has keepRight look at where all channels stand.
-func (b *Bus) look() {
+// requestCheck makes resync check the positions of all channels.
+func (b *Bus) requestCheck() {
 	select {
-	case b.doubt <- struct{}{}:
+	case b.checks <- struct{}{}:
 	default:
 	}
 }
 
-// lookAfterGap is look, at a time when what other nodes sent may have been lost on the way.
-func (b *Bus) lookAfterGap() {
+// checkAfterGap is requestCheck after a time in which events from other nodes may have been lost.
+func (b *Bus) checkAfterGap() {
 	b.gap.Store(true)
-	b.look()
+	b.requestCheck()
 }
 
-// resetAll is look, after which every channel of this node has begun a new epoch: another
-// node has lost events and does not know of which channels.
+// resetAll is requestCheck that begins a new epoch of every channel of this node, because another node lost events of
+// unknown channels.
 func (b *Bus) resetAll() {
 	b.stale.Store(true)
-	b.look()
+	b.requestCheck()
 }
 
-// keepRight renews what Redis knows of this node's channels, finds out what was missed, and
-// begins new epochs of channels of which an event was lost, until ctx ends.
-func (b *Bus) keepRight(ctx context.Context) {
-	renew, retry := time.NewTicker(renewEvery), time.NewTicker(again)
+// resync renews this node's subscriptions in Redis, finds missed events, and begins new epochs of channels of which
+// an event was lost, until ctx ends.
+func (b *Bus) resync(ctx context.Context) {
+	renew, retry := time.NewTicker(renewEvery), time.NewTicker(retryInterval)
 	defer renew.Stop()
 	defer retry.Stop()
 	wanted := false
@@ -121,30 +119,29 @@ func (b *Bus) keepRight(ctx context.Context) {
 			return
 		case <-renew.C:
 			wanted = true
-		case <-b.doubt:
+		case <-b.checks:
 			wanted = true
 		case <-b.dead:
 			wanted = true
-			for _, after := range lateLooks {
-				time.AfterFunc(after, b.look)
+			for _, after := range lateChecks {
+				time.AfterFunc(after, b.requestCheck)
 			}
 		case <-retry.C:
 		}
 		b.resetUnsent(ctx)
 		if wanted {
-			wanted = !b.lookAtAll(ctx)
+			wanted = !b.checkAll(ctx)
 		}
 	}
 }
 
-// lookAtAll compares where channels stand with what was handed on; it reports whether
-// Redis answered.
-func (b *Bus) lookAtAll(ctx context.Context) bool {
+// checkAll compares the positions in Redis with the delivered events; it reports whether Redis replied.
+func (b *Bus) checkAll(ctx context.Context) bool {
 	era, stale, gap := b.nodes.Era(), b.stale.Swap(false), b.gap.Swap(false)
-	// In another era what Redis had may be gone, and offsets may come again.
+	// In another era data of Redis may be lost, and offsets may repeat.
 	fresh := stale || b.era != 0 && b.era != era
-	for names := range slices.Chunk(b.all(), page) {
-		if !b.lookAtSome(ctx, names, fresh, gap) {
+	for names := range slices.Chunk(b.channelNames(), pageSize) {
+		if !b.checkPage(ctx, names, fresh, gap) {
 			b.stale.Store(fresh)
 			if gap {
 				b.gap.Store(true)
@@ -156,8 +153,8 @@ func (b *Bus) lookAtAll(ctx context.Context) bool {
 	return true
 }
 
-func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh, gap bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+func (b *Bus) checkPage(ctx context.Context, names []string, fresh, gap bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if fresh && !b.resetSome(ctx, names, true) {
 		return false
@@ -179,17 +176,17 @@ func (b *Bus) lookAtSome(ctx context.Context, names []string, fresh, gap bool) b
 	return true
 }
 
-// shared reports whether a channel is no user's own: see [Event.On].
+// shared reports whether a channel is not a user's own: see [Event.On].
 func shared(name string) bool { return strings.Contains(name, "/") }
 
-// compare brings a channel to where it stands in Redis. The events of a shared channel, such as
-// a room's, are not kept, and nobody can say which were lost in a gap: its listeners are told.
+// compare moves a channel to its position in Redis. The events of a shared channel, such as a room's, are not stored,
+// so that the events lost in a gap are unknown: its listeners are notified.
 func (b *Bus) compare(ctx context.Context, c *channel, at Position, gap bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at.Epoch == c.at.Epoch {
 		if gap && shared(c.name) {
-			b.tellLost(c)
+			b.notifyLost(c)
 			return
 		}
 		if at.Offset > c.at.Offset {
@@ -200,17 +197,17 @@ func (b *Bus) compare(ctx context.Context, c *channel, at Position, gap bool) {
 		}
 	}
 	c.at = at
-	b.tellLost(c)
+	b.notifyLost(c)
 }
 
-// resetUnsent begins new epochs of the channels of which an event could not be sent, once Redis
-// has what these events were about; see [Bus.SetBehind].
+// resetUnsent begins new epochs of the channels of unsent events, once Redis has the changes behind these events; see
+// [Bus.SetBehind].
 func (b *Bus) resetUnsent(ctx context.Context) {
 	for !b.behind() {
-		names, more := b.unsent.some(page)
+		names, more := b.unsent.pop(pageSize)
 		if more {
 			if err := b.nodes.Publish(ctx, topic, "lost", b.node); err != nil {
-				b.unsent.forgot()
+				b.unsent.restoreMore()
 			} else {
 				b.resetAll()
 			}
@@ -228,9 +225,9 @@ func (b *Bus) resetUnsent(ctx context.Context) {
 	}
 }
 
-// resetListened begins new epochs of those channels to which somebody listens.
+// resetListened begins new epochs of those channels that have subscribers.
 func (b *Bus) resetListened(ctx context.Context, names []string) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	silent, err := b.silent(ctx, names)
 	if err != nil {
@@ -240,15 +237,15 @@ func (b *Bus) resetListened(ctx context.Context, names []string) bool {
 	return len(names) == 0 || b.resetSome(ctx, names, false)
 }
 
-// forgot puts back that there are channels which nobody remembers.
-func (u *unsent) forgot() {
+// restoreMore restores the flag that there are channels beyond maxUnsent.
+func (u *unsent) restoreMore() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.more = true
 }
 
-// resetSome begins new epochs and tells all nodes that listen. With known it does so only
-// where the epoch is still the one that this node knows: another node may have been quicker.
+// resetSome begins new epochs and notifies all nodes with subscribers. With known it does so only for channels whose
+// epoch is still the one that this node has, because another node may have reset them first.
 func (b *Bus) resetSome(ctx context.Context, names []string, known bool) bool {
 	cmds, epochs := make([]keyspace.Cmd, len(names)), make([]string, len(names))
 	for i, name := range names {

@@ -25,17 +25,17 @@ var (
 )
 
 const (
-	biggest  = 1000            // events that are sent at once, give or take a batch
-	sendTime = 2 * time.Second // for Redis to take them
+	maxSend     = 1000            // largest number of events of one send, not counting the last batch
+	sendTimeout = 2 * time.Second // bounds one send to Redis
 
-	// askFirst is from how many channels on it is worth a round trip to know which of
-	// them anybody listens to.
-	askFirst = 4
+	// probeThreshold is the number of channels from which a round trip that finds the ones without subscribers is worth its
+	// cost.
+	probeThreshold = 4
 )
 
-// send sends what waits, all at once, until ctx ends; then what was published before.
+// send sends the queued events, all at once, until ctx ends. Then it sends the events that were published before.
 func (b *Bus) send(ctx context.Context) {
-	work := context.WithoutCancel(ctx) // what is being sent then goes on
+	work := context.WithoutCancel(ctx) // a running send continues
 	for {
 		var batch []Event
 		select {
@@ -43,7 +43,7 @@ func (b *Bus) send(ctx context.Context) {
 			b.queued.Add(-int64(len(batch)))
 		case batch = <-b.paced:
 		case <-ctx.Done():
-			work, cancel := context.WithTimeout(work, sendTime)
+			work, cancel := context.WithTimeout(work, sendTimeout)
 			defer cancel()
 			for batch = b.gather(nil); len(batch) > 0 && work.Err() == nil; batch = b.gather(nil) {
 				b.sendAll(work, batch)
@@ -54,9 +54,9 @@ func (b *Bus) send(ctx context.Context) {
 	}
 }
 
-// gather returns a batch with others that wait.
+// gather returns a batch together with other queued ones.
 func (b *Bus) gather(batch []Event) []Event {
-	for len(batch) < biggest {
+	for len(batch) < maxSend {
 		var next []Event
 		select {
 		case next = <-b.out:
@@ -74,11 +74,11 @@ func (b *Bus) gather(batch []Event) []Event {
 }
 
 func (b *Bus) sendAll(ctx context.Context, batch []Event) {
-	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	silent, err := b.silentOf(ctx, batch)
 	if err != nil {
-		b.log.Debug("it is not known who listens", "err", err) // each event finds out
+		b.log.Debug("events: subscribers not read", "err", err) // each event checks its channel itself
 	}
 	cmds, events, names := make([]keyspace.Cmd, 0, len(batch)), make([]*Event, 0, len(batch)), make([]string, 0, len(batch))
 	for i := range batch {
@@ -101,21 +101,21 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 		switch {
 		case e == nil || r.Nil():
 		case r.Err != nil:
-			b.here(ctx, *e, Position{})
+			b.deliverHere(ctx, *e, Position{})
 			b.stats.local.Add(1)
-			if e.lasts() {
+			if e.needsResync() {
 				b.unsent.add(e.channel())
 			}
 		default:
 			nodes, at, err := published(r)
 			if err != nil {
-				b.log.Error("an event may be lost: publish.lua answered what this version does not know", "type", e.Type, "channel", e.channel(), "err", err)
+				b.log.Error("events: unknown reply of publish.lua, an event may be lost", "type", e.Type, "channel", e.channel(), "err", err)
 				continue
 			}
 			b.stats.sent.Add(1)
 			for node := range strings.FieldsSeq(nodes) {
 				if node == b.node {
-					b.here(ctx, *e, at)
+					b.deliverHere(ctx, *e, at)
 				} else {
 					mail.add(node, e, at)
 				}
@@ -125,8 +125,8 @@ func (b *Bus) sendAll(ctx context.Context, batch []Event) {
 	b.deliver(ctx, mail)
 }
 
-// silentOf returns the channels of a batch to which nobody listens and which nobody can
-// resume, where that is worth knowing before.
+// silentOf returns the channels of a batch without subscribers and without clients that may resume. It returns nil if
+// the check is not worth its cost.
 func (b *Bus) silentOf(ctx context.Context, batch []Event) (map[string]bool, error) {
 	names := make([]string, 0, len(batch))
 	for i := range batch {
@@ -135,14 +135,13 @@ func (b *Bus) silentOf(ctx context.Context, batch []Event) (map[string]bool, err
 		}
 	}
 	slices.Sort(names)
-	if names = slices.Compact(names); len(names) == 0 || len(names) < askFirst && b.db.Mode() != "embedded" { // where scripts are slow
+	if names = slices.Compact(names); len(names) == 0 || len(names) < probeThreshold && b.db.Mode() != "embedded" { // embedded scripts are slow
 		return nil, nil
 	}
 	return b.silent(ctx, names)
 }
 
-// silent returns those of some channels to which nobody listens and which nobody can
-// resume.
+// silent reports for each channel whether it has no subscribers and no clients that may resume.
 func (b *Bus) silent(ctx context.Context, names []string) (map[string]bool, error) {
 	keys := make([]keyspace.Key, len(names))
 	for i, name := range names {
@@ -160,14 +159,14 @@ func (b *Bus) silent(ctx context.Context, names []string) (map[string]bool, erro
 
 func publishCmd(e *Event) keyspace.Cmd {
 	nodes, meta, stream := keysOf(e.channel())
-	keep := keepForEach
+	keep := streamLength
 	if e.Fleeting {
 		keep = 0
 	}
 	return publishScript.Cmd([]keyspace.Key{nodes, meta, stream}, string(e.appendJSON(nil)), strconv.Itoa(keep), millis(resumeFor), newEpoch(), millis(listenLife))
 }
 
-// published reads publish.lua's reply.
+// published parses publish.lua's reply.
 func published(r keyspace.Reply) (nodes string, at Position, err error) {
 	if list, err := r.Items(); err != nil || len(list) != 3 {
 		return "", at, keyspace.ErrReply
@@ -179,26 +178,25 @@ func published(r keyspace.Reply) (nodes string, at Position, err error) {
 	return nodes, at, err
 }
 
-// here hands an event to the listeners of this node.
-func (b *Bus) here(ctx context.Context, e Event, at Position) {
+// deliverHere delivers an event to the listeners of this node.
+func (b *Bus) deliverHere(ctx context.Context, e Event, at Position) {
 	if c := b.listening(e.channel()); c != nil {
 		b.handle(ctx, c, e, at)
 	}
 }
 
-// post is what other nodes are to get, by node.
+// post holds the letters to other nodes, by node.
 type post map[string]*letter
 
-// letter is what one node is to get.
+// letter is the message to one node.
 type letter struct {
 	text     []byte   // see letterItem
-	channels []string // whose listeners have to look at the truth where it cannot be sent
+	channels []string // channels whose listeners must load the state if the letter cannot be sent
 }
 
-// add puts an event into the letter to node. Channels are the only text of an item that
-// may need escaping.
+// add adds an event to the letter to node. The channel is the only text of an item that may need escaping.
 func (p post) add(node string, e *Event, at Position) {
-	p.item(node, e.channel(), at, e.lasts(), func(b []byte) []byte { return e.appendJSON(append(b, `,"v":`...)) })
+	p.item(node, e.channel(), at, e.needsResync(), func(b []byte) []byte { return e.appendJSON(append(b, `,"v":`...)) })
 }
 
 func (p post) item(node, channel string, at Position, lasts bool, event func([]byte) []byte) {
@@ -218,8 +216,8 @@ func (p post) item(node, channel string, at Position, lasts bool, event func([]b
 	l.text = append(event(l.text), '}')
 }
 
-// deliver sends letters. Events whose letter cannot be sent are in the streams, where
-// nobody looks for them unless the channel begins a new epoch.
+// deliver sends letters. If a letter cannot be sent, its events are only in the streams, which no node reads until
+// the channel begins a new epoch.
 func (b *Bus) deliver(ctx context.Context, p post) {
 	if len(p) == 0 {
 		return
@@ -238,23 +236,23 @@ func (b *Bus) deliver(ctx context.Context, p post) {
 	}
 }
 
-// mostUnsent bounds the channels that are remembered one by one.
-const mostUnsent = 1 << 16
+// maxUnsent is the largest number of channels that are remembered by name.
+const maxUnsent = 1 << 16
 
-// unsent are channels of which an event could not be sent.
+// unsent are the channels of events that could not be sent.
 type unsent struct {
 	mu       sync.Mutex
 	channels map[string]struct{}
-	more     bool // than are remembered
+	more     bool // true: there are channels beyond maxUnsent
 }
 
 func (u *unsent) add(name string) {
-	if name == "" { // of an event that no listener gets
+	if name == "" { // an event without listeners
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.channels) >= mostUnsent {
+	if len(u.channels) >= maxUnsent {
 		u.more = true
 		return
 	}
@@ -264,9 +262,8 @@ func (u *unsent) add(name string) {
 	u.channels[name] = struct{}{}
 }
 
-// some takes out up to n channels; more reports whether there were others that nobody
-// remembers.
-func (u *unsent) some(n int) (names []string, more bool) {
+// pop removes and returns up to n channels; more reports whether there were channels beyond maxUnsent.
+func (u *unsent) pop(n int) (names []string, more bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for name := range u.channels {

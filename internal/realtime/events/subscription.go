@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// queued is how many events a subscriber may be behind before it is cut off.
-const queued = 64
+// subscriptionQueue is the number of undelivered events after which a subscription is closed.
+const subscriptionQueue = 64
 
 // Subscription is one listener's queue.
 type Subscription struct {
-	// C has the user's events. It is closed when the listener fell behind, when events were
-	// missed on the way, or when the listener closed the subscription: whoever comes again
-	// looks at the truth first.
+	// C delivers the user's events. It is closed when the listener is too slow, when events were missed, or by Close.
+	// A listener that subscribes again loads the current state first.
 	C chan Event
 
 	leave func()
@@ -20,9 +19,9 @@ type Subscription struct {
 	ended bool
 }
 
-// Subscribe listens to one user's events until Close.
+// Subscribe subscribes to one user's events until Close.
 func (b *Bus) Subscribe(ctx context.Context, user string) *Subscription {
-	s := &Subscription{C: make(chan Event, queued)}
+	s := &Subscription{C: make(chan Event, subscriptionQueue)}
 	_, s.leave = b.Listen(ctx, user, &Listener{Event: s.add, Lost: s.end})
 	return s
 }
@@ -50,7 +49,7 @@ func (s *Subscription) end() {
 	}
 }
 
-// Close ends the subscription. It may be called again.
+// Close ends the subscription. Further calls do nothing.
 func (s *Subscription) Close() {
 	s.leave()
 	s.end()

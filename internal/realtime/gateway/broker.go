@@ -12,23 +12,23 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// broker gives the library the channels of package events.
+// broker provides the channels of package events to the library.
 type broker struct {
 	base    context.Context //nolint:containedctx // the library gives none
 	bus     *events.Bus
-	before  func(ctx context.Context, channel string, e events.Event) // before clients get an event
-	lost    func(channel string)                                      // events were missed, or may have been
+	before  func(ctx context.Context, channel string, e events.Event) // called before clients get an event
+	lost    func(channel string)                                      // called when events were missed, or may have been
 	deliver centrifuge.BrokerEventHandler
 
-	mu   sync.Mutex
-	held map[string]func() // leaves a channel
+	mu     sync.Mutex
+	leaves map[string]func() // unsubscribe functions by channel
 }
 
-// brokerTime is how long Redis may take.
-const brokerTime = 2 * time.Second
+// brokerTimeout bounds the Redis calls of one operation.
+const brokerTimeout = 2 * time.Second
 
 func (b *broker) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(b.base, brokerTime)
+	return context.WithTimeout(b.base, brokerTimeout)
 }
 
 // RegisterBrokerEventHandler implements centrifuge.Broker.
@@ -37,40 +37,39 @@ func (b *broker) RegisterBrokerEventHandler(h centrifuge.BrokerEventHandler) err
 	return nil
 }
 
-// ReliableDelivery tells the library that it need not compare positions by itself: package
-// events finds out what was missed.
+// ReliableDelivery reports true: the library need not compare positions itself, because package events finds missed
+// events.
 func (b *broker) ReliableDelivery() bool { return true }
 
-// Subscribe implements centrifuge.Broker: this node's first client came to each channel. The
-// library says so again, and never that the last one has left, where another client comes
-// before it has done with that one.
+// Subscribe implements centrifuge.Broker: this node's first client subscribed to each channel. If a client comes back
+// while the library still handles the last unsubscription, the library calls Subscribe again without Unsubscribe.
 func (b *broker) Subscribe(channels ...string) error {
 	ctx, cancel := b.context()
 	defer cancel()
 	for _, name := range channels {
 		b.mu.Lock()
-		held := b.held[name] != nil
+		subscribed := b.leaves[name] != nil
 		b.mu.Unlock()
-		if held {
+		if subscribed {
 			continue
 		}
 		_, leave := b.bus.Listen(ctx, name, &events.Listener{
-			Event: func(e events.Event, at events.Position) { b.handOn(name, e, at) },
+			Event: func(e events.Event, at events.Position) { b.forward(name, e, at) },
 			Lost:  func() { b.lost(name) },
 		})
 		b.mu.Lock()
-		b.held[name] = leave
+		b.leaves[name] = leave
 		b.mu.Unlock()
 	}
 	return nil
 }
 
-// Unsubscribe implements centrifuge.Broker: the last one has left.
+// Unsubscribe implements centrifuge.Broker: the last client has left.
 func (b *broker) Unsubscribe(channels ...string) error {
 	for _, name := range channels {
 		b.mu.Lock()
-		leave := b.held[name]
-		delete(b.held, name)
+		leave := b.leaves[name]
+		delete(b.leaves, name)
 		b.mu.Unlock()
 		if leave != nil {
 			leave()
@@ -79,7 +78,7 @@ func (b *broker) Unsubscribe(channels ...string) error {
 	return nil
 }
 
-func (b *broker) handOn(name string, e events.Event, at events.Position) {
+func (b *broker) forward(name string, e events.Event, at events.Position) {
 	ctx, cancel := b.context()
 	defer cancel()
 	b.before(ctx, name, e)
@@ -87,7 +86,7 @@ func (b *broker) handOn(name string, e events.Event, at events.Position) {
 	if e.User != "" && e.User != name {
 		pub.Tags = map[string]string{sender: e.User}
 	}
-	_ = b.deliver.HandlePublication(name, pub, position(at), false, nil) // it fails for no client
+	_ = b.deliver.HandlePublication(name, pub, position(at), false, nil) // it does not fail for single clients
 }
 
 func publication(e *events.Event, offset uint64) *centrifuge.Publication {
@@ -98,12 +97,11 @@ func position(at events.Position) centrifuge.StreamPosition {
 	return centrifuge.StreamPosition{Epoch: at.Epoch, Offset: at.Offset}
 }
 
-// unknown is the position of a channel of which Redis says nothing. It has an epoch of its own: the library
-// lets a client resume from an empty one wherever the offsets are equal, as at the beginning of every epoch.
+// unknown returns the position of a channel whose position in Redis is unknown. It has a new epoch, because the
+// library lets a client resume from an empty one wherever the offsets are equal, as at the beginning of every epoch.
 func unknown() centrifuge.StreamPosition { return centrifuge.StreamPosition{Epoch: rand.Text()} }
 
-// History implements centrifuge.Broker. While Redis is away nothing is known, and nobody's
-// position is the present one.
+// History implements centrifuge.Broker. While Redis is unavailable the position is unknown, and no client can resume.
 func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centrifuge.Publication, centrifuge.StreamPosition, error) {
 	if opts.Filter.Reverse {
 		return nil, centrifuge.StreamPosition{}, centrifuge.ErrorNotAvailable
@@ -120,7 +118,7 @@ func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centri
 	defer cancel()
 	kept, at, err := b.bus.History(ctx, name, after, limit)
 	if err != nil || at == (events.Position{}) {
-		return nil, unknown(), nil //nolint:nilerr // whoever resumes is told to look
+		return nil, unknown(), nil //nolint:nilerr // a resuming client loads the state
 	}
 	if opts.Filter.Since != nil && opts.Filter.Since.Epoch != at.Epoch {
 		kept = nil
@@ -134,7 +132,7 @@ func (b *broker) History(name string, opts centrifuge.HistoryOptions) ([]*centri
 
 var errNotOurs = errors.New("gateway: events are published by package events")
 
-// Publish implements centrifuge.Broker. Nobody calls it: clients may not publish.
+// Publish implements centrifuge.Broker. It is never called, because clients may not publish.
 func (b *broker) Publish(string, []byte, centrifuge.PublishOptions) (centrifuge.PublishResult, error) {
 	return centrifuge.PublishResult{}, errNotOurs
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// delivered counts what the library is given.
+// delivered counts the events that the library gets.
 type delivered struct {
 	centrifuge.BrokerEventHandler
 	n int
@@ -26,8 +26,8 @@ func (d *delivered) HandlePublication(string, *centrifuge.Publication, centrifug
 	return nil
 }
 
-// The library subscribes again without having unsubscribed where a client comes back at once.
-func TestAChannelThatIsSubscribedTwiceIsHeardOnce(t *testing.T) {
+// The library subscribes again without unsubscribing if a client comes back at once.
+func TestBroker_SubscribedTwiceDeliversOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		bus := events.NewBus(redistest.InMemory(t).Open(t), "here", slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func TestAChannelThatIsSubscribedTwiceIsHeardOnce(t *testing.T) {
 		defer running.Wait()
 		defer cancel()
 		heard := &delivered{}
-		b := &broker{base: t.Context(), bus: bus, deliver: heard, held: map[string]func(){},
+		b := &broker{base: t.Context(), bus: bus, deliver: heard, leaves: map[string]func(){},
 			before: func(context.Context, string, events.Event) {}, lost: func(string) {}}
 		say := func() {
 			e := events.New("said", "ann", time.Now(), json.RawMessage("{}"))
@@ -63,8 +63,8 @@ func TestAChannelThatIsSubscribedTwiceIsHeardOnce(t *testing.T) {
 	})
 }
 
-// Nobody's position is the present one where nothing is known, not even that of a client that was told so before.
-func TestAChannelOfWhichRedisSaysNothingIsInAnEpochOfItsOwn(t *testing.T) {
+// Without a known position no client can resume, not even one that got such a position before.
+func TestBroker_UnknownPositionHasItsOwnEpoch(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		bus := events.NewBus(redistest.OpenConfig(t, wire.Config()), "here", slog.New(slog.DiscardHandler))
@@ -75,7 +75,7 @@ func TestAChannelOfWhichRedisSaysNothingIsInAnEpochOfItsOwn(t *testing.T) {
 			for range 2 {
 				_, at, err := b.History("ann", centrifuge.HistoryOptions{})
 				if err != nil || seen[at.Epoch] {
-					t.Errorf("the channel stands at %+v: %v", at, err)
+					t.Errorf("got the position %+v: %v", at, err)
 				}
 				seen[at.Epoch] = true
 			}

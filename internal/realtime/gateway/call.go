@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
-// call has a client's RPC go the way of a request. Calls of one connection run beside each
-// other; whoever needs an order waits for the answer.
+// call runs a client's RPC like a request. Calls of one connection run concurrently; a client that needs an order
+// waits for each reply.
 func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RPCCallback) {
 	in, err := parseCall(e.Method, e.Data)
 	if err != nil {
@@ -38,13 +38,13 @@ func (g *Gateway) call(c *connection, e centrifuge.RPCEvent, reply centrifuge.RP
 	})
 }
 
-// maxMethod is well above the longest operation id.
+// maxMethod is the largest length of a method, well above that of operation ids.
 const maxMethod = 64
 
-// errCall refuses what is no [api.SocketCall].
-var errCall = &centrifuge.Error{Code: http.StatusBadRequest, Message: "request.malformed: The data of a call is one JSON object with path, query, body and key, all of them optional."}
+// errCall refuses data that is not an [api.SocketCall].
+var errCall = &centrifuge.Error{Code: http.StatusBadRequest, Message: "request.malformed: Send one JSON object with any of path, query, body and key."}
 
-// parseCall reads the data of an RPC.
+// parseCall parses the data of an RPC.
 func parseCall(method string, data []byte) (in web.Invocation, err error) {
 	if len(method) > maxMethod {
 		return in, centrifuge.ErrorMethodNotFound
@@ -64,7 +64,7 @@ func parseCall(method string, data []byte) (in web.Invocation, err error) {
 	if d.Decode(&call) != nil {
 		return in, errCall
 	}
-	if _, err := d.Token(); err != io.EOF { // a bracket too many is nothing to More
+	if _, err := d.Token(); err != io.EOF { // More would ignore a surplus bracket
 		return in, errCall
 	}
 	in.Path, in.Query, in.Key = texts(call.Path), texts(call.Query), call.Key
@@ -74,7 +74,7 @@ func parseCall(method string, data []byte) (in web.Invocation, err error) {
 	return in, nil
 }
 
-// scalar is a JSON text, number or boolean, as the text that it would be in a URL.
+// scalar is a JSON string, number or boolean, as its text in a URL.
 type scalar string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -89,8 +89,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// listed is a scalar, or a list of scalars, as the text that it would be in a URL: with commas
-// between.
+// listed is a scalar or a list of scalars, as its text in a URL: separated by commas.
 type listed string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -124,8 +123,8 @@ func texts[S ~string](m map[string]S) map[string]string {
 
 var noBody = []byte("{}")
 
-// answer is what a client gets: the answer's body, or an error whose code is HTTP's status
-// and whose message begins with the code of the problem document.
+// answer returns the reply to a client: the response's body, or an error whose code is the HTTP status and whose
+// message begins with the code of the problem document.
 func answer(a web.Answer) (centrifuge.RPCReply, error) {
 	if a.Status < http.StatusBadRequest {
 		if len(a.Body) == 0 {

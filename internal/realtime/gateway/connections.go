@@ -26,47 +26,47 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// errUnauthenticated refuses a connection for its token; every client of the library asks
-// its app for another one then.
+// errUnauthenticated refuses a connection because of its token; every client of the library then requests a new one
+// from its app.
 var errUnauthenticated = centrifuge.ErrorTokenExpired
 
-// sessionEnded ends a connection for good: its device is logged out.
+// sessionEnded ends a connection for good, because its device is logged out.
 var sessionEnded = centrifuge.Disconnect{Code: api.SocketSessionEnded, Reason: "session ended"}
 
 // notForCaller refuses a connection for good: sockets are for sessions of users, not for keys.
-var notForCaller = centrifuge.Disconnect{Code: api.SocketNotForCaller, Reason: "not for callers of this kind"}
+var notForCaller = centrifuge.Disconnect{Code: api.SocketNotForCaller, Reason: "not for this kind of caller"}
 
-// errAway refuses a connection while nobody can tell whose token it is.
+// errAway refuses a connection while its token cannot be checked.
 var errAway = &centrifuge.Error{Code: http.StatusServiceUnavailable, Message: "unavailable", Temporary: true}
 
 // connection is a socket of one device.
 type connection struct {
-	client *centrifuge.Client
-	opened *http.Request // slim
-	caller atomic.Pointer[Caller]
-	seen   atomic.Int64 // Unix ns at which its session was known to go on
-	ended  atomic.Bool
-	looks  atomic.Bool   // it is sent to look at the truth, once its turn has come
-	calls  chan struct{} // has room for as many calls and subscriptions as run at once
+	client          *centrifuge.Client
+	opened          *http.Request // with the needed fields only
+	caller          atomic.Pointer[Caller]
+	seen            atomic.Int64 // Unix ns of the last successful check of its session
+	ended           atomic.Bool
+	resyncScheduled atomic.Bool   // a resynchronisation is scheduled
+	calls           chan struct{} // its capacity is the largest number of concurrent calls and subscriptions
 
 	channels map[string]*subscription // guarded by connections.mu
-	telling  sync.Mutex               // so that Channels is told of its subscriptions in their order
+	notifyMu sync.Mutex               // orders the notifications of Channels
 }
 
-// subscription is one of a connection to a channel; the next one to the same channel is another.
+// subscription is one subscription of a connection to a channel; a later one to the same channel is another.
 type subscription struct {
-	hidden []string    // whom it does not hear there
-	looks  atomic.Bool // it is to be made anew, once its turn has come
+	hidden          []string    // users whose events it does not get
+	resyncScheduled atomic.Bool // a new subscription is scheduled
 }
 
 // connections holds the sockets of this node.
 type connections struct {
-	mu            sync.RWMutex
-	byUser        map[string]map[string]*connection        // by user and client id
-	on            map[string]map[*connection]*subscription // by channel, those that have subscribed
-	subscriptions atomic.Int64                             // how many there are on all channels
-	ended         atomic.Int32                             // how many are ended, but not gone
-	losses        atomic.Uint64                            // times that events were lost
+	mu                     sync.RWMutex
+	byUser                 map[string]map[string]*connection        // by user and client id
+	subscriptionsByChannel map[string]map[*connection]*subscription // by channel
+	subscriptions          atomic.Int64                             // number on all channels
+	ended                  atomic.Int32                             // number of ended ones that are still connected
+	losses                 atomic.Uint64                            // number of event losses
 }
 
 func (cs *connections) add(user, id string, c *connection) {
@@ -92,15 +92,15 @@ func (cs *connections) remove(user, id string) {
 	}
 }
 
-// enter notes that a connection has a channel, on which it does not hear some users.
+// enter adds a subscription of a connection to a channel, without the events of the hidden users.
 func (cs *connections) enter(c *connection, channel string, hidden []string) *subscription {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if cs.on == nil {
-		cs.on = map[string]map[*connection]*subscription{}
+	if cs.subscriptionsByChannel == nil {
+		cs.subscriptionsByChannel = map[string]map[*connection]*subscription{}
 	}
-	if cs.on[channel] == nil {
-		cs.on[channel] = map[*connection]*subscription{}
+	if cs.subscriptionsByChannel[channel] == nil {
+		cs.subscriptionsByChannel[channel] = map[*connection]*subscription{}
 	}
 	if c.channels == nil {
 		c.channels = map[string]*subscription{}
@@ -109,44 +109,44 @@ func (cs *connections) enter(c *connection, channel string, hidden []string) *su
 		cs.subscriptions.Add(1)
 	}
 	s := &subscription{hidden: hidden}
-	cs.on[channel][c], c.channels[channel] = s, s
+	cs.subscriptionsByChannel[channel][c], c.channels[channel] = s, s
 	return s
 }
 
-// leave notes that a connection has left a channel, by that subscription or, with nil, by any, and reports whether it had.
+// leave removes a connection from a channel, if it has that subscription (nil: any), and reports whether it did.
 func (cs *connections) leave(c *connection, channel string, s *subscription) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if had := c.channels[channel]; had == nil || s != nil && s != had {
+	if current := c.channels[channel]; current == nil || s != nil && s != current {
 		return false
 	}
 	cs.subscriptions.Add(-1)
 	delete(c.channels, channel)
-	if delete(cs.on[channel], c); len(cs.on[channel]) == 0 {
-		delete(cs.on, channel)
+	if delete(cs.subscriptionsByChannel[channel], c); len(cs.subscriptionsByChannel[channel]) == 0 {
+		delete(cs.subscriptionsByChannel, channel)
 	}
 	return true
 }
 
-// has reports whether a connection has a channel by that subscription.
+// has reports whether a connection has that subscription to a channel.
 func (cs *connections) has(c *connection, channel string, s *subscription) bool {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return c.channels[channel] == s
 }
 
-// subscribed returns the channels that a connection has.
+// subscribed returns the subscriptions of a connection by channel.
 func (cs *connections) subscribed(c *connection) map[string]*subscription {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
 	return maps.Clone(c.channels)
 }
 
-// having returns the connections that have subscribed to a channel.
-func (cs *connections) having(channel string) map[*connection]*subscription {
+// subscribers returns the connections that are subscribed to a channel.
+func (cs *connections) subscribers(channel string) map[*connection]*subscription {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	return maps.Clone(cs.on[channel])
+	return maps.Clone(cs.subscriptionsByChannel[channel])
 }
 
 func (cs *connections) get(user, id string) *connection {
@@ -165,12 +165,12 @@ func (cs *connections) of(user string) []*connection {
 	return all
 }
 
-// openedKey finds the slim request in a connection's context.
+// openedKey is the context key of the opening request.
 type openedKey struct{}
 
-// admit stands before a handler of the library. It counts the connections of a household
-// until they are closed, and keeps of the request what calls need: a connection may last for
-// days, and its request holds on to the buffers of HTTP.
+// admit wraps a handler of the library. It counts the connections of a client network until they are closed. Of the
+// request it stores only the parts that calls need, because a connection may last for days, and the full request
+// refers to HTTP buffers.
 func (g *Gateway) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.refusing.Load() {
@@ -180,11 +180,11 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 		}
 		from := clientnet.From(r.Context())
 		if !g.from.enter(from, g.cfg.MaxFrom) {
-			g.metrics.refused.WithLabelValues(refusedHousehold).Inc()
+			g.metrics.refused.WithLabelValues(refusedNetwork).Inc()
 			web.Refuse(r, ErrTooMany)
 			return
 		}
-		free, ok := g.cfg.API.TakePlace()
+		free, ok := g.cfg.API.AcquireConn()
 		if !ok {
 			g.from.leave(from)
 			g.metrics.refused.WithLabelValues(refusedFull).Inc()
@@ -199,17 +199,17 @@ func (g *Gateway) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), openedKey{}, opened)))
 			return
 		}
-		// The library takes the connection over, and goes on when the request has ended.
-		takes := &taking{ResponseWriter: w, leave: leave}
+		// The library hijacks the connection and continues after the request has ended.
+		h := &hijacker{ResponseWriter: w, leave: leave}
 		ctx := context.WithValue(context.WithValue(g.base, openedKey{}, opened), clientnet.Key{}, func() string { return from })
-		next.ServeHTTP(takes, handshake(r).WithContext(ctx))
-		if !takes.taken {
+		next.ServeHTTP(h, handshake(r).WithContext(ctx))
+		if !h.done {
 			leave()
 		}
 	})
 }
 
-// handshake returns what the library reads of the request for a WebSocket.
+// handshake returns the parts of the request that the library reads for a WebSocket.
 func handshake(r *http.Request) *http.Request {
 	slim := &http.Request{Method: r.Method, URL: r.URL, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, Host: r.Host, RemoteAddr: r.RemoteAddr, Header: http.Header{}}
 	for name, lines := range r.Header {
@@ -220,45 +220,45 @@ func handshake(r *http.Request) *http.Request {
 	return slim
 }
 
-// taking is the answer to a request whose connection is taken over.
-type taking struct {
+// hijacker is the ResponseWriter of a request whose connection may be hijacked.
+type hijacker struct {
 	http.ResponseWriter
 	leave func()
-	taken bool
+	done  bool
 }
 
 // Hijack implements http.Hijacker.
-func (t *taking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (t *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	t.taken = true
-	return &takenOver{conn, t.leave}, rw, nil
+	t.done = true
+	return &hijacked{conn, t.leave}, rw, nil
 }
 
-// takenOver is a connection that was taken over from HTTP.
-type takenOver struct {
+// hijacked is a connection that was hijacked from HTTP.
+type hijacked struct {
 	net.Conn
 	leave func()
 }
 
 // Close implements net.Conn.
-func (c *takenOver) Close() error {
+func (c *hijacked) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }
 
-// households counts connections.
-type households struct {
+// connCounts counts connections by client network.
+type connCounts struct {
 	mu sync.Mutex
 	by map[string]int
 }
 
-func (h *households) enter(from string, most int) bool {
+func (h *connCounts) enter(from string, limit int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.by[from] >= most {
+	if h.by[from] >= limit {
 		return false
 	}
 	if h.by == nil {
@@ -268,7 +268,7 @@ func (h *households) enter(from string, most int) bool {
 	return true
 }
 
-func (h *households) leave(from string) {
+func (h *connCounts) leave(from string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.by[from]--; h.by[from] == 0 {
@@ -276,8 +276,8 @@ func (h *households) leave(from string) {
 	}
 }
 
-// mayConnect reports whether a WebSocket comes from a page of this server or of a listed origin,
-// or from a program that is no browser.
+// mayConnect reports whether a WebSocket comes from a page of this server or of a listed origin, or from a program
+// other than a browser.
 func (g *Gateway) mayConnect(r *http.Request) bool {
 	sent := r.Header.Get("Origin")
 	if sent == "" {
@@ -289,24 +289,24 @@ func (g *Gateway) mayConnect(r *http.Request) bool {
 	}
 	g.metrics.refused.WithLabelValues(refusedOrigin).Inc()
 	g.refusedOrigin.Do(func() {
-		g.log.Warn("gateway: a socket's origin is refused; list it in origins, or correct public_url or the proxy's Host header",
+		g.log.Warn("gateway: socket refused, origin not allowed; list it in origins, or correct public_url or the proxy's Host header",
 			"origin", sent[:min(len(sent), maxLoggedOrigin)], "host", r.Host[:min(len(r.Host), maxLoggedOrigin)])
 	})
 	return false
 }
 
-// maxLoggedOrigin is the largest number of bytes of an origin or a host in the log.
+// maxLoggedOrigin is the largest length of an origin or a host in the log, in bytes.
 const maxLoggedOrigin = 300
 
-// hello is what a client is told as it connects.
+// hello is the data of the reply to connect.
 type hello struct {
 	User   string `json:"user"`
 	Device string `json:"device"`
 }
 
-// connecting decides who may connect.
+// connecting decides whether a client may connect.
 func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (centrifuge.ConnectReply, error) {
-	if e.Token == "" { // errUnauthenticated would have a client without a token connect again and again
+	if e.Token == "" { // errUnauthenticated would make a client without a token reconnect again and again
 		g.metrics.refused.WithLabelValues(refusedToken).Inc()
 		return centrifuge.ConnectReply{}, centrifuge.DisconnectInvalidToken
 	}
@@ -335,7 +335,7 @@ func (g *Gateway) connecting(ctx context.Context, e centrifuge.ConnectEvent) (ce
 	}, nil
 }
 
-// identify returns who holds a token, or an error for the client.
+// identify returns the owner of a token, or an error for the client.
 func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	who, err := g.cfg.API.Identify(ctx, token)
 	switch {
@@ -346,7 +346,7 @@ func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	case errs.KindOf(err) == errs.TooMany:
 		return nil, errAway
 	case err != nil:
-		g.log.Warn("a connection is refused: its token cannot be looked up", "err", err)
+		g.log.Warn("gateway: connection refused, token not checked", "err", err)
 		return nil, errAway
 	}
 	caller, ok := who.(Caller)
@@ -356,11 +356,12 @@ func (g *Gateway) identify(ctx context.Context, token string) (Caller, error) {
 	return caller, nil
 }
 
-// callsAtOnce is how many calls and subscriptions of one connection may run at the same time; the next one
-// is not read before one of them has ended.
+// callsAtOnce is the largest number of concurrent calls and subscriptions of one connection; the next one is read
+// after one of them has ended.
 const callsAtOnce = 16
 
-// begin waits until another call or subscription may run, which ends with end. It reports false when the connection is gone.
+// begin waits until another call or subscription may run; end ends it. It returns false when the connection is
+// closed.
 func (c *connection) begin() bool {
 	select {
 	case c.calls <- struct{}{}:
@@ -372,10 +373,10 @@ func (c *connection) begin() bool {
 
 func (c *connection) end() { <-c.calls }
 
-// subscribing is what subscriptions are counted as, beside the operations.
+// subscribing is the name of subscriptions in the rate limit, next to the operations.
 const subscribing = "socket.subscribe"
 
-// connected is called when a client has its channels.
+// connected is called when a client is connected and subscribed to its own channel.
 func (g *Gateway) connected(client *centrifuge.Client) {
 	c := &connection{client: client, calls: make(chan struct{}, callsAtOnce)}
 	storage, release := client.AcquireStorage()
@@ -408,19 +409,19 @@ func (g *Gateway) connected(client *centrifuge.Client) {
 	if g.cfg.Watch != nil {
 		g.cfg.Watch.Opened(client.UserID(), caller.DeviceID(), client.ID())
 	}
-	g.check(client.Context(), c) // it may have ended while nobody knew of this connection
+	g.check(client.Context(), c) // it may have ended before this connection was registered
 	if g.conns.losses.Load() != losses {
-		g.lookAgain(c)
+		g.resync(c)
 	}
 }
 
-// subscribe lets a client have the events of a channel, if its user may.
+// subscribe subscribes a client to a channel, if its user may get its events.
 func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.SubscribeCallback) {
 	if !c.begin() {
 		reply(centrifuge.SubscribeReply{}, centrifuge.DisconnectConnectionClosed)
 		return
 	}
-	go func() { // it asks SQL, and the connection's other frames wait
+	go func() { // it queries SQL while the connection's other frames wait
 		defer c.end()
 		if !g.cfg.API.Allow(c.client.Context(), *c.caller.Load(), subscribing) {
 			reply(centrifuge.SubscribeReply{}, centrifuge.ErrorTooManyRequests)
@@ -435,16 +436,16 @@ func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.Subs
 			reply(centrifuge.SubscribeReply{}, err)
 			return
 		}
-		s := g.conns.enter(c, channel, hidden) // before it gets an event that has it look again
+		s := g.conns.enter(c, channel, hidden) // before it gets an event that requests a resynchronisation
 		reply(centrifuge.SubscribeReply{Options: centrifuge.SubscribeOptions{ServerTagsFilter: without(hidden)}}, nil)
 		if !c.client.IsSubscribed(channel) {
 			g.conns.leave(c, channel, s)
 			return
 		}
 		switch err := g.maySubscribe(c.client, channel); {
-		case errors.Is(err, centrifuge.ErrorPermissionDenied): // the right ended while nobody knew of this subscription
+		case errors.Is(err, centrifuge.ErrorPermissionDenied): // the right ended before the subscription was registered
 			c.client.Unsubscribe(channel)
-		case err != nil: // nobody can tell
+		case err != nil: // the check failed
 			c.again(channel)
 		default:
 			g.subscribed(c, channel, s)
@@ -452,19 +453,19 @@ func (g *Gateway) subscribe(c *connection, channel string, reply centrifuge.Subs
 	}()
 }
 
-// subscribed tells of a subscription, unless it has ended by now.
+// subscribed notifies Channels of a subscription, unless it has already ended.
 func (g *Gateway) subscribed(c *connection, channel string, s *subscription) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.notifyMu.Lock()
+	defer c.notifyMu.Unlock()
 	if g.conns.has(c, channel, s) {
 		g.cfg.Channels.Subscribed(c.client.UserID(), c.client.ID(), channel)
 	}
 }
 
-// unsubscribed notes that a client does not have a channel any more.
+// unsubscribed removes a client's subscription to a channel.
 func (g *Gateway) unsubscribed(c *connection, channel string) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.notifyMu.Lock()
+	defer c.notifyMu.Unlock()
 	if g.conns.leave(c, channel, nil) {
 		g.cfg.Channels.Unsubscribed(c.client.UserID(), c.client.ID(), channel)
 	}
@@ -484,10 +485,10 @@ func (g *Gateway) maySubscribe(client *centrifuge.Client, channel string) error 
 	return errAway
 }
 
-// sender is the tag of an event that has whose words it is.
+// sender is the tag of an event with the user who caused it.
 const sender = "from"
 
-// hidden returns whom a client's user does not want to hear on a channel, in order.
+// hidden returns the users whose events a client's user does not get on a channel, sorted.
 func (g *Gateway) hidden(client *centrifuge.Client, channel string) ([]string, error) {
 	hidden, err := g.cfg.Channels.Hidden(client.Context(), client.UserID(), channel)
 	if err != nil {
@@ -497,7 +498,7 @@ func (g *Gateway) hidden(client *centrifuge.Client, channel string) ([]string, e
 	return hidden, nil
 }
 
-// without keeps from a client what some users have said.
+// without returns a filter of events that excludes those of some users.
 func without(hidden []string) *centrifuge.FilterNode {
 	if len(hidden) == 0 {
 		return nil
@@ -505,60 +506,62 @@ func without(hidden []string) *centrifuge.FilterNode {
 	return &centrifuge.FilterNode{Key: sender, Cmp: "nin", Vals: hidden}
 }
 
-// leave takes a user's clients off a channel.
+// leave unsubscribes a user's clients from a channel.
 func (g *Gateway) leave(user, channel string) {
 	for _, c := range g.conns.of(user) {
-		go c.client.Unsubscribe(channel) // see lookAgain
+		go c.client.Unsubscribe(channel) // see resync
 	}
 }
 
-// again has a client subscribe to a channel anew.
+// again makes a client subscribe to a channel again.
 func (c *connection) again(channel string) {
-	go c.client.Unsubscribe(channel, centrifuge.Unsubscribe{Code: centrifuge.UnsubscribeCodeInsufficient, Reason: "insufficient state"}) // see lookAgain
+	go c.client.Unsubscribe(channel, centrifuge.Unsubscribe{Code: centrifuge.UnsubscribeCodeInsufficient, Reason: "insufficient state"}) // see resync
 }
 
-// lost has a user's clients connect again, or those that have a channel subscribe again, and look at
-// the truth: they may have missed something.
+// lost makes a user's clients reconnect, and the subscribers of a channel subscribe again. They then load the current
+// state, because they may have missed events.
 func (g *Gateway) lost(channel string) {
-	g.conns.losses.Add(1) // for those that are connecting
+	g.conns.losses.Add(1) // for clients that are connecting
 	for _, c := range g.conns.of(channel) {
-		g.lookAgain(c)
+		g.resync(c)
 	}
-	for c, s := range g.conns.having(channel) {
-		inTurn(&g.resubscribes, g.conns.subscriptions.Load(), &s.looks, func() {
-			s.looks.Store(false) // it may not be subscribed yet
-			if !c.looks.Load() && g.conns.has(c, channel, s) {
+	for c, s := range g.conns.subscribers(channel) {
+		inTurn(&g.resubscribes, g.conns.subscriptions.Load(), &s.resyncScheduled, func() {
+			s.resyncScheduled.Store(false) // it may not be subscribed yet
+			if !c.resyncScheduled.Load() && g.conns.has(c, channel, s) {
 				c.again(channel)
 			}
 		})
 	}
 }
 
-// lookOver is over how long clients are sent to look at the truth where all have to, as after a failover of Redis, so
-// that they do not come back all at once, and over how long all subscriptions are made anew. A thousand a second go in any case.
-const lookOver = 10 * time.Second
+// resyncOver is the time over which all clients resynchronise, as after a failover of Redis, so that they do not
+// reconnect all at once. The same applies to all subscriptions. At least a thousand a second resynchronise.
+const resyncOver = 10 * time.Second
 
-// lookAgain has a client connect again when its turn has come. An event of another epoch, or one after a gap, has the library
-// do so at once. lookAgain does not wait: a client that goes leaves channels, whose locks the caller may hold.
-func (g *Gateway) lookAgain(c *connection) {
-	inTurn(&g.reconnects, g.open.Load(), &c.looks, func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
+// resync makes a client reconnect when its turn has come. After an event of another epoch, or one after a gap, the
+// library does so at once. resync does not wait, because a disconnecting client leaves channels, whose locks the
+// caller may hold.
+func (g *Gateway) resync(c *connection) {
+	inTurn(&g.reconnects, g.open.Load(), &c.resyncScheduled, func() { c.client.Disconnect(centrifuge.DisconnectInsufficientState) })
 }
 
-// inTurn calls look when its turn has come, of which there may be n, unless looks says that it waits for one, and notes that it does.
-func inTurn(t *turns, n int64, looks *atomic.Bool, look func()) {
-	if looks.CompareAndSwap(false, true) {
-		apart := min(time.Millisecond, lookOver/time.Duration(max(1, n)))
-		time.AfterFunc(t.next(apart), look)
+// inTurn calls run when its turn has come, with up to n turns waiting. It does nothing if scheduled is set, and sets
+// it otherwise.
+func inTurn(t *turns, n int64, scheduled *atomic.Bool, run func()) {
+	if scheduled.CompareAndSwap(false, true) {
+		apart := min(time.Millisecond, resyncOver/time.Duration(max(1, n)))
+		time.AfterFunc(t.next(apart), run)
 	}
 }
 
-// turns space out what would be done all at once.
+// turns spread acts over time.
 type turns struct {
 	mu   sync.Mutex
-	free time.Time // for the next one
+	free time.Time // time of the next turn
 }
 
-// next returns how long the next one waits for its turn; the one after it comes no sooner than apart later.
+// next returns the wait for the next turn; the turn after it comes no sooner than apart later.
 func (t *turns) next(apart time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -571,7 +574,7 @@ func (t *turns) next(apart time.Duration) time.Duration {
 	return wait
 }
 
-// refresh takes a new token of the same session.
+// refresh accepts a new token of the same session.
 func (g *Gateway) refresh(c *connection, e centrifuge.RefreshEvent) (centrifuge.RefreshReply, error) {
 	caller, err := g.identify(c.client.Context(), e.Token)
 	if err != nil {
@@ -584,7 +587,7 @@ func (g *Gateway) refresh(c *connection, e centrifuge.RefreshEvent) (centrifuge.
 	return centrifuge.RefreshReply{ExpireAt: caller.ExpiresAt().Unix()}, nil
 }
 
-// check ends a connection whose session has ended. While nobody can tell, it goes on.
+// check ends a connection whose session has ended. If the check fails, the connection continues.
 func (g *Gateway) check(ctx context.Context, c *connection) {
 	if c.ended.Load() {
 		return
@@ -595,17 +598,18 @@ func (g *Gateway) check(ctx context.Context, c *connection) {
 	}
 	if c.ended.CompareAndSwap(false, true) {
 		g.conns.ended.Add(1)
-		go c.client.Disconnect(sessionEnded) // see lookAgain
+		go c.client.Disconnect(sessionEnded) // see resync
 	}
 }
 
-// checkChannels takes a connection off those channels that its user may not have any more, and has it subscribe again where the user
-// hears others by now: a node that dies may have done what changes that and told nobody. While nobody can tell, all stays.
+// checkChannels unsubscribes a connection from channels that its user may no longer get. It makes the connection
+// subscribe again if the hidden users have changed, because a crashed node may have changed these without publishing
+// it. If a check fails, nothing changes.
 func (g *Gateway) checkChannels(c *connection) {
 	for channel, s := range g.conns.subscribed(c) {
 		err := g.cfg.Channels.MayStay(c.client.Context(), c.client.UserID(), channel)
 		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Forbidden {
-			go c.client.Unsubscribe(channel) // see lookAgain
+			go c.client.Unsubscribe(channel) // see resync
 		}
 		if err != nil {
 			continue
@@ -616,7 +620,7 @@ func (g *Gateway) checkChannels(c *connection) {
 	}
 }
 
-// stillHere returns who holds a connection by now.
+// stillHere returns the current owner of a connection.
 func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, error) {
 	now := time.Now()
 	who, err := g.cfg.Sessions.StillHere(ctx, *c.caller.Load())
@@ -626,8 +630,8 @@ func (g *Gateway) stillHere(ctx context.Context, c *connection) (web.Caller, err
 	return who, err
 }
 
-// before looks at the sessions of a user's connections before they get an event: all of
-// them when one has ended, else those that nobody looked at for MaxStale.
+// before checks the sessions of a user's connections before they get an event: all of them when one has ended,
+// otherwise those without a check for MaxStale.
 func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 	switch e.Type {
 	case api.EventGroupLeft:
@@ -640,7 +644,7 @@ func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 	case api.EventBlockAdded, api.EventBlockRemoved:
 		for _, c := range g.conns.of(channel) {
 			for on := range g.conns.subscribed(c) {
-				c.again(on) // by another filter
+				c.again(on) // with another filter
 			}
 		}
 	}
@@ -651,16 +655,16 @@ func (g *Gateway) before(ctx context.Context, channel string, e events.Event) {
 	}
 }
 
-// unseen reports whether nobody looked at a connection's session for MaxStale.
+// unseen reports whether a connection's session was not checked for MaxStale.
 func (g *Gateway) unseen(c *connection) bool {
 	return time.Now().UnixNano()-c.seen.Load() > g.cfg.MaxStale.Nanoseconds()
 }
 
-// looksAtOnce is how many sessions are looked at together. They share round trips to Redis.
-const looksAtOnce = 64
+// checksAtOnce is the number of concurrent session checks. They share round trips to Redis.
+const checksAtOnce = 64
 
-// ahead looks at the sessions of all that are about to get an event, which [Gateway.before] would do one after the other.
-// To end a connection is left to that, which knows the event.
+// ahead checks the sessions of all connections that are about to get an event, together; [Gateway.before] would check
+// them one after the other. It does not end connections, because only before knows the event.
 func (g *Gateway) ahead(channels []string) {
 	slices.Sort(channels)
 	var unseen []*connection
@@ -674,17 +678,17 @@ func (g *Gateway) ahead(channels []string) {
 	if len(unseen) < 2 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(g.base, brokerTime)
+	ctx, cancel := context.WithTimeout(g.base, brokerTimeout)
 	defer cancel()
-	var looks errgroup.Group
-	looks.SetLimit(looksAtOnce)
+	var checks errgroup.Group
+	checks.SetLimit(checksAtOnce)
 	for _, c := range unseen {
-		looks.Go(func() error { _, err := g.stillHere(ctx, c); return err })
+		checks.Go(func() error { _, err := g.stillHere(ctx, c); return err })
 	}
-	_ = looks.Wait() // those that are not here any more, or of whom nobody can tell, are looked at again
+	_ = checks.Wait() // before checks again the sessions that have ended, or whose check failed
 }
 
-// leaveRoom takes a user who is gone off a room's channel, or all when it was closed.
+// leaveRoom unsubscribes a removed user from a room's channel, or all users when the room was closed.
 func (g *Gateway) leaveRoom(channel string, e events.Event) {
 	var gone api.RoomGone
 	if json.Unmarshal(e.Data, &gone) != nil {
@@ -695,13 +699,13 @@ func (g *Gateway) leaveRoom(channel string, e events.Event) {
 	case channel == gone.User:
 		g.leave(gone.User, room)
 	case channel == room && gone.Why == api.RoomClosed:
-		for c := range g.conns.having(room) {
-			go c.client.Unsubscribe(room) // see lookAgain
+		for c := range g.conns.subscribers(room) {
+			go c.client.Unsubscribe(room) // see resync
 		}
 	}
 }
 
-// mayWrite keeps everything from a connection whose session has ended.
+// mayWrite reports whether data may be sent to a connection; it returns false if the session has ended.
 func (g *Gateway) mayWrite(client *centrifuge.Client, _ centrifuge.TransportWriteEvent) bool {
 	if g.conns.ended.Load() == 0 {
 		return true

@@ -24,8 +24,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// Whoever finds that a subscription did not come about may be late: the connection may have the next one by then.
-func TestASubscriptionEndsItselfAndNotTheNextOne(t *testing.T) {
+// The failure of a subscription may be detected late, when the connection already has the next one.
+func TestLeave_EndsOnlyItsSubscription(t *testing.T) {
 	t.Parallel()
 	var cs connections
 	c := &connection{}
@@ -34,16 +34,16 @@ func TestASubscriptionEndsItselfAndNotTheNextOne(t *testing.T) {
 		t.Fatal("the connection had nothing to leave")
 	}
 	second := cs.enter(c, "room", []string{"ann"})
-	if cs.leave(c, "room", first) || cs.has(c, "room", first) || !cs.has(c, "room", second) || len(cs.having("room")) != 1 {
-		t.Errorf("the end of the first subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.having("room")))
+	if cs.leave(c, "room", first) || cs.has(c, "room", first) || !cs.has(c, "room", second) || len(cs.subscribers("room")) != 1 {
+		t.Errorf("the end of the first subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.subscribers("room")))
 	}
-	if !cs.leave(c, "room", second) || cs.leave(c, "room", second) || len(cs.having("room")) != 0 || len(cs.subscribed(c)) != 0 {
-		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.having("room")))
+	if !cs.leave(c, "room", second) || cs.leave(c, "room", second) || len(cs.subscribers("room")) != 0 || len(cs.subscribed(c)) != 0 {
+		t.Errorf("the end of the second subscription left %v, and on the channel %d", cs.subscribed(c), len(cs.subscribers("room")))
 	}
 }
 
-// All clients look at the truth after Redis was emptied, and do not come back all at once.
-func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
+// All clients load the state after Redis was emptied, but do not reconnect all at once.
+func TestLost_ClientsReconnectInTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const clients = 200
 		memory := redistest.InMemory(t)
@@ -61,7 +61,7 @@ func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 			go func() {
 				_, _, err := conn.Read(t.Context())
 				if code := websocket.CloseStatus(err); code != websocket.StatusCode(centrifuge.DisconnectInsufficientState.Code) {
-					t.Errorf("a client is told %v", err)
+					t.Errorf("a client got %v", err)
 				}
 				gone <- time.Now()
 			}()
@@ -71,7 +71,7 @@ func TestClientsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// wantInTurn takes n moments, and wants them a millisecond apart and within the time that all have.
+// wantInTurn receives n times and checks that they are a millisecond apart and within the time for all.
 func wantInTurn(t *testing.T, moments <-chan time.Time, n int) {
 	t.Helper()
 	first := <-moments
@@ -79,12 +79,12 @@ func wantInTurn(t *testing.T, moments <-chan time.Time, n int) {
 	for range n - 1 {
 		last = <-moments
 	}
-	if over := last.Sub(first); over < time.Duration(n-1)*time.Millisecond || over > lookOver {
-		t.Errorf("they go over %s", over)
+	if over := last.Sub(first); over < time.Duration(n-1)*time.Millisecond || over > resyncOver {
+		t.Errorf("got a spread over %s", over)
 	}
 }
 
-// everybodys are channels that all may have.
+// everybodys are channels that every user may get.
 type everybodys struct{}
 
 func (everybodys) MaySubscribe(context.Context, string, string) error       { return nil }
@@ -93,8 +93,8 @@ func (everybodys) Hidden(context.Context, string, string) ([]string, error) { re
 func (everybodys) Subscribed(string, string, string)                        {}
 func (everybodys) Unsubscribed(string, string, string)                      {}
 
-// Events of a room may be lost where nothing else is: no connection ends then.
-func TestSubscriptionsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
+// Events of a room may be lost while no others are: then no connection ends.
+func TestLost_SubscribersResubscribeInTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const clients, room = 200, "room/1"
 		g, dial := serve(t, redistest.InMemory(t), clients, Config{Sessions: sessions{}, Channels: everybodys{}, Settings: Settings{Ping: time.Minute, MaxUser: clients, MaxFrom: clients}})
@@ -119,35 +119,35 @@ func TestSubscriptionsThatHaveToLookAgainGoOneAfterTheOther(t *testing.T) {
 			}()
 		}
 		bubble.Sleep(time.Second)
-		if n := len(g.conns.having(room)); n != clients {
+		if n := len(g.conns.subscribers(room)); n != clients {
 			t.Fatalf("%d have subscribed, want %d", n, clients)
 		}
 		g.lost(room)
 		g.lost(room)
 		wantInTurn(t, told, clients)
-		if bubble.Sleep(lookOver); len(told) > 0 {
+		if bubble.Sleep(resyncOver); len(told) > 0 {
 			t.Errorf("%d are told twice", len(told))
 		}
 	})
 }
 
 // A connection may have many subscriptions.
-func TestAllSubscriptionsHaveTheirTurnInTime(t *testing.T) {
+func TestLost_AllSubscriptionsGetTheirTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const channels = 20_000
 		var g Gateway
 		c := &connection{}
-		c.looks.Store(true) // nothing else is done when a turn comes
+		c.resyncScheduled.Store(true) // nothing else happens when the turn comes
 		for i := range channels {
 			g.conns.enter(c, fmt.Sprint("room/", i), nil)
 		}
 		for channel := range g.conns.subscribed(c) {
 			g.lost(channel)
 		}
-		bubble.Sleep(lookOver)
+		bubble.Sleep(resyncOver)
 		waiting := 0
 		for channel, s := range g.conns.subscribed(c) {
-			if s.looks.Load() {
+			if s.resyncScheduled.Load() {
 				waiting++
 			}
 			g.conns.enter(c, channel, nil)
@@ -159,7 +159,7 @@ func TestAllSubscriptionsHaveTheirTurnInTime(t *testing.T) {
 	})
 }
 
-// caller is who has their name for a token.
+// caller is a caller whose token is their name.
 type caller struct {
 	ann
 	name string
@@ -167,7 +167,7 @@ type caller struct {
 
 func (c caller) UserID() string { return c.name }
 
-// distant are sessions that take a while to look up.
+// distant are sessions that take a while to check.
 type distant struct{}
 
 func (distant) Authenticate(_ context.Context, token string) (web.Caller, error) {
@@ -181,19 +181,19 @@ func (distant) StillHere(_ context.Context, c web.Caller) (web.Caller, error) {
 	return c, nil
 }
 
-// Events that come together wait for their users' sessions together, whichever node they come from.
-func TestSessionsAreLookedAtTogetherBeforeEventsAreHandedOn(t *testing.T) {
+// The sessions of simultaneous events are checked concurrently, whichever node the events come from.
+func TestAhead_ChecksSessionsConcurrently(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
-		here, dial := serve(t, memory, 1, Config{Sessions: distant{}, Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: looksAtOnce}})
+		here, dial := serve(t, memory, 1, Config{Sessions: distant{}, Settings: Settings{Ping: time.Minute, MaxUser: 1, MaxFrom: checksAtOnce}})
 		there := events.NewBus(memory.Open(t), "there", slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = there.Run(ctx, func() {}) }()
 		defer func() { stop(); <-ended }()
 		var batch []events.Event
-		heard := make(chan time.Time, looksAtOnce)
-		for i := range looksAtOnce {
+		heard := make(chan time.Time, checksAtOnce)
+		for i := range checksAtOnce {
 			name := fmt.Sprint("user", i)
 			batch = append(batch, events.New("tick", name, time.Now(), json.RawMessage("{}")))
 			conn := dial()
@@ -214,14 +214,14 @@ func TestSessionsAreLookedAtTogetherBeforeEventsAreHandedOn(t *testing.T) {
 			}()
 		}
 		for node, bus := range map[string]*events.Bus{"this": here.cfg.Bus, "another": there} {
-			bubble.Sleep(time.Second) // nobody has looked for MaxStale
+			bubble.Sleep(time.Second) // no check for MaxStale
 			began, last := time.Now(), time.Time{}
 			bus.Publish(slices.Clone(batch))
 			for range batch {
 				last = <-heard
 			}
 			if took := last.Sub(began); took >= 2*away {
-				t.Errorf("after %s the last one has heard of an event of %s node", took, node)
+				t.Errorf("the last client got an event of %[2]s node after %[1]s", took, node)
 			}
 		}
 	})

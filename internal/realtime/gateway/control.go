@@ -12,16 +12,15 @@ import (
 	"github.com/stoa-dev/stoa/lib/bus"
 )
 
-// topic is what nodes of the library tell each other; the event's name is the node that is
-// meant, or everybody.
+// topic is the topic of the library's messages between nodes; the event's name is the target node, or everyone.
 const (
 	topic    = "gateway"
 	everyone = "everyone"
 )
 
-// controller carries what the library's nodes tell each other: that they are there, and
-// frames of a client whose stream is held by one node and whose requests reach another. It
-// needs no more than what [bus.Bus.Pass] promises: a frame that is lost is one that the network lost.
+// controller carries the library's messages between nodes: their announcements, and frames of a client whose stream
+// is on one node and whose requests reach another. The guarantees of [bus.Bus.Pass] suffice: a lost frame equals one
+// that the network lost.
 type controller struct {
 	base    context.Context //nolint:containedctx // the library gives none
 	nodes   *bus.Bus
@@ -29,14 +28,14 @@ type controller struct {
 	handler atomic.Pointer[centrifuge.ControlEventHandler] // nil until the library runs
 }
 
-// newController has nodes' words handled; the bus must not run yet.
+// newController registers the handler of the messages; the bus must not run yet.
 func newController(base context.Context, nodes *bus.Bus, log *slog.Logger) *controller {
 	c := &controller{base: base, nodes: nodes, log: log}
-	nodes.Handle(topic, bus.Handler{Event: c.heard})
+	nodes.Handle(topic, bus.Handler{Event: c.handle})
 	return c
 }
 
-func (c *controller) heard(e bus.Event) {
+func (c *controller) handle(e bus.Event) {
 	handler := c.handler.Load()
 	if handler == nil {
 		return
@@ -46,7 +45,7 @@ func (c *controller) heard(e bus.Event) {
 		err = (*handler).HandleControl(data)
 	}
 	if err != nil {
-		c.log.Warn("another node's words to this gateway cannot be handled", "err", err)
+		c.log.Warn("gateway: message of another node not handled", "err", err)
 	}
 }
 
@@ -64,7 +63,7 @@ func (c *controller) PublishControl(data []byte, nodeID, _ string) error {
 	if nodeID != "" {
 		name = nodeID
 	}
-	// While Redis is away nodes do not know of each other; their own clients need nobody else.
+	// While Redis is unavailable nodes do not find each other; their own clients do not need it.
 	_ = c.nodes.Pass(ctx, topic, name, base64.StdEncoding.EncodeToString(data))
 	return nil
 }

@@ -1,16 +1,14 @@
-// Package gateway holds the sockets of users' devices: WebSockets, and streams of HTTP where
-// a network lets no WebSocket through.
+// Package gateway serves the sockets of users' devices: WebSockets, and HTTP streams for networks that block
+// WebSockets.
 //
-// The wire is the library centrifuge's (github.com/centrifugal/centrifuge), whose protocol
-// has maintained clients for JavaScript, Dart, Swift, Java, Kotlin, Python and C#. What the
-// library leaves to its user is here:
+// The wire protocol is that of the library centrifuge (github.com/centrifugal/centrifuge), which has maintained
+// clients for JavaScript, Dart, Swift, Java, Kotlin, Python and C#. This package adds the parts that the library
+// leaves to its user:
 //
-//   - who may connect: an access token in the connect frame, refreshed on the open
-//     connection, and cut off with its session (connections.go);
-//   - calls: an RPC whose method is an operation id of the API goes the way of a request by
-//     HTTP, web.API.Invoke (call.go);
-//   - events: the broker's channels are those of package events, which says what is promised
-//     (broker.go); every connection gets its user's personal channel, whose name is the user's
-//     id, without asking;
-//   - what nodes of the library tell each other, over package bus (control.go).
+//   - authentication: an access token in the connect frame, which is refreshed on the open connection; the connection ends
+//     with its session (connections.go);
+//   - calls: an RPC whose method is an operation id of the API runs like an HTTP request, by web.API.Invoke (call.go);
+//   - events: the broker's channels are those of package events, which documents their guarantees (broker.go). Every connection
+//     is subscribed to its user's personal channel, whose name is the user's id;
+//   - messages between nodes of the library, over package bus (control.go).
 package gateway

@@ -21,7 +21,7 @@ var calls = []string{
 	`{"method":"x"}`, `{"path":{"user":"x"`, `{"body":}`, "{\"key\":\"\xff\"}", strings.Repeat(`{"body":`, 50) + "1" + strings.Repeat("}", 50),
 }
 
-// A call that is taken says the same as its data; of what is no JSON object nothing is taken.
+// An accepted call equals its data; data that is not a JSON object is refused.
 func FuzzParseCall(f *testing.F) {
 	for _, data := range calls {
 		f.Add("me.get", data)
@@ -58,7 +58,7 @@ func FuzzParseCall(f *testing.F) {
 	})
 }
 
-func TestACallHasItsParametersAsAURLHasThem(t *testing.T) {
+func TestParseCall_ParametersAreThoseOfAURL(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"path":{"user":"x"},"query":{"limit":20,"all":true}}`: `map[user:x] map[all:true limit:20]`,
 		`{"query":{"ids":["a","b"]}}`:                           `map[] map[ids:a,b]`,
@@ -79,7 +79,7 @@ func TestACallHasItsParametersAsAURLHasThem(t *testing.T) {
 	}
 }
 
-// Whatever an operation answers, a client gets data that is JSON, or an error with a code.
+// For every response of an operation, a client gets JSON data or an error with a code.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, `{}`, "")
 	f.Add(204, ``, "")

@@ -22,56 +22,54 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// Caller is who holds a connection.
+// Caller is the owner of a connection.
 type Caller interface {
 	web.Caller
-	DeviceID() string     // names the session
-	ExpiresAt() time.Time // of the token
+	DeviceID() string     // identifies the session
+	ExpiresAt() time.Time // expiry of the token
 }
 
-// Sessions knows callers by their tokens. What a token belongs to is a [Caller].
+// Sessions resolves tokens. The owner of a token is a [Caller].
 type Sessions interface {
 	web.Authenticator
 
-	// StillHere returns who a caller is by now. It refuses with an error of the kind
-	// errs.Unauthenticated when the session has ended; any other error is an accident.
+	// StillHere returns the current state of a caller. It refuses with an error of the kind errs.Unauthenticated when
+	// the session has ended; any other error means that the check failed.
 	StillHere(ctx context.Context, c web.Caller) (web.Caller, error)
 }
 
-// Watch is told of connections, each by a name that no other one to this node has. Its
-// methods must not wait for anything.
+// Watch is notified of connections. Each name is unique on this node. Its methods must not block.
 type Watch interface {
 	Opened(user, device, connection string)
 	Closed(connection string)
 }
 
-// Channels are those to which clients subscribe beside their own.
+// Channels decides about subscriptions to channels other than the user's own.
 type Channels interface {
-	// MaySubscribe refuses a user who may not have the events of a channel.
+	// MaySubscribe refuses a user who may not get the events of a channel.
 	MaySubscribe(ctx context.Context, user, channel string) error
 
-	// MayStay refuses a user who may not have them any more, as of a moment ago. It is asked at each
-	// look at a connection, so that it has to cost little.
+	// MayStay refuses a user who recently lost the right to the events of a channel. It is called at each check of a
+	// connection, so it must be cheap.
 	MayStay(ctx context.Context, user, channel string) error
 
-	// Hidden returns the users whose events on a channel a subscriber does not get. It is
-	// asked when they subscribe, and again when they have blocked somebody, or do not any more.
+	// Hidden returns the users whose events on a channel a subscriber does not get. It is called for each
+	// subscription, and again after the subscriber blocked or unblocked a user.
 	Hidden(ctx context.Context, user, channel string) ([]string, error)
 
-	// Subscribed and Unsubscribed are told which connections have a channel. They must not wait for
-	// anything.
+	// Subscribed and Unsubscribed report the connections of a channel. They must not block.
 	Subscribed(user, connection, channel string)
 	Unsubscribed(user, connection, channel string)
 }
 
-// Settings are the operator's.
+// Settings are the operator's settings.
 type Settings struct {
-	Ping    time.Duration `koanf:"ping" default:"25s" help:"how often a silent connection is pinged; less than the shortest idle time of a proxy on the way"`
-	MaxUser int           `koanf:"max_user" default:"32" help:"connections of one user to one node"`
-	MaxFrom int           `koanf:"max_from" default:"1000" help:"connections from one household (IPv4 address or IPv6 /64) to one node"`
+	Ping    time.Duration `koanf:"ping" default:"25s" help:"interval of pings on a silent connection; less than the shortest idle timeout of a proxy on the way"`
+	MaxUser int           `koanf:"max_user" default:"32" help:"largest number of connections of one user to one node"`
+	MaxFrom int           `koanf:"max_from" default:"1000" help:"largest number of connections from one client network (IPv4 address or IPv6 /64) to one node"`
 
-	DrainOver   time.Duration `koanf:"drain_over" default:"20s" help:"over how long a node that is drained sends its connections to other nodes, so that these do not get them all at once, at most an hour"`
-	DrainWithin time.Duration `koanf:"drain_within" default:"1m" help:"after how long a node counts as drained although connections are left, at most an hour"`
+	DrainOver   time.Duration `koanf:"drain_over" default:"20s" help:"time over which a draining node spreads the reconnects of its clients to other nodes; at most an hour"`
+	DrainWithin time.Duration `koanf:"drain_within" default:"1m" help:"time after which a node counts as drained even if connections are left; at most an hour"`
 }
 
 // Validate returns all faults, joined.
@@ -85,88 +83,85 @@ func (c Settings) Validate() error {
 		config.Refuse(c.DrainWithin < c.DrainOver || c.DrainWithin > time.Hour, "drain_within", "%s is not between drain_over and an hour", c.DrainWithin))
 }
 
-// ErrDraining refuses a connection to a node that sends its connections away.
-var ErrDraining = errs.New(errs.Unavailable, "gateway.draining", "This node takes no new connections. Please try again.").Retry(time.Second)
+// ErrDraining refuses a connection to a draining node.
+var ErrDraining = errs.New(errs.Unavailable, "gateway.draining", "This node is shutting down. Connect again in 1 second.").Retry(time.Second)
 
-// ErrTooMany refuses a connection beyond the ceiling of a household.
-var ErrTooMany = errs.New(errs.TooMany, "gateway.too_many", "Too many connections are open from this address.").Retry(10 * time.Second)
+// ErrTooMany refuses a connection beyond the limit of a client network.
+var ErrTooMany = errs.New(errs.TooMany, "gateway.too_many", "Your network has too many connections. Close one first.").Retry(10 * time.Second)
 
-// Config has what a gateway needs.
+// Config configures a gateway.
 type Config struct {
 	Settings
 
-	API      *web.API // whose operations can be called
+	API      *web.API // the API whose operations can be called
 	Sessions Sessions
 	Bus      *events.Bus
-	Watch    Watch // nil: nobody is told
+	Watch    Watch // nil: no notifications
 
-	Channels Channels // nil: nobody may subscribe to any but their own
+	Channels Channels // nil: users get only their own channel
 
-	Node    string // this process, among all that share Redis
-	Version string // of the server, told to clients
-	// Origins match the web origins whose scripts may connect. Those of PublicURL and of the server that a request
-	// names may in any case.
+	Node    string // name of this process, unique among all that share Redis
+	Version string // the server's version, sent to clients
+	// Origins match the web origins whose scripts may connect. The origin of PublicURL, and that of the server in the
+	// request, are always allowed.
 	Origins   origin.Patterns
 	PublicURL origin.Origin
 
-	// MaxStale is how long a session that has ended may be taken for one that goes on.
-	// Zero means half a second.
+	// MaxStale is the time for which an ended session may still count as active. Zero means half a second.
 	MaxStale time.Duration
 
 	Log *slog.Logger
 
-	Metrics prometheus.Registerer // nil: none
+	Metrics prometheus.Registerer // nil: no metrics
 
-	// Library gets what the library of sockets counts, stoa_socket_*, much of which is for
-	// parts of it that are not used here. Nil: nobody gets it.
+	// Library registers the socket library's own metrics, stoa_socket_*. Many of them concern unused parts of it.
+	// Nil: they are not collected.
 	Library *prometheus.Registry
 }
 
 const (
-	// maxFrame is the largest frame from a client, in bytes: the largest body of an
-	// operation, and something around it.
+	// maxFrame is the largest frame from a client, in bytes: the largest body of an operation and its envelope.
 	maxFrame = 64<<10 + 4096
 
-	// readBuffer is what each connection reads through, in bytes. Most frames are smaller.
+	// readBuffer is the read buffer of each connection in bytes. Most frames are smaller.
 	readBuffer = 512
 
-	// maxBehind is how many bytes may wait for a client before it is cut off as slow.
-	maxBehind = 1 << 20
+	// maxQueued is the number of queued bytes after which a slow client is disconnected.
+	maxQueued = 1 << 20
 
-	// maxRecover is how many events a resuming client gets before it had better look
-	// itself; events are kept for as many.
+	// maxRecover is the largest number of events that a resuming client gets; beyond it, the client loads the state.
+	// The stream stores as many events.
 	maxRecover = 200
 
-	// drainTime is how long a stopping node takes to send its clients away, so that they
-	// do not come to the others all at once.
+	// drainTime is the time over which a stopping node disconnects its clients, so that they do not reconnect all at
+	// once.
 	drainTime = 2 * time.Second
 )
 
-// Gateway is one node's sockets.
+// Gateway serves one node's sockets.
 type Gateway struct {
 	cfg   Config
-	base  context.Context //nolint:containedctx // for what the library calls without one
+	base  context.Context //nolint:containedctx // for library callbacks without a context
 	log   *slog.Logger
 	node  *centrifuge.Node
 	conns connections
-	from  households
+	from  connCounts
 	calls sync.WaitGroup
 
-	reconnects, resubscribes turns // of those that look again
+	reconnects, resubscribes turns // schedules of resynchronisations
 
 	metrics *metrics
 
 	refusedOrigin rate.Sometimes // bounds the log lines
 	faults        faults
 
-	open     atomic.Int64  // connections, and requests for one
-	refusing atomic.Bool   // new ones
-	draining atomic.Bool   // for good
-	drained  chan struct{} // closed when all clients were sent away
+	open     atomic.Int64  // connections, including those being opened
+	refusing atomic.Bool   // true: new connections are refused
+	draining atomic.Bool   // true: the node drains and does not resume
+	drained  chan struct{} // closed when all clients were disconnected
 }
 
-// New returns a gateway; [Gateway.Run] has it work. What the library does without a context has
-// the values of ctx.
+// New returns a gateway; start it with [Gateway.Run]. Library callbacks without a context get the values of ctx.
 func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.MaxStale == 0 {
 		cfg.MaxStale = 500 * time.Millisecond
@@ -185,7 +180,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 		Name: cfg.Node, Version: cfg.Version, Metrics: library,
 		LogLevel: centrifuge.LogLevelWarn, LogHandler: g.logged,
 		ClientConnectIncludeServerTime: true,
-		ClientQueueMaxSize:             maxBehind,
+		ClientQueueMaxSize:             maxQueued,
 		UserConnectionLimit:            cfg.MaxUser,
 		RecoveryMaxPublicationLimit:    maxRecover,
 	})
@@ -195,7 +190,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.node, g.drained = node, make(chan struct{})
 	g.metrics = newMetrics(cfg.Metrics, func() float64 { return float64(node.Hub().NumClients()) })
 	cfg.Bus.SetAhead(g.ahead)
-	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, held: map[string]func(){}, before: g.before, lost: g.lost})
+	node.SetBroker(&broker{base: g.base, bus: cfg.Bus, leaves: map[string]func(){}, before: g.before, lost: g.lost})
 	node.SetController(newController(g.base, cfg.Bus.Nodes(), cfg.Log))
 	node.OnConnecting(g.connecting)
 	node.OnConnect(g.connected)
@@ -203,10 +198,11 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// faultPause is the time between two lines of one fault of the library: while Redis is away every connection has it.
-const faultPause = time.Minute
+// faultLogInterval is the interval of log lines about one fault of the library. While Redis is unavailable every
+// connection has it.
+const faultLogInterval = time.Minute
 
-// faults are the library's, by message.
+// faults are the library's faults by message.
 type faults struct {
 	mu  sync.Mutex
 	all map[string]fault
@@ -214,15 +210,15 @@ type faults struct {
 
 type fault struct {
 	logged time.Time
-	others int // since then
+	others int // faults since then
 }
 
-// due reports whether a fault is to be logged, and how many were not since the last one.
+// due reports whether a fault is to be logged, and the number of unlogged ones since the last line.
 func (f *faults) due(message string) (others int, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last, now := f.all[message], time.Now()
-	if due = now.Sub(last.logged) >= faultPause; due {
+	if due = now.Sub(last.logged) >= faultLogInterval; due {
 		f.all[message] = fault{logged: now}
 	} else {
 		f.all[message] = fault{last.logged, last.others + 1}
@@ -230,8 +226,7 @@ func (f *faults) due(message string) (others int, due bool) {
 	return last.others, due
 }
 
-// logged passes on what the library logs. Frames of clients are in some of its fields;
-// these stay out.
+// logged logs an entry of the library. It omits fields that may contain frames of clients.
 func (g *Gateway) logged(e centrifuge.LogEntry) {
 	others, due := g.faults.due(e.Message)
 	if !due {
@@ -241,7 +236,7 @@ func (g *Gateway) logged(e centrifuge.LogEntry) {
 	if e.Level == centrifuge.LogLevelError {
 		level = slog.LevelError
 	}
-	attrs := []slog.Attr{slog.String("said", e.Message), slog.Int("others", others)}
+	attrs := []slog.Attr{slog.String("message", e.Message), slog.Int("others", others)}
 	if err, ok := e.Fields["error"]; ok {
 		attrs = append(attrs, slog.Any("err", err))
 	}
@@ -250,7 +245,7 @@ func (g *Gateway) logged(e centrifuge.LogEntry) {
 			attrs = append(attrs, slog.Any(name, v))
 		}
 	}
-	g.log.LogAttrs(g.base, level, "the socket library reports a fault", attrs...)
+	g.log.LogAttrs(g.base, level, "gateway: socket library fault", attrs...)
 }
 
 // Routes mounts the sockets on a.
@@ -261,14 +256,15 @@ func (g *Gateway) Routes(a *web.API) {
 		ProcessCommandsOffReadLoop: true, PingPongConfig: ping,
 	})
 	a.RawConnection("GET /v1/socket", g.admit(socket))
-	// A client of server-sent events sends its token in the URL, and so into logs: there is no such transport.
+	// There is no transport with server-sent events, because its clients send their token in the URL, and so into
+	// logs.
 	a.RawConnection("POST /v1/socket/http_stream", g.admit(centrifuge.NewHTTPStreamHandler(g.node, centrifuge.HTTPStreamConfig{MaxRequestBodySize: maxFrame, PingPongConfig: ping})))
 	a.OnDrain(g.drain)
 	a.Raw("POST /v1/socket/emulation", centrifuge.NewEmulationHandler(g.node, centrifuge.EmulationConfig{MaxRequestBodySize: maxFrame}))
 }
 
-// Run works until ctx ends; then it sends all clients away to other nodes, and waits for
-// the calls that run.
+// Run serves until ctx ends. Then it disconnects all clients, so that they connect to other nodes, and waits for the
+// running calls.
 func (g *Gateway) Run(ctx context.Context, ready func()) error {
 	if err := g.node.Run(); err != nil {
 		return err
@@ -283,54 +279,54 @@ func (g *Gateway) Run(ctx context.Context, ready func()) error {
 	return err
 }
 
-// Open returns how many connections there are, those among them that are only being opened.
+// Open returns the number of connections, including those being opened.
 func (g *Gateway) Open() int { return int(g.open.Load()) }
 
-// Refuse has new connections refused with [ErrDraining].
+// Refuse makes the gateway refuse new connections with [ErrDraining].
 func (g *Gateway) Refuse() { g.refusing.Store(true) }
 
-// Resume has new connections taken again after [Gateway.Refuse].
+// Resume makes the gateway accept new connections again after [Gateway.Refuse].
 func (g *Gateway) Resume() {
 	if !g.draining.Load() {
 		g.refusing.Store(false)
 	}
 }
 
-// drainBeat is how often some clients are sent away.
-const drainBeat = 100 * time.Millisecond
+// drainStep is the interval at which some clients are disconnected.
+const drainStep = 100 * time.Millisecond
 
-// Drain sends all clients to other nodes in random order, evenly over a while. It returns when no connection is
-// left, or ctx ends. Call [Gateway.Refuse] before, else clients come back here.
+// Drain disconnects all clients in random order, evenly over a while, so that they connect to other nodes. It returns
+// when no connection is left, or ctx ends. Call [Gateway.Refuse] before; otherwise clients reconnect to this node.
 func (g *Gateway) Drain(ctx context.Context, over time.Duration) {
 	end := time.Now().Add(over)
-	due := 0.0 // clients; less than one is sent away with a later beat
+	due := 0.0 // number of clients; a fraction is carried over to the next step
 	for g.open.Load() > 0 && ctx.Err() == nil {
 		all := g.clients()
-		if left := time.Until(end); left > drainBeat {
-			due += float64(len(all)) * float64(drainBeat) / float64(left)
+		if left := time.Until(end); left > drainStep {
+			due += float64(len(all)) * float64(drainStep) / float64(left)
 		} else {
 			due = float64(len(all))
 		}
-		some := min(int(due), len(all))
-		due -= float64(some)
-		for _, c := range all[:some] {
+		n := min(int(due), len(all))
+		due -= float64(n)
+		for _, c := range all[:n] {
 			c.Disconnect(centrifuge.DisconnectShutdown)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(drainBeat):
+		case <-time.After(drainStep):
 		}
 	}
 }
 
-// clients are all clients, in random order.
+// clients returns all clients in random order.
 func (g *Gateway) clients() []*centrifuge.Client {
 	all := slices.Collect(maps.Values(g.node.Hub().Connections()))
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
 
-// drain sends all clients to other nodes, one after the other in random order, once.
+// drain disconnects all clients one after the other in random order, once.
 func (g *Gateway) drain() {
 	if !g.draining.CompareAndSwap(false, true) {
 		<-g.drained
@@ -340,8 +336,8 @@ func (g *Gateway) drain() {
 	g.Refuse()
 	all := g.clients()
 	const steps = 20
-	for some := range slices.Chunk(all, max(1, (len(all)+steps-1)/steps)) {
-		for _, c := range some {
+	for chunk := range slices.Chunk(all, max(1, (len(all)+steps-1)/steps)) {
+		for _, c := range chunk {
 			c.Disconnect(centrifuge.DisconnectShutdown)
 		}
 		time.Sleep(drainTime / steps)

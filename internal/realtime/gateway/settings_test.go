@@ -21,7 +21,7 @@ func TestLogged_CountsTheSameFault(t *testing.T) {
 		for range 270 {
 			g.logged(entry)
 		}
-		bubble.Sleep(faultPause)
+		bubble.Sleep(faultLogInterval)
 		g.logged(entry)
 		if got := log.Count("error publishing"); got != 2 || !strings.Contains(log.String(), "others=269") {
 			t.Errorf("got %d lines, want 2 and the count of the others:\n%s", got, &log)
@@ -29,13 +29,13 @@ func TestLogged_CountsTheSameFault(t *testing.T) {
 	})
 }
 
-func TestSettingsThatWouldRefuseEverybodyAreRefused(t *testing.T) {
+func TestSettings_RefuseUselessValues(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
-		"no connection from a household":                      func(s *Settings) { s.MaxFrom = -1 },
-		"more connections from a household than a node holds": func(s *Settings) { s.MaxFrom = web.MaxConns + 1 },
-		"no connection of a user":                             func(s *Settings) { s.MaxUser = -1 },
-		"no pings":                                            func(s *Settings) { s.Ping = -time.Second },
-		"a ping an hour":                                      func(s *Settings) { s.Ping = time.Hour },
+		"no connection from a network":                      func(s *Settings) { s.MaxFrom = -1 },
+		"more connections from a network than a node holds": func(s *Settings) { s.MaxFrom = web.MaxConns + 1 },
+		"no connection of a user":                           func(s *Settings) { s.MaxUser = -1 },
+		"no pings":                                          func(s *Settings) { s.Ping = -time.Second },
+		"a ping an hour":                                    func(s *Settings) { s.Ping = time.Hour },
 	} {
 		var s Settings
 		config.Defaults(&s)

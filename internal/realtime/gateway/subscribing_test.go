@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// ann holds every token.
+// ann is the owner of every token.
 type ann struct{}
 
 func (ann) UserID() string       { return "ann" }
@@ -33,7 +33,7 @@ func (ann) ExpiresAt() time.Time { return time.Now().Add(time.Hour) }
 
 type sessions struct{}
 
-// Authenticate takes tokens from one household.
+// Authenticate accepts tokens from one client network.
 func (sessions) Authenticate(ctx context.Context, _ string) (web.Caller, error) {
 	if from := clientnet.From(ctx); from != "192.0.2.1" {
 		return nil, fmt.Errorf("somebody from %q", from)
@@ -43,10 +43,10 @@ func (sessions) Authenticate(ctx context.Context, _ string) (web.Caller, error) 
 
 func (sessions) StillHere(_ context.Context, c web.Caller) (web.Caller, error) { return c, nil }
 
-// slow are channels that nobody may have, and that take their time to say so.
+// slow are channels that refuse every user after a while.
 type slow struct {
 	Channels
-	answer       chan struct{} // closed when they may
+	answer       chan struct{} // closed when they may reply
 	asked, waits atomic.Int64
 }
 
@@ -61,7 +61,7 @@ func (s *slow) MaySubscribe(ctx context.Context, _, _ string) error {
 	return errs.New(errs.NotFound, "channel.unknown", "There is no such channel.")
 }
 
-// serve runs a gateway in a bubble; its callers have most subscriptions a minute. dial opens a socket.
+// serve runs a gateway in a bubble; its callers may subscribe most times a minute. dial opens a socket.
 func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (g *Gateway, dial func() *websocket.Conn) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -86,7 +86,7 @@ func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (g *Gat
 		_ = server.Close()
 		cancel()
 		running.Wait()
-		bubble.Sleep(2 * time.Second) // the library waits that long for who comes back
+		bubble.Sleep(2 * time.Second) // the library waits that long for clients that come back
 	})
 	if err := bus.Nodes().Wait(ctx); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func serve(t *testing.T, memory *redistest.Memory, most int, cfg Config) (g *Gat
 	}
 }
 
-func TestSubscriptionsAreLimitedAndFewRunAtOnce(t *testing.T) {
+func TestSubscribe_IsLimited(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const most, tries = 50, 80
 		channels := &slow{answer: make(chan struct{})}

@@ -1,11 +1,11 @@
--- history: the events of a channel after an offset.
+-- history: return the events of a channel after an offset.
 --
 -- KEYS[1] meta    hash    e: epoch, o: offset of the newest event
 -- KEYS[2] stream  stream  d: event; the entry's id begins with its offset
 -- ARGV[1] the offset
--- ARGV[2] how many events at most
+-- ARGV[2] the largest number of events
 --
--- Returns nothing, or epoch, offset, and id and event of each.
+-- Returns nothing for a channel without meta; otherwise epoch, offset, and the id and event of each entry.
 local at = redis.call('HMGET', KEYS[1], 'e', 'o')
 if not at[1] then return false end
 local out = {at[1], at[2] or '0'}

@@ -1,10 +1,10 @@
--- leave: take a node off those that listen to a channel. After the last one, events are
--- kept for a while for whoever resumes.
+-- leave: remove a node from a channel's list of nodes with subscribers. After the last one, events
+-- stay for a while for clients that resume.
 --
--- KEYS[1] nodes  string  the nodes that listen, with spaces between them
+-- KEYS[1] nodes  string  nodes with subscribers, separated by spaces
 -- KEYS[2] meta   hash    e: epoch, o: offset of the newest event
 -- ARGV[1] the node
--- ARGV[2] milliseconds for which a listener may resume
+-- ARGV[2] milliseconds in which a client may resume
 local nodes, before = '', redis.call('GET', KEYS[1])
 for node in string.gmatch(before or '', '%S+') do
   if node ~= ARGV[1] then nodes = nodes == '' and node or nodes .. ' ' .. node end

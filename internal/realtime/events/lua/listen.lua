@@ -1,14 +1,14 @@
--- listen: put a node among those that listen to a channel, and tell where the channel
--- stands. Nodes that do not live any more are taken off.
+-- listen: add a node to a channel's list of nodes with subscribers, and return the channel's
+-- position. Nodes that are no longer alive are removed.
 --
--- KEYS[1] nodes  string  the nodes that listen, with spaces between them
+-- KEYS[1] nodes  string  nodes with subscribers, separated by spaces
 -- KEYS[2] meta   hash    e: epoch, o: offset of the newest event
 -- ARGV[1] the node
--- ARGV[2] the keys' life in milliseconds
--- ARGV[3] the epoch of a channel that has none
--- ARGV[4] the nodes that live, with spaces between them; empty: nobody knows
+-- ARGV[2] the keys' TTL in milliseconds
+-- ARGV[3] the epoch for a channel without one
+-- ARGV[4] the live nodes, separated by spaces; empty: unknown
 --
--- Returns epoch, offset, and 1 where the node was among them already.
+-- Returns epoch, offset, and 1 if the node was already in the list.
 local nodes, listed = ARGV[1], 0
 for node in string.gmatch(redis.call('GET', KEYS[1]) or '', '%S+') do
   if node == ARGV[1] then

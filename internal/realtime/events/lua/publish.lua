@@ -1,15 +1,15 @@
--- publish: give an event the channel's next offset, keep it for those that resume, and
--- tell which nodes listen. Nothing happens on a channel to which nobody listens and
--- nobody can resume.
+-- publish: give an event the channel's next offset, store it for clients that resume, and
+-- return the nodes with subscribers. The script does nothing for a channel without
+-- subscribers and without clients that may resume.
 --
--- KEYS[1] nodes   string  the nodes that listen, with spaces between them
+-- KEYS[1] nodes   string  nodes with subscribers, separated by spaces
 -- KEYS[2] meta    hash    e: epoch, o: offset of the newest event
 -- KEYS[3] stream  stream  d: event; the entry's id begins with its offset
 -- ARGV[1] the event
--- ARGV[2] how many events are kept; 0: this one is not kept and has no offset
--- ARGV[3] milliseconds for which they are kept
--- ARGV[4] the epoch of a channel that has none
--- ARGV[5] the life of meta in milliseconds where it is new
+-- ARGV[2] number of events that are stored; 0: this one is not stored and has no offset
+-- ARGV[3] milliseconds for which they are stored
+-- ARGV[4] the epoch for a channel without one
+-- ARGV[5] the TTL of a new meta in milliseconds
 --
 -- Returns nothing, or nodes, epoch and offset.
 local nodes = redis.call('GET', KEYS[1])

@@ -1,12 +1,12 @@
--- reset: begin a new epoch of a channel of which an event was lost, so that every
--- listener notices. Nothing happens on a channel that has no listener and nobody who
--- could resume, or whose epoch has been changed already.
+-- reset: begin a new epoch of a channel that lost an event, so that every listener
+-- detects the loss. The script does nothing for a channel without subscribers and without
+-- clients that may resume, or whose epoch has already changed.
 --
--- KEYS[1] nodes   string  the nodes that listen, with spaces between them
+-- KEYS[1] nodes   string  nodes with subscribers, separated by spaces
 -- KEYS[2] meta    hash    e: epoch, o: offset of the newest event
 -- KEYS[3] stream  stream  d: event
 -- ARGV[1] the new epoch
--- ARGV[2] the epoch that is to end; empty: whichever it is
+-- ARGV[2] the epoch to end; empty: any epoch
 --
 -- Returns nothing, or the nodes.
 local nodes = redis.call('GET', KEYS[1])
