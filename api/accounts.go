@@ -6,150 +6,145 @@ const (
 	PurposeLogin         = "login"
 	PurposeResetPassword = "reset_password"
 	PurposeChangeEmail   = "change_email"
-	PurposeSetPassword   = "set_password" // this and the next for users who are logged in, at their own address
+	PurposeSetPassword   = "set_password" // this and the next are for logged-in users, at their own address
 	PurposeLeaveEmail    = "leave_email"
 )
 
-// Server is what a client needs to know before the log-in: GET /v1/server.
+// Server describes the log-in of a server, for clients that are not logged in: GET /v1/server.
 type Server struct {
 	SignIn      string `json:"sign_in" enum:"own,jwt,both" doc:"own: users register and log in by e-mail address; jwt: only with tokens of the app; both"`
 	Development bool   `json:"development" doc:"the server sends no mail and shows all mails at /dev/mail"`
 }
 
-// CodeRequest asks for a verification code by mail: POST /v1/auth/codes.
+// CodeRequest requests a verification code by mail: POST /v1/auth/codes.
 type CodeRequest struct {
-	Email   string `json:"email" format:"email" maxLength:"254" doc:"where the code is sent"`
-	Purpose string `json:"purpose" enum:"register,login,reset_password" doc:"what the code will be used for; one for a change of address is asked for at /v1/me/email/codes"`
+	Email   string `json:"email" format:"email" maxLength:"254" doc:"address to which the code is mailed"`
+	Purpose string `json:"purpose" enum:"register,login,reset_password" doc:"purpose of the code; for a change of address use /v1/me/email/codes"`
 }
 
-// CodeReply answers alike for known and unknown addresses.
+// CodeReply is the response to a CodeRequest; it is the same for known and unknown addresses.
 type CodeReply struct {
-	ExpiresIn int `json:"expires_in" doc:"seconds until the code is worthless"`
+	ExpiresIn int `json:"expires_in" doc:"seconds until the code expires"`
 }
 
 // RegisterRequest opens an account: POST /v1/auth/register.
 type RegisterRequest struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
 	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from the mail"`
-	Password string `json:"password,omitempty" minLength:"8" maxLength:"128" doc:"leave out to log in by code only"`
+	Password string `json:"password,omitempty" minLength:"8" maxLength:"128" doc:"omit to log in by code only"`
 	Name     string `json:"name" example:"Ada" minLength:"1" maxLength:"40" doc:"shown to others"`
-	Zone     string `json:"zone,omitempty" example:"Europe/Athens" maxLength:"64" doc:"IANA time zone such as Asia/Shanghai; UTC when left out"`
-	Device   string `json:"device,omitempty" maxLength:"60" doc:"what the user calls this device"`
+	Zone     string `json:"zone,omitempty" example:"Europe/Athens" maxLength:"64" doc:"IANA time zone such as Asia/Shanghai; UTC if omitted"`
+	Device   string `json:"device,omitempty" maxLength:"60" doc:"the user's name for this device"`
 }
 
 // LoginRequest logs a device in by password or by code: POST /v1/auth/login.
 type LoginRequest struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
-	Password string `json:"password,omitempty" example:"correct horse battery" maxLength:"128" doc:"either this"`
-	Code     string `json:"code,omitempty" doc:"or six digits from a mail with purpose login"`
-	Device   string `json:"device,omitempty" maxLength:"60" doc:"what the user calls this device"`
+	Password string `json:"password,omitempty" example:"correct horse battery" maxLength:"128" doc:"password, or send code instead"`
+	Code     string `json:"code,omitempty" doc:"six digits from a mail with purpose login, instead of password"`
+	Device   string `json:"device,omitempty" maxLength:"60" doc:"the user's name for this device"`
 }
 
-// RefreshRequest trades a refresh token for a new pair: POST /v1/auth/refresh.
+// RefreshRequest exchanges a refresh token for a new pair: POST /v1/auth/refresh.
 type RefreshRequest struct {
 	RefreshToken string `json:"refresh_token" example:"sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c" maxLength:"200"`
 }
 
-// Tokens is a fresh pair for one device.
+// Tokens is a new pair of tokens of one device.
 type Tokens struct {
 	AccessToken  string `json:"access_token" example:"sa_V1StGXR8_Z5j.Kx7mQ2pLw9Za.8d1f4h6j2l" doc:"send as Authorization: Bearer …"`
-	RefreshToken string `json:"refresh_token" example:"sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c" doc:"good for one refresh; keep it secret"`
-	ExpiresIn    int    `json:"expires_in" doc:"seconds the access token lasts"`
+	RefreshToken string `json:"refresh_token" example:"sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c" doc:"valid for one refresh; keep it secret"`
+	ExpiresIn    int    `json:"expires_in" doc:"seconds until the access token expires"`
 	User         User   `json:"user"`
 	Device       string `json:"device" example:"Kx7mQ2pLw9Za" doc:"the device's id"`
-	Restored     bool   `json:"restored,omitempty" doc:"this log-in took the account's deletion back"`
+	Restored     bool   `json:"restored,omitempty" doc:"this log-in cancelled the account's deletion"`
 }
 
 // User is an account as its owner sees it: GET /v1/me.
 type User struct {
 	ID          string `json:"id" example:"V1StGXR8_Z5j"`
-	Email       string `json:"email,omitempty" format:"email" doc:"absent: the app's own backend has opened the account"`
+	Email       string `json:"email,omitempty" format:"email" doc:"absent if the app's own backend opened the account"`
 	Name        string `json:"name" example:"Ada"`
-	Bio         string `json:"bio,omitempty" doc:"what the user says of themselves"`
-	Avatar      string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
-	Zone        string `json:"zone" example:"Europe/Athens" doc:"the time zone in force now"`
-	NextZone    string `json:"next_zone,omitempty" doc:"a changed zone counts from the next midnight in the old one"`
+	Bio         string `json:"bio,omitempty" doc:"self-description of the user"`
+	Avatar      string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; empty: no picture"`
+	Zone        string `json:"zone" example:"Europe/Athens" doc:"the current time zone"`
+	NextZone    string `json:"next_zone,omitempty" doc:"a changed zone, valid from the next midnight in the old one"`
 	FindByID    bool   `json:"find_by_id" doc:"others may find the account by its id"`
 	FindByEmail bool   `json:"find_by_email" doc:"others may find the account by its address"`
-	Requests    bool   `json:"requests" doc:"others may ask for friendship"`
-	OnBoards    bool   `json:"on_boards" doc:"others see the name on boards; else a place without a name"`
-	Presence    string `json:"presence" enum:"friends,nobody" doc:"who sees whether the user is on line"`
-	HasPassword bool   `json:"has_password" doc:"a password is set; else log-in is by code only"`
+	Requests    bool   `json:"requests" doc:"others may send friend requests"`
+	OnBoards    bool   `json:"on_boards" doc:"others see the name on boards; otherwise the row has no name"`
+	Presence    string `json:"presence" enum:"friends,nobody" doc:"users who see the presence of this user"`
+	HasPassword bool   `json:"has_password" doc:"a password is set; otherwise log-in is by code only"`
 	Created     Time   `json:"created"`
 	Version     int64  `json:"version" doc:"grows with each change: ignore an event or an answer with a lower version"`
 }
 
-// Who sees whether a user is on line.
+// Values of the setting presence: users who see a user's presence.
 const (
 	PresenceFriends = "friends"
 	PresenceNobody  = "nobody"
 )
 
-// UserUpdate changes what is present and leaves the rest: PATCH /v1/me.
+// UserUpdate changes the fields that are present: PATCH /v1/me.
 type UserUpdate struct {
 	Name        *string `json:"name,omitempty" minLength:"1" maxLength:"40"`
 	Bio         *string `json:"bio,omitempty" maxLength:"200"`
-	Zone        *string `json:"zone,omitempty" maxLength:"64" doc:"IANA time zone; counts from the next midnight in the old one"`
+	Zone        *string `json:"zone,omitempty" maxLength:"64" doc:"IANA time zone; valid from the next midnight in the old one"`
 	FindByID    *bool   `json:"find_by_id,omitempty"`
 	FindByEmail *bool   `json:"find_by_email,omitempty"`
 	Requests    *bool   `json:"requests,omitempty"`
 	OnBoards    *bool   `json:"on_boards,omitempty"`
-	Presence    *string `json:"presence,omitempty" enum:"friends,nobody" doc:"nobody: the user looks off line to others, whatever is set by PUT /v1/me/presence"`
+	Presence    *string `json:"presence,omitempty" enum:"friends,nobody" doc:"nobody: the user appears offline to others, also with PUT /v1/me/presence"`
 }
 
-// PasswordReset sets a password by a mailed code and logs every device out:
-// POST /v1/auth/password.
+// PasswordReset sets a password with a mailed code and logs out all devices: POST /v1/auth/password.
 type PasswordReset struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
 	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from a mail with purpose reset_password"`
 	Password string `json:"password" example:"correct horse battery" minLength:"8" maxLength:"128"`
 }
 
-// PasswordChange sets a password and logs every other device out:
-// PUT /v1/me/password.
+// PasswordChange sets a password and logs out all other devices: PUT /v1/me/password.
 type PasswordChange struct {
-	Current  string `json:"current,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
-	Code     string `json:"code,omitempty" example:"123456" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail with purpose set_password, see /v1/me/codes"`
+	Current  string `json:"current,omitempty" maxLength:"128" doc:"the current password; omit if none is set"`
+	Code     string `json:"code,omitempty" example:"123456" pattern:"^[0-9]{6}$" doc:"if no password is set: six digits from the mail with purpose set_password, see /v1/me/codes"`
 	Password string `json:"password" example:"correct horse battery" minLength:"8" maxLength:"128"`
 }
 
-// OwnCodeRequest asks for a code at the address that the caller has: POST /v1/me/codes.
+// OwnCodeRequest requests a code at the caller's own address: POST /v1/me/codes.
 type OwnCodeRequest struct {
-	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"to set the first password, or to change the address of an account that has none"`
+	Purpose string `json:"purpose" enum:"set_password,leave_email" doc:"set the first password, or change the address of an account without a password"`
 }
 
-// EmailUndo takes a change of address back: POST /v1/auth/email/undo.
+// EmailUndo reverts a change of address: POST /v1/auth/email/undo.
 type EmailUndo struct {
-	Token string `json:"token" example:"su_Xq3vT8mZr1Lw5yKp9NbHc2" maxLength:"100" doc:"the end of the link that the old address was mailed"`
+	Token string `json:"token" example:"su_Xq3vT8mZr1Lw5yKp9NbHc2" maxLength:"100" doc:"the end of the link in the mail to the old address"`
 }
 
-// EmailCodeRequest asks for a code at the address that is to be the caller's:
-// POST /v1/me/email/codes.
+// EmailCodeRequest requests a code at the caller's new address: POST /v1/me/email/codes.
 type EmailCodeRequest struct {
 	Email string `json:"email" format:"email" maxLength:"254"`
 }
 
-// EmailChange changes the caller's address: PUT /v1/me/email. The old address is
-// told.
+// EmailChange changes the caller's address: PUT /v1/me/email. The old address is notified.
 type EmailChange struct {
 	Email    string `json:"email" format:"email" maxLength:"254"`
 	Code     string `json:"code" example:"123456" pattern:"^[0-9]{6}$" doc:"six digits from the mail to the new address"`
-	Password string `json:"password,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
-	OldCode  string `json:"old_code,omitempty" example:"654321" pattern:"^[0-9]{6}$" doc:"where no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes"`
+	Password string `json:"password,omitempty" maxLength:"128" doc:"the current password; omit if none is set"`
+	OldCode  string `json:"old_code,omitempty" example:"654321" pattern:"^[0-9]{6}$" doc:"if no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes"`
 }
 
-// AccountDeletion asks for the end of the caller's account: POST /v1/me/deletion.
+// AccountDeletion deletes the caller's account: POST /v1/me/deletion.
 type AccountDeletion struct {
-	Password string `json:"password,omitempty" maxLength:"128" doc:"the password in force; leave out when none is set"`
+	Password string `json:"password,omitempty" maxLength:"128" doc:"the current password; omit if none is set"`
 }
 
-// AccountDeleted tells when a deleted account is erased. Logging in before that
-// takes the deletion back.
+// AccountDeleted contains the time of a deleted account's erasure. A log-in before then cancels the deletion.
 type AccountDeleted struct {
-	Erased Time `json:"erased" doc:"until then logging in brings the account back"`
+	Erased Time `json:"erased" doc:"time of the erasure; a log-in before then cancels the deletion"`
 }
 
-// Avatar names a picture: PUT /v1/me/avatar.
+// Avatar is the id of the caller's picture: PUT /v1/me/avatar.
 type Avatar struct {
 	Avatar string `json:"avatar" example:"Pz4Lr8Yt1Qw6" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}"`
 }
@@ -157,35 +152,35 @@ type Avatar struct {
 // Profile is an account as others see it: GET /v1/users/{user}.
 type Profile struct {
 	ID      string `json:"id" example:"V1StGXR8_Z5j"`
-	Name    string `json:"name" example:"Ada" doc:"empty when the account is deleted"`
+	Name    string `json:"name" example:"Ada" doc:"empty if the account is deleted"`
 	Bio     string `json:"bio,omitempty"`
-	Avatar  string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty"`
-	Deleted bool   `json:"deleted,omitempty" doc:"the account is gone; show it as a deleted user"`
+	Avatar  string `json:"avatar,omitempty" doc:"the picture's id: GET /v1/avatars/{avatar}/{size}; empty: no picture"`
+	Deleted bool   `json:"deleted,omitempty" doc:"the account was erased; show it as a deleted user"`
 }
 
 // Profiles are several accounts as others see them: GET /v1/users.
 type Profiles struct {
-	Users []Profile `json:"users" doc:"those that exist or existed, in the order asked for"`
+	Users []Profile `json:"users" doc:"users that exist or existed, in the requested order"`
 }
 
-// Card is what others scan to find the caller: POST /v1/me/card. Its picture is at
-// /v1/me/card.png and /v1/me/card.svg.
+// Card is the card that others scan to find the caller: POST /v1/me/card. Its picture is at /v1/me/card.png and
+// /v1/me/card.svg.
 type Card struct {
-	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} tells whose card it is; of a group's it is a link: GET /v1/group-links/{link}"`
-	URL       string `json:"url" example:"https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q" doc:"what the picture says"`
-	ExpiresIn int    `json:"expires_in" doc:"seconds until the card is worthless; asking again before brings the same one"`
+	Token     string `json:"token" example:"aFf9GGdJ2P1xnbdV7Q" doc:"GET /v1/cards/{token} returns the card's user; the token of a group's card is a link: GET /v1/group-links/{link}"`
+	URL       string `json:"url" example:"https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q" doc:"content of the picture"`
+	ExpiresIn int    `json:"expires_in" doc:"seconds until the card expires; until then the same one is returned"`
 }
 
-// SecurityEvent is one thing that happened to the security of the caller's account.
+// SecurityEvent is one event of the caller's account security.
 type SecurityEvent struct {
-	Kind   string `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored,profile_changed" doc:"what happened"`
+	Kind   string `json:"kind" enum:"registered,login,login_failed,login_locked,logout,logout_all,refresh_reused,password_changed,password_reset,password_wrong,email_changed,email_undone,deleted,restored,banned,unbanned,operator_kicked,operator_deleted,operator_restored,profile_changed" doc:"kind of the event"`
 	Time   Time   `json:"time"`
-	Device string `json:"device,omitempty" doc:"the device's id, where one is concerned"`
-	From   string `json:"from,omitempty" doc:"the IPv4 address or the IPv6 /64 that it came from, where it is known"`
-	By     string `json:"by,omitempty" doc:"the name of the service key with which the app's own backend did it"`
+	Device string `json:"device,omitempty" doc:"id of the device concerned, if any"`
+	From   string `json:"from,omitempty" doc:"client network of the request (IPv4 address or IPv6 /64), if known"`
+	By     string `json:"by,omitempty" doc:"name of the service key, if the app's own backend caused it"`
 }
 
-// SecurityEvents are the newest first: GET /v1/me/security.
+// SecurityEvents is a page of security events, newest first: GET /v1/me/security.
 type SecurityEvents struct {
 	Events []SecurityEvent `json:"events"`
 	Next   string          `json:"next,omitempty" doc:"the cursor of the next page; absent at the end"`
@@ -194,12 +189,12 @@ type SecurityEvents struct {
 // Session is one logged-in device: GET /v1/sessions.
 type Session struct {
 	Device  string `json:"device" example:"Kx7mQ2pLw9Za" doc:"the device's id; DELETE /v1/sessions/{device} logs it out"`
-	Name    string `json:"name" example:"Phone" doc:"what the user calls it"`
-	Agent   string `json:"agent,omitempty" doc:"the program that logged in, as it calls itself"`
-	IP      string `json:"ip" example:"203.0.113.7" doc:"the address it logged in from"`
-	Created Time   `json:"created" doc:"log-in"`
+	Name    string `json:"name" example:"Phone" doc:"the user's name for the device"`
+	Agent   string `json:"agent,omitempty" doc:"User-Agent of the log-in"`
+	IP      string `json:"ip" example:"203.0.113.7" doc:"IP address of the log-in"`
+	Created Time   `json:"created" doc:"time of the log-in"`
 	Used    Time   `json:"used" doc:"last use, to the minute"`
-	Current bool   `json:"current" doc:"the device that asks"`
+	Current bool   `json:"current" doc:"the calling device"`
 }
 
 // Sessions lists a user's logged-in devices, the last used first.

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-func TestEveryTypeOfEventHasItsData(t *testing.T) {
+func TestEventData_HasEveryType(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestEveryTypeOfEventHasItsData(t *testing.T) {
 	}
 }
 
-// withoutVersion are the types of events that need none, and why.
+// withoutVersion maps the types of events that need no version to the reason.
 var withoutVersion = map[string]string{
 	api.EventAccountNotice:       "a fact",
 	api.EventSessionOpened:       "the end of a session follows its beginning",

@@ -1,6 +1,6 @@
 package api
 
-// What a user is to others: Presence.Status.
+// Values of Presence.Status.
 const (
 	StatusOffline = "offline"
 	StatusOnline  = "online"
@@ -8,30 +8,30 @@ const (
 	StatusBusy    = "busy"
 )
 
-// Presence is whether a user is on line: GET /v1/presence, and the data of
-// presence.changed. A user whom the caller may not see looks off line.
+// Presence is the presence of a user: GET /v1/presence, and the data of presence.changed. A user whom the caller may
+// not see appears offline.
 type Presence struct {
 	User     string `json:"user" example:"V1StGXR8_Z5j"`
 	Status   string `json:"status" enum:"offline,online,away,busy"`
-	LastSeen *Time  `json:"last_seen,omitempty" doc:"when a user who is off line was last on line, as far as it is known"`
-	Version  int64  `json:"version,omitempty" doc:"grows with each change that friends see: ignore an event or an answer with a lower version than the last one of the user; absent if it is not known, or if the caller may not see the user"`
+	LastSeen *Time  `json:"last_seen,omitempty" doc:"time at which an offline user was last online, if known"`
+	Version  int64  `json:"version,omitempty" doc:"grows with each change that friends see: ignore an event or a response with a lower version than the last one of the user; absent if it is unknown, or if the caller may not see the user"`
 }
 
-// Presences are those of several users: GET /v1/presence, in the order asked for, and
-// GET /v1/friends/presence, which leaves out those who are off line.
+// Presences are the presences of several users: GET /v1/presence, in the requested order, and GET
+// /v1/friends/presence, which omits offline users.
 type Presences struct {
 	Users   []Presence `json:"users"`
-	Partial bool       `json:"partial,omitempty" doc:"not all connections are known: users who look off line may be on line; presence.complete follows"`
+	Partial bool       `json:"partial,omitempty" doc:"not all connections are known: users who appear offline may be online; presence.complete follows"`
 }
 
-// MyPresence is the caller's own, whoever may see it: GET and PUT /v1/me/presence.
+// MyPresence is the caller's own presence, whatever others may see: GET and PUT /v1/me/presence.
 type MyPresence struct {
-	Status  string `json:"status" enum:"offline,online,away,busy" doc:"what the wish comes to now: offline without a connection"`
-	Wish    string `json:"wish" enum:"online,away,busy" doc:"what the caller is while connected"`
+	Status  string `json:"status" enum:"offline,online,away,busy" doc:"current status: offline without a connection"`
+	Wish    string `json:"wish" enum:"online,away,busy" doc:"status while connected"`
 	Partial bool   `json:"partial,omitempty" doc:"not all connections are known; presence.complete follows"`
 }
 
-// PresenceUpdate sets what the caller is while connected: PUT /v1/me/presence.
+// PresenceUpdate sets the caller's status while connected: PUT /v1/me/presence.
 type PresenceUpdate struct {
 	Status string `json:"status" enum:"online,away,busy"`
 }
@@ -42,7 +42,7 @@ const (
 	ConnectionEvents = "events" // GET /v1/events
 )
 
-// Connection is one of a device to a node.
+// Connection is a connection of a device to a node.
 type Connection struct {
 	Device string `json:"device" example:"m4Xw1pTq_0Zs"`
 	Kind   string `json:"kind" enum:"socket,events"`
@@ -50,7 +50,7 @@ type Connection struct {
 	Since  Time   `json:"since"`
 }
 
-// Connections are the caller's, the oldest first: GET /v1/me/connections.
+// Connections are the caller's connections, oldest first: GET /v1/me/connections.
 type Connections struct {
 	Connections []Connection `json:"connections"`
 	Partial     bool         `json:"partial,omitempty" doc:"not all connections are known; presence.complete follows"`

@@ -1,77 +1,77 @@
 package api
 
-// RoleGuest is the role of somebody who is in a room without an account; the others are those of groups.
+// RoleGuest is the role of a user without an account in a room; the other roles are those of groups.
 const RoleGuest = "guest"
 
-// What members of a room may do, by role or one by one.
+// Permissions of members of a room, by role or for single members.
 const (
 	MayChat     = "chat"
 	MayDanmaku  = "danmaku"
-	MayControl  = "control"  // play, pause, seek, change the rate, choose what is on
-	MayPlaylist = "playlist" // add, order and remove
-	MayInvite   = "invite"   // make links
+	MayControl  = "control"  // play, pause, seek, change the rate, load an item
+	MayPlaylist = "playlist" // add, order and remove items
+	MayInvite   = "invite"   // create links
 	MayModerate = "moderate" // kick, ban, mute, clear danmaku
-	MaySettings = "settings" // the room's settings, and what members may do
+	MaySettings = "settings" // change the room's settings and the permissions of members
 )
 
-// Room is a room in which people watch something together.
+// Room is a room; its members watch media together.
 type Room struct {
 	ID        string   `json:"id" example:"V1StGXR8_Z5j"`
 	Name      string   `json:"name" example:"Film night"`
-	Access    string   `json:"access" enum:"invited,open" doc:"who comes in: only by links, or everybody"`
-	Password  bool     `json:"password" doc:"an open room that asks for one"`
-	Listed    bool     `json:"listed" doc:"it is in the public list while it is open"`
-	Guests    bool     `json:"guests" doc:"people without an account may come in, too"`
-	MemberMay []string `json:"member_may" example:"chat" doc:"what members may do: chat, danmaku, control, playlist, invite, moderate, settings"`
-	GuestMay  []string `json:"guest_may" example:"chat" doc:"what guests may do: chat, danmaku"`
-	Hold      bool     `json:"hold" doc:"all wait while a viewer's player waits for data"`
-	Drift     int      `json:"drift" doc:"ms by which a player may be off before it drifts back by its rate" example:"40"`
-	Jump      int      `json:"jump" doc:"ms by which a player may be off before it seeks" example:"1000"`
-	Loop      string   `json:"loop" enum:"off,item,list" doc:"what follows the end of an item"`
-	Words     []string `json:"words,omitempty" doc:"texts that have one of these are refused; shown to who may change settings, and not in events"`
-	Viewers   int      `json:"viewers" doc:"who are on line in it, as of a few seconds ago"`
+	Access    string   `json:"access" enum:"invited,open" doc:"users who may join: only those with a link, or all"`
+	Password  bool     `json:"password" doc:"this open room requires a password"`
+	Listed    bool     `json:"listed" doc:"the room is in the public list while it is open"`
+	Guests    bool     `json:"guests" doc:"guests (users without an account) may join"`
+	MemberMay []string `json:"member_may" example:"chat" doc:"permissions of members: chat, danmaku, control, playlist, invite, moderate, settings"`
+	GuestMay  []string `json:"guest_may" example:"chat" doc:"permissions of guests: chat, danmaku"`
+	Hold      bool     `json:"hold" doc:"playback pauses for all while a viewer's player buffers"`
+	Drift     int      `json:"drift" doc:"deviation in ms from which a player corrects its rate" example:"40"`
+	Jump      int      `json:"jump" doc:"deviation in ms from which a player seeks" example:"1000"`
+	Loop      string   `json:"loop" enum:"off,item,list" doc:"action at the end of an item"`
+	Words     []string `json:"words,omitempty" doc:"texts with one of these words are refused; visible to members who may change settings, and absent in events"`
+	Viewers   int      `json:"viewers" doc:"number of online viewers a few seconds ago"`
 	Created   Time     `json:"created"`
 	Version   int64    `json:"version" doc:"grows with each change of the settings and of the members: ignore room.changed with a lower version"`
 }
 
-// RoomSelf is the caller's own place in a room.
+// RoomSelf is the caller's membership in a room.
 type RoomSelf struct {
 	ID         string   `json:"id" example:"V1StGXR8_Z5j" doc:"the user's id, or the guest's"`
 	Role       string   `json:"role" enum:"guest,member,admin,owner"`
-	May        []string `json:"may" example:"chat" doc:"what the caller may do by now"`
+	May        []string `json:"may" example:"chat" doc:"current permissions of the caller"`
 	MutedUntil *Time    `json:"muted_until,omitempty"`
 }
 
-// RoomMember is someone in a room.
+// RoomMember is a member or guest of a room.
 type RoomMember struct {
-	User       Profile  `json:"user" doc:"of a guest: the id and the name alone"`
+	User       Profile  `json:"user" doc:"for a guest: only id and name"`
 	Role       string   `json:"role" enum:"guest,member,admin,owner"`
 	May        []string `json:"may" example:"chat"`
 	MutedUntil *Time    `json:"muted_until,omitempty"`
 	Joined     Time     `json:"joined"`
-	Version    int64    `json:"version,omitempty" doc:"in events: of the room; ignore an event of this member with a lower version than the last one"`
+	Version    int64    `json:"version,omitempty" doc:"in events: version of the room; ignore an event of this member with a lower version than the last one"`
 }
 
-// RoomPlace is a room and the caller's place in it; without me, the caller is not in it.
+// RoomPlace is a room and the caller's membership; me is absent if the caller is not in it.
 type RoomPlace struct {
 	Room Room      `json:"room"`
 	Me   *RoomSelf `json:"me,omitempty"`
 }
 
-// RoomNew makes a room: POST /v1/rooms.
+// RoomNew creates a room: POST /v1/rooms.
 type RoomNew struct {
 	Name     string  `json:"name" minLength:"1" maxLength:"60" example:"Film night"`
-	Access   *string `json:"access,omitempty" enum:"invited,open" doc:"invited, unless it is given"`
+	Access   *string `json:"access,omitempty" enum:"invited,open" doc:"default: invited"`
 	Password *string `json:"password,omitempty" maxLength:"128" doc:"for an open room"`
 	Listed   *bool   `json:"listed,omitempty"`
 	Guests   *bool   `json:"guests,omitempty"`
 }
 
-// RoomUpdate changes what is present and leaves the rest: PATCH /v1/rooms/{room}.
+// RoomUpdate changes the fields that are present: PATCH /v1/rooms/{room}.
 type RoomUpdate struct {
 	Name      *string   `json:"name,omitempty" minLength:"1" maxLength:"60" example:"Film night"`
 	Access    *string   `json:"access,omitempty" enum:"invited,open"`
-	Password  *string   `json:"password,omitempty" maxLength:"128" doc:"empty: none is asked for"`
+	Password  *string   `json:"password,omitempty" maxLength:"128" doc:"empty: no password"`
 	Listed    *bool     `json:"listed,omitempty"`
 	Guests    *bool     `json:"guests,omitempty"`
 	MemberMay *[]string `json:"member_may,omitempty" maxItems:"7" example:"chat"`
@@ -86,54 +86,54 @@ type RoomUpdate struct {
 // Rooms is a page of rooms.
 type Rooms struct {
 	Rooms []Room `json:"rooms"`
-	Next  string `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
+	Next  string `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 }
 
-// MyRooms are the rooms in which the caller is, the one joined last first.
+// MyRooms are the caller's rooms, the last joined first.
 type MyRooms struct {
 	Rooms []RoomPlace `json:"rooms"`
-	Next  string      `json:"next,omitempty" doc:"cursor of the page after; none at the end"`
+	Next  string      `json:"next,omitempty" doc:"cursor of the next page; absent at the end"`
 }
 
-// RoomJoin comes into a room: POST /v1/rooms/{room}/join.
+// RoomJoin joins a room: POST /v1/rooms/{room}/join.
 type RoomJoin struct {
 	Password string `json:"password,omitempty" maxLength:"128"`
-	Link     string `json:"link,omitempty" maxLength:"64" doc:"a link's id, in place of a password"`
+	Link     string `json:"link,omitempty" maxLength:"64" doc:"a link's id, instead of a password"`
 }
 
-// RoomGuestNew comes into a room without an account: POST /v1/rooms/{room}/guests.
+// RoomGuestNew joins a room without an account: POST /v1/rooms/{room}/guests.
 type RoomGuestNew struct {
 	Name     string `json:"name" minLength:"1" maxLength:"40" example:"Visitor"`
 	Password string `json:"password,omitempty" maxLength:"128"`
 	Link     string `json:"link,omitempty" maxLength:"64"`
 }
 
-// RoomGuest is a guest's token, and what it is good for.
+// RoomGuest is a guest's token and room.
 type RoomGuest struct {
 	Token   string `json:"token" example:"stoa_guest_Hk3u7sPq2ZxB.V1StGXR8_Z5j.Xq3vT8mZr1Lw5yKp9NbHc2" doc:"a bearer token for operations of this room, and for the socket"`
 	Expires Time   `json:"expires"`
 	RoomPlace
 }
 
-// RoomMembers is a page of a room's members, the higher roles first.
+// RoomMembers is a page of a room's members, higher roles first.
 type RoomMembers struct {
 	Members []RoomMember `json:"members"`
 	Next    string       `json:"next,omitempty"`
 }
 
-// RoomMemberUpdate changes what is present: PATCH /v1/rooms/{room}/members/{user}.
+// RoomMemberUpdate changes the fields that are present: PATCH /v1/rooms/{room}/members/{user}.
 type RoomMemberUpdate struct {
-	Role       *string   `json:"role,omitempty" enum:"member,admin" doc:"the owner's to change"`
-	May        *[]string `json:"may,omitempty" maxItems:"7" example:"chat" doc:"in place of what the role allows: of a guest chat and danmaku alone, not of an admin"`
-	MutedUntil *Time     `json:"muted_until,omitempty" doc:"a time that has passed lets them write again"`
+	Role       *string   `json:"role,omitempty" enum:"member,admin" doc:"only the owner may change it"`
+	May        *[]string `json:"may,omitempty" maxItems:"7" example:"chat" doc:"replaces the permissions of the role; a guest may have only chat and danmaku, and an admin's cannot be changed"`
+	MutedUntil *Time     `json:"muted_until,omitempty" doc:"a past time ends the mute"`
 }
 
-// RoomOwner hands a room over: PUT /v1/rooms/{room}/owner.
+// RoomOwner transfers a room to another owner: PUT /v1/rooms/{room}/owner.
 type RoomOwner struct {
 	User string `json:"user" example:"V1StGXR8_Z5j"`
 }
 
-// RoomBan keeps a user out of a room.
+// RoomBan is a ban of a user from a room.
 type RoomBan struct {
 	User Profile `json:"user"`
 	By   string  `json:"by" example:"V1StGXR8_Z5j"`
@@ -146,13 +146,13 @@ type RoomBans struct {
 	Next string    `json:"next,omitempty"`
 }
 
-// RoomLinkNew makes a link: POST /v1/rooms/{room}/links.
+// RoomLinkNew creates a link: POST /v1/rooms/{room}/links.
 type RoomLinkNew struct {
-	Hours int `json:"hours,omitempty" minimum:"1" maximum:"8760" doc:"how long it lets people in; 168 unless it is given"`
-	Uses  int `json:"uses,omitempty" minimum:"0" maximum:"100000" doc:"how many; 0: as many as come"`
+	Hours int `json:"hours,omitempty" minimum:"1" maximum:"8760" doc:"hours until the link expires; default: 168"`
+	Uses  int `json:"uses,omitempty" minimum:"0" maximum:"100000" doc:"largest number of users; 0: no limit"`
 }
 
-// RoomLink lets people into a room.
+// RoomLink is a link that lets its holders join a room.
 type RoomLink struct {
 	ID      string `json:"id" example:"V1StGXR8_Z5j"`
 	Room    string `json:"room" example:"Hk3u7sPq2ZxB"`
@@ -163,12 +163,12 @@ type RoomLink struct {
 	Most    int    `json:"most,omitempty"`
 }
 
-// RoomLinks are the links that let people in.
+// RoomLinks are the valid links into a room.
 type RoomLinks struct {
 	Links []RoomLink `json:"links"`
 }
 
-// What commands do to a room's playback.
+// Playback commands.
 const (
 	PlaybackPlay  = "play"
 	PlaybackPause = "pause"
@@ -177,74 +177,75 @@ const (
 	PlaybackLoad  = "load"
 )
 
-// Playback is a room's register: where the medium was at one moment of the servers' clock, and how it
-// goes on. Now it is at position + (clock − server_time) × rate, unless it is paused.
+// Playback is a room's playback state: the position at one moment of the servers' clock, and the rate. The current
+// position is position + (clock − server_time) × rate, unless it is paused.
 type Playback struct {
 	Room       string  `json:"room" example:"V1StGXR8_Z5j"`
-	Generation int64   `json:"generation" doc:"of two states the one with the higher generation is newer, then the one with the higher version"`
+	Generation int64   `json:"generation" doc:"the state with the higher generation is newer; for equal ones, the higher version"`
 	Version    int64   `json:"version"`
-	Item       string  `json:"item,omitempty" example:"c0aT9vWm4LyR" doc:"of the playlist; none: nothing is on"`
+	Item       string  `json:"item,omitempty" example:"c0aT9vWm4LyR" doc:"id of the playlist item; absent: no item is loaded"`
 	Position   int64   `json:"position" doc:"ms from the beginning of the item, at server_time"`
 	ServerTime int64   `json:"server_time" doc:"Unix ms of the clock of rooms.clock"`
 	Rate       float64 `json:"rate" example:"1"`
 	Paused     bool    `json:"paused"`
-	Held       bool    `json:"held,omitempty" doc:"it is paused because a viewer's player waits for data, and goes on by itself"`
+	Held       bool    `json:"held,omitempty" doc:"paused because a viewer's player buffers; it resumes automatically"`
 }
 
-// PlaybackCommand changes what is on: POST /v1/rooms/{room}/playback. It is refused unless generation and
-// version are the register's, so that nobody undoes what they have not seen.
+// PlaybackCommand changes the playback: POST /v1/rooms/{room}/playback. It is refused unless generation and version
+// are the current ones, so that no client overwrites a state that it has not seen.
 type PlaybackCommand struct {
 	Generation int64   `json:"generation" minimum:"0"`
 	Version    int64   `json:"version" minimum:"0"`
 	Do         string  `json:"do" enum:"play,pause,seek,rate,load"`
-	Position   int64   `json:"position,omitempty" minimum:"0" maximum:"2592000000" doc:"ms, of seek and load"`
-	Rate       float64 `json:"rate,omitempty" minimum:"0" maximum:"4" doc:"of rate, 0.25 to 4"`
-	Item       string  `json:"item,omitempty" example:"c0aT9vWm4LyR" maxLength:"12" doc:"of load; none ends what is on"`
+	Position   int64   `json:"position,omitempty" minimum:"0" maximum:"2592000000" doc:"ms, for seek and load"`
+	Rate       float64 `json:"rate,omitempty" minimum:"0" maximum:"4" doc:"for rate, 0.25 to 4"`
+	Item       string  `json:"item,omitempty" example:"c0aT9vWm4LyR" maxLength:"12" doc:"for load; empty unloads the item"`
 }
 
-// PlaybackBuffering tells that the caller's player waits for data, or does not any more:
-// POST /v1/rooms/{room}/playback/buffering. A report counts for ten seconds, while its sender has the room's channel; clients repeat it every five.
+// PlaybackBuffering reports that the caller's player buffers, or has stopped buffering: POST
+// /v1/rooms/{room}/playback/buffering. A report is valid for ten seconds, while its sender is subscribed to the
+// room's channel; clients repeat it every five.
 type PlaybackBuffering struct {
 	Buffering bool `json:"buffering"`
 }
 
-// PlaybackEnded tells that an item has come to its end: POST /v1/rooms/{room}/playback/ended. Of all who say
-// so the first one has the next item follow.
+// PlaybackEnded reports the end of an item: POST /v1/rooms/{room}/playback/ended. The first report loads the next
+// item.
 type PlaybackEnded struct {
 	Generation int64 `json:"generation" minimum:"0"`
 	Version    int64 `json:"version" minimum:"0"`
 }
 
-// RoomClock is the servers' clock: GET /v1/rooms/clock. A client asks several times and takes the middle of the
-// offsets that came with the shortest round trips.
+// RoomClock is the servers' clock: GET /v1/rooms/clock. A client requests it several times and uses the median of the
+// offsets with the shortest round trips.
 type RoomClock struct {
 	Time int64 `json:"time" doc:"Unix ms"`
 }
 
-// Kinds of what is on a playlist.
+// Kinds of playlist items.
 const (
-	ItemURL  = "url"  // a file of which browsers play parts
-	ItemHLS  = "hls"  // a playlist of HTTP live streaming
+	ItemURL  = "url"  // a file that browsers play by ranges
+	ItemHLS  = "hls"  // a playlist of HTTP Live Streaming
 	ItemFile = "file" // a transfer to or from the user who adds it
 	ItemLive = "live" // a live stream
 )
 
-// RoomSample is the path of a video of one minute that every server has. As the source of an item of kind url it stands
-// for itself: clients fetch it from the server.
+// RoomSample is the path of a video of one minute that every server has. An item of kind url may have it as its
+// source; clients fetch it from the server.
 const RoomSample = "/sample.webm"
 
-// RoomItem is something on a playlist.
+// RoomItem is a playlist item.
 type RoomItem struct {
 	ID       string `json:"id" example:"V1StGXR8_Z5j"`
 	Kind     string `json:"kind" enum:"url,hls,file,live"`
-	Source   string `json:"source" example:"https://example.org/film.mp4" doc:"the URL, or /sample.webm, which every server has; of a file and of a live stream its id"`
+	Source   string `json:"source" example:"https://example.org/film.mp4" doc:"the URL, or /sample.webm, which every server has; for a file or a live stream its id"`
 	Title    string `json:"title" example:"The film"`
-	Duration int64  `json:"duration,omitempty" doc:"ms; 0: not known"`
+	Duration int64  `json:"duration,omitempty" doc:"ms; 0: unknown"`
 	By       string `json:"by" example:"V1StGXR8_Z5j" doc:"the user who added it"`
 	Added    Time   `json:"added"`
 }
 
-// RoomItemNew adds to the end of a playlist: POST /v1/rooms/{room}/playlist.
+// RoomItemNew adds an item to the end of a playlist: POST /v1/rooms/{room}/playlist.
 type RoomItemNew struct {
 	Kind     string `json:"kind" enum:"url,hls,file,live"`
 	Source   string `json:"source" minLength:"1" maxLength:"2000" example:"https://example.org/film.mp4"`
@@ -252,65 +253,64 @@ type RoomItemNew struct {
 	Duration int64  `json:"duration,omitempty" minimum:"0" maximum:"2592000000" doc:"ms"`
 }
 
-// RoomPlaylist is what a room is going to see, in its order.
+// RoomPlaylist is a room's playlist in its order.
 type RoomPlaylist struct {
 	Items []RoomItem `json:"items"`
 }
 
-// RoomItemMove puts an item elsewhere: POST /v1/rooms/{room}/playlist/{item}/move.
+// RoomItemMove moves an item: POST /v1/rooms/{room}/playlist/{item}/move.
 type RoomItemMove struct {
-	After string `json:"after,omitempty" maxLength:"12" doc:"behind this item; none: to the front"`
+	After string `json:"after,omitempty" maxLength:"12" doc:"the item is moved behind this one; empty: to the front"`
 }
 
-// RoomItemSource is how an item is fetched: GET /v1/rooms/{room}/playlist/{item}/source.
+// RoomItemSource is the source of an item: GET /v1/rooms/{room}/playlist/{item}/source.
 type RoomItemSource struct {
 	Kind    string `json:"kind" enum:"url,hls,file,live"`
-	URL     string `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; of a live stream it is the path at which it is watched by WHEP"`
-	Token   string `json:"token,omitempty" example:"stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1" doc:"of a live stream: the bearer token for that path"`
-	Expires *Time  `json:"expires,omitempty" doc:"until when the URL, or the token, is good"`
+	URL     string `json:"url,omitempty" example:"https://example.org/film.mp4" doc:"/sample.webm is a path of the server; for a live stream, the path for WHEP"`
+	Token   string `json:"token,omitempty" example:"stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1" doc:"for a live stream: the bearer token for that path"`
+	Expires *Time  `json:"expires,omitempty" doc:"expiry of the URL or the token"`
 }
 
-// RoomSay says something in a room's chat: POST /v1/rooms/{room}/chat.
+// RoomSay sends a line to a room's chat: POST /v1/rooms/{room}/chat.
 type RoomSay struct {
 	Text string `json:"text" minLength:"1" maxLength:"500" example:"Popcorn?"`
 }
 
-// RoomLine is something that was said in a room.
+// RoomLine is a line of a room's chat.
 type RoomLine struct {
 	Room  string `json:"room" example:"Hk3u7sPq2ZxB"`
 	Seq   int64  `json:"seq" doc:"its number in the room"`
 	From  string `json:"from" example:"V1StGXR8_Z5j" doc:"the id of a user or a guest"`
-	Name  string `json:"name" example:"Ada" doc:"what they were called then"`
-	Guest bool   `json:"guest,omitempty" doc:"a guest said it, under a name of their choice"`
+	Name  string `json:"name" example:"Ada" doc:"name of the sender at that time"`
+	Guest bool   `json:"guest,omitempty" doc:"the sender is a guest with a name of their choice"`
 	Text  string `json:"text" example:"What a scene!"`
 	At    Time   `json:"at"`
 }
 
-// RoomLines are the latest of a room's chat, in their order. Those of people whom the caller blocks are not
-// among them.
+// RoomLines are the latest lines of a room's chat, in their order, without those of users whom the caller blocks.
 type RoomLines struct {
 	Lines []RoomLine `json:"lines"`
-	More  bool       `json:"more" doc:"there are older ones"`
+	More  bool       `json:"more" doc:"there are older lines"`
 }
 
-// Where danmaku flies.
+// Positions of danmaku.
 const (
 	DanmakuScroll = "scroll"
 	DanmakuTop    = "top"
 	DanmakuBottom = "bottom"
 )
 
-// DanmakuNew has a comment fly over the picture: POST /v1/rooms/{room}/danmaku.
+// DanmakuNew sends a danmaku: POST /v1/rooms/{room}/danmaku.
 type DanmakuNew struct {
 	Text     string `json:"text" minLength:"1" maxLength:"100" example:"Wow"`
-	Item     string `json:"item,omitempty" example:"c0aT9vWm4LyR" maxLength:"12" doc:"the item that the caller sees"`
-	Position int64  `json:"position,omitempty" minimum:"0" maximum:"2592000000" doc:"where in the item, ms"`
+	Item     string `json:"item,omitempty" example:"c0aT9vWm4LyR" maxLength:"12" doc:"id of the item on the caller's screen"`
+	Position int64  `json:"position,omitempty" minimum:"0" maximum:"2592000000" doc:"position in the item, ms"`
 	Color    int    `json:"color,omitempty" minimum:"0" maximum:"16777215" doc:"RGB"`
-	Mode     string `json:"mode,omitempty" enum:"scroll,top,bottom" doc:"scroll, unless it is given"`
-	Size     string `json:"size,omitempty" enum:"small,normal,large" doc:"normal, unless it is given"`
+	Mode     string `json:"mode,omitempty" enum:"scroll,top,bottom" doc:"default: scroll"`
+	Size     string `json:"size,omitempty" enum:"small,normal,large" doc:"default: normal"`
 }
 
-// Danmaku is a comment that flies over the picture.
+// Danmaku is a comment that moves over the video.
 type Danmaku struct {
 	ID       string `json:"id" example:"V1StGXR8_Z5j"`
 	Room     string `json:"room" example:"Hk3u7sPq2ZxB"`
@@ -324,51 +324,49 @@ type Danmaku struct {
 	At       Time   `json:"at"`
 }
 
-// DanmakuList is what flew at a part of an item, in the order of positions:
-// GET /v1/rooms/{room}/danmaku.
+// DanmakuList is the danmaku of a part of an item, ordered by position: GET /v1/rooms/{room}/danmaku.
 type DanmakuList struct {
 	Danmaku []Danmaku `json:"danmaku"`
 	Next    string    `json:"next,omitempty"`
 }
 
-// RoomScene is all that a client needs to show a room: GET /v1/rooms/{room}/scene. A client subscribes to
-// [RoomChannel], reads the scene, and follows the events from there; when it has been cut off it reads the scene
-// again.
+// RoomScene is the state that a client needs to show a room: GET /v1/rooms/{room}/scene. A client subscribes to
+// [RoomChannel], loads the scene, and applies the later events. After an interruption it loads the scene again.
 type RoomScene struct {
 	Room     Room         `json:"room"`
 	Me       RoomSelf     `json:"me"`
 	Playback Playback     `json:"playback"`
 	Playlist RoomPlaylist `json:"playlist"`
-	Danmaku  []Danmaku    `json:"danmaku" doc:"what flies"`
+	Danmaku  []Danmaku    `json:"danmaku" doc:"danmaku on the screen"`
 	Clock    int64        `json:"clock" doc:"the servers' clock, Unix ms"`
 }
 
-// RoomOnline are those who are on line in a room, the last active first.
+// RoomOnline are the online viewers of a room, the last active first.
 type RoomOnline struct {
 	Viewers []RoomViewer `json:"viewers"`
 }
 
-// RoomViewer is someone on line in a room.
+// RoomViewer is an online viewer of a room.
 type RoomViewer struct {
-	ID     string `json:"id" example:"V1StGXR8_Z5j" doc:"of a user or a guest"`
-	Active Time   `json:"active" doc:"when they last did something"`
+	ID     string `json:"id" example:"V1StGXR8_Z5j" doc:"id of a user or a guest"`
+	Active Time   `json:"active" doc:"time of the last activity"`
 }
 
-// RoomViewers is how many are on line in a room.
+// RoomViewers is the number of online viewers of a room.
 type RoomViewers struct {
 	Room    string `json:"room" example:"Hk3u7sPq2ZxB"`
 	Viewers int    `json:"viewers"`
 }
 
-// RoomGone tells that someone is not in a room any more.
+// RoomGone is the data of room.gone: a user is no longer in a room.
 type RoomGone struct {
 	Room    string `json:"room" example:"Hk3u7sPq2ZxB"`
 	User    string `json:"user" example:"V1StGXR8_Z5j"`
 	Why     string `json:"why" enum:"left,kicked,banned,closed,erased"`
-	Version int64  `json:"version,omitempty" doc:"of the room, unless it is closed; ignore an event of this user with a lower version than the last one"`
+	Version int64  `json:"version,omitempty" doc:"version of the room, unless it is closed; ignore an event of this user with a lower version than the last one"`
 }
 
-// Why somebody is not in a room any more.
+// Reasons of room.gone.
 const (
 	RoomLeft   = "left"
 	RoomKicked = "kicked"
@@ -377,26 +375,26 @@ const (
 	RoomErased = "erased"
 )
 
-// RoomRef names a room.
+// RoomRef identifies a room.
 type RoomRef struct {
 	Room string `json:"room" example:"Hk3u7sPq2ZxB"`
 }
 
-// Types of events of a room, on its channel, with what their data is.
+// Types of events on a room's channel, with the types of their data.
 const (
-	EventRoomChanged        = "room.changed"         // Room: its settings have changed; read the room again, for words and for what one may do
-	EventRoomMember         = "room.member"          // RoomMember: joined, in a room of up to 200; or changed
-	EventRoomGone           = "room.gone"            // RoomGone: in a larger room of those who were taken out; also on the channel of whoever is gone
+	EventRoomChanged        = "room.changed"         // Room: changed settings; load the room again for words and the caller's permissions
+	EventRoomMember         = "room.member"          // RoomMember: joined (in a room of up to 200), or changed
+	EventRoomGone           = "room.gone"            // RoomGone: in a larger room only for removed users; also on the removed user's channel
 	EventRoomPlayback       = "room.playback"        // Playback
-	EventRoomPlaylist       = "room.playlist"        // RoomRef: it has changed
+	EventRoomPlaylist       = "room.playlist"        // RoomRef: the playlist has changed
 	EventRoomSaid           = "room.said"            // RoomLine
 	EventRoomDanmaku        = "room.danmaku"         // Danmaku
 	EventRoomDanmakuCleared = "room.danmaku_cleared" // RoomRef
 	EventRoomViewers        = "room.viewers"         // RoomViewers
 )
 
-// roomChannels begins the channels of rooms.
+// roomChannels is the prefix of the channels of rooms.
 const roomChannels = "room/"
 
-// RoomChannel is the channel to which a client subscribes while it shows a room.
+// RoomChannel returns the channel of a room. A client subscribes to it while it shows the room.
 func RoomChannel(room string) string { return roomChannels + room }

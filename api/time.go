@@ -2,13 +2,13 @@ package api
 
 import "time"
 
-// Time is a time on the wire: RFC 3339 in UTC with three digits of fraction,
-// "2006-01-02T15:04:05.000Z". It reads every RFC 3339 time.
+// Time is a time in JSON: RFC 3339 in UTC with three digits of fraction, "2006-01-02T15:04:05.000Z". It parses every
+// RFC 3339 time.
 type Time struct{ time.Time }
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// At returns t for the wire.
+// At returns t as a Time.
 func At(t time.Time) Time { return Time{t} }
 
 // AtOrNil returns t for an optional field: nil if t is zero.

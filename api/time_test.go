@@ -39,7 +39,7 @@ func TestTime_HasThreeDigitsInUTC(t *testing.T) {
 	}
 }
 
-func TestNoWireTypeHasTheStandardTime(t *testing.T) {
+func TestWireTypes_DoNotUseTheStandardTime(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -20,29 +20,26 @@ import (
 // FromDefault is the origin of a value that no source sets.
 const FromDefault = "default"
 
-// Sources says where values come from. Each may be left out.
+// Sources are the sources of values. Each may be omitted.
 type Sources struct {
 	// File is the path of a TOML file, which must exist. Empty means none.
 	File string
 
-	// Env holds "NAME=value" entries, as from os.Environ. An empty value counts
-	// as not set.
+	// Env has "NAME=value" entries, as from os.Environ. An empty value counts as not set.
 	Env []string
 
-	// Flags holds values by the key of their setting: "smtp.port", not
-	// "smtp-port".
+	// Flags has values by the key of their setting: "smtp.port", not "smtp-port".
 	Flags map[string]string
 }
 
-// Fault is one thing that is wrong with the configuration. It never contains
-// the value of a secret.
+// Fault is one error in the configuration. It never contains the value of a secret.
 type Fault struct {
 	Key    string `json:"key,omitempty"`    // "smtp.port"; in a Validate method the field's own name suffices
-	Origin string `json:"origin,omitempty"` // "stoa.toml:12", "STOA_SMTP_PORT", "--smtp-port" or FromDefault; filled in by Load
-	Text   string `json:"text"`             // what is wrong
+	Origin string `json:"origin,omitempty"` // "stoa.toml:12", "STOA_SMTP_PORT", "--smtp-port" or FromDefault; set by Load
+	Text   string `json:"text"`             // the fault
 }
 
-// Error tells where, what and why.
+// Error returns the origin, the key and the text of the fault.
 func (f *Fault) Error() string {
 	switch {
 	case f.Origin == "" && f.Key == "":
@@ -55,8 +52,8 @@ func (f *Fault) Error() string {
 	return f.Origin + ": " + f.Key + ": " + f.Text
 }
 
-// Refuse returns a [Fault] of the setting with that key if bad, else nil: for
-// Validate methods, which join several.
+// Refuse returns a [Fault] of the setting with that key if bad is true, and nil otherwise. Validate methods join
+// several.
 func Refuse(bad bool, key, format string, args ...any) error {
 	if !bad {
 		return nil
@@ -81,10 +78,9 @@ func Faults(err error) []*Fault {
 	return Faults(errors.Unwrap(err))
 }
 
-// Load fills the struct that dst points to and reports where each value came
-// from. All faults are found and returned joined, each a [Fault]; the report is
-// there all the same. Load panics when dst is not a pointer to a struct with
-// sound tags: that is the programmer's fault, not the user's.
+// Load fills the struct that dst points to and reports the origin of each value. It finds all faults and returns them
+// joined, each as a [Fault], together with the report. Load panics if dst is not a pointer to a struct with valid
+// tags, because that is the programmer's fault.
 func Load(dst any, src Sources) (*Report, error) {
 	fields := reflectOn(dst)
 	l := loader{k: koanf.New("."), fields: fields, origin: map[string]string{}}
@@ -113,7 +109,7 @@ func Load(dst any, src Sources) (*Report, error) {
 		rep.Values = append(rep.Values, Value{Setting: f.Setting, Value: f.mask(text), Origin: l.origin[f.Key]})
 	}
 	Defaults(dst)
-	if sound { // a struct that is half filled in cannot be judged
+	if sound { // a partly filled struct cannot be validated
 		l.validate("", reflect.ValueOf(dst))
 	}
 	return rep, errors.Join(l.faults...)
@@ -130,17 +126,17 @@ type loader struct {
 func (l *loader) fault(key, origin, format string, args ...any) {
 	fault := Fault{Key: key, Origin: origin, Text: fmt.Sprintf(format, args...)}
 	for _, err := range l.faults {
-		if *err.(*Fault) == fault { // the Validate of an embedded struct is its parent's as well
+		if *err.(*Fault) == fault { // the Validate method of an embedded struct is its parent's as well
 			return
 		}
 	}
 	l.faults = append(l.faults, &fault)
 }
 
-// merge lays values, by full key, over what is there.
+// merge sets values by full key; they replace earlier ones.
 func (l *loader) merge(values map[string]any) {
 	if err := l.k.Load(confmap.Provider(values, "."), nil); err != nil {
-		panic("config: " + err.Error()) // a map from memory does not fail to load
+		panic("config: " + err.Error()) // loading a map from memory does not fail
 	}
 }
 
@@ -174,7 +170,7 @@ func (l *loader) file(path string) {
 			origin = fmt.Sprintf("%s:%d", path, line)
 		}
 		if table, ok := values[key].(map[string]any); ok && len(table) == 0 {
-			continue // a table with everything in it commented out
+			continue // a table whose entries are all commented out
 		}
 		if !l.has(key) {
 			l.fault(key, origin, "no such setting%s", l.suggest(key, func(f field) string { return f.Key }))
@@ -207,7 +203,7 @@ func (l *loader) env(entries []string) {
 		}
 		delete(env, name)
 		if _, twice := values[f.Key]; twice {
-			l.fault(f.Key, name, "set together with %s: one of them is enough", f.Env)
+			l.fault(f.Key, name, "is set together with %s; set only one of them", f.Env)
 			continue
 		}
 		text, err := os.ReadFile(path)
@@ -216,7 +212,7 @@ func (l *loader) env(entries []string) {
 			continue
 		}
 		value := strings.TrimRight(string(text), "\r\n")
-		if value == "" { // what was to write it has failed: an empty value would take the server elsewhere
+		if value == "" { // the program that writes the file has failed; an empty value could make the server use other data
 			l.fault(f.Key, name, "the file %s is empty", path)
 			continue
 		}
@@ -225,20 +221,21 @@ func (l *loader) env(entries []string) {
 	}
 	l.merge(values)
 
-	// Other variables are no fault, but warned of: a program beside this one may have them.
+	// Other variables are not faults but cause warnings, because another program may use them.
 	for _, name := range sortedKeys(env) {
 		hint := l.suggest(name, func(f field) string { return f.Env })
 		if hint == "" && ofKubernetes.MatchString(name) {
 			continue
 		}
-		l.warnings = append(l.warnings, name+" sets nothing"+cmp.Or(hint, l.shorter(name)))
+		l.warnings = append(l.warnings, name+" is not a setting"+cmp.Or(hint, l.shorter(name)))
 	}
 }
 
-// ofKubernetes are the variables that Kubernetes puts into every container when a service is called stoa or stoa-something.
+// ofKubernetes matches the variables that Kubernetes sets in every container if a service is called stoa or
+// stoa-something.
 var ofKubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
-// shorter suggests the setting whose variable is the beginning of name: STOA_SQL of STOA_SQL_URL.
+// shorter suggests the setting whose variable is a prefix of name: STOA_SQL for STOA_SQL_URL.
 func (l *loader) shorter(name string) string {
 	best := ""
 	for _, f := range l.fields {
@@ -268,7 +265,7 @@ func (l *loader) has(key string) bool {
 	return ok
 }
 
-// validate asks every struct from the innermost outwards.
+// validate calls Validate of every struct, the innermost first.
 func (l *loader) validate(prefix string, v reflect.Value) {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -279,11 +276,11 @@ func (l *loader) validate(prefix string, v reflect.Value) {
 	if !v.CanInterface() {
 		return // an embedded struct with a lower-case name: its Validate is its parent's
 	}
-	asked, ok := v.Addr().Interface().(interface{ Validate() error })
+	validator, ok := v.Addr().Interface().(interface{ Validate() error })
 	if !ok {
 		return
 	}
-	for _, err := range flatten(asked.Validate()) {
+	for _, err := range flatten(validator.Validate()) {
 		fault, ok := err.(*Fault)
 		if !ok {
 			fault = &Fault{Text: err.Error()}
@@ -293,7 +290,7 @@ func (l *loader) validate(prefix string, v reflect.Value) {
 	}
 }
 
-// flatten takes errors.Join apart.
+// flatten returns the errors that errors.Join joined.
 func flatten(err error) []error {
 	if err == nil {
 		return nil
@@ -308,7 +305,7 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// plain is err without the operation and the path, which the fault names.
+// plain returns the text of err without the operation and the path, which the fault names.
 func plain(err error) string {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err.Error()

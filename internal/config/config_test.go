@@ -76,7 +76,7 @@ func faults(err error) []string {
 	return out
 }
 
-func TestLaterSourcesWeighMore(t *testing.T) {
+func TestLoad_LaterSourcesTakePrecedence(t *testing.T) {
 	file := write(t, `
 addr = "file:1"
 key_prefix = "file"
@@ -123,7 +123,7 @@ port = 25
 	}
 }
 
-func TestEveryFaultIsFoundAndSaysWhere(t *testing.T) {
+func TestLoad_ReportsEveryFaultWithItsOrigin(t *testing.T) {
 	file := write(t, `adr = "x"
 Format = "xml"
 roles = "api"
@@ -161,7 +161,7 @@ level = { deep = 1 }
 	}
 }
 
-func TestValidateOfEveryStructIsJoinedWithTheOrigin(t *testing.T) {
+func TestLoad_JoinsValidateOfEveryStruct(t *testing.T) {
 	var got settings
 	_, err := Load(&got, Sources{
 		File:  write(t, "[smtp]\npassword = \"hunter2\"\n"),
@@ -174,7 +174,7 @@ func TestValidateOfEveryStructIsJoinedWithTheOrigin(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReadIsAFault(t *testing.T) {
+func TestLoad_UnreadableFileIsAFault(t *testing.T) {
 	for text, want := range map[string]string{
 		"addr = 'a'\naddr = [": "stoa.toml:2: not TOML: ",
 		"addr 'a'":             "stoa.toml:1: not TOML: ",
@@ -190,7 +190,7 @@ func TestAFileThatCannotBeReadIsAFault(t *testing.T) {
 	}
 }
 
-func TestSecretsAreNeverShown(t *testing.T) {
+func TestReport_MasksSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		t.Errorf("a URL is shown as %q (%v), want all but its password", v.Value, err)
 	}
 	_, err = Load(&got, Sources{Env: []string{"STOA_SMTP_HOST=h", "STOA_SMTP_PASSWORD=hunter2", "STOA_SMTP_PASSWORD_FILE=" + file}})
-	if got, want := faults(err), []string{"STOA_SMTP_PASSWORD_FILE: set together with STOA_SMTP_PASSWORD: one of them is enough"}; !slices.Equal(got, want) {
+	if got, want := faults(err), []string{"STOA_SMTP_PASSWORD_FILE: is set together with STOA_SMTP_PASSWORD; set only one of them"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	_, err = Load(&got, Sources{File: write(t, "smtp.password = ['hunter2']")})
@@ -237,7 +237,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
-func TestAFaultyValueOfASecretIsNotShown(t *testing.T) {
+func TestLoad_FaultOfASecretHidesItsValue(t *testing.T) {
 	var got struct {
 		Pin   int           `koanf:"pin" secret:"true"`
 		Net   netip.Prefix  `koanf:"net" secret:"true"`
@@ -255,7 +255,7 @@ func TestAFaultyValueOfASecretIsNotShown(t *testing.T) {
 	}
 }
 
-func TestFaultsThatAreFoundLaterGetTheirOrigin(t *testing.T) {
+func TestLocate_AddsTheOriginOfLaterFaults(t *testing.T) {
 	var got settings
 	rep, err := Load(&got, Sources{File: write(t, "# of a mail server\n[smtp]\n# host = \"mail\"\n\n[log]\n"), Env: []string{"STOA_SHARE=0.7"}})
 	if err != nil {
@@ -267,22 +267,22 @@ func TestFaultsThatAreFoundLaterGetTheirOrigin(t *testing.T) {
 	}
 }
 
-func TestMisspeltVariablesAreWarnedOf(t *testing.T) {
+func TestLoad_WarnsOfMisspeltVariables(t *testing.T) {
 	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADRR=x", "STOA_REDIS_URL=redis://r", "STOA_SMTP_HOST_FILE=/run/secrets/host", "STOA_PROXY=x", "STOA_SMPT_PORT=25",
 		"STOA_PORT=tcp://10.0.0.1:80", "STOA_SERVICE_HOST=10.0.0.1", "STOA_SERVICE_PORT_HTTP=80", "STOA_PORT_80_TCP_ADDR=10.0.0.1", "STOA_REDIS_SERVICE_HOST=10.0.0.2", "STOA_REDIS_PORT=tcp://10.0.0.2:6379"}})
-	want := []string{"STOA_ADRR sets nothing; did you mean STOA_ADDR?", "STOA_PROXY sets nothing", "STOA_REDIS_URL sets nothing; did you mean STOA_REDIS?",
-		"STOA_SMPT_PORT sets nothing; did you mean STOA_SMTP_PORT?", "STOA_SMTP_HOST_FILE sets nothing; did you mean STOA_SMTP_HOST?"}
+	want := []string{"STOA_ADRR is not a setting; did you mean STOA_ADDR?", "STOA_PROXY is not a setting", "STOA_REDIS_URL is not a setting; did you mean STOA_REDIS?",
+		"STOA_SMPT_PORT is not a setting; did you mean STOA_SMTP_PORT?", "STOA_SMTP_HOST_FILE is not a setting; did you mean STOA_SMTP_HOST?"}
 	if err != nil || !slices.Equal(rep.Warnings, want) {
 		t.Errorf("got warnings %q and %v, want %q", rep.Warnings, err, want)
 	}
 	var out bytes.Buffer
-	if err := rep.Print(&out, false); err != nil || !strings.Contains(out.String(), "\nwarning: STOA_ADRR sets nothing; did you mean STOA_ADDR?\n") {
+	if err := rep.Print(&out, false); err != nil || !strings.Contains(out.String(), "\nwarning: STOA_ADRR is not a setting; did you mean STOA_ADDR?\n") {
 		t.Errorf("Print: %v\n%s", err, &out)
 	}
 }
 
-// An agent that had no value, or met a full disk, leaves an empty file.
-func TestAnEmptySecretFileIsAFault(t *testing.T) {
+// An agent without a value, or with a full disk, leaves an empty file.
+func TestLoad_EmptySecretFileIsAFault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redis")
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestAnEmptySecretFileIsAFault(t *testing.T) {
 	}
 }
 
-func TestReferenceNamesEverySetting(t *testing.T) {
+func TestReference_ListsEverySetting(t *testing.T) {
 	got := Reference(&settings{})
 	var keys []string
 	for _, s := range got {
@@ -327,7 +327,7 @@ func TestReferenceNamesEverySetting(t *testing.T) {
 	}
 }
 
-func TestPrintIsATableOrJSON(t *testing.T) {
+func TestPrint_WritesATableOrJSON(t *testing.T) {
 	rep, err := Load(&settings{}, Sources{Env: []string{"STOA_ADDR=:0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +349,7 @@ func TestPrintIsATableOrJSON(t *testing.T) {
 	}
 }
 
-func TestUnsoundTagsPanic(t *testing.T) {
+func TestLoad_PanicsOnInvalidTags(t *testing.T) {
 	for what, dst := range map[string]any{
 		"no pointer": settings{},
 		"bad default": &struct {
@@ -379,7 +379,7 @@ func TestUnsoundTagsPanic(t *testing.T) {
 	}
 }
 
-func TestZeroIsTheDefaultUnlessItsTagSaysWhatElse(t *testing.T) {
+func TestDefaults_ZeroIsTheDefaultUnlessTagged(t *testing.T) {
 	var loaded, zeros settings
 	if _, err := Load(&loaded, Sources{}); err != nil {
 		t.Fatal(err)
@@ -400,7 +400,7 @@ func TestZeroIsTheDefaultUnlessItsTagSaysWhatElse(t *testing.T) {
 	}
 }
 
-func TestDistanceCountsSwapsOnce(t *testing.T) {
+func TestDistance_CountsASwapOnce(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int

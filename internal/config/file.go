@@ -7,9 +7,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// keyLines says in which line of a sound TOML text each key has its value,
-// counting from 1. Keys inside inline tables have the line where the table
-// begins.
+// keyLines returns the line of each key's value in a valid TOML text, counting from 1. Keys inside inline tables have
+// the line where the table begins.
 func keyLines(text []byte) map[string]int {
 	lines := map[string]int{}
 	var p unstable.Parser
@@ -23,18 +22,18 @@ func keyLines(text []byte) map[string]int {
 			table = names
 			lines[strings.Join(table, ".")] = line
 		case unstable.KeyValue:
-			note(lines, append(table[:len(table):len(table)], names...), line, e)
+			addLines(lines, append(table[:len(table):len(table)], names...), line, e)
 		}
 	}
 	return lines
 }
 
-func note(lines map[string]int, path []string, line int, kv *unstable.Node) {
+func addLines(lines map[string]int, path []string, line int, kv *unstable.Node) {
 	lines[strings.Join(path, ".")] = line
 	if value := kv.Value(); value.Kind == unstable.InlineTable {
 		for it := value.Children(); it.Next(); {
 			names, _ := nameOf(nil, it.Node())
-			note(lines, append(path[:len(path):len(path)], names...), line, it.Node())
+			addLines(lines, append(path[:len(path):len(path)], names...), line, it.Node())
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
-// suggest returns "; did you mean X?" with the name nearest to the given one,
-// or nothing when none is near enough to be meant.
+// suggest returns "; did you mean X?" with the nearest name, or "" if none is similar.
 func (l *loader) suggest(name string, of func(field) string) string {
 	best, least := "", 1+max(1, min(3, len(name)/4))
 	for _, f := range l.fields {
@@ -15,8 +14,8 @@ func (l *loader) suggest(name string, of func(field) string) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance counts the bytes to insert, remove, replace or swap with their
-// neighbour to make b out of a (optimal string alignment).
+// distance returns the number of bytes to insert, remove, replace or swap with their neighbour to change a into b
+// (optimal string alignment).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -9,21 +9,20 @@ import (
 	"text/tabwriter"
 )
 
-// Report says what was loaded and from where. It holds no secrets.
+// Report contains the loaded values and their origins, without secrets.
 type Report struct {
 	Values   []Value  `json:"settings"`           // in the order of the struct's fields
 	Warnings []string `json:"warnings,omitempty"` // for the log: variables that look misspelt
 }
 
-// Value is a setting with what it was set to.
+// Value is a setting with its value.
 type Value struct {
 	Setting
-	Value  string `json:"value"`  // as it was written; masked when secret
+	Value  string `json:"value"`  // as written; masked if secret
 	Origin string `json:"origin"` // "stoa.toml:12", "STOA_SMTP_PORT", "--smtp-port" or FromDefault
 }
 
-// Get returns the value of the setting with that key, and whether there is
-// one.
+// Get returns the value of the setting with that key, and whether it exists.
 func (r *Report) Get(key string) (Value, bool) {
 	for _, v := range r.Values {
 		if v.Key == key {
@@ -33,8 +32,8 @@ func (r *Report) Get(key string) (Value, bool) {
 	return Value{}, false
 }
 
-// Locate gives the faults in err, which were found in loaded settings, the origins
-// of these settings, and returns them joined.
+// Locate returns the faults in err, joined, with the origins of their settings. It is for faults that are found after
+// Load.
 func (r *Report) Locate(err error) error {
 	var located []error
 	for _, f := range Faults(err) {
@@ -47,8 +46,7 @@ func (r *Report) Locate(err error) error {
 	return errors.Join(located...)
 }
 
-// Print writes key, value and origin of every setting: as a table for people,
-// or as one JSON object.
+// Print writes key, value and origin of every setting: as a table for people, or as one JSON object.
 func (r *Report) Print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)

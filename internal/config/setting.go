@@ -18,26 +18,26 @@ const (
 	masked     = "*****"
 )
 
-// Setting is one thing that can be set, as its tags declare it.
+// Setting is one setting as its tags declare it.
 type Setting struct {
 	Key     string   `json:"key"`               // in the file: "smtp.port" is port in the table smtp
 	Env     string   `json:"env"`               // in the environment: "STOA_SMTP_PORT"
 	Flag    string   `json:"flag"`              // on the command line, without dashes: "smtp-port"
 	Type    string   `json:"type"`              // in words: "text", "switch", "whole number", "number", "duration", "list of text" …
-	Default string   `json:"default"`           // as it would be written in the environment
+	Default string   `json:"default"`           // as written in the environment
 	Help    string   `json:"help"`              // one line
-	Secret  bool     `json:"secret"`            // masked wherever it is shown
-	Allowed []string `json:"allowed,omitempty"` // the only values it may have; empty means any
+	Secret  bool     `json:"secret"`            // masked in every output
+	Allowed []string `json:"allowed,omitempty"` // the allowed values; empty means any
 }
 
-// Switch reports whether the setting can be on or off, so that its flag needs
-// no value: a boolean, or an enum of true, false and perhaps more.
+// Switch reports whether the setting can be on or off, so that its flag needs no value: a boolean, or an enum that
+// contains true and false.
 func (s Setting) Switch() bool {
 	return s.Type == "switch" || slices.Contains(s.Allowed, "true") && slices.Contains(s.Allowed, "false")
 }
 
-// Reference lists the settings of the struct that dst points to, in the order
-// of its fields. It panics on tags that are not sound, as Load does.
+// Reference lists the settings of the struct that dst points to, in the order of its fields. It panics on invalid
+// tags, like Load.
 func Reference(dst any) []Setting {
 	fields := reflectOn(dst)
 	out := make([]Setting, len(fields))
@@ -47,9 +47,8 @@ func Reference(dst any) []Setting {
 	return out
 }
 
-// Defaults gives those fields of the struct that dst points to their defaults
-// which are zero and for which zero is no value of its own. It makes the settings
-// of code equal to those of [Load]. It panics on tags that are not sound.
+// Defaults sets each zero field of the struct that dst points to to its default, unless zero is a value of its own.
+// So settings made in code equal those of [Load]. It panics on invalid tags.
 func Defaults(dst any) {
 	defaults := reflectOn(reflect.New(reflect.TypeOf(dst).Elem()).Interface())
 	for i, f := range fieldsOf(dst) {
@@ -59,16 +58,15 @@ func Defaults(dst any) {
 	}
 }
 
-// field is a setting and the place its value belongs to.
+// field is a setting and its struct field.
 type field struct {
 	Setting
 	value reflect.Value
-	url   bool   // a secret only as far as there is a password in it
-	zero  string // what 0 means where it is not the default
+	url   bool   // secret only if it contains a password
+	zero  string // the meaning of 0, if it is not the default
 }
 
-// zeroIsDefault reports that the zero value stands for the default: of a number
-// without the tag zero, and of an enum.
+// zeroIsDefault reports whether the zero value means the default: for a number without the tag zero, and for an enum.
 func (f *field) zeroIsDefault() bool {
 	switch f.value.Kind() {
 	case reflect.Bool, reflect.Slice, reflect.Struct:
@@ -79,7 +77,7 @@ func (f *field) zeroIsDefault() bool {
 	return f.zero == ""
 }
 
-// reflectOn reads the tags and fills in the defaults.
+// reflectOn reads the tags and sets the defaults.
 func reflectOn(dst any) []field {
 	fields := fieldsOf(dst)
 	for _, f := range fields {
@@ -147,7 +145,7 @@ func walk(prefix string, v reflect.Value) (out []field) {
 	return out
 }
 
-// table is a nested struct; name is empty for one that adds to its parent.
+// table is a nested struct; name is empty for one that adds its fields to its parent.
 type table struct {
 	name  string
 	value reflect.Value
@@ -193,9 +191,8 @@ func typeName(t reflect.Type) string {
 	panic("config: a setting cannot be a " + t.String())
 }
 
-// set parses what was given into the field: list when it was a TOML array,
-// text else. The error is for people and repeats a value only when that is no
-// secret.
+// set parses a value into the field: list for a TOML array, text otherwise. The error is for people and contains no
+// value of a secret.
 func (f *field) set(text string, list []string) error {
 	v := f.value
 	if v.Kind() == reflect.Slice && !reflect.PointerTo(v.Type()).Implements(textUnmarshaler) {
@@ -263,7 +260,7 @@ func (f *field) setOne(v reflect.Value, text string) error {
 			return f.refuse(text, fmt.Sprintf("a whole number from 0 to %d", ^uint64(0)>>(64-v.Type().Bits())))
 		}
 		v.SetUint(n)
-	default: // typeName lets nothing else in
+	default: // typeName accepts no other kind
 		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
 		if err != nil {
 			return f.refuse(text, "a whole number")
@@ -285,7 +282,7 @@ func (f *field) refuse(text, want string) error {
 	return fmt.Errorf("%q is not %s", text, want)
 }
 
-// parseDuration knows days, as the standard library does not.
+// parseDuration accepts days, unlike the standard library.
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
@@ -294,7 +291,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// mask is text as it may be shown.
+// mask returns text as it may be shown.
 func (f *field) mask(text string) string {
 	switch {
 	case !f.Secret || text == "":
@@ -304,7 +301,7 @@ func (f *field) mask(text string) string {
 	}
 	u, err := url.Parse(text)
 	if !f.url || err != nil || u.Host == "" || u.Fragment != "" || strings.Contains(u.Path+u.RawQuery, "@") {
-		return masked // after a password with '/', '?' or '#' in it, an '@' is in the wrong part
+		return masked // if a password contains '/', '?' or '#', the '@' is in the wrong part
 	}
 	if _, has := u.User.Password(); has {
 		u.User = url.UserPassword(u.User.Username(), masked)
@@ -318,8 +315,7 @@ func (f *field) mask(text string) string {
 	return strings.ReplaceAll(u.String(), url.QueryEscape(masked), masked)
 }
 
-// textOf turns what the TOML parser or a source of text gave into text, or
-// into a list of texts.
+// textOf returns a value of a source as text, or as a list of texts.
 func textOf(v any) (text string, list []string) {
 	switch v := v.(type) {
 	case nil:

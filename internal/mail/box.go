@@ -11,15 +11,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// boxSize is how many mails the development box keeps: enough to scroll
-// through, too few to fill a disk.
+// boxSize is the number of mails that the development box stores: enough to browse, too few to fill a disk.
 const boxSize = 500
 
-// shown is how many of them one look returns.
-const shown = 100
+// maxShown is the largest number of mails that Newest returns.
+const maxShown = 100
 
-// Box keeps mails in the SQL table dev_mails instead of sending them, the
-// newest 500. It is for development: its page shows everybody's codes.
+// Box stores mails in the SQL table dev_mails instead of sending them, the newest 500. It is for development only,
+// because its page shows the codes of all users.
 type Box struct{ db *sqldb.DB }
 
 // NewBox returns the box in db.
@@ -49,12 +48,12 @@ func (b *Box) Send(ctx context.Context, m Message) error {
 	return nil
 }
 
-// Newest returns the last 100 mails to that address, or to anybody when it is
-// empty, newest first. Case does not matter in the address.
+// Newest returns the last 100 mails to that address, or to all addresses if it is empty, newest first. It ignores the
+// case of the address.
 func (b *Box) Newest(ctx context.Context, to string) (_ []Sent, err error) {
 	defer errs.Wrap(&err, "mail.Newest")
 	rows, err := b.db.QueryContext(ctx, `SELECT recipient, subject, body, sent FROM dev_mails
-		WHERE ? = '' OR LOWER(recipient) = ? ORDER BY id DESC LIMIT ?`, to, strings.ToLower(to), shown)
+		WHERE ? = '' OR LOWER(recipient) = ? ORDER BY id DESC LIMIT ?`, to, strings.ToLower(to), maxShown)
 	mails, err := sqldb.Collect(rows, err, func(rows *sql.Rows) (m Sent, err error) {
 		var at int64
 		err = rows.Scan(&m.To, &m.Subject, &m.Text, &at)

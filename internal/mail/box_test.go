@@ -23,7 +23,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, int(5*time.Millisecond), time.UTC)
 
 func atNoon(cfg *sqldb.Config) { cfg.Now = func() time.Time { return noon } }
 
-func TestTheBoxKeepsMailsNewestFirst(t *testing.T) {
+func TestBox_ReturnsMailsNewestFirst(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			box := NewBox(e.Open(t, atNoon))
@@ -51,7 +51,7 @@ func TestTheBoxKeepsMailsNewestFirst(t *testing.T) {
 	}
 }
 
-func TestTheBoxIsBounded(t *testing.T) {
+func TestBox_IsBounded(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t)
@@ -62,7 +62,7 @@ func TestTheBoxIsBounded(t *testing.T) {
 				}
 			}
 			send(0)
-			// The ids of the other 498 need not be made one by one.
+			// The other 498 rows need not be inserted.
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 				for n := 1; n < boxSize; n++ {
 					if _, err := tx.ExecContext(ctx, "INSERT INTO dev_mails (recipient, subject, body, sent) VALUES ('ann@example.org', ?, 'x', 0)", fmt.Sprint(n)); err != nil {
@@ -84,14 +84,14 @@ func TestTheBoxIsBounded(t *testing.T) {
 				t.Errorf("%d of the oldest two are left (%v), want 0", n, err)
 			}
 			mails, err := box.Newest(t.Context(), "")
-			if err != nil || len(mails) != shown || mails[0].Subject != fmt.Sprint(boxSize+1) {
-				t.Errorf("one look shows %d mails (%v), want %d from the newest on", len(mails), err, shown)
+			if err != nil || len(mails) != maxShown || mails[0].Subject != fmt.Sprint(boxSize+1) {
+				t.Errorf("one look shows %d mails (%v), want %d from the newest on", len(mails), err, maxShown)
 			}
 		})
 	}
 }
 
-func TestTheBoxRefusesWhatSMTPWould(t *testing.T) {
+func TestBox_RefusesLikeSMTP(t *testing.T) {
 	box := NewBox(sqldbtest.SQLite(t))
 	if err := box.Send(t.Context(), Message{"ann", "Hello", "x"}); err == nil {
 		t.Error("got nil, want the recipient refused")
@@ -108,7 +108,7 @@ func get(t *testing.T, h http.Handler, url, accept string) *httptest.ResponseRec
 	return rec
 }
 
-func TestThePageShowsMailsAndRunsNothing(t *testing.T) {
+func TestPage_ShowsMailsWithoutScripts(t *testing.T) {
 	box := NewBox(sqldbtest.SQLite(t, atNoon))
 	h := box.Handler(slog.New(slog.DiscardHandler))
 	const browser = "text/html,application/xhtml+xml,application/json;q=0.9,*/*;q=0.8"
@@ -149,7 +149,7 @@ func TestThePageShowsMailsAndRunsNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyThisMachineSeesTheMails(t *testing.T) {
+func TestHandler_ServesThisMachineOnly(t *testing.T) {
 	h := NewBox(sqldbtest.SQLite(t)).Handler(slog.New(slog.DiscardHandler))
 	status := func(host, peer string, header ...string) int {
 		r := httptest.NewRequest(http.MethodGet, "/dev/mail.json", nil)
@@ -186,7 +186,7 @@ func TestOnlyThisMachineSeesTheMails(t *testing.T) {
 	}
 }
 
-func TestTheSameAsJSON(t *testing.T) {
+func TestHandler_ServesJSON(t *testing.T) {
 	box := NewBox(sqldbtest.SQLite(t, atNoon))
 	h := box.Handler(slog.New(slog.DiscardHandler))
 	if err := box.Send(t.Context(), Message{"ann@example.org", "Your code", "482913 is your code."}); err != nil {
@@ -205,7 +205,7 @@ func TestTheSameAsJSON(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsGoneIsUnavailable(t *testing.T) {
+func TestHandler_UnavailableWithoutDatabase(t *testing.T) {
 	db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

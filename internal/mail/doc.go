@@ -1,6 +1,6 @@
-// Package mail sends plain-text mails: by SMTP, or during development into a
-// box in the database that everybody with access to the machine can look into.
+// Package mail sends plain-text mails by SMTP. During development it stores them in a box in the database that every
+// user of the machine can read.
 //
-// Sending takes seconds and fails often, so it is no part of a request: write
-// the message into the SQL outbox and let a worker hand it to a [Sender].
+// Sending takes seconds and fails often, so it must not be part of a request: write the message into the SQL outbox,
+// and let a worker pass it to a [Sender].
 package mail

@@ -13,15 +13,14 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrRefused reports a message that will not be taken however often it is sent
-// again: it is malformed, or the server refused it for good.
-var ErrRefused = errors.New("refused for good")
+// ErrRefused reports a message that every retry would fail to send: it is malformed, or the server refused it
+// permanently.
+var ErrRefused = errors.New("refused permanently")
 
-// maxSubject is what a line of a header, and the development box, can hold.
+// maxSubject is the largest number of characters of a subject: the limit of a header line and of the development box.
 const maxSubject = 255
 
-// Message is one mail to one person. It is its own form in the SQL outbox, as
-// JSON.
+// Message is one mail to one person. Its JSON is its form in the SQL outbox.
 type Message struct {
 	To      string `json:"to"`      // a bare address: "ann@example.org"
 	Subject string `json:"subject"` // one line of at most 255 characters
@@ -30,13 +29,12 @@ type Message struct {
 
 // Sender is an [*SMTP], a [*Box] or [None].
 type Sender interface {
-	// Send hands m over. An error that is not ErrRefused may pass: try again
-	// later. A message may arrive twice when the answer to the first try was
-	// lost.
+	// Send sends m. An error other than ErrRefused may be temporary: retry later. A message may arrive twice if the
+	// reply to the first try was lost.
 	Send(ctx context.Context, m Message) error
 }
 
-// None is for a server without a mail server: it refuses each mail for good.
+// None is for a deployment without a mail server: it refuses each mail permanently.
 type None struct{}
 
 // Send returns ErrRefused.
@@ -50,11 +48,11 @@ type Sent struct {
 	Subject string    `json:"subject"`
 	Text    string    `json:"text"`
 	At      time.Time `json:"at"`             // UTC, to the millisecond
-	Code    string    `json:"code,omitempty"` // the first number of six digits in Text
+	Code    string    `json:"code,omitempty"` // the first six-digit number in Text
 }
 
-// ASCII returns an address with its domain as mail servers know it: in lower case, and "xn--…" in place of letters beyond ASCII.
-// One whose domain is none stays as it is.
+// ASCII returns an address with its domain in the form of mail servers: in lower case, and "xn--…" instead of
+// non-ASCII letters. An address with an invalid domain is returned unchanged.
 func ASCII(address string) string {
 	at := strings.LastIndexByte(address, '@') + 1
 	if domain, err := idna.Lookup.ToASCII(address[at:]); err == nil && at > 0 {
@@ -63,8 +61,7 @@ func ASCII(address string) string {
 	return address
 }
 
-// address parses m.To and checks that nothing in m could become a header line
-// of its own.
+// address parses m.To and checks that no part of m can become another header line.
 func (m Message) address() (*netmail.Address, error) {
 	to, err := netmail.ParseAddress(m.To)
 	switch {

@@ -22,33 +22,31 @@ var pageCSS string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// pagePolicy allows the page its own style, by its hash, and nothing else.
+// pagePolicy allows only the page's own style, by its hash.
 var pagePolicy = func() string {
 	sum := sha256.Sum256([]byte(pageCSS))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
-// Handler serves the box to people at /dev/mail, and as a JSON array of [Sent]
-// at /dev/mail.json or to clients that accept JSON rather than HTML. The parameter
-// to=ADDRESS leaves out mails to others. Mount it only during development.
+// Handler serves the box at /dev/mail as a page. At /dev/mail.json, and to clients that accept JSON rather than HTML,
+// it serves a JSON array of [Sent]. The parameter to=ADDRESS selects the mails to one address. Use it only during
+// development.
 //
-// It answers only requests that a program on this machine made to this machine:
-// from a loopback address, for a loopback name or address, and with no header by
-// which a proxy says for whom it asks. A page of another site whose name was made
-// to lead here (DNS rebinding) cannot read the mails through its visitor's browser,
-// and a proxy in front does not show them to the world.
+// It serves only requests that a program on this machine sent to this machine: from a loopback address, to a loopback
+// name or address, and without headers of a proxy. So a page of another site cannot read the mails through its
+// visitor's browser by DNS rebinding, and a proxy in front cannot publish them.
 func (b *Box) Handler(log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r) {
-			http.Error(w, "The server shows mails only on the machine that it runs on: ask localhost, without a proxy.", http.StatusMisdirectedRequest)
+			http.Error(w, "Mails are shown only on the server's machine. Open localhost without a proxy.", http.StatusMisdirectedRequest)
 			return
 		}
 		to := strings.TrimSpace(r.URL.Query().Get("to"))
 		mails, err := b.Newest(r.Context(), to)
 		if err != nil {
-			log.ErrorContext(r.Context(), "the development mails cannot be read", slog.Any("err", err))
-			http.Error(w, "The mails cannot be read just now.", http.StatusServiceUnavailable)
+			log.ErrorContext(r.Context(), "mail: development mails not read", slog.Any("err", err))
+			http.Error(w, "The mails cannot be read. Try again later.", http.StatusServiceUnavailable)
 			return
 		}
 		var body bytes.Buffer
@@ -64,20 +62,20 @@ func (b *Box) Handler(log *slog.Logger) http.Handler {
 			err = page.Execute(&body, map[string]any{"Style": template.CSS(pageCSS), "To": to, "Mails": mails})
 		}
 		if err != nil {
-			log.ErrorContext(r.Context(), "the development mails cannot be shown", slog.Any("err", err))
+			log.ErrorContext(r.Context(), "mail: development mails not rendered", slog.Any("err", err))
 			http.Error(w, "The mails cannot be shown.", http.StatusInternalServerError)
 			return
 		}
-		_, _ = w.Write(body.Bytes()) // the reader may be gone
+		_, _ = w.Write(body.Bytes()) // the client may have disconnected
 	})
 }
 
-// forwarding are the headers in which proxies name their clients.
-var forwarding = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+// proxyHeaders are the headers that proxies set to describe their clients.
+var proxyHeaders = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// local reports whether a request came from this machine, for this machine.
+// local reports whether a request came from this machine and was addressed to it.
 func local(r *http.Request) bool {
-	for _, h := range forwarding {
+	for _, h := range proxyHeaders {
 		if len(r.Header.Values(h)) > 0 {
 			return false
 		}

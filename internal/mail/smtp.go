@@ -21,36 +21,33 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// Config says which server sends the mails.
+// Config configures the mail server.
 type Config struct {
 	// Host is the server's name. Empty means that there is none.
 	Host string `koanf:"host" help:"mail server; empty: mails are not sent"`
 
-	// Port is 587 for "starttls", 465 for "tls" and 25 for "none" when zero.
+	// Port is 587 for "starttls", 465 for "tls" and 25 for "none" if it is zero.
 	Port int `koanf:"port" default:"0" help:"its port; 0: 587, 465 for tls or 25 for none"`
 
-	// User and Password log in, by the best way the server offers. An empty User
-	// does not log in.
-	User     string `koanf:"user" help:"name to log in with; empty: without"`
-	Password string `koanf:"password" secret:"true" help:"password to log in with"`
+	// User and Password are used by the best method that the server offers. An empty User does not log in.
+	User     string `koanf:"user" help:"user name at the mail server; empty: no log-in"`
+	Password string `koanf:"password" secret:"true" help:"password at the mail server"`
 
-	// From is the sender: "no-reply@example.org" or "Stoa <no-reply@example.org>".
-	// Needed when there is a Host.
+	// From is the sender: "no-reply@example.org" or "Stoa <no-reply@example.org>". It is required if there is a Host.
 	From string `koanf:"from" help:"sender, such as Stoa <no-reply@example.org>"`
 
-	// TLS is "starttls", "tls" or "none". A server that cannot encrypt as asked is
-	// refused, not spoken to in the clear.
-	TLS string `koanf:"tls" default:"starttls" enum:"starttls,tls,none" help:"how the connection is encrypted"`
+	// TLS is "starttls", "tls" or "none". The connection fails if the server does not support the chosen encryption;
+	// it is never unencrypted instead.
+	TLS string `koanf:"tls" default:"starttls" enum:"starttls,tls,none" help:"encryption of the connection"`
 
-	// Timeout bounds each of connecting, logging in and handing over.
-	Timeout time.Duration `koanf:"timeout" default:"10s" help:"how long each of connecting, logging in and handing over may take"`
+	// Timeout bounds each of connecting, logging in and sending.
+	Timeout time.Duration `koanf:"timeout" default:"10s" help:"time limit of each of connecting, logging in and sending"`
 
-	// TLSConfig replaces the system's certificates and TLS settings. Nil keeps them.
+	// TLSConfig replaces the system's certificates and TLS settings. Nil uses those.
 	TLSConfig *tls.Config
 }
 
-// Validate returns all that is wrong with c, joined. A Config without a Host is
-// right, and sends nothing.
+// Validate returns all faults of c, joined. A Config without a Host is valid, and sends nothing.
 func (c Config) Validate() error {
 	if c.Host == "" {
 		return nil
@@ -61,8 +58,8 @@ func (c Config) Validate() error {
 	return errors.Join(
 		config.Refuse(badSender != nil, "from", "want a sender, such as Stoa <no-reply@example.org>"),
 		config.Refuse(c.Port < 0 || c.Port > 65535, "port", "want 0 to 65535"),
-		config.Refuse(c.User == "" && c.Password != "", "user", "want one, as there is a password"),
-		config.Refuse(c.Timeout < 0, "timeout", "want none below zero"),
+		config.Refuse(c.User == "" && c.Password != "", "user", "want a user name, because there is a password"),
+		config.Refuse(c.Timeout < 0, "timeout", "want a duration of at least 0"),
 		config.Refuse(!known, "tls", "want one of starttls, tls, none"))
 }
 
@@ -75,8 +72,7 @@ var policies = map[string]struct {
 	"none":     {25, gomail.NoTLS},
 }
 
-// SMTP sends through a mail server. It is safe for concurrent use; every mail
-// has a connection of its own.
+// SMTP sends through a mail server. It is safe for concurrent use; every mail has a connection of its own.
 type SMTP struct {
 	cfg  Config
 	tls  *tls.Config
@@ -107,8 +103,7 @@ func NewSMTP(cfg Config) (*SMTP, error) {
 	return &SMTP{cfg, encrypt, from}, nil
 }
 
-// Send implements [Sender]. It returns within three time-outs; the end of ctx
-// breaks it off.
+// Send implements [Sender]. It returns within three timeouts, or when ctx ends.
 func (s *SMTP) Send(ctx context.Context, m Message) error {
 	to, err := m.address()
 	if err != nil {
@@ -122,7 +117,7 @@ func (s *SMTP) Send(ctx context.Context, m Message) error {
 	msg.SetDate()
 	_, domain, _ := strings.Cut(s.from.Address, "@")
 	msg.SetMessageIDWithValue(rand.Text() + "@" + domain) // not this machine's name
-	msg.SetGenHeader("Auto-Submitted", "auto-generated")  // RFC 3834: asks for no automatic replies
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")  // RFC 3834: requests no automatic replies
 	msg.SetBodyString(gomail.TypeTextPlain, m.Text)
 
 	if err := s.deliver(ctx, msg); err != nil && !msg.IsDelivered() { // a failure after the delivery does not matter
@@ -147,21 +142,21 @@ func (s *SMTP) deliver(ctx context.Context, msg *gomail.Msg) error {
 	return errors.Join(client.Send(msg), client.Close())
 }
 
-// Check connects, encrypts and logs in as for a mail, sends none, and returns the server's
-// greeting. It ends with ctx, or within two time-outs.
+// Check connects, encrypts and logs in as for a mail, but sends none. It returns the server's greeting. It ends with
+// ctx, or within two timeouts.
 func (s *SMTP) Check(ctx context.Context) (greeting string, err error) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
-	heard := new(greeted)
-	client, err := s.dial(ctx, heard)
+	greeter := new(greeted)
+	client, err := s.dial(ctx, greeter)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		return "", fmt.Errorf("mail.Check: %w", err)
 	}
-	_ = client.Close() // a server that ends before it says goodbye does all the same
-	line, _, _ := strings.Cut(string(heard.text), "\n")
+	_ = client.Close() // it does not matter if the server closes first
+	line, _, _ := strings.Cut(string(greeter.text), "\n")
 	line = strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(line, "220"), "-")), "")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -174,7 +169,7 @@ func (s *SMTP) Check(ctx context.Context) (greeting string, err error) {
 // At returns the server's host:port.
 func (s *SMTP) At() string { return net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port)) }
 
-// greeted is a connection that keeps the first of what the server says.
+// greeted is a connection that records the first text of the server.
 type greeted struct {
 	net.Conn
 	text []byte
@@ -188,13 +183,13 @@ func (g *greeted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// dial connects and logs in. The connection is closed when ctx ends; heard, if there is one,
-// is given what it says first.
-func (s *SMTP) dial(ctx context.Context, heard *greeted) (*gomail.Client, error) {
+// dial connects and logs in. The connection is closed when ctx ends. If greeter is not nil, it records the server's
+// greeting.
+func (s *SMTP) dial(ctx context.Context, greeter *greeted) (*gomail.Client, error) {
 	opts := []gomail.Option{
 		gomail.WithPort(s.cfg.Port), gomail.WithTimeout(s.cfg.Timeout), gomail.WithTLSConfig(s.tls),
 		gomail.WithTLSPolicy(policies[s.cfg.TLS].starttls),
-		gomail.WithoutNoop(), // the connection is fresh
+		gomail.WithoutNoop(), // the connection is new
 		gomail.WithDialContextFunc(func(dialing context.Context, network, addr string) (net.Conn, error) {
 			dial := new(net.Dialer).DialContext
 			if s.cfg.TLS == "tls" {
@@ -205,9 +200,9 @@ func (s *SMTP) dial(ctx context.Context, heard *greeted) (*gomail.Client, error)
 				return nil, err
 			}
 			context.AfterFunc(ctx, func() { conn.Close() })
-			if heard != nil {
-				heard.Conn = conn
-				return heard, nil
+			if greeter != nil {
+				greeter.Conn = conn
+				return greeter, nil
 			}
 			return conn, nil
 		}),
@@ -222,8 +217,8 @@ func (s *SMTP) dial(ctx context.Context, heard *greeted) (*gomail.Client, error)
 	return client, client.DialWithContext(ctx)
 }
 
-// login picks the best way to log in that the server offers. PLAIN and LOGIN
-// refuse to go over the wire in the clear, save to this very machine.
+// login uses the best method that the server offers. PLAIN and LOGIN refuse an unencrypted connection, except to this
+// machine.
 type login struct {
 	cfg Config
 	smtp.Auth
@@ -231,7 +226,7 @@ type login struct {
 
 // Start implements smtp.Auth.
 func (l *login) Start(server *smtp.ServerInfo) (proto string, toServer []byte, err error) {
-	if l.cfg.TLS == "tls" { // the library does not see it where Check listens to the connection
+	if l.cfg.TLS == "tls" { // the library does not detect it on Check's wrapped connection
 		server = &smtp.ServerInfo{Name: server.Name, TLS: true, Auth: server.Auth}
 	}
 	switch has := func(way string) bool { return slices.Contains(server.Auth, way) }; {
@@ -245,8 +240,8 @@ func (l *login) Start(server *smtp.ServerInfo) (proto string, toServer []byte, e
 	return l.Auth.Start(server)
 }
 
-// hide wraps err in one that does not tell the recipient, whom servers like to
-// repeat: errors are logged and stored.
+// hide wraps err in an error without the recipient, because servers often repeat it, and errors are logged and
+// stored.
 func hide(to string, err error) error {
 	return &sendError{"mail.Send: " + strings.ReplaceAll(err.Error(), to, "(recipient)"), err}
 }

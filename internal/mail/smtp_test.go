@@ -24,18 +24,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// server speaks as much SMTP as a mail needs. It notes every command and every
-// message.
+// server implements the part of SMTP that a mail needs. It records every command and every message.
 type server struct {
 	addr *net.TCPAddr
 	cert *tls.Certificate // offers STARTTLS
-	mute string           // never answers this command; "220" is the greeting
+	mute string           // does not reply to this command; "220" is the greeting
 	say  map[string]string
 
 	mu       sync.Mutex
 	commands []string
 	messages []string
-	hung     chan struct{} // closed when it fell silent
+	hung     chan struct{} // closed when it stops replying
 }
 
 func serve(t *testing.T, s *server) *server {
@@ -63,7 +62,7 @@ func serve(t *testing.T, s *server) *server {
 func (s *server) talk(conn net.Conn) {
 	defer func() { conn.Close() }()
 	in := bufio.NewReader(conn)
-	// answer reports whether the talk goes on.
+	// answer reports whether the dialogue continues.
 	answer := func(verb, text string) bool {
 		if s.mute == verb {
 			close(s.hung)
@@ -135,7 +134,7 @@ func (s *server) data(in *bufio.Reader) bool {
 	return true
 }
 
-// only returns the one message the server got.
+// only returns the one message that the server got.
 func (s *server) only(t *testing.T) *netmail.Message {
 	t.Helper()
 	s.mu.Lock()
@@ -174,7 +173,7 @@ func sender(t *testing.T, s *server, change func(*Config)) *SMTP {
 	return c
 }
 
-// certificate is one for 127.0.0.1 that only the returned pool trusts.
+// certificate returns a certificate for 127.0.0.1 that only the returned pool trusts.
 func certificate(t *testing.T) (*tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -198,7 +197,7 @@ func certificate(t *testing.T) (*tls.Certificate, *x509.CertPool) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-func TestAMailArrivesAsItWasWritten(t *testing.T) {
+func TestSend_DeliversTheTextUnchanged(t *testing.T) {
 	s := serve(t, &server{})
 	text := "482913 is your code.\n.\n..and a line\nGrüße, 你好 – " + strings.Repeat("long ", 300) + "\n"
 	err := sender(t, s, nil).Send(t.Context(), Message{To: "ann@example.org", Subject: "Ihr Code – 验证码", Text: text})
@@ -236,7 +235,7 @@ func TestAMailArrivesAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestADomainIsSpokenInASCII(t *testing.T) {
+func TestSend_EncodesTheDomainInASCII(t *testing.T) {
 	s := serve(t, &server{})
 	if err := sender(t, s, nil).Send(t.Context(), Message{To: "Ann@müller.example", Subject: "x", Text: "x"}); err != nil {
 		t.Fatal(err)
@@ -251,7 +250,7 @@ func TestADomainIsSpokenInASCII(t *testing.T) {
 	}
 }
 
-func TestNothingBecomesAHeaderLine(t *testing.T) {
+func TestSend_RefusesHeaderInjection(t *testing.T) {
 	s := serve(t, &server{})
 	c := sender(t, s, nil)
 	for what, m := range map[string]Message{
@@ -284,7 +283,7 @@ func TestNothingBecomesAHeaderLine(t *testing.T) {
 	}
 }
 
-func TestOnlyARefusalForGoodIsErrRefused(t *testing.T) {
+func TestSend_OnlyPermanentRefusalsAreErrRefused(t *testing.T) {
 	for _, c := range []struct {
 		verb, say string
 		refused   bool
@@ -294,7 +293,7 @@ func TestOnlyARefusalForGoodIsErrRefused(t *testing.T) {
 		{".", "554 5.7.1 looks like spam", true},
 		{"RCPT", "450 4.2.0 come again later, ann@example.org", false},
 		{"MAIL", "421 too busy", false},
-		{"220", "554 no mail here", false}, // perhaps tomorrow: it says nothing of this mail
+		{"220", "554 no mail here", false}, // temporary: it does not concern this mail
 		{"AUTH", "535 who are you", false}, // the settings are wrong, not the mail
 	} {
 		t.Run(c.verb+" "+c.say[:3], func(t *testing.T) {
@@ -305,13 +304,13 @@ func TestOnlyARefusalForGoodIsErrRefused(t *testing.T) {
 				t.Errorf("got %v; want %q in it, refused for good %v", err, c.say[:3], c.refused)
 			}
 			if err != nil && (strings.Contains(err.Error(), "ann@example.org") || strings.Contains(err.Error(), "hunter2")) {
-				t.Errorf("the error tells too much: %v", err)
+				t.Errorf("the error contains the recipient: %v", err)
 			}
 		})
 	}
 }
 
-func TestWhatFailsAfterTheMailWasTakenIsNoError(t *testing.T) {
+func TestSend_IgnoresFailuresAfterDelivery(t *testing.T) {
 	for _, verb := range []string{"RSET", "QUIT"} {
 		s := serve(t, &server{say: map[string]string{verb: "451 oh"}})
 		if err := sender(t, s, nil).Send(t.Context(), Message{To: "ann@example.org", Subject: "Hello", Text: "x"}); err != nil {
@@ -320,7 +319,7 @@ func TestWhatFailsAfterTheMailWasTakenIsNoError(t *testing.T) {
 	}
 }
 
-func TestASilentServerIsGivenUp(t *testing.T) {
+func TestSend_TimesOutOnASilentServer(t *testing.T) {
 	for _, verb := range []string{"220", "EHLO", "RCPT", "."} {
 		t.Run(verb, func(t *testing.T) {
 			s := serve(t, &server{mute: verb})
@@ -337,7 +336,7 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextBreaksOff(t *testing.T) {
+func TestSend_EndsWithItsContext(t *testing.T) {
 	for _, verb := range []string{"220", "RCPT"} {
 		s := serve(t, &server{mute: verb})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -349,7 +348,7 @@ func TestTheEndOfTheContextBreaksOff(t *testing.T) {
 	}
 }
 
-func TestNobodyListening(t *testing.T) {
+func TestSend_FailsWithoutAServer(t *testing.T) {
 	s := serve(t, &server{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -363,7 +362,7 @@ func TestNobodyListening(t *testing.T) {
 	}
 }
 
-func TestTheConnectionIsEncryptedBeforeThePasswordIsSent(t *testing.T) {
+func TestSend_EncryptsBeforeThePassword(t *testing.T) {
 	cert, pool := certificate(t)
 	hello := Message{To: "ann@example.org", Subject: "Hello", Text: "x"}
 	login := func(cfg *Config) {
@@ -398,7 +397,7 @@ func TestTheConnectionIsEncryptedBeforeThePasswordIsSent(t *testing.T) {
 	}
 }
 
-func TestTLSFromTheFirstByte(t *testing.T) {
+func TestSend_UsesImplicitTLS(t *testing.T) {
 	cert, pool := certificate(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*cert}})
 	if err != nil {
@@ -417,7 +416,8 @@ func TestTLSFromTheFirstByte(t *testing.T) {
 	})
 	t.Cleanup(func() { l.Close(); all.Wait() })
 	c := sender(t, s, func(cfg *Config) {
-		// The library does not know that this address is of this machine, where a password may go in the clear.
+		// The library does not recognise this address as one of this machine, where an unencrypted password is
+		// allowed.
 		cfg.Host, cfg.TLS, cfg.TLSConfig = "[::ffff:127.0.0.1]", "tls", &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}
 		cfg.User, cfg.Password = "stoa", "hunter2"
 	})
@@ -433,7 +433,7 @@ func TestTLSFromTheFirstByte(t *testing.T) {
 	}
 }
 
-func TestConfigIsCheckedAndPortsFollowTheEncryption(t *testing.T) {
+func TestConfig_IsValidatedWithDefaultPorts(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"from: want":    {Host: "h"},
 		"port: want":    {Host: "h", From: "a@b", Port: 70000},
@@ -463,14 +463,14 @@ func TestConfigIsCheckedAndPortsFollowTheEncryption(t *testing.T) {
 	}
 }
 
-func TestACheckGoesAsFarAsAMailAndSendsNone(t *testing.T) {
+func TestCheck_LogsInAndSendsNothing(t *testing.T) {
 	cert, pool := certificate(t)
 	auth := func(c *Config) { c.User, c.Password = "stoa", "hunter2" }
 	for _, c := range []struct {
 		name   string
 		server *server
 		change func(*Config)
-		want   string // in the error; empty: it passes
+		want   string // text in the error; empty: success
 	}{
 		{"plain", &server{}, nil, ""},
 		{"STARTTLS and a log-in", &server{cert: cert}, func(c *Config) { auth(c); c.TLS, c.TLSConfig = "starttls", &tls.Config{RootCAs: pool} }, ""},

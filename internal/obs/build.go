@@ -5,17 +5,17 @@ import (
 	"runtime/debug"
 )
 
-// BuildInfo is which build this is, as far as the binary knows.
+// BuildInfo describes the build of this binary.
 type BuildInfo struct {
 	Version  string `json:"version"`            // "v1.2.0"; from a checkout "v0.0.0-20260301…" or "devel-0123456789ab", with "+dirty" if modified; "devel" without version control
 	Commit   string `json:"commit,omitempty"`   // full hash
-	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
-	Modified bool   `json:"modified,omitempty"` // built with changes that are in no commit
+	Time     string `json:"time,omitempty"`     // time of the commit, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // built with uncommitted changes
 	Go       string `json:"go"`                 // "go1.26.0"
 	Platform string `json:"platform"`           // "linux/amd64"
 }
 
-// Build returns what the go command recorded in the binary.
+// Build returns the build information that the go command recorded in the binary.
 func Build() BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -24,7 +24,8 @@ func Build() BuildInfo {
 	return buildOf(info)
 }
 
-// buildOf names a build without a module version after its revision, so that two builds from source can be told apart.
+// buildOf uses the revision as the version of a build without a module version, so that two builds from source
+// differ.
 func buildOf(info *debug.BuildInfo) BuildInfo {
 	b := BuildInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	for _, s := range info.Settings {

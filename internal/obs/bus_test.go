@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-func TestTheBusTellsHowEventsCameAndHowOldItsKnowledgeIs(t *testing.T) {
+func TestBus_CountsEventsByPath(t *testing.T) {
 	db := redistest.Open(t, "embedded")
 	schema := keyspace.New("test")
 	keys := bus.Keys{
@@ -40,7 +40,7 @@ func TestTheBusTellsHowEventsCameAndHowOldItsKnowledgeIs(t *testing.T) {
 	}
 	nothing := func() error { return nil }
 	reached(`stoa_bus_beats_total{result="ok"}`, nothing)
-	reached(`stoa_bus_events_total{by="passed"}`, func() error { return here.Pass(ctx, "topic", "name", "") })     // it listens
+	reached(`stoa_bus_events_total{by="passed"}`, func() error { return here.Pass(ctx, "topic", "name", "") })     // it is subscribed
 	reached(`stoa_bus_events_total{by="message"}`, func() error { return here.Publish(ctx, "topic", "name", "") }) // a beat may find the first one, too
 	unsaid := keyspace.Cmd{Name: "XADD", Key: keys.Log.Key, Args: []string{"*", "e", "id here topic name 1 data"}}
 	if err := db.Do(ctx, unsaid).Err; err != nil {

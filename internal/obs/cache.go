@@ -7,21 +7,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/cacheprom"
 )
 
-// Caches is the [cacheprom.Collector] of this process. Give its Hooks to the caches' runtime,
-// and then the runtime to [Caches.Watch].
+// Caches is the [cacheprom.Collector] of this process. Pass its Hooks to the caches' runtime, and then the runtime to
+// [Caches.Watch].
 type Caches struct {
 	*cacheprom.Collector
 	reg prometheus.Registerer
 }
 
-// NewCaches returns a collector that will be in reg.
+// NewCaches returns a collector; Watch registers it in reg.
 func NewCaches(reg prometheus.Registerer) *Caches { return &Caches{cacheprom.New(), reg} }
 
-// Watch collects from the caches of rt.
+// Watch starts to collect from the caches of rt.
 func (c *Caches) Watch(rt *cache.Runtime) {
 	c.Collector.Watch(rt)
 	c.reg.MustRegister(c)
 }
 
-// kinds has the type of every metric that may have no value yet.
+// kinds returns the type of every metric that may have no value yet.
 func (c *Caches) kinds() map[*prometheus.Desc]string { return c.Types() }

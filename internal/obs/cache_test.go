@@ -27,7 +27,7 @@ var (
 	}
 )
 
-func TestWhatCachesDoIsShown(t *testing.T) {
+func TestCaches_ExportCounts(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	nodes := bus.New(db, busKeys, bus.Config{Node: "a", Beat: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
@@ -36,7 +36,7 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	rt := cache.NewRuntime(db, nodes, cache.Config{Hooks: counts.Hooks(), Budget: 5 * time.Second})
 	counts.Watch(rt)
 	boom := errors.New("boom")
-	// The first read comes before the bus; it counts as "behind" in a process that is older than MaxStale.
+	// The first read precedes the bus; it counts as "behind" in a process that is older than MaxStale.
 	c := cache.New(rt, things, cache.Policy{MaxStale: time.Hour}, cache.Source[keyspace.Int, string]{Load: func(_ context.Context, id keyspace.Int) (string, error) {
 		switch id.N {
 		case 404:
@@ -46,14 +46,14 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 		}
 		return "thing", nil
 	}})
-	// One that trusts nothing which is a moment old.
+	// A cache that accepts no value older than a moment.
 	fresh := cache.New(rt, news, cache.Policy{MaxStale: 20 * time.Millisecond}, cache.Source[keyspace.Int, string]{Load: func(context.Context, keyspace.Int) (string, error) { return "new", nil }})
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
 
-	// Before the bus has spoken with Redis nothing there is trusted.
+	// Before the bus has connected to Redis, values there are not trusted.
 	read := func(n int64, want error) {
 		t.Helper()
 		if _, err := c.Get(ctx, keyspace.Int{N: n}); !errors.Is(err, want) {
@@ -68,12 +68,12 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	if err := nodes.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	read(1, nil) // loaded and kept
+	read(1, nil) // loaded and stored
 	read(1, nil)
 	read(1, nil)
 	c.Clear()
 	read(1, nil)     // from Redis
-	for range 2000 { // of which some 30 are noted
+	for range 2000 { // about 30 of them are sampled
 		read(1, nil)
 	}
 	read(404, cache.ErrNotFound)
@@ -107,7 +107,7 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	expect(t, got, `stoa_cache_age_seconds_sum{cache="obs:thing:{id}",tier="redis"}`, func(s float64) bool { return s >= 0 && s < 60 })
 	expect(t, got, `stoa_cache_entries{cache="obs:thing:{id}"}`, positive)
 
-	// B11: a read for which Redis fails falls back, and is counted.
+	// B11: a read whose Redis call fails falls back, and is counted.
 	server.Kill()
 	for range 4 { // the breaker opens
 		read(3, nil)
@@ -126,7 +126,7 @@ func TestWhatCachesDoIsShown(t *testing.T) {
 	}
 	for _, m := range ms {
 		if strings.HasPrefix(m.Name, "stoa_cache_") && !strings.Contains(string(page), "| `"+m.Name+"` |") {
-			t.Errorf("docs/cache.md does not tell what OpenTelemetry would call %s", m.Name)
+			t.Errorf("docs/cache.md lacks the OpenTelemetry name of %s", m.Name)
 		}
 		if len(m.Name) > 11 && m.Name[:11] == "stoa_cache_" && !slices.Contains([]string{"counter", "gauge", "histogram"}, m.Type) {
 			t.Errorf("%s is %s", m.Name, m.Type)

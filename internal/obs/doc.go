@@ -1,4 +1,3 @@
-// Package obs is what a running process shows of itself: log lines without
-// secrets in them, metrics in a registry of their own, and which build it is.
-// Nothing in it is global: loggers and registries are passed to the parts that need them.
+// Package obs provides the observability of a process: log lines without secrets, metrics in a registry of their own,
+// and the build information. It has no globals: loggers and registries are passed to the components that need them.
 package obs

@@ -14,19 +14,18 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Log says what is logged and how. As text, in a setting, it is level and
-// format in any order: "debug", "json", "warn,json". The zero Log is level
-// info in the format that suits the output.
+// Log configures the log. In a setting, its text is level and format in any order: "debug", "json", "warn,json". The
+// zero Log is level info in the format that suits the output.
 type Log struct {
-	// Level is the least that is logged: debug, info, warn or error.
+	// Level is the lowest level that is logged: debug, info, warn or error.
 	Level slog.Level
 
-	// Format is "pretty" (coloured, for eyes), "text" (key=value) or "json".
-	// Empty means pretty on a terminal and text elsewhere.
+	// Format is "pretty" (coloured, for people), "text" (key=value) or "json". Empty means pretty on a terminal and
+	// text elsewhere.
 	Format string
 }
 
-// UnmarshalText parses "level", "format" or both with a comma between.
+// UnmarshalText parses "level", "format" or both, separated by a comma.
 func (l *Log) UnmarshalText(text []byte) error {
 	var parsed Log
 	for word := range strings.SplitSeq(strings.ToLower(string(text)), ",") {
@@ -45,8 +44,8 @@ func (l *Log) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// NewLogger returns a logger that writes to w, one line for each record, with
-// attributes that look like secrets struck out; see [Redact].
+// NewLogger returns a logger that writes to w, one line for each record. It redacts attributes that look like
+// secrets; see [Redact].
 func NewLogger(w io.Writer, l Log) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: l.Level, ReplaceAttr: Redact}
 	format := l.Format
@@ -69,8 +68,8 @@ func NewLogger(w io.Writer, l Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// inMilliseconds writes a duration as a number with its unit in the name: took_ms. JSON
-// has no durations, and slog would write nanoseconds.
+// inMilliseconds changes a duration to a number whose name has the unit: took_ms. JSON has no durations, and slog
+// would write nanoseconds.
 func inMilliseconds(a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a
@@ -84,17 +83,16 @@ func Terminal(w io.Writer) bool {
 	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
 }
 
-// Redacted stands in the log for what must not.
+// Redacted replaces secrets in the log.
 const Redacted = "[redacted]"
 
-// secrets are last words of names whose values are never logged.
+// secrets are the last words of the names of attributes that are never logged.
 var secrets = []string{"token", "password", "secret", "authorization", "cookie", "code"}
 
-// Redact is a slog.HandlerOptions.ReplaceAttr that strikes out the values of
-// attributes named token, code, password, secret, authorization or cookie, or
-// ending in one of these as a word of its own (refresh_token, userPassword),
-// and everything in a group so named. Harmless codes are logged under another
-// name, such as "problem" or "status".
+// Redact is a slog.HandlerOptions.ReplaceAttr that redacts secrets. It redacts the values of attributes named token,
+// code, password, secret, authorization or cookie. The same holds for names that end in one of these as a separate
+// word (refresh_token, userPassword), and for all attributes of a group with such a name. Log harmless codes under
+// another name, such as "problem" or "status".
 func Redact(groups []string, a slog.Attr) slog.Attr {
 	if secret(a.Key) || slices.ContainsFunc(groups, secret) {
 		return slog.String(a.Key, Redacted)

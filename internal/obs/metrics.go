@@ -17,9 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Registry holds a process's metrics. It is a prometheus.Registerer, to be
-// handed to the components that count, and remembers what was registered, so
-// that [Describe] knows metrics that have no value yet.
+// Registry contains a process's metrics. It is a prometheus.Registerer for the components that count. It records all
+// collectors, so that [Describe] lists metrics without a value.
 type Registry struct {
 	*prometheus.Registry
 
@@ -29,14 +28,13 @@ type Registry struct {
 
 var _ prometheus.Registerer = (*Registry)(nil)
 
-// NewRegistry returns a registry with the metrics of the Go runtime, the
-// process and the build in it.
+// NewRegistry returns a registry with the metrics of the Go runtime, the process and the build.
 func NewRegistry() *Registry {
 	r := &Registry{Registry: prometheus.NewRegistry()}
 	b := Build()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "stoa_build_info",
-		Help:        "Always 1; the labels say which build this is.",
+		Help:        "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go},
 	})
 	build.Set(1)
@@ -55,8 +53,7 @@ func (r *Registry) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// MustRegister implements prometheus.Registerer: it panics where Register
-// returns an error.
+// MustRegister implements prometheus.Registerer: it panics if Register returns an error.
 func (r *Registry) MustRegister(cs ...prometheus.Collector) {
 	for _, c := range cs {
 		if err := r.Register(c); err != nil {
@@ -73,9 +70,8 @@ func (r *Registry) Unregister(c prometheus.Collector) bool {
 	return r.Registry.Unregister(c)
 }
 
-// Handler serves the metrics, in the Prometheus or the OpenMetrics format as
-// the client asks. A metric that fails to be collected is logged to log and
-// left out.
+// Handler serves the metrics in the Prometheus or the OpenMetrics format, as the client requests. It omits a metric
+// that cannot be collected, and logs the error to log.
 func (r *Registry) Handler(log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		EnableOpenMetrics: true,
@@ -84,7 +80,7 @@ func (r *Registry) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// Metric is one metric as the reference lists it.
+// Metric is one metric in the reference.
 type Metric struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"type"` // "counter", "gauge", "histogram", "summary" or "untyped"
@@ -92,7 +88,7 @@ type Metric struct {
 	Labels []string `json:"labels,omitempty"` // the constant ones first
 }
 
-// Describe lists the metrics in r by name, those without a value included.
+// Describe lists the metrics in r by name, including those without a value.
 func Describe(r *Registry) ([]Metric, error) {
 	families, err := r.Gather()
 	if err != nil {
@@ -120,7 +116,7 @@ func Describe(r *Registry) ([]Metric, error) {
 	return out, nil
 }
 
-// A Desc shows what it describes only as text.
+// A Desc exposes its content only as text.
 var (
 	descText   = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 	constLabel = regexp.MustCompile(`(\w+)="(?:[^"\\]|\\.)*"`)
@@ -137,7 +133,7 @@ func describe(c prometheus.Collector) (out []Metric) {
 		kind = "histogram"
 	case *prometheus.SummaryVec:
 		kind = "summary"
-	default: // has a value from the start, or decides on its types as it goes
+	default: // has a value from the start, or determines its types later
 		kind = "untyped"
 	}
 	var kinds map[*prometheus.Desc]string

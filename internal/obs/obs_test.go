@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-func TestLogSettingTakesLevelAndFormatInAnyOrder(t *testing.T) {
+func TestLog_ParsesLevelAndFormatInAnyOrder(t *testing.T) {
 	for text, want := range map[string]Log{
 		"debug":      {Level: slog.LevelDebug},
 		"json":       {Format: "json"},
@@ -36,7 +36,7 @@ func TestLogSettingTakesLevelAndFormatInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestSecretsAreStruckOutInEveryFormat(t *testing.T) {
+func TestNewLogger_RedactsSecretsInEveryFormat(t *testing.T) {
 	for _, format := range []string{"pretty", "text", "json", ""} {
 		var out bytes.Buffer
 		log := NewLogger(&out, Log{Format: format}).With("refresh_token", "hunter2")
@@ -56,7 +56,7 @@ func TestSecretsAreStruckOutInEveryFormat(t *testing.T) {
 	}
 }
 
-func TestLevelAndFormatAreKept(t *testing.T) {
+func TestNewLogger_AppliesLevelAndFormat(t *testing.T) {
 	var out bytes.Buffer
 	log := NewLogger(&out, Log{Level: slog.LevelWarn, Format: "json"})
 	log.Info("quiet")
@@ -67,7 +67,7 @@ func TestLevelAndFormatAreKept(t *testing.T) {
 	}
 }
 
-func TestAFileIsNoTerminal(t *testing.T) {
+func TestTerminal_IsFalseForAFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/log")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestAFileIsNoTerminal(t *testing.T) {
 	}
 }
 
-func TestDescribeKnowsMetricsWithoutAValue(t *testing.T) {
+func TestDescribe_ListsMetricsWithoutAValue(t *testing.T) {
 	r := NewRegistry()
 	f := promauto.With(r)
 	f.NewCounterVec(prometheus.CounterOpts{Name: "stoa_a_total", Help: `Says "a", {b}.`}, []string{"route", "status"})
@@ -131,7 +131,7 @@ func TestDescribeKnowsMetricsWithoutAValue(t *testing.T) {
 	}
 }
 
-func TestRegistriesAreIndependentAndRefuseAMetricTwice(t *testing.T) {
+func TestRegistry_RefusesDuplicates(t *testing.T) {
 	a, b := NewRegistry(), NewRegistry()
 	gauge := func() prometheus.Collector {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "stoa_x", Help: "X."})
@@ -149,7 +149,7 @@ func TestRegistriesAreIndependentAndRefuseAMetricTwice(t *testing.T) {
 	a.MustRegister(gauge())
 }
 
-func TestHandlerServesTheMetrics(t *testing.T) {
+func TestHandler_ServesMetrics(t *testing.T) {
 	rec := httptest.NewRecorder()
 	NewRegistry().Handler(slog.New(slog.DiscardHandler)).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{"go_goroutines ", "stoa_build_info{", "process_start_time_seconds "} {
@@ -159,7 +159,7 @@ func TestHandlerServesTheMetrics(t *testing.T) {
 	}
 }
 
-func TestBuildOf_NamesTheRevisionOfABuildFromSource(t *testing.T) {
+func TestBuildOf_ReturnsTheRevision(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-03-01T00:00:00Z"}, {Key: "vcs.modified", Value: modified}}
 	}
@@ -182,13 +182,13 @@ func TestBuildOf_NamesTheRevisionOfABuildFromSource(t *testing.T) {
 	}
 }
 
-func TestBuildKnowsGo(t *testing.T) {
+func TestBuild_ReturnsTheGoVersion(t *testing.T) {
 	if b := Build(); !strings.HasPrefix(b.Go, "go1.") || b.Version == "" || !strings.Contains(b.Platform, "/") {
 		t.Errorf("Build: got %+v, want version, Go and platform", b)
 	}
 }
 
-func TestJSONHasDurationsInMillisecondsAndSaysSo(t *testing.T) {
+func TestNewLogger_JSONDurationsAreMilliseconds(t *testing.T) {
 	var out bytes.Buffer
 	NewLogger(&out, Log{Format: "json"}).Info("done", "took", 1500*time.Microsecond, slog.Group("a", "wait", time.Second))
 	if got := out.String(); !strings.Contains(got, `"took_ms":1.5`) || !strings.Contains(got, `"wait_ms":1000`) {

@@ -15,15 +15,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// RedisEvery is how often [Redis.Poll] is to be called.
+// RedisEvery is the recommended interval between calls of [Redis.Poll].
 const RedisEvery = 15 * time.Second
 
-// maxServers bounds the label "server"; a larger cluster is watched in its
-// first ones by address.
+// maxServers is the largest number of values of the label "server". Of a larger cluster, the first servers by address
+// are watched.
 const maxServers = 64
 
-// Redis is a prometheus.Collector of what this process does with Redis, and of
-// what the servers' INFO had when it was last polled.
+// Redis is a prometheus.Collector of this process's use of Redis, and of the servers' INFO at the last poll.
 type Redis struct {
 	db *redis.DB
 
@@ -36,7 +35,7 @@ var _ prometheus.Collector = (*Redis)(nil)
 // NewRedis returns a collector for db.
 func NewRedis(db *redis.DB) *Redis { return &Redis{db: db} }
 
-// Poll asks the servers. It returns no error when they are away, but notes that.
+// Poll reads INFO from the servers. If they are unavailable, it records that and returns no error.
 func (r *Redis) Poll(ctx context.Context) error {
 	servers, err := r.db.Info(ctx)
 	if ctx.Err() != nil {
@@ -44,7 +43,7 @@ func (r *Redis) Poll(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil { // the servers are unknown now: those known before
+	if err != nil { // the current servers are unknown: report the previous ones as down
 		for i := range r.servers {
 			r.servers[i] = redis.ServerInfo{Addr: r.servers[i].Addr, Err: err}
 		}
@@ -55,8 +54,7 @@ func (r *Redis) Poll(ctx context.Context) error {
 	return nil
 }
 
-// A field is one metric taken from a server's INFO; a server that does not say
-// it has none.
+// A field is one metric from a server's INFO; a server without that entry has no value.
 type field struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -74,8 +72,8 @@ func number(name string) func(map[string]string) (float64, bool) {
 	}
 }
 
-// word is 1 while all the named values are want; values that the server does not
-// have are passed over.
+// word returns a reader that is 1 if all the named values equal want, and 0 otherwise. It ignores values that the
+// server does not have.
 func word(want string, names ...string) func(map[string]string) (float64, bool) {
 	return func(info map[string]string) (float64, bool) {
 		all, known := 1.0, false
@@ -92,37 +90,37 @@ func word(want string, names ...string) func(map[string]string) (float64, bool) 
 }
 
 var serverFields = []field{
-	{redisDesc("memory_used_bytes", "Memory a server has allocated.", "server"), prometheus.GaugeValue, number("used_memory")},
+	{redisDesc("memory_used_bytes", "Memory that a server has allocated.", "server"), prometheus.GaugeValue, number("used_memory")},
 	{redisDesc("memory_max_bytes", "A server's maxmemory; 0 is no limit.", "server"), prometheus.GaugeValue, number("maxmemory")},
-	{redisDesc("memory_host_bytes", "Memory of the machine a server runs on.", "server"), prometheus.GaugeValue, number("total_system_memory")},
-	{redisDesc("evicted_keys_total", "Keys a server threw away for want of memory; never, under noeviction.", "server"), prometheus.CounterValue, number("evicted_keys")},
-	{redisDesc("clients", "Connections to a server from anywhere.", "server"), prometheus.GaugeValue, number("connected_clients")},
-	{redisDesc("master", "1 if the server says that it is a master, 0 for a replica.", "server"), prometheus.GaugeValue, word("master", "role")},
+	{redisDesc("memory_host_bytes", "Memory of a server's machine.", "server"), prometheus.GaugeValue, number("total_system_memory")},
+	{redisDesc("evicted_keys_total", "Keys that a server evicted because its memory was full; always 0 under noeviction.", "server"), prometheus.CounterValue, number("evicted_keys")},
+	{redisDesc("clients", "Connections to a server from all clients.", "server"), prometheus.GaugeValue, number("connected_clients")},
+	{redisDesc("master", "1 if the server reports the role master, 0 for a replica.", "server"), prometheus.GaugeValue, word("master", "role")},
 	{redisDesc("replicas", "Replicas connected to a master.", "server"), prometheus.GaugeValue, number("connected_slaves")},
-	{redisDesc("replication_lag_bytes", "What the slowest replica of a master has not confirmed yet.", "server"), prometheus.GaugeValue, replicationLag},
+	{redisDesc("replication_lag_bytes", "Bytes that the slowest replica of a master has not confirmed yet.", "server"), prometheus.GaugeValue, replicationLag},
 	{redisDesc("aof_enabled", "1 if a server writes an append-only file.", "server"), prometheus.GaugeValue, word("1", "aof_enabled")},
 	{redisDesc("aof_ok", "1 while the last write and the last rewrite of the append-only file succeeded.", "server"), prometheus.GaugeValue, word("ok", "aof_last_write_status", "aof_last_bgrewrite_status")},
 	{redisDesc("rdb_ok", "1 while the last snapshot succeeded.", "server"), prometheus.GaugeValue, word("ok", "rdb_last_bgsave_status")},
-	{redisDesc("rdb_last_save_timestamp_seconds", "Unix time of the last snapshot; of the start, when there was none since.", "server"), prometheus.GaugeValue, number("rdb_last_save_time")},
+	{redisDesc("rdb_last_save_timestamp_seconds", "Unix time of the last snapshot; the server's start if there was none since.", "server"), prometheus.GaugeValue, number("rdb_last_save_time")},
 	{redisDesc("rdb_changes", "Changes since the last snapshot.", "server"), prometheus.GaugeValue, number("rdb_changes_since_last_save")},
 }
 
 var (
-	redisUp = redisDesc("up", "1 if the server answered when it was last asked.", "server")
+	redisUp = redisDesc("up", "1 if the server replied to the last poll.", "server")
 
-	redisHot = redisDesc("hot_key_rate", "Commands per second of this process with the one key of a family that it uses most; an estimate over a minute, of families with such a key.", "family")
+	redisHot = redisDesc("hot_key_rate", "Commands per second of this process on its most used key of a family; estimated over a minute, for families with a hot key.", "family")
 
-	redisTrips       = redisDesc("command_seconds", "Time of a round trip, that of waiting for others included: lone (one command), batch (a pipeline) or script (either with a script in it).", "trip")
+	redisTrips       = redisDesc("command_seconds", "Time of a round trip, including waits for other commands: lone (one command), batch (a pipeline) or script (either of them with a script).", "trip")
 	redisCommands    = redisDesc("commands_total", "Commands in those round trips.", "trip")
-	redisErrors      = redisDesc("errors_total", "Commands that failed: away (no server, or it cannot serve), timeout (the caller's patience), canceled (the caller left), refused (an error reply).", "kind")
+	redisErrors      = redisDesc("errors_total", "Failed commands: away (no server, or it cannot serve), timeout (the caller's deadline), canceled (the caller's context ended), refused (an error reply).", "kind")
 	redisConnections = redisDesc("connections", "Connections of this process.")
-	redisConnects    = redisDesc("connects_total", "Connections made.")
-	redisReconnects  = redisDesc("reconnects_total", "Connections made in place of one that had ended.")
-	redisLosses      = redisDesc("losses_total", "Times that a server was found away.")
-	redisAway        = redisDesc("servers_away", "Servers that are away now, as this process sees it.")
+	redisConnects    = redisDesc("connects_total", "Connections opened.")
+	redisReconnects  = redisDesc("reconnects_total", "Connections that replaced an ended one.")
+	redisLosses      = redisDesc("losses_total", "Times that a server became unavailable.")
+	redisAway        = redisDesc("servers_away", "Servers that are currently unavailable to this process.")
 )
 
-// kinds has the type of every metric that may have no value yet.
+// kinds returns the type of every metric that may have no value yet.
 func (*Redis) kinds() map[*prometheus.Desc]string {
 	kinds := map[*prometheus.Desc]string{redisUp: "gauge", redisHot: "gauge"}
 	for _, f := range serverFields {
@@ -165,10 +163,10 @@ func (r *Redis) Collect(ch chan<- prometheus.Metric) {
 	counter(ch, redisLosses, s.Losses)
 	gauge(ch, redisConnections, float64(s.Connections))
 	gauge(ch, redisAway, float64(s.ServersAway))
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, k := range r.db.HotKeys() { // the most used first; its name may contain a user's id
-		if f := k.Key.Family().Pattern; !told[f] {
-			told[f] = true
+		if f := k.Key.Family().Pattern; !seen[f] {
+			seen[f] = true
 			gauge(ch, redisHot, k.PerSecond, f)
 		}
 	}
@@ -197,9 +195,8 @@ func counter(ch chan<- prometheus.Metric, desc *prometheus.Desc, n uint64, label
 	ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
 }
 
-// replicationLag reads lines such as
-// slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0.
-// A replica that still copies the whole data set is left out.
+// replicationLag parses lines such as slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0. It ignores a
+// replica that still copies the whole data set.
 func replicationLag(info map[string]string) (lag float64, ok bool) {
 	at, ok := number("master_repl_offset")(info)
 	if !ok || info["role"] != "master" {

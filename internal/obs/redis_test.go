@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// scrape returns every sample as a client sees it, by name and labels.
+// scrape returns every sample as a client gets it, by name and labels.
 func scrape(t *testing.T, r *Registry) map[string]float64 {
 	t.Helper()
 	rec := httptest.NewRecorder()
@@ -53,7 +53,7 @@ func expect(t *testing.T, got map[string]float64, name string, ok func(float64) 
 func is(want float64) func(float64) bool { return func(v float64) bool { return v == want } }
 func positive(v float64) bool            { return v > 0 }
 
-func TestAServersStateIsShown(t *testing.T) {
+func TestRedis_ExportsServerState(t *testing.T) {
 	server := redistest.Server(t, "appendonly yes", "maxmemory 100mb", "maxmemory-policy noeviction", "save 3600 1")
 	db := redistest.Open(t, server.URL)
 	for range 3 {
@@ -82,7 +82,7 @@ func TestAServersStateIsShown(t *testing.T) {
 	}
 }
 
-func TestAMasterThatCannotWriteItsFilesShowsIt(t *testing.T) {
+func TestRedis_ExportsFailedPersistence(t *testing.T) {
 	info := map[string]string{"aof_last_write_status": "err", "aof_last_bgrewrite_status": "ok", "rdb_last_bgsave_status": "err"}
 	for _, f := range serverFields {
 		if v, known := f.read(info); known && v != 0 {
@@ -93,11 +93,11 @@ func TestAMasterThatCannotWriteItsFilesShowsIt(t *testing.T) {
 		t.Errorf("got %v, %v, want 0", v, known)
 	}
 	if _, known := word("ok", "nothing of the kind")(info); known {
-		t.Error("a field that the server does not have is known")
+		t.Error("got a value for a field that the server does not have")
 	}
 }
 
-func TestReplicationLagIsThatOfTheSlowestReplica(t *testing.T) {
+func TestReplicationLag_IsThatOfTheSlowestReplica(t *testing.T) {
 	for name, c := range map[string]struct {
 		info map[string]string
 		lag  float64
@@ -115,7 +115,7 @@ func TestReplicationLagIsThatOfTheSlowestReplica(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsGoneIsDownAndSaysNothingOld(t *testing.T) {
+func TestRedis_UnavailableServerHasNoOldValues(t *testing.T) {
 	server := redistest.Server(t)
 	c, r := watch(t, redistest.Open(t, server.URL))
 	server.Kill()
@@ -125,11 +125,11 @@ func TestAServerThatIsGoneIsDownAndSaysNothingOld(t *testing.T) {
 	got := scrape(t, r)
 	expect(t, got, `stoa_redis_up{server="`+server.Addr+`"}`, is(0))
 	if _, stale := got[`stoa_redis_memory_used_bytes{server="`+server.Addr+`"}`]; stale {
-		t.Error("the memory of a server that is gone is still shown")
+		t.Error("the memory of an unavailable server is still exported")
 	}
 }
 
-func TestAPollThatIsCutOffChangesNothing(t *testing.T) {
+func TestPoll_CancelledPollChangesNothing(t *testing.T) {
 	server := redistest.Server(t)
 	c, r := watch(t, redistest.Open(t, server.URL))
 	server.Kill()
@@ -141,13 +141,13 @@ func TestAPollThatIsCutOffChangesNothing(t *testing.T) {
 	expect(t, scrape(t, r), `stoa_redis_up{server="`+server.Addr+`"}`, is(1))
 }
 
-func TestTheMasterBehindSentinelsAndEveryOwnerOfAClusterAreShown(t *testing.T) {
+func TestRedis_ExportsSentinelMasterAndClusterOwners(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {
 		set := redistest.Sentinel(t)
 		c, r := watch(t, redistest.Open(t, set.URL))
 		expect(t, scrape(t, r), `stoa_redis_replicas{server="`+set.Master.Addr+`"}`, is(1))
 		set.Failover(t)
-		eventually.True(t, "the new master to be shown alone", func() bool {
+		eventually.True(t, "only the new master to be exported", func() bool {
 			if err := c.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestTheMasterBehindSentinelsAndEveryOwnerOfAClusterAreShown(t *testing.T) {
 	})
 }
 
-func TestTheReferenceKnowsWhatTheEmbeddedRedisDoesNotSay(t *testing.T) {
+func TestDescribe_ListsMetricsTheEmbeddedRedisLacks(t *testing.T) {
 	_, r := watch(t, redistest.Open(t, "embedded"))
 	expect(t, scrape(t, r), `stoa_redis_up{server="embedded"}`, is(1))
 	all, err := Describe(r)
@@ -187,7 +187,7 @@ func TestTheReferenceKnowsWhatTheEmbeddedRedisDoesNotSay(t *testing.T) {
 	}
 }
 
-func TestTheHottestKeyOfAFamilyIsShownWithoutItsName(t *testing.T) {
+func TestRedis_ExportsHotFamiliesWithoutKeys(t *testing.T) {
 	family := keyspace.Def1[keyspace.Int](keyspace.New("obs"), "hot:{n}", keyspace.CounterKind(), keyspace.Forever("a test's"), keyspace.Doc{})
 	db := redistest.OpenConfig(t, redis.Config{URL: "embedded", HotKeys: true})
 	for i, times := range []int{20_000, 5_000} {
@@ -201,6 +201,6 @@ func TestTheHottestKeyOfAFamilyIsShownWithoutItsName(t *testing.T) {
 	}
 	_, r := watch(t, db)
 	got := scrape(t, r)
-	// Drawn are 78 of 20,000, give or take 9, and as many as were there in a second.
+	// About 78 ± 9 of 20,000 are sampled, scaled to the rate of a second.
 	expect(t, got, `stoa_redis_hot_key_rate{family="hot:{n}"}`, func(v float64) bool { return v > 20_000/8 && v < 40_000 })
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The benchmarks tell what an upload takes: a page's, a telephone's, and the largest.
+// The benchmarks measure an upload of a page, of a phone, and of the largest size.
 func BenchmarkSquare(b *testing.B) {
 	benchmark(b, func(s *Studio, data []byte) error {
 		_, err := s.Square(b.Context(), "", data)

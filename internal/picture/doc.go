@@ -1,17 +1,13 @@
-// Package picture turns an uploaded image into a picture that is safe to
-// store and to show: square, upright, in three sizes, encoded anew ([Studio.Square]); or
-// into thumbnails of the same kind that keep its shape ([Studio.Look]).
+// Package picture converts an uploaded image to pictures that are safe to store and to show: square, upright and
+// encoded again in three sizes ([Studio.Square]), or as thumbnails that keep the image's shape ([Studio.Look]).
 //
-// The bytes of an image tell what it is (nothing else is looked at): PNG,
-// JPEG, GIF or WebP; of an animation the first frame is decoded. Nothing
-// but pixels survives: no metadata (a phone writes where it was), no colour
-// profile, nothing behind the image's end.
+// The bytes of an image determine its type: PNG, JPEG, GIF or WebP. Of an animation the first frame is decoded. Only
+// pixels survive: metadata (such as a phone's location), colour profiles and data after the image's end are dropped.
 //
-// # What an image may cost
+// # Limits
 //
-// A file of some kilobytes can describe a billion pixels, and one of a megabyte can
-// keep a decoder busy for minutes. So the size is read from the header and checked
-// before anything is decoded, pictures take turns, the memory of all that are being
-// made is bounded, and a decoder that is not done in time gets no more to read. Users have shares of
-// the turns and of the queue, so one user's images do not delay those of others by more than one image.
+// A file of a few kilobytes can describe a billion pixels, and one of a megabyte can occupy a decoder for minutes. So
+// the size in the header is checked before decoding. Images are processed in turns, and their total memory is
+// bounded. A decoder that exceeds its time gets no more input. Each user has a share of the turns and of the queue,
+// so that one user's images delay those of others by at most one image.
 package picture

@@ -21,88 +21,82 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/fairqueue"
 )
 
-// MaxBytes is the largest file that is looked at: a photo of a telephone, as a
-// page or an app sends it.
+// MaxBytes is the largest accepted file: a phone's photo, as a page or an app sends it.
 const MaxBytes = 5 << 20
 
-// The limits of an image's size. More pixels than a good telephone's make no
-// portrait, and a strip shows nothing.
+// Limits of an image's size: those of a good phone's camera, and a longest side.
 const (
 	maxPixels = 25_000_000
 	maxSide   = 10_000
 
-	// maxSamples is the largest number of bytes of all samples. Of 16 bits they are twice as many; a file of that kind that is
-	// not made to cost work has far fewer.
+	// maxSamples is the largest number of bytes of all samples. With 16 bits a sample they are twice as many;
+	// ordinary files of that kind have far fewer.
 	maxSamples = 4 * maxPixels
 
-	// maxScanned is the largest number of pixels of all scans of a JPEG: each scan costs as much as an image. Encoders make at
-	// most a dozen scans.
+	// maxScanned is the largest number of pixels of all scans of a JPEG, because each scan costs as much as an image.
+	// Encoders write at most a dozen scans.
 	maxScanned = 16 * maxPixels
 )
 
-// Sizes are the sides of the pictures made, in pixels: in a list, on a card, on a
-// page. The first is the largest.
+// Sizes are the sides of the pictures in pixels, for a page, a card and a list. The first is the largest.
 var Sizes = [...]int{512, 256, 64}
 
-// The refusals of this package.
+// Refusals of this package.
 var (
-	ErrBytes      = errs.New(errs.Invalid, "picture.bytes", "The file is larger than 5 MiB.")
-	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "That is not a PNG, JPEG, GIF or WebP image, or it is broken.")
-	ErrDimensions = errs.New(errs.Invalid, "picture.dimensions", "At most 25 million pixels (16-bit: 12.5 million), 10,000 a side.")
-	ErrBusy       = errs.New(errs.Unavailable, "picture.busy", "Too many images wait. Try again in some seconds.").Retry(5 * time.Second)
+	ErrBytes      = errs.New(errs.Invalid, "picture.bytes", "The file exceeds 5 MiB. Use a smaller one.")
+	ErrUnreadable = errs.New(errs.Invalid, "picture.unreadable", "Not a valid PNG, JPEG, GIF or WebP image. Use another file.")
+	ErrDimensions = errs.New(errs.Invalid, "picture.dimensions", "Use at most 25 million pixels (16-bit: 12.5 million), 10,000 per side.")
+	ErrBusy       = errs.New(errs.Unavailable, "picture.busy", "Too many images are waiting. Try again in 5 seconds.").Retry(5 * time.Second)
 )
 
-// Picture is one size of what was made.
+// Picture is one size of the result.
 type Picture struct {
-	Size int    // of each side, in pixels
-	Type string // image/jpeg, or image/png when something shows through
+	Size int    // length of each side, in pixels
+	Type string // image/jpeg, or image/png for an image with transparency
 	Data []byte
 }
 
-// quality is the lowest at which artefacts are not visible at these sizes.
+// quality is the lowest JPEG quality without visible artefacts at these sizes.
 const quality = 88
 
-// patience bounds the time in which a decoder gets something to read: ten times what the
-// largest image takes on a slow machine.
-const patience = 10 * time.Second
+// decodeTimeout bounds the input time of a decoder: ten times that of the largest image on a slow machine.
+const decodeTimeout = 10 * time.Second
 
-// waiting and waitingPerUser are the largest numbers of images that wait. An image may have [MaxPhoto] bytes.
+// maxWaiting and maxWaitingPerUser are the largest numbers of waiting images. An image may have [MaxPhoto] bytes.
 const (
-	waiting        = 64
-	waitingPerUser = 16
+	maxWaiting        = 64
+	maxWaitingPerUser = 16
 )
 
-// Time bounds an operation that makes pictures: the longest decoding, and what waits for a turn and for SQL.
-const Time = patience + 5*time.Second
+// Time bounds an operation that makes pictures: the longest decoding, and the waits for a turn and for SQL.
+const Time = decodeTimeout + 5*time.Second
 
-// Studio makes pictures, some at a time. It is safe for concurrent use.
+// Studio makes a bounded number of pictures at a time. It is safe for concurrent use.
 type Studio struct {
-	memory   *fairqueue.Queue // in bytes
-	turn     int64            // bytes of a turn: the least that an image gets
-	patience time.Duration
+	memory  *fairqueue.Queue // in bytes
+	turn    int64            // bytes of a turn: the smallest share of an image
+	timeout time.Duration
 }
 
-// studioMemory is the most that all images being decoded may take, as far as
-// their headers tell. An image that alone may take more waits until it is the only one.
+// studioMemory bounds the memory of all images being decoded, as estimated from their headers. An image that may need
+// more waits until it is the only one.
 const studioMemory = 256 << 20
 
-// large is from how many bytes on an image's memory is collected before the next one gets
-// it: else the garbage of one adds to the next.
+// large is the smallest image in bytes of memory that triggers a garbage collection before the next image runs, so
+// that garbage does not accumulate.
 const large = 64 << 20
 
-// New returns a studio that makes up to turns pictures at a time; 0 means half of
-// the cores.
+// New returns a studio that makes up to turns pictures at a time; 0 means half of the cores.
 func New(turns int) *Studio {
 	if turns <= 0 {
 		turns = max(1, runtime.GOMAXPROCS(0)/2)
 	}
-	memory := fairqueue.New(fairqueue.Limits{Capacity: studioMemory, Waiting: waiting, PerUser: waitingPerUser, Full: ErrBusy})
-	return &Studio{memory: memory, turn: studioMemory / int64(turns), patience: patience}
+	memory := fairqueue.New(fairqueue.Limits{Capacity: studioMemory, Waiting: maxWaiting, PerUser: maxWaitingPerUser, Full: ErrBusy})
+	return &Studio{memory: memory, turn: studioMemory / int64(turns), timeout: decodeTimeout}
 }
 
-// Square returns the image in data in all [Sizes], cut to the square in its
-// middle. It waits for its turn, in the share of a user, as long as ctx lasts. ErrBytes, ErrUnreadable,
-// ErrDimensions, ErrBusy.
+// Square returns the image in data in all [Sizes], cropped to the square in its middle. It waits for its turn in the
+// user's share until ctx ends. It returns ErrBytes, ErrUnreadable, ErrDimensions or ErrBusy.
 func (s *Studio) Square(ctx context.Context, user string, data []byte) (_ []Picture, err error) {
 	defer errs.Wrap(&err, "picture.Square")
 	if len(data) > MaxBytes {
@@ -111,7 +105,7 @@ func (s *Studio) Square(ctx context.Context, user string, data []byte) (_ []Pict
 	var sizes []Picture
 	err = s.decoded(ctx, user, data, func(cfg image.Config) int64 {
 		side := int64(min(cfg.Width, cfg.Height, 2*enough))
-		return side*side*4 + side*int64(Sizes[0])*32 // what shrink makes, and what CatmullRom keeps between its two passes
+		return side*side*4 + side*int64(Sizes[0])*32 // memory of shrink's result, and of CatmullRom between its two passes
 	}, func(img image.Image, cfg image.Config, _ format, o int) error {
 		sizes, err = encode(upright(square(img, cfg), o))
 		return err
@@ -119,9 +113,10 @@ func (s *Studio) Square(ctx context.Context, user string, data []byte) (_ []Pict
 	return sizes, err
 }
 
-// decoded decodes the image in data when it is its turn, and calls use with what it is and how
-// its camera was held. beside says how much memory use takes beside the image. ErrUnreadable, ErrDimensions, ErrBusy.
-func (s *Studio) decoded(ctx context.Context, user string, data []byte, beside func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
+// decoded decodes the image in data when its turn comes, and passes the image, its configuration, format and
+// orientation to use. extra returns the memory that use needs in addition to the image. It returns ErrUnreadable,
+// ErrDimensions or ErrBusy.
+func (s *Studio) decoded(ctx context.Context, user string, data []byte, extra func(image.Config) int64, use func(img image.Image, cfg image.Config, f format, orientation int) error) error {
 	i := slices.IndexFunc(formats, func(f format) bool { return f.matches(data) })
 	if i < 0 {
 		return ErrUnreadable
@@ -137,7 +132,7 @@ func (s *Studio) decoded(ctx context.Context, user string, data []byte, beside f
 		return ErrUnreadable
 	}
 	// A share of the memory is a turn as well.
-	needs := cost(cfg) + beside(cfg)
+	needs := cost(cfg) + extra(cfg)
 	release, err := s.memory.Acquire(ctx, user, max(s.turn, needs))
 	if err != nil {
 		return err
@@ -146,9 +141,9 @@ func (s *Studio) decoded(ctx context.Context, user string, data []byte, beside f
 	if needs >= large {
 		defer runtime.GC()
 	}
-	hurried, cancel := context.WithTimeout(ctx, s.patience)
+	bounded, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	img, err := f.decode(&reader{hurried, bytes.NewReader(data)})
+	img, err := f.decode(&reader{bounded, bytes.NewReader(data)})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -158,8 +153,8 @@ func (s *Studio) decoded(ctx context.Context, user string, data []byte, beside f
 	return use(img, cfg, f, orientation(data, f.meta))
 }
 
-// reader gives a decoder nothing more once its time is up, and little at once, for
-// some bytes can mean a second of work.
+// reader returns an error to a decoder after its time, and few bytes at once, because a few bytes can mean a second
+// of work.
 type reader struct {
 	ctx context.Context
 	r   io.Reader
@@ -173,14 +168,14 @@ func (r *reader) Read(p []byte) (int, error) {
 	return r.r.Read(p[:min(len(p), 256)])
 }
 
-// format is a kind of file. The registry of package image would take whatever
-// kinds other packages have registered.
+// format is a file format. The registry of package image is not used, because it accepts all formats that other
+// packages registered.
 type format struct {
-	head   string // '?' stands for any byte
+	head   string // '?' matches any byte
 	typ    string
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
-	meta   imagemeta.ImageFormat // zero: it has no orientation
+	meta   imagemeta.ImageFormat // zero: no orientation
 }
 
 var formats = []format{
@@ -202,8 +197,8 @@ func (f format) matches(data []byte) bool {
 	return true
 }
 
-// scans returns the number of scans of a JPEG. It walks over markers: compressed data has none but restarts, and a phone may
-// append a film.
+// scans returns the number of scans of a JPEG. It follows the markers, because compressed data contains only restart
+// markers, and a phone may append a video.
 func scans(data []byte) (n int) {
 	const startOfScan, endOfImage = 0xda, 0xd9
 	for i := 2; i+4 <= len(data); {
@@ -225,7 +220,7 @@ func scans(data []byte) (n int) {
 	return n
 }
 
-// samples returns the bytes of the samples of an image with four channels, or less.
+// samples returns the bytes of the samples of an image with up to four channels.
 func samples(cfg image.Config) int {
 	n := 4 * cfg.Width * cfg.Height
 	switch cfg.ColorModel {
@@ -236,9 +231,8 @@ func samples(cfg image.Config) int {
 	}
 }
 
-// cost estimates the bytes that it takes to decode an image: the most that its kind can
-// take, for a header does not tell all (a progressive JPEG holds four bytes for each
-// sample until the end).
+// cost estimates the memory for decoding an image, in bytes. It is the maximum of its kind, because a header does not
+// contain all facts (a progressive JPEG needs four bytes for each sample until the end).
 func cost(cfg image.Config) int64 {
 	pixels, perPixel := int64(cfg.Width)*int64(cfg.Height), int64(8)
 	switch cfg.ColorModel {
@@ -252,8 +246,8 @@ func cost(cfg image.Config) int64 {
 	return pixels * perPixel
 }
 
-// enough pixels of a side for the largest size: of more, squares are averaged
-// first, which is ten times as quick as to weigh all of them and looks the same.
+// enough is the number of pixels of a side that suffices for the largest size. Larger images are averaged over
+// squares first, which is ten times as fast as weighting all pixels and looks the same.
 const enough = 1024
 
 // square scales the middle of an image to the largest size.
@@ -265,8 +259,8 @@ func square(img image.Image, cfg image.Config) *image.RGBA {
 	return scale(img, Sizes[0])
 }
 
-// shrink returns w × h pixels, each the average of k × k of an image, from at on. What
-// lies outside of the image is clear: the first frame of a GIF may be a part of it.
+// shrink returns w × h pixels, each the average of k × k pixels of an image, starting at at. Pixels outside the image
+// are transparent, because the first frame of a GIF may cover only a part.
 func shrink(img image.Image, at image.Point, w, h, k int) *image.RGBA {
 	to := image.NewRGBA(image.Rect(0, 0, w, h))
 	band := image.NewRGBA(image.Rect(0, 0, w*k, k))
@@ -299,14 +293,13 @@ func scale(img image.Image, size int) *image.RGBA {
 	return to
 }
 
-// orientation returns how a camera was held, 1 to 8 as EXIF counts; 1 when it does
-// not say.
+// orientation returns the camera's orientation, 1 to 8 as in EXIF; 1 if the metadata does not contain it.
 func orientation(data []byte, f imagemeta.ImageFormat) (o int) {
 	o = 1
 	if f == 0 {
 		return o
 	}
-	// An error is of no interest: an image without metadata is fine.
+	// Errors are ignored, because an image without metadata is valid.
 	_, _ = imagemeta.Decode(imagemeta.Options{
 		R: bytes.NewReader(data), ImageFormat: f, Sources: imagemeta.EXIF,
 		ShouldHandleTag: func(t imagemeta.TagInfo) bool { return t.Namespace == "IFD0" && t.Tag == "Orientation" },
@@ -320,15 +313,15 @@ func orientation(data []byte, f imagemeta.ImageFormat) (o int) {
 	return o
 }
 
-// upright turns and mirrors an image as its orientation says. That comes after cutting
-// and scaling, for the middle stays the middle.
+// upright rotates and mirrors an image by its orientation. It may follow cropping and scaling, because the middle
+// stays the middle.
 func upright(from *image.RGBA, orientation int) *image.RGBA {
 	if orientation == 1 {
 		return from
 	}
 	w, h := from.Bounds().Dx()-1, from.Bounds().Dy()-1
 	bounds := from.Bounds()
-	if lies(orientation) {
+	if swapsSides(orientation) {
 		bounds = image.Rect(0, 0, h+1, w+1)
 	}
 	to := image.NewRGBA(bounds)
@@ -357,10 +350,10 @@ func upright(from *image.RGBA, orientation int) *image.RGBA {
 	return to
 }
 
-// lies reports that a camera was held on its side: upright, width and height change places.
-func lies(orientation int) bool { return orientation >= 5 }
+// swapsSides reports whether upright swaps width and height.
+func swapsSides(orientation int) bool { return orientation >= 5 }
 
-// encode makes all sizes, each of the next larger one.
+// encode returns all sizes, each made of the next larger one.
 func encode(img *image.RGBA) ([]Picture, error) {
 	all := make([]Picture, 0, len(Sizes))
 	for _, size := range Sizes {
@@ -369,7 +362,7 @@ func encode(img *image.RGBA) ([]Picture, error) {
 		}
 		p := Picture{Size: size}
 		var err error
-		if p.Type, p.Data, err = written(img); err != nil {
+		if p.Type, p.Data, err = encodeOne(img); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
@@ -377,8 +370,8 @@ func encode(img *image.RGBA) ([]Picture, error) {
 	return all, nil
 }
 
-// written encodes an image: as JPEG, or as PNG when something shows through.
-func written(img *image.RGBA) (typ string, data []byte, err error) {
+// encodeOne encodes an image as JPEG, or as PNG if it has transparency.
+func encodeOne(img *image.RGBA) (typ string, data []byte, err error) {
 	var b bytes.Buffer
 	if img.Opaque() {
 		typ, err = "image/jpeg", jpeg.Encode(&b, img, &jpeg.Options{Quality: quality})

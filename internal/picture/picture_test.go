@@ -33,7 +33,7 @@ var (
 	none  = color.NRGBA{}
 )
 
-// quarters paints an image red and green above, blue and last below.
+// quarters paints an image: the upper quarters red and green, the lower ones blue and last.
 func quarters(img draw.Image, last color.Color) draw.Image {
 	b := img.Bounds()
 	for y := range b.Dy() {
@@ -96,8 +96,7 @@ func paletted(last color.Color) *image.Paletted {
 	return quarters(image.NewPaletted(rect, color.Palette{red, green, blue, white, none}), last).(*image.Paletted)
 }
 
-// small has pictures made that cost a sixteenth, for what does not depend on their
-// sizes.
+// small reduces the sizes of pictures, so that they cost a sixteenth, for tests that do not depend on sizes.
 func small(t testing.TB) {
 	t.Helper()
 	was := Sizes
@@ -105,7 +104,7 @@ func small(t testing.TB) {
 	t.Cleanup(func() { Sizes = was })
 }
 
-// near reports whether two colours are the same, but for what JPEG does to them.
+// near reports whether two colours are equal within the error of JPEG.
 func near(a, b color.Color) bool {
 	ar, ag, ab, aa := a.RGBA()
 	br, bg, bb, ba := b.RGBA()
@@ -117,8 +116,7 @@ func near(a, b color.Color) bool {
 	return true
 }
 
-// check looks at the corners of each size: above left and right, below left and
-// right.
+// check compares the corners of each size: upper left and right, lower left and right.
 func check(t *testing.T, what string, all []Picture, typ string, corners [4]color.NRGBA) {
 	t.Helper()
 	if len(all) != len(Sizes) {
@@ -139,7 +137,7 @@ func check(t *testing.T, what string, all []Picture, typ string, corners [4]colo
 	}
 }
 
-func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
+func TestSquare_MakesAllSizesOfEveryFormat(t *testing.T) {
 	part := quarters(image.NewPaletted(image.Rect(0, 0, 30, 20), color.Palette{red, green, blue, white, none}), white).(*image.Paletted)
 	part.Rect = part.Rect.Add(image.Pt(30, 20)) // the last quarter of the canvas
 	opaque, through := [4]color.NRGBA{red, green, blue, white}, [4]color.NRGBA{red, green, blue, none}
@@ -161,7 +159,7 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 		{"webp, clear", "image/png", file(t, "alpha.webp"), through},
 		{"webp, lossless", "image/png", file(t, "lossless.webp"), through},
 	} {
-		if i == 2 { // an opaque and a clear one were made as they are for everybody
+		if i == 2 { // the sizes of an opaque and a transparent image are tested above
 			small(t)
 		}
 		all, err := New(0).Square(t.Context(), "", tc.data)
@@ -170,7 +168,7 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 			continue
 		}
 		if tc.name == "gif whose first frame is a part" {
-			// Its own quarters are seen through the square's last one: red is nearest the middle.
+			// Its own quarters are visible in the square's last one: red is next to the middle.
 			img, _, err := image.Decode(bytes.NewReader(all[0].Data))
 			left, mid := Sizes[0]*2/5, Sizes[0]*9/16
 			if err != nil || !near(img.At(mid, mid), red) || !near(img.At(left, mid), none) {
@@ -190,8 +188,7 @@ func TestEveryKindOfImageBecomesASquareInAllSizes(t *testing.T) {
 	check(t, "the middle pixel of three", all, "image/jpeg", [4]color.NRGBA{c, c, c, c})
 }
 
-// exif is what a camera writes that was held in one of eight ways, in either order
-// of bytes, and where it was.
+// exif returns a camera's metadata with an orientation, in either byte order, and a location.
 func exif(order binary.AppendByteOrder, orientation int) []byte {
 	b := []byte("II*\x00")
 	if order == binary.AppendByteOrder(binary.BigEndian) {
@@ -228,7 +225,7 @@ func pngWith(data, meta []byte) []byte {
 
 func webpWith(data, meta []byte) []byte {
 	out := append([]byte{}, data...)
-	out[20] |= 1 << 3 // there is EXIF
+	out[20] |= 1 << 3 // flag for EXIF
 	out = append(append(append(out, "EXIF"...), binary.LittleEndian.AppendUint32(nil, uint32(len(meta)))...), meta...)
 	if len(meta)%2 == 1 {
 		out = append(out, 0)
@@ -269,7 +266,7 @@ func TestAnimatedWebP_FirstFrameIsDecoded(t *testing.T) {
 	}
 }
 
-func TestEachWayToHoldACameraIsTurnedUpright(t *testing.T) {
+func TestUpright_HandlesEachOrientation(t *testing.T) {
 	upside := map[int][4]color.NRGBA{
 		1: {red, green, blue, white},
 		2: {green, red, white, blue},
@@ -291,7 +288,7 @@ func TestEachWayToHoldACameraIsTurnedUpright(t *testing.T) {
 	}
 }
 
-func TestAPictureIsUprightAndTellsNothingElse(t *testing.T) {
+func TestSquare_IsUprightWithoutMetadata(t *testing.T) {
 	small(t)
 	stored := quarters(image.NewNRGBA(rect), white)
 	for o := range 10 {
@@ -338,7 +335,7 @@ func TestAPictureIsUprightAndTellsNothingElse(t *testing.T) {
 	check(t, "broken metadata", all, "image/jpeg", [4]color.NRGBA{red, green, blue, white})
 }
 
-// pngHead is a file that says how large it is and no more.
+// pngHead returns a file with only the header of an image of that size.
 func pngHead(w, h int) []byte {
 	b := binary.BigEndian.AppendUint32([]byte("IHDR"), uint32(w))
 	b = append(binary.BigEndian.AppendUint32(b, uint32(h)), 8, 6, 0, 0, 0)
@@ -363,7 +360,7 @@ func webpHead(w, h int, flags byte) []byte {
 	return append(b, byte(h-1), byte((h-1)>>8), byte((h-1)>>16))
 }
 
-func TestABombIsRefusedByItsHeader(t *testing.T) {
+func TestSquare_RefusesABombByItsHeader(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for name, tc := range map[string]struct {
@@ -373,8 +370,8 @@ func TestABombIsRefusedByItsHeader(t *testing.T) {
 		"png, wide":           {pngHead(10_001, 1), ErrDimensions},
 		"png, high":           {pngHead(1, 10_001), ErrDimensions},
 		"png, large":          {pngHead(5000, 5001), ErrDimensions},
-		"png, enormous":       {pngHead(1<<31-1, 1<<31-1), ErrUnreadable}, // the package png has a limit of its own
-		"png, allowed":        {pngHead(5000, 5000), ErrUnreadable},       // and then there is nothing
+		"png, enormous":       {pngHead(1<<31-1, 1<<31-1), ErrUnreadable}, // package png has its own limit
+		"png, allowed":        {pngHead(5000, 5000), ErrUnreadable},       // the data is missing
 		"jpeg":                {jpegHead(65_535, 65_535), ErrDimensions},
 		"gif":                 {gifHead(65_535, 65_535), ErrDimensions},
 		"webp":                {webpHead(1<<24, 1<<7-1, 0), ErrDimensions},
@@ -387,13 +384,13 @@ func TestABombIsRefusedByItsHeader(t *testing.T) {
 		}
 	}
 	runtime.ReadMemStats(&after)
-	// The allowed one may be decoded as far as it goes: 100 MB for its pixels.
+	// The allowed one may be decoded until its data ends: 100 MB for its pixels.
 	if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 130 {
 		t.Errorf("refusing took %d MiB", got)
 	}
 }
 
-func TestWhatIsNoImageIsRefusedWhateverItIsCalled(t *testing.T) {
+func TestSquare_RefusesOtherFiles(t *testing.T) {
 	small(t)
 	whole := jpegOf(t, quarters(image.NewNRGBA(rect), white))
 	for name, data := range map[string][]byte{
@@ -413,27 +410,26 @@ func TestWhatIsNoImageIsRefusedWhateverItIsCalled(t *testing.T) {
 			t.Errorf("%s: got %d pictures, %v", name, len(all), err)
 		}
 	}
-	// A script behind an image's end does not come through.
+	// A script after an image's end is dropped.
 	all, err := New(0).Square(t.Context(), "", append(whole, "<script>alert(1)</script>"...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range all {
 		if bytes.Contains(p.Data, []byte("script")) {
-			t.Error("what followed the image is in the picture")
+			t.Error("the data after the image is in the picture")
 		}
 	}
 }
 
-// manyScans is a progressive JPEG of a million pixels whose scans, of 12 bytes each,
-// all say that every block stays as it is: minutes of work in a megabyte.
+// manyScans returns a progressive JPEG of a million pixels with many scans of 12 bytes that leave all blocks
+// unchanged: minutes of work in a megabyte.
 func manyScans(bytes int) []byte {
 	b := []byte{0xff, 0xd8, 0xff, 0xc2, 0, 11, 8}
 	b = append(b, 4, 0, 4, 0, 1, 1, 0x11, 0) // 1024 × 1024, one component
-	// One code of one bit: 0xe0, which ends 2¹⁴ blocks and as many more as the next
-	// 14 bits say.
+	// One code of one bit: 0xe0, which ends 2¹⁴ blocks and as many more as the next 14 bits specify.
 	b = append(b, 0xff, 0xc4, 0, 20, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xe0)
-	scan := []byte{0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0, 0, 0} // the 15 bits are all there is to 128 × 128 blocks
+	scan := []byte{0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0, 0, 0} // the 15 bits encode all 128 × 128 blocks
 	for len(b) < bytes {
 		b = append(b, scan...)
 	}
@@ -444,14 +440,14 @@ func TestStudio_StopsDecoderThatIsNotDoneInTime(t *testing.T) {
 	small(t)
 	data := manyScans(300 * 12)
 	if _, err := New(0).Square(t.Context(), "", manyScans(100)); err != nil {
-		t.Fatalf("with few scans: %v", err) // else the test would show nothing
+		t.Fatalf("with few scans: %v", err) // otherwise the test would prove nothing
 	}
 	s := New(0)
-	s.patience = -1
+	s.timeout = -1
 	if _, err := s.Square(t.Context(), "", data); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("got %v, want that it cannot be read", err)
 	}
-	// A caller who left may send the image again.
+	// A caller who disconnected may send the image again.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := New(0).Square(ctx, "", data); !errors.Is(err, context.Canceled) {
@@ -475,14 +471,14 @@ func TestStudio_RefusesWorkBeyondItsPixels(t *testing.T) {
 		"a JPEG with 87,000 scans":     {manyScans(1 << 20), ErrUnreadable},
 	} {
 		s := New(0)
-		s.memory = nil // nothing is decoded
+		s.memory = nil // decoding would panic
 		if _, err := s.Square(t.Context(), "", tc.data); !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, err, tc.want)
 		}
 	}
 }
 
-// TestStudio_ServesUsersInRotation has one user fill the studio and the queue before another comes.
+// TestStudio_ServesUsersInRotation fills the studio and the queue with one user's images before another user comes.
 func TestStudio_ServesUsersInRotation(t *testing.T) {
 	small(t)
 	data := pngOf(t, image.NewNRGBA(rect))
@@ -492,7 +488,7 @@ func TestStudio_ServesUsersInRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made := make(chan string, 2*waiting)
+		made := make(chan string, 2*maxWaiting)
 		busy := 0
 		send := func(user string) {
 			go func() {
@@ -512,7 +508,7 @@ func TestStudio_ServesUsersInRotation(t *testing.T) {
 				}
 			}
 		}
-		for range waitingPerUser + 4 {
+		for range maxWaitingPerUser + 4 {
 			send("ann")
 		}
 		send("bob")
@@ -523,7 +519,7 @@ func TestStudio_ServesUsersInRotation(t *testing.T) {
 		if first, second := <-made, <-made; first != "ann" || second != "bob" {
 			t.Errorf("first %s, then %s; want ann, then bob", first, second)
 		}
-		for range waitingPerUser - 1 {
+		for range maxWaitingPerUser - 1 {
 			<-made
 		}
 	})

@@ -9,41 +9,40 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// MaxPhoto is the largest file of which thumbnails are made: what the largest photo that
-// [Studio.Look] decodes takes on a camera's best setting.
+// MaxPhoto is the largest file for [Studio.Look], in bytes: the largest photo that it decodes at a camera's best
+// setting.
 const MaxPhoto = 20 << 20
 
-// Sides are the longer sides of thumbnails, in pixels: on a screen, and in a chat. The first
-// is the largest.
+// Sides are the longer sides of thumbnails in pixels, for a screen and for a chat. The first is the largest.
 var Sides = [...]int{1280, 320}
 
-// A Photo is what an image is, upright.
+// A Photo describes an image, upright.
 type Photo struct {
-	Type          string // image/png, image/jpeg, image/gif or image/webp, as its bytes say
+	Type          string // image/png, image/jpeg, image/gif or image/webp, determined by its bytes
 	Width, Height int
-	Thumbnails    []Thumbnail // the largest first; the last is always there
+	Thumbnails    []Thumbnail // the largest first; the smallest is always present
 }
 
-// Thumbnail is an image made smaller, upright and encoded anew. One that is small already keeps its
-// size.
+// Thumbnail is a smaller copy of an image, upright and encoded again. A small image keeps its size.
 type Thumbnail struct {
 	Side          int // one of [Sides]
 	Width, Height int
-	Type          string // image/jpeg, or image/png when something shows through
+	Type          string // image/jpeg, or image/png for an image with transparency
 	Data          []byte
 }
 
-// Look returns how large the image in data is, with thumbnails: one of the smallest side, and those
-// of larger sides that show more. It waits for its turn, in the share of a user, as long as ctx lasts. ErrUnreadable, ErrDimensions, ErrBusy.
+// Look returns the size of the image in data, with a thumbnail of the smallest side and those of larger sides that
+// show more. It waits for its turn in the user's share until ctx ends. It returns ErrUnreadable, ErrDimensions or
+// ErrBusy.
 func (s *Studio) Look(ctx context.Context, user string, data []byte) (p Photo, err error) {
 	defer errs.Wrap(&err, "picture.Look")
-	beside := func(cfg image.Config) int64 { // what shrink makes, and as much for the rest
-		most := 2 * Sides[0]
-		return 2 * 4 * int64(min(cfg.Width, most)) * int64(min(cfg.Height, most))
+	extra := func(cfg image.Config) int64 { // memory of shrink's result, and the same for the rest
+		longest := 2 * Sides[0]
+		return 2 * 4 * int64(min(cfg.Width, longest)) * int64(min(cfg.Height, longest))
 	}
-	err = s.decoded(ctx, user, data, beside, func(img image.Image, cfg image.Config, f format, o int) error {
+	err = s.decoded(ctx, user, data, extra, func(img image.Image, cfg image.Config, f format, o int) error {
 		p = Photo{Type: f.typ, Width: cfg.Width, Height: cfg.Height}
-		if lies(o) {
+		if swapsSides(o) {
 			p.Width, p.Height = p.Height, p.Width
 		}
 		longer, from := max(cfg.Width, cfg.Height), image.Rect(0, 0, cfg.Width, cfg.Height)
@@ -57,7 +56,7 @@ func (s *Studio) Look(ctx context.Context, user string, data []byte) (p Photo, e
 			turned := upright(small, o)
 			t := Thumbnail{Side: side, Width: turned.Bounds().Dx(), Height: turned.Bounds().Dy()}
 			var err error
-			if t.Type, t.Data, err = written(turned); err != nil {
+			if t.Type, t.Data, err = encodeOne(turned); err != nil {
 				return err
 			}
 			p.Thumbnails = append(p.Thumbnails, t)
@@ -67,8 +66,8 @@ func (s *Studio) Look(ctx context.Context, user string, data []byte) (p Photo, e
 	return p, err
 }
 
-// fit scales an image down until its longer side is not longer than side: squares of pixels are averaged
-// until there are less than twice as many as are wanted, of which the next ones do.
+// fit scales an image down so that its longer side is at most side. It averages squares of pixels until there are
+// fewer than twice as many as needed, and interpolates the rest.
 func fit(img image.Image, bounds image.Rectangle, side int) *image.RGBA {
 	w, h := bounds.Dx(), bounds.Dy()
 	k := max(1, max(w, h)/side)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// smallSides has thumbnails be as small as the images of these tests.
+// smallSides reduces the sides of thumbnails to the size of the images in these tests.
 func smallSides(t testing.TB) {
 	t.Helper()
 	was := Sides
@@ -27,7 +27,7 @@ func (t Thumbnail) corners(test *testing.T) (got [4]color.Color) {
 	return [4]color.Color{img.At(w/8, h/8), img.At(w-1-w/8, h/8), img.At(w/8, h-1-h/8), img.At(w-1-w/8, h-1-h/8)}
 }
 
-func TestThumbnailsKeepTheShapeAndShowAllOfAnImage(t *testing.T) {
+func TestLook_ThumbnailsKeepTheShape(t *testing.T) {
 	smallSides(t)
 	for name, tc := range map[string]struct {
 		w, h          int
@@ -68,7 +68,7 @@ func TestThumbnailsKeepTheShapeAndShowAllOfAnImage(t *testing.T) {
 	}
 }
 
-func TestAThumbnailIsUprightAndTellsNothingElse(t *testing.T) {
+func TestLook_ThumbnailsAreUprightWithoutMetadata(t *testing.T) {
 	smallSides(t)
 	stored := jpegOf(t, quarters(image.NewNRGBA(image.Rect(0, 0, 400, 200)), white))
 	p, err := New(0).Look(t.Context(), "", jpegWith(stored, exif(binary.BigEndian, 6)))
@@ -87,7 +87,7 @@ func TestAThumbnailIsUprightAndTellsNothingElse(t *testing.T) {
 	}
 }
 
-func TestNoThumbnailIsMadeOfABomb(t *testing.T) {
+func TestLook_RefusesABomb(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data []byte
 		want error

@@ -11,8 +11,7 @@ import (
 	"github.com/boombuler/barcode/qr"
 )
 
-// Quiet is the white border, in modules, by which readers find a code: ISO/IEC
-// 18004 asks for four.
+// Quiet is the width of the white border in modules, which readers need to find a code: ISO/IEC 18004 requires four.
 const Quiet = 4
 
 // A Code is Side × Side modules.
@@ -21,7 +20,7 @@ type Code struct {
 	dark []bool // row by row
 }
 
-// New encodes up to some 2,000 bytes. Level M stands a thumb on the paper.
+// New encodes up to about 2,000 bytes, with error correction level M, which tolerates a covered corner.
 func New(text string) (Code, error) {
 	b, err := qr.Encode(text, qr.M, qr.Unicode)
 	if err != nil {
@@ -37,8 +36,8 @@ func New(text string) (Code, error) {
 	return c, nil
 }
 
-// PNG draws the code on a square of size × size pixels, each module as large as a
-// whole number of pixels allows.
+// PNG draws the code on size × size pixels, with the largest modules of a whole number of pixels. It fails if size is
+// too small.
 func (c Code) PNG(size int) ([]byte, error) {
 	k := size / (c.Side + 2*Quiet)
 	if k == 0 {
@@ -58,7 +57,7 @@ func (c Code) PNG(size int) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// SVG draws the code in its own size, one unit a module.
+// SVG draws the code with one unit for each module.
 func (c Code) SVG() []byte {
 	var b bytes.Buffer
 	all := c.Side + 2*Quiet

@@ -18,7 +18,8 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// maxVerdict bounds an answer before the fact: a message has 16 KiB of text at most, and 8 of data.
+// maxVerdict is the largest response before the fact, in bytes: a message has at most 16 KiB of text and 8 KiB of
+// data.
 const maxVerdict = 64 << 10
 
 // poster posts signed messages.
@@ -29,7 +30,7 @@ type poster struct {
 
 func newPoster(sign *standardwebhooks.Webhook, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *poster {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = 64 // one host gets it all
+	t.MaxIdleConnsPerHost = 64 // one host gets all requests
 	if dial != nil {
 		t.DialContext, t.DialTLSContext = dial, nil
 	}
@@ -37,18 +38,18 @@ func newPoster(sign *standardwebhooks.Webhook, dial func(ctx context.Context, ne
 }
 
 var (
-	// errUnreachable says that the target is away.
-	errUnreachable = errors.New("the target is away")
-	// errTorn says that the target answered 2xx, and what is behind that did not arrive whole.
-	errTorn = errors.New("the target's answer did not arrive whole")
+	// errUnreachable means that the target is unavailable.
+	errUnreachable = errors.New("webhooks: the target is unavailable")
+	// errTorn means that the target responded with 2xx, but its body was incomplete.
+	errTorn = errors.New("webhooks: the target's response is incomplete")
 )
 
-// errStatus is an answer that is no success.
+// errStatus is a response that is not 2xx.
 type errStatus int
 
-func (s errStatus) Error() string { return "the target answered " + strconv.Itoa(int(s)) }
+func (s errStatus) Error() string { return "the target responded with " + strconv.Itoa(int(s)) }
 
-// send posts a message and returns the answer's body.
+// send posts a message and returns the response's body.
 func (p *poster) send(ctx context.Context, url string, e envelope) ([]byte, error) {
 	body, err := e.message()
 	if err != nil {
@@ -85,7 +86,7 @@ func (p *poster) send(ctx context.Context, url string, e envelope) ([]byte, erro
 	return answer, nil
 }
 
-// unwrapped is an error of a request without its address, in which there may be a secret of the target's.
+// unwrapped returns the error of a request without its URL, which may contain a secret.
 func unwrapped(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err
@@ -93,8 +94,8 @@ func unwrapped(err error) error {
 	return err
 }
 
-// tell posts a message to which any 2xx is an answer, whatever comes of what is behind it.
-func (p *poster) tell(ctx context.Context, url string, e envelope) error {
+// post posts a message. Any 2xx acknowledges it, even if the body is incomplete.
+func (p *poster) post(ctx context.Context, url string, e envelope) error {
 	_, err := p.send(ctx, url, e)
 	if errors.Is(err, errTorn) {
 		return nil
@@ -114,7 +115,7 @@ func (p *poster) ask(ctx context.Context, url string, e envelope) (v api.HookVer
 		return v, nil
 	}
 	if err := json.Unmarshal(answer, &v); err != nil {
-		return api.HookVerdict{}, fmt.Errorf("webhooks: the verdict is not understood: %w", err)
+		return api.HookVerdict{}, fmt.Errorf("webhooks: the verdict is malformed: %w", err)
 	}
 	return v, nil
 }

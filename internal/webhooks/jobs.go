@@ -12,18 +12,18 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/queue"
 )
 
-// lanes is how many deliveries are under way on a node; what has one subject goes one after the other.
+// lanes is the number of concurrent deliveries of a node; deliveries with one subject use one lane.
 const lanes = 8
 
 var laneSeed = maphash.MakeSeed()
 
-// Batches deliver what the outbox has.
+// Batches returns the handler of the outbox's messages.
 func (s *Service) Batches() []queue.Batch {
 	return []queue.Batch{{Topics: []string{Topic}, Handle: s.deliver}}
 }
 
-// deliver posts messages, lane by lane. What comes behind a message in its lane while the target is
-// away, or behind one of its subject that failed, waits.
+// deliver posts messages, lane by lane. It postpones messages after one that found the target unavailable, and
+// messages of a subject after a failed one.
 func (s *Service) deliver(ctx context.Context, ds []queue.Delivery) []error {
 	answers := make([]error, len(ds))
 	var at [lanes][]int
@@ -38,11 +38,11 @@ func (s *Service) deliver(ctx context.Context, ds []queue.Delivery) []error {
 			away := false
 			for _, i := range lane {
 				if away || failed[ds[i].Key] {
-					answers[i] = fmt.Errorf("%w: it waits for one before it", queue.ErrNotNow)
+					answers[i] = fmt.Errorf("%w: waiting for an earlier delivery", queue.ErrNotNow)
 					continue
 				}
 				if end, ok := ctx.Deadline(); ok && time.Until(end) < s.cfg.After.Timeout {
-					answers[i] = queue.ErrUntried // it would be cut off, and come twice
+					answers[i] = queue.ErrUntried // it would time out, and be sent twice
 					continue
 				}
 				answers[i] = s.deliverOne(ctx, ds[i])
@@ -58,14 +58,14 @@ func (s *Service) deliver(ctx context.Context, ds []queue.Delivery) []error {
 func (s *Service) deliverOne(ctx context.Context, d queue.Delivery) error {
 	var e envelope
 	if err := json.Unmarshal(d.Payload, &e); err != nil {
-		return fmt.Errorf("%w: its payload is malformed: %w", queue.ErrGiveUp, err)
+		return fmt.Errorf("%w: malformed payload: %w", queue.ErrGiveUp, err)
 	}
 	if s.cfg.After.URL == "" {
-		return fmt.Errorf("%w: webhooks.after.url names no target any more", queue.ErrGiveUp)
+		return fmt.Errorf("%w: webhooks.after.url is no longer set", queue.ErrGiveUp)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.After.Timeout)
 	defer cancel()
-	err := s.post.tell(ctx, s.cfg.After.URL, e)
+	err := s.poster.post(ctx, s.cfg.After.URL, e)
 	outcome := "delivered"
 	switch {
 	case errors.Is(err, errUnreachable):

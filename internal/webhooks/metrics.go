@@ -10,7 +10,7 @@ type metrics struct{ asked, posted *prometheus.CounterVec }
 func newMetrics(reg prometheus.Registerer) *metrics {
 	make := promauto.With(reg)
 	return &metrics{
-		asked:  make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_webhooks_asked_total", Help: "Questions to the app's own backend before the fact, by what came of them; away: the policy held; crowded: it was not asked and the user got 503."}, []string{"event", "verdict"}),
-		posted: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_webhooks_posted_total", Help: "Deliveries to the app's own backend after the fact, by what came of them."}, []string{"event", "outcome"}),
+		asked:  make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_webhooks_asked_total", Help: "Questions to the app's own backend before the fact, by result; away: the policy decided; crowded: the queue was full and the user got 503."}, []string{"event", "verdict"}),
+		posted: make.NewCounterVec(prometheus.CounterOpts{Name: "stoa_webhooks_posted_total", Help: "Deliveries to the app's own backend after the fact, by result."}, []string{"event", "outcome"}),
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Config has what the package stands on.
+// Config configures the service.
 type Config struct {
 	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil: nothing is collected
+	Metrics prometheus.Registerer // nil: metrics are not collected
 
 	// Dial replaces the network to the app's own backend. Nil means the network.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -32,10 +32,10 @@ type Config struct {
 	Settings
 }
 
-// Service posts to the app's own backend. It is safe for concurrent use; a nil one has nobody to post to.
+// Service posts to the app's own backend. It is safe for concurrent use. A nil Service posts nothing.
 type Service struct {
 	cfg     Settings
-	post    *poster
+	poster  *poster
 	breaker *gobreaker.CircuitBreaker[api.HookVerdict]
 	queue   *fairqueue.Queue // of questions
 	log     *slog.Logger
@@ -43,17 +43,17 @@ type Service struct {
 }
 
 const (
-	breakAfter = 5               // failures in a row
+	breakAfter = 5               // consecutive failures
 	breakFor   = 5 * time.Second // then one question tries
 )
 
-// waiting and waitingPerUser are the largest numbers of questions that wait for each one that may be under way.
+// waiting and waitingPerUser are the largest numbers of waiting questions for each concurrent one.
 const (
 	waiting        = 8
 	waitingPerUser = 2
 )
 
-// New returns a service with those settings. The error has all their faults.
+// New returns a service. It returns an error with all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -72,15 +72,15 @@ func New(cfg Config) (*Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.post = newPoster(sign, cfg.Dial)
+		s.poster = newPoster(sign, cfg.Dial)
 	}
 	return s, nil
 }
 
-// errCallerLeft is the failure of a question whose caller did not wait for the verdict: it is no fault of the backend.
-var errCallerLeft = errors.New("webhooks: the caller left")
+// errCallerLeft means that the caller disconnected before the verdict; the breaker does not count it.
+var errCallerLeft = errors.New("webhooks: the caller disconnected")
 
-// envelope is the payload of a row of the outbox: one delivery.
+// envelope is the payload of an outbox row: one delivery.
 type envelope struct {
 	ID   string          `json:"id"`
 	Type string          `json:"type"`
@@ -88,12 +88,12 @@ type envelope struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// message returns the body that is posted for an envelope.
+// message returns the body of the POST.
 func (e envelope) message() ([]byte, error) {
 	return json.Marshal(api.Webhook{Type: e.Type, Timestamp: api.At(time.UnixMilli(e.At).UTC()), Data: e.Data})
 }
 
-// rowSize is about how many bytes of data one row has at most; the outbox takes a MiB.
+// rowSize is the approximate size of one row's data in bytes; the outbox accepts a MiB.
 const rowSize = 256 << 10
 
 // Wants reports whether [Service.Enqueue] does anything for an event.
@@ -101,9 +101,9 @@ func (s *Service) Wants(event string) bool {
 	return s != nil && s.cfg.After.URL != "" && wants(s.cfg.After.Events, event)
 }
 
-// Enqueue has the app's own backend told what tx does, if it is to be told of such events. subject is
-// what it is about: of two events with one subject the backend is told in their order, as far as the package says. Each of data is
-// of the type that api.HookData has for the event.
+// Enqueue adds a delivery of an event of tx to the outbox, if the settings select such events. subject is the object
+// of the event: events of one subject are delivered in order, within the limits in the package documentation. Each of
+// data has the type in api.HookData for the event.
 func (s *Service) Enqueue(ctx context.Context, tx *sqldb.Tx, event, subject string, data ...any) (err error) {
 	if !s.Wants(event) || len(data) == 0 {
 		return nil
@@ -137,16 +137,17 @@ func (s *Service) Enqueue(ctx context.Context, tx *sqldb.Tx, event, subject stri
 	return tx.Enqueue(ctx, rows...)
 }
 
-// Asks reports whether [Service.Before] asks anybody about an event.
+// Asks reports whether [Service.Before] asks the backend about an event.
 func (s *Service) Asks(event string) bool {
 	return s != nil && s.cfg.Before.URL != "" && wants(s.cfg.Before.Events, event[len(beforePrefix):])
 }
 
-// Before asks the app's own backend whether what data says may happen, and returns the verdict unless
-// it is a refusal. The question has its place in the share of asker, a user or a household; the caller asks only about what
-// the server's own rules allow. check, if there is one, returns an error of the kind errs.Invalid if the content of a verdict cannot be
-// stored. Before returns ErrRefused also then: the user determines what the backend replaces. It returns ErrAway if the backend is
-// away and the policy refuses, or if the question found no place in time.
+// Before asks the app's own backend whether an act may happen, and returns the verdict unless it is a refusal. asker
+// is the user or client network whose share of the queue the question uses. Call it only for acts that the server's
+// own rules allow. check, if it is not nil, returns an error of the kind errs.Invalid if the content of a verdict
+// cannot be stored; then Before returns ErrRefused, because the user determines the content that the backend
+// replaces. It returns ErrAway if the backend is unavailable and the policy refuses, or if the question got no place
+// in time.
 func (s *Service) Before(ctx context.Context, event, asker string, data any, check func(api.HookVerdict) error) (_ api.HookVerdict, err error) {
 	if !s.Asks(event) {
 		return api.HookVerdict{}, nil
@@ -167,7 +168,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 	v, err := s.breaker.Execute(func() (api.HookVerdict, error) {
 		within, cancel := context.WithTimeout(ctx, s.cfg.Before.Timeout)
 		defer cancel()
-		v, err := s.post.ask(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
+		v, err := s.poster.ask(within, s.cfg.Before.URL, envelope{ID: "msg_" + ids.New[envelope]().String(), Type: event, At: time.Now().UnixMilli(), Data: text})
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errCallerLeft, ctx.Err())
 		}
@@ -178,7 +179,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 		return api.HookVerdict{}, err
 	case err != nil:
 		s.metrics.asked.WithLabelValues(event, "away").Inc()
-		s.log.Warn("webhooks: nobody answers a question; the policy holds", "event", event, "policy", s.cfg.Before.Policy, "err", err)
+		s.log.Warn("webhooks: question failed, policy applied", "event", event, "policy", s.cfg.Before.Policy, "err", err)
 		if s.cfg.Before.Policy == refuse {
 			return api.HookVerdict{}, ErrAway
 		}
@@ -193,7 +194,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 			return api.HookVerdict{}, err
 		default:
 			s.metrics.asked.WithLabelValues(event, "refused").Inc()
-			s.log.Warn("webhooks: content of a verdict cannot be stored; refused", "event", event, "err", err)
+			s.log.Warn("webhooks: act refused, content of the verdict not storable", "event", event, "err", err)
 			return api.HookVerdict{}, ErrRefused
 		}
 	}
@@ -201,7 +202,7 @@ func (s *Service) Before(ctx context.Context, event, asker string, data any, che
 	return v, nil
 }
 
-// refusal is what a user is told whom the backend has refused something.
+// refusal returns the error that a user gets for a refusal of the backend.
 func refusal(r api.HookRefusal) error {
 	e := *ErrRefused
 	out := &e
@@ -212,7 +213,7 @@ func refusal(r api.HookRefusal) error {
 	return out
 }
 
-// clip keeps the beginning of a text, so many characters at most.
+// clip returns the first n characters of a text.
 func clip(s string, n int) string {
 	if runes := []rune(s); len(runes) > n {
 		return string(runes[:n])

@@ -5,16 +5,16 @@ export interface components {
         AccountDeleted: {
             /**
              * Format: date-time
-             * @description until then logging in brings the account back
+             * @description time of the erasure; a log-in before then cancels the deletion
              */
             erased: string;
         };
         AccountDeletion: {
-            /** @description the password in force; leave out when none is set */
+            /** @description the current password; omit if none is set */
             password?: string;
         };
         AccountNotice: {
-            /** @description the device that did it; empty when it was none of the account's */
+            /** @description the device that made the change; empty if it was none of the account's */
             device?: string;
             /** @enum {string} */
             kind: "password_changed" | "email_changed" | "deletion" | "restored";
@@ -39,22 +39,22 @@ export interface components {
         };
         Blocks: {
             blocks: components["schemas"]["Block"][];
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
         };
         Board: {
-            /** @description the caller's neighbours and own row, when asked for */
+            /** @description the caller's neighbours and own row, if requested */
             around?: components["schemas"]["BoardRow"][];
             /** @example streak */
             board: string;
             entries: components["schemas"]["BoardRow"][];
-            /** @description the caller's own row; absent when not on the board */
+            /** @description the caller's own row; absent if the caller is not on the board */
             me?: components["schemas"]["BoardRow"];
             /** @description 2026-W47 or 2026-11; absent for a board for all time */
             season?: string;
         };
         BoardRow: {
-            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; absent where there is none, or no id */
+            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; absent if there is none, or no id */
             avatar?: string;
             /**
              * @description absent together with the id
@@ -67,7 +67,7 @@ export interface components {
              */
             rank: number;
             /**
-             * @description the user's id; absent for a user who is not shown to the caller by name
+             * @description the user's id; absent for a user whose name the caller may not see
              * @example V1StGXR8_Z5j
              */
             user?: string;
@@ -79,7 +79,7 @@ export interface components {
         };
         Calendar: {
             /**
-             * @description dates without one that do not break the streak
+             * @description dates without a check-in that do not break the streak
              * @example [
              *       "2026-11-21"
              *     ]
@@ -104,16 +104,16 @@ export interface components {
         Card: {
             /**
              * Format: int64
-             * @description seconds until the card is worthless; asking again before brings the same one
+             * @description seconds until the card expires; until then the same one is returned
              */
             expires_in: number;
             /**
-             * @description GET /v1/cards/{token} tells whose card it is; of a group's it is a link: GET /v1/group-links/{link}
+             * @description GET /v1/cards/{token} returns the card's user; the token of a group's card is a link: GET /v1/group-links/{link}
              * @example aFf9GGdJ2P1xnbdV7Q
              */
             token: string;
             /**
-             * @description what the picture says
+             * @description content of the picture
              * @example https://stoa.example.org/#/card/aFf9GGdJ2P1xnbdV7Q
              */
             url: string;
@@ -125,24 +125,24 @@ export interface components {
         Chat: {
             /**
              * Format: date-time
-             * @description when the newest message was sent
+             * @description time of the newest message
              */
             at: string;
             /**
-             * @description u: and the other's id, or g: and the group's
+             * @description u: and the other user's id, or g: and the group's
              * @example u:V1StGXR8_Z5j
              */
             chat: string;
             /**
              * Format: int64
-             * @description messages up to here are deleted for the caller
+             * @description messages up to this number are deleted for the caller
              */
             cleared?: number;
             draft?: string;
-            /** @description the caller is not in the group any more; only in what has changed since a sync */
+            /** @description the caller is no longer in the group; only in changes since a sync */
             gone?: boolean;
             /**
-             * @description of a chat of a group, its id
+             * @description for a chat of a group, its id
              * @example V1StGXR8_Z5j
              */
             group?: string;
@@ -152,58 +152,58 @@ export interface components {
             last?: components["schemas"]["Message"];
             /**
              * Format: date-time
-             * @description until when
+             * @description end of the mute
              */
             muted?: string;
             /**
-             * @description of a chat of two users, the other
+             * @description for a chat of two users, the other user
              * @example V1StGXR8_Z5j
              */
             peer?: string;
             peer_avatar?: string;
-            /** @description the other's account is deleted */
+            /** @description the other user's account is deleted */
             peer_gone?: boolean;
             /**
              * Format: int64
-             * @description up to which message the other's devices have got; no further than peer_read for a caller who may not see the other's presence
+             * @description number of the last message that reached the other user's devices; at most peer_read if the caller may not see the other's presence
              */
             peer_got?: number;
             peer_name?: string;
             /**
              * Format: int64
-             * @description up to which message the other has read, if both show receipts and neither blocks the other
+             * @description number of the last message that the other user has read, if both show receipts and neither blocks the other
              */
             peer_read?: number;
             /**
              * Format: date-time
-             * @description since when; the chat that was pinned last comes first
+             * @description time of the pinning; the last pinned chat comes first
              */
             pinned?: string;
             /**
              * Format: int64
-             * @description up to which message the caller has read
+             * @description number of the last message that the caller has read
              */
             read: number;
             /**
              * Format: int64
-             * @description of the newest change of what was there
+             * @description number of the newest change of existing messages
              */
             rev: number;
             /**
              * Format: int64
-             * @description of the newest message
+             * @description number of the newest message
              */
             seq: number;
-            /** @description numbers of the messages after read that unread leaves out, in ascending order */
+            /** @description numbers of the messages after read that unread does not count, in ascending order */
             uncounted?: number[];
             /**
              * Format: int64
-             * @description messages after read that are still to be read: no system messages, no recalled ones and none that the caller has deleted for themselves, as far as these are among the latest 100
+             * @description unread messages after read; without system messages, recalled ones and those that the caller deleted for themselves, if these are among the latest 100
              */
             unread: number;
             /**
              * Format: int64
-             * @description of what is the caller's own: marks, pin, mute, draft; it grows with each change, and a client ignores these of a lower one
+             * @description version of the caller's own state (marks, pin, mute, draft); it grows with each change, and a client ignores state with a lower one
              */
             version?: number;
         };
@@ -211,22 +211,22 @@ export interface components {
             draft?: string;
             /**
              * Format: date-time
-             * @description until when; a time that has passed: not at all
+             * @description end of the mute; a past time ends it
              */
             muted?: string;
             pinned?: boolean;
         };
         ChatExport: {
-            /** @description those that begin in this part */
+            /** @description chats that begin in this part */
             chats: components["schemas"]["Chat"][];
-            /** @description in the order of chats and of seq */
+            /** @description ordered by chat and seq */
             messages: components["schemas"]["ExportedMessage"][];
             /**
-             * @description cursor of the next part; none in the last one
+             * @description cursor of the next part; absent in the last one
              * @example hT3kQ9_xLm2A.117
              */
             next?: string;
-            /** @description in the first part */
+            /** @description only in the first part */
             settings?: components["schemas"]["ChatSettings"];
         };
         ChatMark: {
@@ -244,13 +244,13 @@ export interface components {
             /** @description cursor of the next page */
             next?: string;
             /**
-             * @description ask since here what has changed; of the first page
+             * @description cursor for later changes; in the first page
              * @example 1795430400000
              */
             sync: string;
             /**
              * Format: int64
-             * @description messages that wait in all chats that are not muted
+             * @description unread messages in all chats that are not muted
              */
             unread: number;
         };
@@ -260,11 +260,11 @@ export interface components {
              * @enum {string}
              */
             messages_from: "friends" | "everybody" | "nobody";
-            /** @description show others how far one has read, and see how far they have */
+            /** @description send read receipts, and see those of others */
             receipts: boolean;
             /**
              * Format: int64
-             * @description it grows with each change; a client ignores settings of a lower one
+             * @description grows with each change; a client ignores settings with a lower version
              */
             version?: number;
         };
@@ -281,19 +281,19 @@ export interface components {
             chat: string;
             /**
              * Format: int64
-             * @description the newest change
+             * @description number of the newest change
              */
             rev: number;
             /**
              * Format: int64
-             * @description of the newest message
+             * @description number of the newest message
              */
             seq: number;
         };
         CheckinReply: {
             /**
              * Format: date-time
-             * @description when today's check-in was made
+             * @description time of today's check-in
              */
             at: string;
             /**
@@ -316,11 +316,11 @@ export interface components {
              * @description longest streak ever
              */
             longest: number;
-            /** @description false when the user had checked in today already; nothing was changed then */
+            /** @description false if the user had already checked in today; then nothing changed */
             new: boolean;
             /**
              * Format: int64
-             * @description days in a row that end today or yesterday; 0 the moment a day is missed
+             * @description consecutive days up to today or yesterday; 0 after a missed day
              */
             streak: number;
             /** @description checked in today */
@@ -336,17 +336,17 @@ export interface components {
         CheckinRequest: {
             /**
              * Format: date
-             * @description the day that is meant, by the server's clock in the user's zone: today, or yesterday for a few minutes after midnight; today when absent
+             * @description date of the check-in, by the server's clock in the user's zone: today, or yesterday in the first minutes after midnight; today if absent
              */
             day?: string;
             /**
              * Format: int64
-             * @description minutes studied, or what the server's setting says
+             * @description minutes studied, or the quantity of the server's setting
              */
             minutes?: number;
             /**
              * Format: int64
-             * @description words learned, or what the server's setting says
+             * @description words learned, or the quantity of the server's setting
              */
             words?: number;
         };
@@ -368,7 +368,7 @@ export interface components {
              * @description minutes studied
              */
             minutes: number;
-            /** @description what words and minutes count here, by the settings of the server */
+            /** @description names of the two quantities, from the server's settings */
             names: components["schemas"]["ActivityNames"];
             /** Format: int64 */
             streak: number;
@@ -406,7 +406,7 @@ export interface components {
             longest: number;
             /**
              * Format: int64
-             * @description days in a row that end today or yesterday; 0 the moment a day is missed
+             * @description consecutive days up to today or yesterday; 0 after a missed day
              */
             streak: number;
             /** @description checked in today */
@@ -422,18 +422,18 @@ export interface components {
         CodeReply: {
             /**
              * Format: int64
-             * @description seconds until the code is worthless
+             * @description seconds until the code expires
              */
             expires_in: number;
         };
         CodeRequest: {
             /**
              * Format: email
-             * @description where the code is sent
+             * @description address to which the code is mailed
              */
             email: string;
             /**
-             * @description what the code will be used for; one for a change of address is asked for at /v1/me/email/codes
+             * @description purpose of the code; for a change of address use /v1/me/email/codes
              * @enum {string}
              */
             purpose: "register" | "login" | "reset_password";
@@ -494,22 +494,22 @@ export interface components {
              */
             color?: number;
             /**
-             * @description the item that the caller sees
+             * @description id of the item on the caller's screen
              * @example c0aT9vWm4LyR
              */
             item?: string;
             /**
-             * @description scroll, unless it is given
+             * @description default: scroll
              * @enum {string}
              */
             mode?: "scroll" | "top" | "bottom";
             /**
              * Format: int64
-             * @description where in the item, ms
+             * @description position in the item, ms
              */
             position?: number;
             /**
-             * @description normal, unless it is given
+             * @description default: normal
              * @enum {string}
              */
             size?: "small" | "normal" | "large";
@@ -526,9 +526,9 @@ export interface components {
             kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users; all: every member of a group, which admins may mention */
+            /** @description ids of users; all: every member of a group (only admins may use it) */
             mentions?: string[];
-            /** @description what a system message tells; only the server sends one */
+            /** @description event of a system message; only the server sends these */
             system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
@@ -548,11 +548,11 @@ export interface components {
             /** Format: email */
             email: string;
             /**
-             * @description where no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes
+             * @description if no password is set: six digits from the mail to the old address with purpose leave_email, see /v1/me/codes
              * @example 654321
              */
             old_code?: string;
-            /** @description the password in force; leave out when none is set */
+            /** @description the current password; omit if none is set */
             password?: string;
         };
         EmailCodeRequest: {
@@ -561,7 +561,7 @@ export interface components {
         };
         EmailUndo: {
             /**
-             * @description the end of the link that the old address was mailed
+             * @description the end of the link in the mail to the old address
              * @example su_Xq3vT8mZr1Lw5yKp9NbHc2
              */
             token: string;
@@ -984,12 +984,12 @@ export interface components {
             /** @example u:V1StGXR8_Z5j */
             chat: string;
             /**
-             * @description as the sender chose it; only for the sender
+             * @description chosen by the sender; only the sender sees it
              * @example 8d1f-1
              */
             client_id?: string;
             custom?: components["schemas"]["Custom"];
-            /** @description of the caller's own messages, the first one first */
+            /** @description only for the caller's own messages, oldest first */
             earlier?: components["schemas"]["EarlierContent"][];
             /** Format: date-time */
             edited?: string;
@@ -1008,24 +1008,24 @@ export interface components {
             kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users; all: every member of a group, which admins may mention */
+            /** @description ids of users; all: every member of a group (only admins may use it) */
             mentions?: string[];
             reactions?: components["schemas"]["Reaction"][];
             /**
              * Format: date-time
-             * @description its content is gone
+             * @description time of the recall; the content was deleted
              */
             recalled?: string;
             /** Format: int64 */
             reply_to?: number;
             /**
              * Format: int64
-             * @description the number of its last change in the chat; none if it was never changed
+             * @description number of its last change in the chat; absent if it was never changed
              */
             rev?: number;
             /** Format: int64 */
             seq: number;
-            /** @description what a system message tells; only the server sends one */
+            /** @description event of a system message; only the server sends these */
             system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
@@ -1040,7 +1040,7 @@ export interface components {
             /** @example Ada */
             name: string;
             /**
-             * @description UTC when left out
+             * @description UTC if omitted
              * @example Europe/Athens
              */
             zone?: string;
@@ -1051,11 +1051,11 @@ export interface components {
         FileLink: {
             /**
              * Format: date-time
-             * @description until when; a download that has begun goes on
+             * @description expiry; a running download continues
              */
             expires: string;
             /**
-             * @description a path of this server; it needs no token, and takes ranges
+             * @description a path of this server; it needs no token, and supports ranges
              * @example /v1/files/…
              */
             url: string;
@@ -1070,7 +1070,7 @@ export interface components {
             /** @description newest first */
             messages: components["schemas"]["Message"][];
             /**
-             * @description cursor of what is older; also an answer without messages may have one
+             * @description cursor of older messages; a response without messages may have one as well
              * @example 1795430400000
              */
             next?: string;
@@ -1078,21 +1078,21 @@ export interface components {
         Friend: {
             /**
              * Format: int64
-             * @description lists have lower ones first; equal ones, the newest friend first
+             * @description lists are sorted by it in ascending order; equal ones, newest friend first
              */
             order: number;
-            /** @description what the caller calls them */
+            /** @description the caller's name for them */
             remark?: string;
             /** Format: date-time */
             since: string;
-            /** @description where the two met */
+            /** @description where the users met */
             source?: string;
             /**
              * Format: int64
-             * @description the friend's current streak; absent in events and where the server cannot tell just now
+             * @description the friend's current streak; absent in events, and if it is currently unavailable
              */
             streak?: number;
-            /** @description the caller's group for them */
+            /** @description the caller's tag for them */
             tag?: string;
             /**
              * Format: date-time
@@ -1102,7 +1102,7 @@ export interface components {
             user: components["schemas"]["Profile"];
             /**
              * Format: int64
-             * @description in events: of the list, as in Friends; ignore an event of this friend with a lower version than the last one
+             * @description in events: version of the list, as in Friends; ignore an event of this friend with a lower version than the last one
              */
             version?: number;
         };
@@ -1116,11 +1116,11 @@ export interface components {
              *     ]
              */
             removed: string[];
-            /** @description the version is too old: forget the list and read it whole */
+            /** @description the version is too old: discard the list and load it again */
             reset: boolean;
             /**
              * Format: int64
-             * @description up to where this page goes
+             * @description version after this page
              */
             version: number;
         };
@@ -1129,7 +1129,7 @@ export interface components {
             created: string;
             /**
              * Format: date-time
-             * @description a pending request is worthless from then on
+             * @description expiry of a pending request
              */
             expires: string;
             from: components["schemas"]["Profile"];
@@ -1142,45 +1142,45 @@ export interface components {
             to: components["schemas"]["Profile"];
         };
         FriendRequestAccept: {
-            /** @description what the caller will call the friend */
+            /** @description the caller's name for the friend */
             remark?: string;
-            /** @description the caller's group for the friend */
+            /** @description the caller's tag for the friend */
             tag?: string;
         };
         FriendRequestNew: {
-            /** @description or the token of their card */
+            /** @description token of the recipient's card, instead of user */
             card?: string;
-            /** @description shown to who is asked */
+            /** @description shown to the recipient */
             message?: string;
-            /** @description what the caller will call the friend */
+            /** @description the caller's name for the friend */
             remark?: string;
-            /** @description where the two met, such as search, room or group; card when a card was scanned */
+            /** @description where the users met, such as search, room or group; card for a scanned card */
             source?: string;
-            /** @description the caller's group for the friend */
+            /** @description the caller's tag for the friend */
             tag?: string;
             /**
-             * @description the id of who is asked; either this
+             * @description id of the recipient, or send card instead
              * @example V1StGXR8_Z5j
              */
             user?: string;
         };
         FriendRequestReply: {
-            /** @description false when the same request was pending already */
+            /** @description false if the same request was already pending */
             new: boolean;
             request: components["schemas"]["FriendRequest"];
         };
         FriendRequests: {
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             requests: components["schemas"]["FriendRequest"][];
         };
         Friends: {
             friends: components["schemas"]["Friend"][];
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             /**
              * Format: int64
-             * @description of the list when the page was read; see /v1/friends/changes
+             * @description version of the list at the time of the page; see /v1/friends/changes
              */
             version: number;
         };
@@ -1193,7 +1193,7 @@ export interface components {
         Group: {
             /**
              * Format: int64
-             * @description counts announcements; a member who has seen fewer has not seen the newest
+             * @description number of the newest announcement; a member with a lower seen has not seen it
              */
             announced?: number;
             announcement?: string;
@@ -1202,12 +1202,12 @@ export interface components {
             /** @example V1StGXR8_Z5j */
             id: string;
             /**
-             * @description the lowest role that may invite and make links
+             * @description the lowest role that may invite and create links
              * @enum {string}
              */
             inviters: "member" | "admin";
             /**
-             * @description how users who are not invited come in: not at all, when an admin approves, or at once
+             * @description how users without an invitation join: not at all, after an admin's approval, or immediately
              * @enum {string}
              */
             joins: "invited" | "asking" | "open";
@@ -1218,21 +1218,21 @@ export interface components {
             members: number;
             /**
              * Format: date-time
-             * @description until then members may not write; admins and the owner may
+             * @description until then only admins and the owner may write
              */
             muted_until?: string;
             /** @example Rowing */
             name: string;
             /**
-             * @description GET /v1/group-pictures/{picture}/{size}; absent: there is none
+             * @description GET /v1/group-pictures/{picture}/{size}; absent: no picture
              * @example V1StGXR8_Z5j
              */
             picture?: string;
-            /** @description what a user who asks to join is to answer */
+            /** @description question to users who request to join */
             question?: string;
             /**
              * Format: int64
-             * @description of the newest change, see /v1/groups/{group}/changes
+             * @description version of the newest change, see /v1/groups/{group}/changes
              */
             version: number;
         };
@@ -1248,14 +1248,14 @@ export interface components {
         };
         GroupBans: {
             bans: components["schemas"]["GroupBan"][];
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
         };
         GroupChange: {
             changed: components["schemas"]["GroupMember"][];
             group: components["schemas"]["Group"];
             /**
-             * @description ids of users who are not in the group any more
+             * @description ids of users who are no longer in the group
              * @example [
              *       "V1StGXR8_Z5j"
              *     ]
@@ -1264,7 +1264,7 @@ export interface components {
         };
         GroupChanges: {
             changed: components["schemas"]["GroupMember"][];
-            /** @description as it is now */
+            /** @description current state */
             group: components["schemas"]["Group"];
             more: boolean;
             /**
@@ -1274,11 +1274,11 @@ export interface components {
              *     ]
              */
             removed: string[];
-            /** @description the version is too old: forget the list of members and read it whole */
+            /** @description the version is too old: discard the list of members and load it again */
             reset: boolean;
             /**
              * Format: int64
-             * @description up to where this page goes
+             * @description version after this page
              */
             version: number;
         };
@@ -1287,50 +1287,50 @@ export interface components {
             group: string;
             /**
              * Format: int64
-             * @description of the group: a group.mine with a higher one means that the user has joined again
+             * @description version of the group; a group.mine with a higher one means that the user has joined again
              */
             version: number;
             /** @enum {string} */
             why: "left" | "removed" | "banned" | "dissolved";
         };
         GroupInvite: {
-            /** @description ids of the caller's friends; who is in the group already stays as they are */
+            /** @description ids of the caller's friends; members stay unchanged */
             users: string[];
         };
         GroupLink: {
             /** @example V1StGXR8_Z5j */
             by: string;
-            /** @description it is the group's card, by which those who join ask first where admins decide */
+            /** @description this is the group's card; if admins approve members, users who scan it send a request */
             card?: boolean;
             /** Format: date-time */
             created: string;
             /** Format: date-time */
             expires: string;
             /**
-             * @description whoever knows it can join: POST /v1/group-links/{link}
+             * @description users who know it can join: POST /v1/group-links/{link}
              * @example V1StGXR8_Z5j
              */
             id: string;
             /**
              * Format: int64
-             * @description 0: as many as come
+             * @description largest number of users; 0: no limit
              */
             most?: number;
             /**
              * Format: int64
-             * @description so far
+             * @description number of users who joined by it
              */
             uses: number;
         };
         GroupLinkNew: {
             /**
              * Format: int64
-             * @description how long it lets users in; a week when absent
+             * @description hours until the link expires; a week if absent
              */
             hours?: number;
             /**
              * Format: int64
-             * @description how many users it lets in; 0: as many as come
+             * @description largest number of users who may join by it; 0: no limit
              */
             uses?: number;
         };
@@ -1338,7 +1338,7 @@ export interface components {
             links: components["schemas"]["GroupLink"][];
         };
         GroupMember: {
-            /** @description the id of who invited the member, or made the link */
+            /** @description id of the user who invited the member, or created the link */
             invited_by?: string;
             /** Format: date-time */
             joined: string;
@@ -1347,7 +1347,7 @@ export interface components {
              * @description until then the member may not write
              */
             muted_until?: string;
-            /** @description what the member is called in this group */
+            /** @description the member's nickname in this group */
             nickname?: string;
             /** @enum {string} */
             role: "member" | "admin" | "owner";
@@ -1355,41 +1355,41 @@ export interface components {
         };
         GroupMembers: {
             members: components["schemas"]["GroupMember"][];
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             /**
              * Format: int64
-             * @description of the group when the page was read; see /v1/groups/{group}/changes
+             * @description version of the group at the time of the page; see /v1/groups/{group}/changes
              */
             version: number;
         };
         GroupMembership: {
             group: components["schemas"]["Group"];
             me?: components["schemas"]["GroupSelf"];
-            /** @description of who wants to join by a card: it waits for an admin */
+            /** @description the caller's pending request after joining by a card */
             request?: components["schemas"]["GroupRequest"];
         };
         GroupMemberUpdate: {
             /**
              * Format: date-time
-             * @description admins, of members of a lower role; a time that has passed lets the member write again
+             * @description only a member of a higher role may change it; a past time ends the mute
              */
             muted_until?: string;
             /**
-             * @description the owner
+             * @description only the owner may change it
              * @enum {string}
              */
             role?: "member" | "admin";
         };
         GroupNew: {
-            /** @description ids of the caller's friends; they are members at once */
+            /** @description ids of the caller's friends; they become members immediately */
             members?: string[];
             /** @example Rowing */
             name: string;
         };
         GroupOwner: {
             /**
-             * @description a member; the owner of now becomes an admin
+             * @description a member; the previous owner becomes an admin
              * @example V1StGXR8_Z5j
              */
             user: string;
@@ -1409,16 +1409,16 @@ export interface components {
             user: components["schemas"]["Profile"];
         };
         GroupRequestNew: {
-            /** @description to the group's question */
+            /** @description answer to the group's question */
             answer?: string;
         };
         GroupRequestReply: {
-            /** @description the group is open: the caller is a member now */
+            /** @description the group is open: the caller is now a member */
             joined: boolean;
             request?: components["schemas"]["GroupRequest"];
         };
         GroupRequests: {
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             requests: components["schemas"]["GroupRequest"][];
         };
@@ -1441,17 +1441,17 @@ export interface components {
              * @description until then the member may not write
              */
             muted_until?: string;
-            /** @description what the member is called in this group */
+            /** @description the member's nickname in this group */
             nickname?: string;
             /** @enum {string} */
             notify: "all" | "mentions" | "none";
-            /** @description what the member calls the group */
+            /** @description the member's own name for the group */
             remark?: string;
             /** @enum {string} */
             role: "member" | "admin" | "owner";
             /**
              * Format: int64
-             * @description the member has seen announcements up to this one
+             * @description number of the newest announcement that the member has seen
              */
             seen?: number;
         };
@@ -1462,35 +1462,35 @@ export interface components {
             remark?: string;
             /**
              * Format: int64
-             * @description the caller has seen announcements up to this one
+             * @description number of the newest announcement that the caller has seen
              */
             seen?: number;
         };
         GroupUpdate: {
-            /** @description admins; each change counts as a new one that nobody else has seen */
+            /** @description only admins may change it; each change counts as a new announcement that the others have not seen */
             announcement?: string;
             /**
-             * @description the owner
+             * @description only the owner may change it
              * @enum {string}
              */
             inviters?: "member" | "admin";
             /**
-             * @description the owner
+             * @description only the owner may change it
              * @enum {string}
              */
             joins?: "invited" | "asking" | "open";
             /**
              * Format: date-time
-             * @description admins; a time that has passed lets members write again
+             * @description only admins may change it; a past time ends the mute
              */
             muted_until?: string;
-            /** @description admins */
+            /** @description only admins may change it */
             name?: string;
-            /** @description the owner */
+            /** @description only the owner may change it */
             question?: string;
         };
         JWTRequest: {
-            /** @description what the user calls this device */
+            /** @description the user's name for this device */
             device?: string;
             /**
              * @description a JSON Web Token
@@ -1507,14 +1507,14 @@ export interface components {
             name?: string;
         };
         LoginRequest: {
-            /** @description or six digits from a mail with purpose login */
+            /** @description six digits from a mail with purpose login, instead of password */
             code?: string;
-            /** @description what the user calls this device */
+            /** @description the user's name for this device */
             device?: string;
             /** Format: email */
             email: string;
             /**
-             * @description either this
+             * @description password, or send code instead
              * @example correct horse battery
              */
             password?: string;
@@ -1522,7 +1522,7 @@ export interface components {
         Makeup: {
             /**
              * Format: date-time
-             * @description when it was made up
+             * @description time of the make-up
              */
             at: string;
             /** Format: date */
@@ -1535,13 +1535,13 @@ export interface components {
              */
             left: number;
             made_up: components["schemas"]["Makeup"];
-            /** @description where the user stands now */
+            /** @description the user's status after it */
             status: components["schemas"]["CheckinStatus"];
         };
         MakeupRequest: {
             /**
              * Format: date
-             * @description a day that is over, neither signed nor covered, and not too long ago
+             * @description a past day without a check-in that is not covered and recent enough
              */
             day: string;
         };
@@ -1554,7 +1554,7 @@ export interface components {
              *     ]
              */
             days: string[];
-            /** @description days that were made up, the newest first */
+            /** @description made-up days, newest first */
             history: components["schemas"]["Makeup"][];
             /**
              * Format: int64
@@ -1563,10 +1563,10 @@ export interface components {
             left: number;
             /**
              * Format: int64
-             * @description days that can be made up in one month
+             * @description largest number of days that can be made up in one month
              */
             limit: number;
-            /** @description cursor of the page after; absent at the end of the history */
+            /** @description cursor of the next page; absent at the end of the history */
             next?: string;
         };
         MarkRequest: {
@@ -1576,35 +1576,35 @@ export interface components {
             read?: number;
         };
         Media: {
-            /** @description what can be seen or heard, for who cannot */
+            /** @description alternative text */
             alt?: string;
             /**
              * Format: int64
-             * @description of a file of this server what its container says, where that says it
+             * @description for a file of this server, read from its container if possible
              */
             duration_ms?: number;
             /**
-             * @description an upload of the sender's that is whole: POST /v1/transfers without to. Who sees the message fetches it by chats.file
+             * @description a complete upload of the sender: POST /v1/transfers without to. Users who see the message download it with chats.file
              * @example V1StGXR8_Z5j
              */
             file?: string;
             /** Format: int64 */
             height?: number;
             name?: string;
-            /** @description of a file of this server, in hexadecimal */
+            /** @description for a file of this server, in hexadecimal */
             sha256?: string;
             /**
              * Format: int64
              * @description bytes
              */
             size?: number;
-            /** @description of a picture of this server: the longer sides of its thumbnails, which chats.file gives */
+            /** @description for a picture of this server: the longer sides of its thumbnails, which chats.file returns */
             thumbnails?: number[];
-            /** @description media type; of a picture or recording of this server, what its bytes are */
+            /** @description media type; for a picture or recording of this server, determined by its bytes */
             type?: string;
-            /** @description in place of a file: https://…, or a path of this server */
+            /** @description instead of a file: https://…, or a path of this server */
             url?: string;
-            /** @description of a recording: how loud it is in equal parts of its time */
+            /** @description for a recording: its loudness in equal parts of its time */
             waveform?: number[];
             /** Format: int64 */
             width?: number;
@@ -1616,7 +1616,7 @@ export interface components {
             /** @example u:V1StGXR8_Z5j */
             chat: string;
             /**
-             * @description as the sender chose it; only for the sender
+             * @description chosen by the sender; only the sender sees it
              * @example 8d1f-1
              */
             client_id?: string;
@@ -1638,38 +1638,38 @@ export interface components {
             kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users; all: every member of a group, which admins may mention */
+            /** @description ids of users; all: every member of a group (only admins may use it) */
             mentions?: string[];
             reactions?: components["schemas"]["Reaction"][];
             /**
              * Format: date-time
-             * @description its content is gone
+             * @description time of the recall; the content was deleted
              */
             recalled?: string;
             /** Format: int64 */
             reply_to?: number;
             /**
              * Format: int64
-             * @description the number of its last change in the chat; none if it was never changed
+             * @description number of its last change in the chat; absent if it was never changed
              */
             rev?: number;
             /** Format: int64 */
             seq: number;
-            /** @description what a system message tells; only the server sends one */
+            /** @description event of a system message; only the server sends these */
             system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
         };
         MessageChanges: {
-            /** @description as they are now, in the order of their last change */
+            /** @description in their current state and the order of their last change */
             changed: components["schemas"]["Message"][];
-            /** @description deleted by the caller for themselves */
+            /** @description messages that the caller deleted for themselves */
             hidden?: number[];
-            /** @description ask again since rev */
+            /** @description request the next part since rev */
             more: boolean;
             /**
              * Format: int64
-             * @description up to which change this goes
+             * @description number of the last change in this part
              */
             rev: number;
         };
@@ -1678,7 +1678,7 @@ export interface components {
             chat: string;
             /**
              * Format: int64
-             * @description the number of this change in the chat
+             * @description number of this change in the chat
              */
             rev: number;
             /** Format: int64 */
@@ -1692,16 +1692,16 @@ export interface components {
         };
         Messages: {
             messages: components["schemas"]["Message"][];
-            /** @description there are further ones in the direction that was asked for */
+            /** @description there are more messages in the requested direction */
             more: boolean;
             /**
              * Format: int64
-             * @description the chat's newest change
+             * @description number of the chat's newest change
              */
             rev: number;
             /**
              * Format: int64
-             * @description of the newest message of the chat
+             * @description number of the newest message of the chat
              */
             seq: number;
         };
@@ -1709,18 +1709,18 @@ export interface components {
             /** @description not all connections are known; presence.complete follows */
             partial?: boolean;
             /**
-             * @description what the wish comes to now: offline without a connection
+             * @description current status: offline without a connection
              * @enum {string}
              */
             status: "offline" | "online" | "away" | "busy";
             /**
-             * @description what the caller is while connected
+             * @description status while connected
              * @enum {string}
              */
             wish: "online" | "away" | "busy";
         };
         MyRooms: {
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             rooms: components["schemas"]["RoomPlace"][];
         };
@@ -1728,7 +1728,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /**
-             * @description the document of the kind; v is its version
+             * @description data of the kind; v is its version
              * @example {
              *       "request": "Qm3x_8TzP-1k",
              *       "user": "V1StGXR8_Z5j",
@@ -1738,7 +1738,7 @@ export interface components {
             data: unknown;
             /**
              * Format: date-time
-             * @description when it leaves the list; none: after some months
+             * @description time of its removal from the list; absent: after some months
              */
             expires?: string;
             /** @example friend.requested */
@@ -1750,7 +1750,7 @@ export interface components {
              * @example 17
              */
             seq: number;
-            /** @description of whom it tells, as they look now */
+            /** @description the user concerned, with the current profile */
             user?: components["schemas"]["Profile"];
         };
         NoticeCounts: {
@@ -1783,24 +1783,24 @@ export interface components {
         };
         Notices: {
             counts: components["schemas"]["NoticeCounts"];
-            /** @description the cursor of the next page; none: this is the last */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             notices: components["schemas"]["Notice"][];
         };
         OwnCodeRequest: {
             /**
-             * @description to set the first password, or to change the address of an account that has none
+             * @description set the first password, or change the address of an account without a password
              * @enum {string}
              */
             purpose: "set_password" | "leave_email";
         };
         PasswordChange: {
             /**
-             * @description where no password is set: six digits from the mail with purpose set_password, see /v1/me/codes
+             * @description if no password is set: six digits from the mail with purpose set_password, see /v1/me/codes
              * @example 123456
              */
             code?: string;
-            /** @description the password in force; leave out when none is set */
+            /** @description the current password; omit if none is set */
             current?: string;
             /** @example correct horse battery */
             password: string;
@@ -1817,19 +1817,19 @@ export interface components {
             password: string;
         };
         Pins: {
-            /** @description the last one that was pinned first */
+            /** @description the last pinned one first */
             messages: components["schemas"]["Message"][];
         };
         Playback: {
             /**
              * Format: int64
-             * @description of two states the one with the higher generation is newer, then the one with the higher version
+             * @description the state with the higher generation is newer; for equal ones, the higher version
              */
             generation: number;
-            /** @description it is paused because a viewer's player waits for data, and goes on by itself */
+            /** @description paused because a viewer's player buffers; it resumes automatically */
             held?: boolean;
             /**
-             * @description of the playlist; none: nothing is on
+             * @description id of the playlist item; absent: no item is loaded
              * @example c0aT9vWm4LyR
              */
             item?: string;
@@ -1863,18 +1863,18 @@ export interface components {
             /** Format: int64 */
             generation: number;
             /**
-             * @description of load; none ends what is on
+             * @description for load; empty unloads the item
              * @example c0aT9vWm4LyR
              */
             item?: string;
             /**
              * Format: int64
-             * @description ms, of seek and load
+             * @description ms, for seek and load
              */
             position?: number;
             /**
              * Format: double
-             * @description of rate, 0.25 to 4
+             * @description for rate, 0.25 to 4
              */
             rate?: number;
             /** Format: int64 */
@@ -1889,7 +1889,7 @@ export interface components {
         Presence: {
             /**
              * Format: date-time
-             * @description when a user who is off line was last on line, as far as it is known
+             * @description time at which an offline user was last online, if known
              */
             last_seen?: string;
             /** @enum {string} */
@@ -1898,12 +1898,12 @@ export interface components {
             user: string;
             /**
              * Format: int64
-             * @description grows with each change that friends see: ignore an event or an answer with a lower version than the last one of the user; absent if it is not known, or if the caller may not see the user
+             * @description grows with each change that friends see: ignore an event or a response with a lower version than the last one of the user; absent if it is unknown, or if the caller may not see the user
              */
             version?: number;
         };
         Presences: {
-            /** @description not all connections are known: users who look off line may be on line; presence.complete follows */
+            /** @description not all connections are known: users who appear offline may be online; presence.complete follows */
             partial?: boolean;
             users: components["schemas"]["Presence"][];
         };
@@ -1937,26 +1937,26 @@ export interface components {
             message: string;
         };
         Profile: {
-            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty */
+            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; empty: no picture */
             avatar?: string;
             bio?: string;
-            /** @description the account is gone; show it as a deleted user */
+            /** @description the account was erased; show it as a deleted user */
             deleted?: boolean;
             /** @example V1StGXR8_Z5j */
             id: string;
             /**
-             * @description empty when the account is deleted
+             * @description empty if the account is deleted
              * @example Ada
              */
             name: string;
         };
         Profiles: {
-            /** @description those that exist or existed, in the order asked for */
+            /** @description users that exist or existed, in the requested order */
             users: components["schemas"]["Profile"][];
         };
         PushKey: {
             /**
-             * @description the server's VAPID key as applicationServerKey takes it: a P-256 point, uncompressed, in base64url
+             * @description the server's VAPID key for applicationServerKey: a P-256 point, uncompressed, in base64url
              * @example BNcRdreALRFXTkOOUHK1EtK2wtaz5Ry4YfYCA_0QTpQtUbVlUls0VJXg7A8u-Ts1XbjhazAkj7I99e8QcYP7DkM
              */
             key: string;
@@ -1964,14 +1964,14 @@ export interface components {
         PushStatus: {
             /**
              * Format: int64
-             * @description of the caller with a subscription
+             * @description number of the caller's devices with a subscription
              */
             devices: number;
             messages: boolean;
             notices: boolean;
-            /** @description pushes have the text of messages */
+            /** @description pushes contain the text of messages */
             previews: boolean;
-            /** @description to be friends, and to join groups of which the caller is an admin */
+            /** @description friend requests, and requests to join groups of which the caller is an admin */
             requests: boolean;
             /** @description the calling device has a subscription */
             subscribed: boolean;
@@ -1981,7 +1981,7 @@ export interface components {
             endpoint: string;
             /**
              * Format: int64
-             * @description is not looked at: an endpoint that has ended says so
+             * @description ignored, because an expired endpoint reports it
              */
             expirationTime?: number;
             keys: components["schemas"]["PushSubscriptionKeys"];
@@ -2033,7 +2033,7 @@ export interface components {
              * @example 123456
              */
             code: string;
-            /** @description what the user calls this device */
+            /** @description the user's name for this device */
             device?: string;
             /** Format: email */
             email: string;
@@ -2042,18 +2042,18 @@ export interface components {
              * @example Ada
              */
             name: string;
-            /** @description leave out to log in by code only */
+            /** @description omit to log in by code only */
             password?: string;
             /**
-             * @description IANA time zone such as Asia/Shanghai; UTC when left out
+             * @description IANA time zone such as Asia/Shanghai; UTC if omitted
              * @example Europe/Athens
              */
             zone?: string;
         };
         Relation: {
-            /** @description the caller's request that waits for the user's answer */
+            /** @description the caller's pending request to the user */
             asked?: components["schemas"]["RelationRequest"];
-            /** @description the user's request that waits for the caller's answer */
+            /** @description the user's pending request to the caller */
             asks?: components["schemas"]["RelationRequest"];
             /** @description by the caller */
             blocked: boolean;
@@ -2074,13 +2074,13 @@ export interface components {
             user: string;
             /**
              * Format: int64
-             * @description friend.removed: of the list, as in Friends; block.added and block.removed: grows with each of them. Ignore an event with a lower version than the last one of the user
+             * @description friend.removed: version of the list, as in Friends; block.added and block.removed: grows with each of them. Ignore an event with a lower version than the last one of the user
              */
             version: number;
         };
         Room: {
             /**
-             * @description who comes in: only by links, or everybody
+             * @description users who may join: only those with a link, or all
              * @enum {string}
              */
             access: "invited" | "open";
@@ -2088,38 +2088,38 @@ export interface components {
             created: string;
             /**
              * Format: int64
-             * @description ms by which a player may be off before it drifts back by its rate
+             * @description deviation in ms from which a player corrects its rate
              * @example 40
              */
             drift: number;
             /**
-             * @description what guests may do: chat, danmaku
+             * @description permissions of guests: chat, danmaku
              * @example [
              *       "chat"
              *     ]
              */
             guest_may: string[];
-            /** @description people without an account may come in, too */
+            /** @description guests (users without an account) may join */
             guests: boolean;
-            /** @description all wait while a viewer's player waits for data */
+            /** @description playback pauses for all while a viewer's player buffers */
             hold: boolean;
             /** @example V1StGXR8_Z5j */
             id: string;
             /**
              * Format: int64
-             * @description ms by which a player may be off before it seeks
+             * @description deviation in ms from which a player seeks
              * @example 1000
              */
             jump: number;
-            /** @description it is in the public list while it is open */
+            /** @description the room is in the public list while it is open */
             listed: boolean;
             /**
-             * @description what follows the end of an item
+             * @description action at the end of an item
              * @enum {string}
              */
             loop: "off" | "item" | "list";
             /**
-             * @description what members may do: chat, danmaku, control, playlist, invite, moderate, settings
+             * @description permissions of members: chat, danmaku, control, playlist, invite, moderate, settings
              * @example [
              *       "chat"
              *     ]
@@ -2127,7 +2127,7 @@ export interface components {
             member_may: string[];
             /** @example Film night */
             name: string;
-            /** @description an open room that asks for one */
+            /** @description this open room requires a password */
             password: boolean;
             /**
              * Format: int64
@@ -2136,10 +2136,10 @@ export interface components {
             version: number;
             /**
              * Format: int64
-             * @description who are on line in it, as of a few seconds ago
+             * @description number of online viewers a few seconds ago
              */
             viewers: number;
-            /** @description texts that have one of these are refused; shown to who may change settings, and not in events */
+            /** @description texts with one of these words are refused; visible to members who may change settings, and absent in events */
             words?: string[];
         };
         RoomBan: {
@@ -2167,7 +2167,7 @@ export interface components {
             user: string;
             /**
              * Format: int64
-             * @description of the room, unless it is closed; ignore an event of this user with a lower version than the last one
+             * @description version of the room, unless it is closed; ignore an event of this user with a lower version than the last one
              */
             version?: number;
             /** @enum {string} */
@@ -2200,7 +2200,7 @@ export interface components {
             by: string;
             /**
              * Format: int64
-             * @description ms; 0: not known
+             * @description ms; 0: unknown
              */
             duration?: number;
             /** @example V1StGXR8_Z5j */
@@ -2208,7 +2208,7 @@ export interface components {
             /** @enum {string} */
             kind: "url" | "hls" | "file" | "live";
             /**
-             * @description the URL, or /sample.webm, which every server has; of a file and of a live stream its id
+             * @description the URL, or /sample.webm, which every server has; for a file or a live stream its id
              * @example https://example.org/film.mp4
              */
             source: string;
@@ -2216,7 +2216,7 @@ export interface components {
             title: string;
         };
         RoomItemMove: {
-            /** @description behind this item; none: to the front */
+            /** @description the item is moved behind this one; empty: to the front */
             after?: string;
         };
         RoomItemNew: {
@@ -2235,24 +2235,24 @@ export interface components {
         RoomItemSource: {
             /**
              * Format: date-time
-             * @description until when the URL, or the token, is good
+             * @description expiry of the URL or the token
              */
             expires?: string;
             /** @enum {string} */
             kind: "url" | "hls" | "file" | "live";
             /**
-             * @description of a live stream: the bearer token for that path
+             * @description for a live stream: the bearer token for that path
              * @example stoa_live_tV1StGXR8_Z5j0suqz4kXq3vT8mZr1Lw5yKp9NbHc2Hk3u7sPq2ZxBXq3vT8mZr1
              */
             token?: string;
             /**
-             * @description /sample.webm is a path of the server; of a live stream it is the path at which it is watched by WHEP
+             * @description /sample.webm is a path of the server; for a live stream, the path for WHEP
              * @example https://example.org/film.mp4
              */
             url?: string;
         };
         RoomJoin: {
-            /** @description a link's id, in place of a password */
+            /** @description a link's id, instead of a password */
             link?: string;
             password?: string;
         };
@@ -2264,10 +2264,10 @@ export interface components {
              * @example V1StGXR8_Z5j
              */
             from: string;
-            /** @description a guest said it, under a name of their choice */
+            /** @description the sender is a guest with a name of their choice */
             guest?: boolean;
             /**
-             * @description what they were called then
+             * @description name of the sender at that time
              * @example Ada
              */
             name: string;
@@ -2283,7 +2283,7 @@ export interface components {
         };
         RoomLines: {
             lines: components["schemas"]["RoomLine"][];
-            /** @description there are older ones */
+            /** @description there are older lines */
             more: boolean;
         };
         RoomLink: {
@@ -2305,12 +2305,12 @@ export interface components {
         RoomLinkNew: {
             /**
              * Format: int64
-             * @description how long it lets people in; 168 unless it is given
+             * @description hours until the link expires; default: 168
              */
             hours?: number;
             /**
              * Format: int64
-             * @description how many; 0: as many as come
+             * @description largest number of users; 0: no limit
              */
             uses?: number;
         };
@@ -2330,11 +2330,11 @@ export interface components {
             muted_until?: string;
             /** @enum {string} */
             role: "guest" | "member" | "admin" | "owner";
-            /** @description of a guest: the id and the name alone */
+            /** @description for a guest: only id and name */
             user: components["schemas"]["Profile"];
             /**
              * Format: int64
-             * @description in events: of the room; ignore an event of this member with a lower version than the last one
+             * @description in events: version of the room; ignore an event of this member with a lower version than the last one
              */
             version?: number;
         };
@@ -2344,7 +2344,7 @@ export interface components {
         };
         RoomMemberUpdate: {
             /**
-             * @description in place of what the role allows: of a guest chat and danmaku alone, not of an admin
+             * @description replaces the permissions of the role; a guest may have only chat and danmaku, and an admin's cannot be changed
              * @example [
              *       "chat"
              *     ]
@@ -2352,18 +2352,18 @@ export interface components {
             may?: string[];
             /**
              * Format: date-time
-             * @description a time that has passed lets them write again
+             * @description a past time ends the mute
              */
             muted_until?: string;
             /**
-             * @description the owner's to change
+             * @description only the owner may change it
              * @enum {string}
              */
             role?: "member" | "admin";
         };
         RoomNew: {
             /**
-             * @description invited, unless it is given
+             * @description default: invited
              * @enum {string}
              */
             access?: "invited" | "open";
@@ -2393,7 +2393,7 @@ export interface components {
             room: string;
         };
         Rooms: {
-            /** @description cursor of the page after; none at the end */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             rooms: components["schemas"]["Room"][];
         };
@@ -2407,7 +2407,7 @@ export interface components {
              * @description the servers' clock, Unix ms
              */
             clock: number;
-            /** @description what flies */
+            /** @description danmaku on the screen */
             danmaku: components["schemas"]["Danmaku"][];
             me: components["schemas"]["RoomSelf"];
             playback: components["schemas"]["Playback"];
@@ -2421,7 +2421,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description what the caller may do by now
+             * @description current permissions of the caller
              * @example [
              *       "chat"
              *     ]
@@ -2458,7 +2458,7 @@ export interface components {
             member_may?: string[];
             /** @example Film night */
             name?: string;
-            /** @description empty: none is asked for */
+            /** @description empty: no password */
             password?: string;
             /** @description each 1 to 40 characters */
             words?: string[];
@@ -2466,11 +2466,11 @@ export interface components {
         RoomViewer: {
             /**
              * Format: date-time
-             * @description when they last did something
+             * @description time of the last activity
              */
             active: string;
             /**
-             * @description of a user or a guest
+             * @description id of a user or a guest
              * @example V1StGXR8_Z5j
              */
             id: string;
@@ -2482,14 +2482,14 @@ export interface components {
             viewers: number;
         };
         SecurityEvent: {
-            /** @description the name of the service key with which the app's own backend did it */
+            /** @description name of the service key, if the app's own backend caused it */
             by?: string;
-            /** @description the device's id, where one is concerned */
+            /** @description id of the device concerned, if any */
             device?: string;
-            /** @description the IPv4 address or the IPv6 /64 that it came from, where it is known */
+            /** @description client network of the request (IPv4 address or IPv6 /64), if known */
             from?: string;
             /**
-             * @description what happened
+             * @description kind of the event
              * @enum {string}
              */
             kind: "registered" | "login" | "login_failed" | "login_locked" | "logout" | "logout_all" | "refresh_reused" | "password_changed" | "password_reset" | "password_wrong" | "email_changed" | "email_undone" | "deleted" | "restored" | "banned" | "unbanned" | "operator_kicked" | "operator_deleted" | "operator_restored" | "profile_changed";
@@ -2504,12 +2504,12 @@ export interface components {
         Send: {
             card?: components["schemas"]["CardRef"];
             /**
-             * @description chosen by the client, once for each message: sent again, it is the same message
+             * @description chosen by the client, once for each message; a retry with it is the same message
              * @example 8d1f-1
              */
             client_id: string;
             custom?: components["schemas"]["Custom"];
-            /** @description a message that the caller can read, to be sent on; then kind alone is given, and it is ignored */
+            /** @description a message to forward, which the caller can read; then set only kind, which is ignored */
             forward?: components["schemas"]["MessageRef"];
             /**
              * @example text
@@ -2518,14 +2518,14 @@ export interface components {
             kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users; all: every member of a group, which admins may mention */
+            /** @description ids of users; all: every member of a group (only admins may use it) */
             mentions?: string[];
             /**
              * Format: int64
              * @description the sequence number of a message in this chat
              */
             reply_to?: number;
-            /** @description what a system message tells; only the server sends one */
+            /** @description event of a system message; only the server sends these */
             system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
@@ -2539,7 +2539,7 @@ export interface components {
             id: string;
             /**
              * Format: int64
-             * @description its place in the chat: 1, 2, 3 and so on, without gaps
+             * @description its number in the chat: 1, 2, 3 and so on, without gaps
              */
             seq: number;
         };
@@ -2553,16 +2553,16 @@ export interface components {
             sign_in: "own" | "jwt" | "both";
         };
         ServiceBan: {
-            /** @description the user is told */
+            /** @description shown to the user */
             reason?: string;
             /**
              * Format: date-time
-             * @description for ever when left out
+             * @description for ever if omitted
              */
             until?: string;
         };
         ServiceGroup: {
-            /** @description users, each by an id, or external: and an external id; they need not be friends of the owner's */
+            /** @description users, each by an id, or external: and an external id; they need not be friends of the owner */
             members?: string[];
             /** @example Rowing */
             name: string;
@@ -2575,34 +2575,34 @@ export interface components {
         ServiceJoined: {
             /**
              * Format: int64
-             * @description those who were no members before
+             * @description number of new members
              */
             added: number;
             group: components["schemas"]["Group"];
         };
         ServiceMembers: {
-            /** @description users, each by an id, or external: and an external id; those who are members already stay */
+            /** @description users, each by an id, or external: and an external id; members stay unchanged */
             members: string[];
-            /** @description the group's chat does not tell */
+            /** @description no system message in the group's chat */
             silent?: boolean;
         };
         ServiceMessage: {
             card?: components["schemas"]["CardRef"];
             /**
-             * @description chosen by the client, once for each message: sent again, it is the same message
+             * @description chosen by the client, once for each message; a retry with it is the same message
              * @example 8d1f-1
              */
             client_id: string;
             custom?: components["schemas"]["Custom"];
-            /** @description a message that the caller can read, to be sent on; then kind alone is given, and it is ignored */
+            /** @description a message to forward, which the caller can read; then set only kind, which is ignored */
             forward?: components["schemas"]["MessageRef"];
             /**
-             * @description the user in whose name it stands: an id, or external: and an external id
+             * @description the sender: an id, or external: and an external id
              * @example external:assistant
              */
             from: string;
             /**
-             * @description or the id of the group into whose chat it goes
+             * @description id of the group; or set to
              * @example Kx7mQ2pLw9Za
              */
             in?: string;
@@ -2613,25 +2613,25 @@ export interface components {
             kind: "text" | "image" | "voice" | "file" | "location" | "card" | "custom" | "system";
             location?: components["schemas"]["Location"];
             media?: components["schemas"]["Media"];
-            /** @description ids of users; all: every member of a group, which admins may mention */
+            /** @description ids of users; all: every member of a group (only admins may use it) */
             mentions?: string[];
             /**
              * Format: int64
              * @description the sequence number of a message in this chat
              */
             reply_to?: number;
-            /** @description what a system message tells; only the server sends one */
+            /** @description event of a system message; only the server sends these */
             system?: components["schemas"]["System"];
             /** @example See you at eight */
             text?: string;
             /**
-             * @description either the user to whom it goes
+             * @description the recipient; or set in
              * @example external:customer-4711
              */
             to?: string;
         };
         ServiceTokens: {
-            /** @description what the user calls the device */
+            /** @description the user's name for the device */
             device?: string;
         };
         ServiceUser: {
@@ -2639,7 +2639,7 @@ export interface components {
             avatar?: string;
             /**
              * Format: date-time
-             * @description in 9999: for ever
+             * @description the year 9999 means for ever
              */
             banned_until?: string;
             bio?: string;
@@ -2647,16 +2647,16 @@ export interface components {
             created: string;
             /**
              * Format: email
-             * @description absent: the app's own backend has opened the account
+             * @description absent if the app's own backend opened the account
              */
             email?: string;
             /**
              * Format: date-time
-             * @description when a deleted account is or was erased
+             * @description time of a deleted account's erasure
              */
             erased?: string;
             /**
-             * @description the app's own name for the user; absent: the user has registered here
+             * @description the app's own name for the user; absent if the user registered here
              * @example customer-4711
              */
             external_id?: string;
@@ -2664,7 +2664,7 @@ export interface components {
             id: string;
             /** @example Ada */
             name: string;
-            /** @description the account was opened just now */
+            /** @description this request opened the account */
             new?: boolean;
             /** @example Europe/Athens */
             zone: string;
@@ -2678,14 +2678,14 @@ export interface components {
             zone?: string;
         };
         Session: {
-            /** @description the program that logged in, as it calls itself */
+            /** @description User-Agent of the log-in */
             agent?: string;
             /**
              * Format: date-time
-             * @description log-in
+             * @description time of the log-in
              */
             created: string;
-            /** @description the device that asks */
+            /** @description the calling device */
             current: boolean;
             /**
              * @description the device's id; DELETE /v1/sessions/{device} logs it out
@@ -2693,12 +2693,12 @@ export interface components {
              */
             device: string;
             /**
-             * @description the address it logged in from
+             * @description IP address of the log-in
              * @example 203.0.113.7
              */
             ip: string;
             /**
-             * @description what the user calls it
+             * @description the user's name for the device
              * @example Phone
              */
             name: string;
@@ -2717,7 +2717,7 @@ export interface components {
         };
         Stream: {
             /**
-             * @description who may watch: whoever has the play key, or every user
+             * @description users who may watch: holders of the play key, or all users
              * @enum {string}
              */
             access: "key" | "open";
@@ -2727,14 +2727,14 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description when it was published last
+             * @description time of the last publication
              */
             last_live?: string;
-            /** @description none: nobody publishes it */
+            /** @description absent: the stream is not live */
             live?: components["schemas"]["StreamLive"];
             /** @example V1StGXR8_Z5j */
             owner: string;
-            /** @description what is published is recorded */
+            /** @description the stream is recorded */
             record: boolean;
             /** @example Sunday match */
             title: string;
@@ -2757,48 +2757,48 @@ export interface components {
         };
         StreamLive: {
             /**
-             * @description codec of the sound; none: there is none
+             * @description audio codec; absent: no audio
              * @example opus
              */
             audio?: string;
             /**
              * Format: int64
-             * @description bits a second that the publisher has sent of late
+             * @description recent bit rate of the publisher, bits per second
              */
             bitrate: number;
             /**
              * Format: int64
-             * @description bytes of media that have come of the publisher
+             * @description media bytes received from the publisher
              */
             bytes: number;
             /**
              * Format: int64
-             * @description packets that never came
+             * @description lost packets
              */
             lost: number;
             /**
              * Format: int64
-             * @description RTP packets that have come of the publisher
+             * @description RTP packets received from the publisher
              */
             packets: number;
-            /** @description it is being recorded */
+            /** @description the stream is currently recorded */
             recording: boolean;
             /** Format: date-time */
             since: string;
             /**
-             * @description codec of the pictures: VP8 or H264; none: there are none
+             * @description video codec: VP8 or H264; absent: no video
              * @example VP8
              */
             video?: string;
             /**
              * Format: int64
-             * @description who watch by now, on all nodes; a node that died takes up to 30 seconds
+             * @description number of viewers on all nodes; viewers of a crashed node count for up to 30 seconds
              */
             viewers: number;
         };
         StreamNew: {
             /**
-             * @description key, unless it is given
+             * @description default: key
              * @enum {string}
              */
             access?: "key" | "open";
@@ -2815,12 +2815,12 @@ export interface components {
              */
             duration: number;
             /**
-             * @description why there is no file
+             * @description reason for a missing file
              * @example transfer.quota
              */
             fault?: string;
             /**
-             * @description the transfer that has the file; it can go on a room's playlist
+             * @description the transfer with the file; it can be added to a room's playlist
              * @example V1StGXR8_Z5j
              */
             file?: string;
@@ -2835,9 +2835,9 @@ export interface components {
             recordings: components["schemas"]["StreamRecording"][];
         };
         StreamRotate: {
-            /** @description a new play key; who watches with the old one, or from a room, is sent away */
+            /** @description replace the play key; viewers with the old one, and viewers in rooms, are disconnected */
             play?: boolean;
-            /** @description a new publish key; who publishes with the old one is sent away */
+            /** @description replace the publish key; a publisher with the old one is disconnected */
             publish?: boolean;
         };
         Streams: {
@@ -2848,7 +2848,7 @@ export interface components {
         StreamUpdate: {
             /** @enum {string} */
             access?: "key" | "open";
-            /** @description from the next publisher on */
+            /** @description applies from the next publication on */
             record?: boolean;
             /** @example Sunday match */
             title?: string;
@@ -2862,7 +2862,7 @@ export interface components {
             /** @example V1StGXR8_Z5j */
             session: string;
             /**
-             * @description none: whoever has come with the play key, or from a room
+             * @description absent for viewers with the play key, or from a room
              * @example V1StGXR8_Z5j
              */
             user?: string;
@@ -2875,13 +2875,13 @@ export interface components {
             event: "created" | "joined" | "added" | "left" | "removed" | "owner" | "admin" | "no_admin" | "muted" | "unmuted" | "all_muted" | "all_unmuted" | "named" | "announced" | "pictured" | "pinned" | "unpinned" | "app";
             /**
              * Format: int64
-             * @description the message that was pinned, or is not any more
+             * @description the message that was pinned or unpinned
              */
             seq?: number;
-            /** @description the new name or announcement; what the app tells */
+            /** @description the new name or announcement; the app's text */
             text?: string;
             /**
-             * @description ids of whom it concerns; of many, the first 100
+             * @description ids of the users concerned, at most the first 100
              * @example [
              *       "V1StGXR8_Z5j"
              *     ]
@@ -2901,36 +2901,36 @@ export interface components {
             device: string;
             /**
              * Format: int64
-             * @description seconds the access token lasts
+             * @description seconds until the access token expires
              */
             expires_in: number;
             /**
-             * @description good for one refresh; keep it secret
+             * @description valid for one refresh; keep it secret
              * @example sr_V1StGXR8_Z5j.Kx7mQ2pLw9Za.5n2k3v8t0c
              */
             refresh_token: string;
-            /** @description this log-in took the account's deletion back */
+            /** @description this log-in cancelled the account's deletion */
             restored?: boolean;
             user: components["schemas"]["User"];
         };
         Transfer: {
-            /** @description the file can be fetched */
+            /** @description the file can be downloaded */
             available: boolean;
             /**
              * Format: int64
-             * @description the chunk that is coming, from 1 on; 0 before the upload
+             * @description number of the current chunk, from 1; 0 before the upload
              */
             chunk: number;
             /**
              * Format: int64
-             * @description how many there are
+             * @description number of chunks
              */
             chunks: number;
             /** Format: date-time */
             created: string;
             /**
              * Format: date-time
-             * @description when an unfinished transfer fails, a file can be fetched no longer, or another one is forgotten; the year 9999 while messages have it
+             * @description expiry: of an unfinished transfer, of the file, or of a finished transfer's record; the year 9999 while messages use the file
              */
             expires: string;
             /** @example V1StGXR8_Z5j */
@@ -2945,16 +2945,16 @@ export interface components {
              */
             percent: number;
             /**
-             * @description why it failed
+             * @description reason of the failure
              * @enum {string}
              */
             reason?: "cancelled" | "expired" | "checksum" | "scan" | "erased";
             /**
              * Format: int64
-             * @description bytes that have come, a part of which may be asked for again
+             * @description bytes received; the last ones may be requested again
              */
             received: number;
-            /** @description what was declared; of a done transfer, what it is */
+            /** @description the declared hash; for a done transfer, the actual one */
             sha256?: string;
             /**
              * Format: int64
@@ -2964,7 +2964,7 @@ export interface components {
             /** @enum {string} */
             status: "pending" | "transferring" | "done" | "failed" | "rejected";
             /**
-             * @description empty: it is for messages
+             * @description empty: the upload is for messages
              * @example Kx7mQ2pLw9Za
              */
             to?: string;
@@ -2975,11 +2975,11 @@ export interface components {
         };
         TransferOffer: {
             /**
-             * @description what the file is called; folders and what is no part of a name are left out
+             * @description file name; folders and invalid characters are removed
              * @example holiday.jpg
              */
             name: string;
-            /** @description of the content, in hexadecimal; the transfer fails if it turns out to be another */
+            /** @description hash of the content, in hexadecimal; the transfer fails if it does not match */
             sha256?: string;
             /**
              * Format: int64
@@ -2988,12 +2988,12 @@ export interface components {
              */
             size: number;
             /**
-             * @description the user who is to get it; empty: it is for messages
+             * @description the recipient; empty: the upload is for messages
              * @example V1StGXR8_Z5j
              */
             to?: string;
             /**
-             * @description the media type, for show; downloads are octets in any case
+             * @description media type for display; downloads are always octets
              * @example image/jpeg
              */
             type?: string;
@@ -3001,12 +3001,12 @@ export interface components {
         TransferProgress: {
             /**
              * Format: int64
-             * @description the chunk that is coming, from 1 on
+             * @description number of the current chunk, from 1
              */
             chunk: number;
             /**
              * Format: int64
-             * @description how many there are
+             * @description number of chunks
              */
             chunks: number;
             /** @example V1StGXR8_Z5j */
@@ -3028,7 +3028,7 @@ export interface components {
             size: number;
         };
         Transfers: {
-            /** @description the cursor of the next page; empty: there is none */
+            /** @description cursor of the next page; absent at the end */
             next?: string;
             transfers: components["schemas"]["Transfer"][];
         };
@@ -3046,7 +3046,7 @@ export interface components {
         Unread: {
             /**
              * Format: int64
-             * @description pending requests to the caller that came since they last looked
+             * @description pending requests to the caller since the last reset
              */
             unread: number;
             /**
@@ -3056,37 +3056,37 @@ export interface components {
             version?: number;
         };
         User: {
-            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; none when empty */
+            /** @description the picture's id: GET /v1/avatars/{avatar}/{size}; empty: no picture */
             avatar?: string;
-            /** @description what the user says of themselves */
+            /** @description self-description of the user */
             bio?: string;
             /** Format: date-time */
             created: string;
             /**
              * Format: email
-             * @description absent: the app's own backend has opened the account
+             * @description absent if the app's own backend opened the account
              */
             email?: string;
             /** @description others may find the account by its address */
             find_by_email: boolean;
             /** @description others may find the account by its id */
             find_by_id: boolean;
-            /** @description a password is set; else log-in is by code only */
+            /** @description a password is set; otherwise log-in is by code only */
             has_password: boolean;
             /** @example V1StGXR8_Z5j */
             id: string;
             /** @example Ada */
             name: string;
-            /** @description a changed zone counts from the next midnight in the old one */
+            /** @description a changed zone, valid from the next midnight in the old one */
             next_zone?: string;
-            /** @description others see the name on boards; else a place without a name */
+            /** @description others see the name on boards; otherwise the row has no name */
             on_boards: boolean;
             /**
-             * @description who sees whether the user is on line
+             * @description users who see the presence of this user
              * @enum {string}
              */
             presence: "friends" | "nobody";
-            /** @description others may ask for friendship */
+            /** @description others may send friend requests */
             requests: boolean;
             /**
              * Format: int64
@@ -3094,7 +3094,7 @@ export interface components {
              */
             version: number;
             /**
-             * @description the time zone in force now
+             * @description the current time zone
              * @example Europe/Athens
              */
             zone: string;
@@ -3110,12 +3110,12 @@ export interface components {
             name?: string;
             on_boards?: boolean;
             /**
-             * @description nobody: the user looks off line to others, whatever is set by PUT /v1/me/presence
+             * @description nobody: the user appears offline to others, also with PUT /v1/me/presence
              * @enum {string}
              */
             presence?: "friends" | "nobody";
             requests?: boolean;
-            /** @description IANA time zone; counts from the next midnight in the old one */
+            /** @description IANA time zone; valid from the next midnight in the old one */
             zone?: string;
         };
     };
@@ -3124,37 +3124,37 @@ export interface components {
     requestBodies: never;
     headers: {
         /**
-         * @description true: this is the stored answer of an earlier request with the same Idempotency-Key.
+         * @description true: this is the stored response of an earlier request with the same Idempotency-Key.
          * @example true
          */
         "Idempotency-Replayed": string;
         /**
-         * @description How many requests the window allows.
+         * @description The number of requests that the window allows.
          * @example 60
          */
         "RateLimit-Limit": number;
         /**
-         * @description How many are left in it.
+         * @description The number of requests left in the window.
          * @example 59
          */
         "RateLimit-Remaining": number;
         /**
-         * @description Seconds until all are there again.
+         * @description Seconds until the full number is available again.
          * @example 1
          */
         "RateLimit-Reset": number;
         /**
-         * @description Seconds after which to try again.
+         * @description Seconds after which to retry.
          * @example 2
          */
         "Retry-After": number;
         /**
-         * @description How to send a token.
+         * @description The required authentication scheme.
          * @example Bearer realm="stoa"
          */
         "WWW-Authenticate": string;
         /**
-         * @description Names this request in the server's log.
+         * @description Identifies this request in the server's log.
          * @example 3w5e11264sgsf
          */
         "X-Request-ID": string;
@@ -4973,7 +4973,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Server-sent events. The `data` of each is one JSON document of this schema, on one line. A comment comes every 15 s while there are none. */
+            /** @description Server-sent events. The `data` of each event is one JSON document of this schema, on one line. Without events, the server sends a comment every 15 s. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -1,6 +1,5 @@
-// Package civil counts days as people do: a [Day] is a date on the calendar, a
-// [Clock] says which date it is for one user at one instant. The instant always
-// comes from the server; the user only chooses the zone.
+// Package civil counts calendar days: a [Day] is a date, and a [Clock] returns the date of one user at an instant.
+// The instant always comes from the server; the user only chooses the zone.
 package civil
 
 import (
@@ -11,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // for a machine without zoneinfo; where there is one, it comes first
+	_ "time/tzdata" // for a machine without zoneinfo; the machine's own data takes precedence
 
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
@@ -19,13 +18,12 @@ import (
 // Day is a date as the number of days since 1970-01-01. It has no zone.
 type Day int32
 
-// DayOf returns the day with that date; overflowing values normalise as in
-// time.Date.
+// DayOf returns the day with that date; overflowing values are normalised as in time.Date.
 func DayOf(year int, month time.Month, day int) Day {
 	return Day(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 }
 
-// ParseDay reads "2006-01-02".
+// ParseDay parses "2006-01-02".
 func ParseDay(s string) (Day, error) {
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
@@ -49,24 +47,24 @@ func (d Day) String() string { return d.utc().Format(time.DateOnly) }
 // Weekday returns the day of the week.
 func (d Day) Weekday() time.Weekday { return d.utc().Weekday() }
 
-// ISOWeek returns the year and the number of the week as ISO 8601 has them.
+// ISOWeek returns the year and the number of the week by ISO 8601.
 func (d Day) ISOWeek() (year, week int) { return d.utc().ISOWeek() }
 
 func (d Day) utc() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
 // ErrZone reports a name that is not a time zone.
-var ErrZone = errs.New(errs.Invalid, "zone.unknown", "That is not a time zone of the IANA database, such as Europe/Athens.")
+var ErrZone = errs.New(errs.Invalid, "zone.unknown", "Unknown time zone. Use an IANA name, such as Europe/Athens.")
 
-var zones sync.Map // name → *zone; only names that exist get in
+var zones sync.Map // name → *zone; only existing names are stored
 
-// zoneNames have the form of names in the IANA database. The system, which opens them as files, would know each zone under
-// endless others, such as Europe//Athens and Europe/./Athens.
+// zoneNames matches the names of the IANA database. The system opens names as files, and so would find each zone
+// under endless other names, such as Europe//Athens and Europe/./Athens.
 var zoneNames = regexp.MustCompile(`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`)
 
-// zone remembers when the days about now began: a check-in asks for two.
+// zone caches the beginnings of recent days: a check-in needs two.
 type zone struct {
 	*time.Location
-	starts [8]atomic.Pointer[start] // by day, the newest asked for
+	starts [8]atomic.Pointer[start] // by day, the last requested ones
 }
 
 type start struct {
@@ -74,8 +72,9 @@ type start struct {
 	at  time.Time
 }
 
-// LoadZone returns the zone with that IANA name. "", "Local" and "localtime" are no zones: they would mean the server's own.
-// Nor are the copies that some systems keep beside the database's zones, those with leap seconds among them.
+// LoadZone returns the zone with that IANA name. It refuses "", "Local" and "localtime", which would mean the
+// server's own zone. It also refuses the copies of the database's zones on some systems, including those with leap
+// seconds.
 func LoadZone(name string) (*time.Location, error) {
 	z, err := loadZone(name)
 	if err != nil {
@@ -103,15 +102,15 @@ func loadZone(name string) (*zone, error) {
 	return z.(*zone), nil
 }
 
-// Clock is one user's calendar: a zone, and possibly another one that takes
-// over at a midnight to come. The zero Clock is UTC.
+// Clock is one user's calendar: a zone, and possibly another one that replaces it at a future midnight. The zero
+// Clock is UTC.
 type Clock struct {
 	Zone string `json:"z,omitempty"` // IANA name; empty means UTC
-	Next string `json:"n,omitempty"` // the zone from From on; empty when none is pending
+	Next string `json:"n,omitempty"` // the zone from From on; empty if no change is pending
 	From int64  `json:"f,omitempty"` // Unix milliseconds
 }
 
-// In returns the name of the zone in force at t.
+// In returns the name of the zone that is valid at t.
 func (c Clock) In(t time.Time) string {
 	switch {
 	case c.Next != "" && t.UnixMilli() >= c.From:
@@ -122,13 +121,12 @@ func (c Clock) In(t time.Time) string {
 	return c.Zone
 }
 
-// Today returns the date at t. It never goes back as t goes on, though a change
-// of zone may let a date last longer or skip one. Where a zone's clock goes back over
-// midnight, as in St John's until 2011, the new date stays.
+// Today returns the date at t. It never decreases as t grows, though a change of zone may extend a date or skip one.
+// If a zone's clock is set back over midnight, as in St John's until 2011, the new date stays.
 func (c Clock) Today(t time.Time) Day {
 	day := dateIn(c.In(t), t)
 	if c.Next != "" && t.UnixMilli() >= c.From {
-		// From +14 to −11 the new zone is two dates behind for an hour.
+		// After a change from +14 to −11 the new zone is two dates behind for an hour.
 		day = max(day, dateIn(c.Zone, time.UnixMilli(c.From-1)))
 	}
 	return day
@@ -137,7 +135,7 @@ func (c Clock) Today(t time.Time) Day {
 func dateIn(zone string, t time.Time) Day {
 	loc, err := LoadZone(zone)
 	if err != nil {
-		loc = time.UTC // the zero Clock, or a stored zone that this build's database lacks
+		loc = time.UTC // the zero Clock, or a stored zone that is missing in this build's database
 	}
 	t = t.In(loc)
 	day, second := dateOf(t)
@@ -152,7 +150,7 @@ func dateIn(zone string, t time.Time) Day {
 	return max(day, before)
 }
 
-// evening is the first second of a day to which a zone's clock goes back over midnight.
+// evening is the earliest second of a day that a zone's clock may show after being set back over midnight.
 const evening = 20 * 3600
 
 // dateOf returns the date on t's clock, and the second of the day.
@@ -166,9 +164,8 @@ func dateOf(t time.Time) (Day, int64) {
 	return Day(day), second
 }
 
-// Start returns the first instant, to the second, at which the date is d or
-// later. Daylight saving may have removed midnight, and a change of zone may
-// have removed the whole date.
+// Start returns the first instant, to the second, when the date is d or later. Daylight saving may have removed
+// midnight, and a change of zone may have removed the whole date.
 func (c Clock) Start(d Day) time.Time {
 	z, err := loadZone(c.Zone)
 	if err != nil || c.Next != "" {
@@ -190,18 +187,17 @@ func (c Clock) start(d Day) time.Time {
 			return t.UTC()
 		}
 	}
-	// No zone is further than 26 hours from UTC, in either direction.
+	// No zone is more than 26 hours from UTC, in either direction.
 	const reach = 40 * 3600
 	from := int64(d)*86400 - reach
 	n := sort.Search(2*reach, func(i int) bool { return c.Today(time.Unix(from+int64(i), 0)) >= d })
 	return time.Unix(from+int64(n), 0).UTC()
 }
 
-// Change returns the clock after its owner chose zone at now: it counts from
-// the next midnight in the zone in force, so that a day cannot be lengthened by
-// moving. Choosing the zone in force again takes a pending change back. While the
-// old zone's last date lasts on in the new one, the zone is chosen in the new one's
-// place: settled in that, the date would go back.
+// Change returns the clock after its owner chose zone at now. The new zone is valid from the next midnight in the
+// current zone, so that a day cannot be extended by moving. Choosing the current zone again cancels a pending change.
+// While the old zone's last date still lasts in the new zone, the choice replaces the new zone; otherwise the date
+// would decrease.
 func (c Clock) Change(zone string, now time.Time) (Clock, error) {
 	if _, err := LoadZone(zone); err != nil {
 		return c, fmt.Errorf("zone %.64q: %w", zone, err)
@@ -216,8 +212,7 @@ func (c Clock) Change(zone string, now time.Time) (Clock, error) {
 	return Clock{Zone: settled.Zone, Next: zone, From: settled.Start(settled.Today(now) + 1).UnixMilli()}, nil
 }
 
-// Skipped returns the date that the pending or past change of zone leaves out,
-// if it does: from the last date of the old zone straight to the next but one.
+// Skipped returns the date that the pending or past change of zone skips, if it skips one.
 func (c Clock) Skipped() (Day, bool) {
 	if c.Next == "" {
 		return 0, false

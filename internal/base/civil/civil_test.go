@@ -26,7 +26,7 @@ func TestDayIsADateWithoutAZone(t *testing.T) {
 	}
 }
 
-func TestNoZoneIsNoZone(t *testing.T) {
+func TestLoadZone_RefusesEmptyNames(t *testing.T) {
 	for _, name := range []string{"", "Local", "Mars/Olympus", "../UTC", "/etc/localtime", "Asia/Shanghai\x00"} {
 		if _, err := LoadZone(name); !errors.Is(err, ErrZone) {
 			t.Errorf("LoadZone(%q): got %v, want ErrZone", name, err)
@@ -34,8 +34,9 @@ func TestNoZoneIsNoZone(t *testing.T) {
 	}
 }
 
-// TestAZoneHasOneName: a system with a folder of zones opens each under endless names, and all that are loaded stay in memory.
-func TestAZoneHasOneName(t *testing.T) {
+// TestLoadZone_OneNamePerZone: a system with a folder of zones opens each under endless names, and all loaded ones
+// stay in memory.
+func TestLoadZone_OneNamePerZone(t *testing.T) {
 	for _, name := range []string{"Europe//Athens", "Europe/./Athens", "./Europe/Athens", "Europe/Athens/", "posix/Europe/Athens", "right/UTC", "posixrules", "localtime"} {
 		if _, err := LoadZone(name); !errors.Is(err, ErrZone) {
 			t.Errorf("LoadZone(%q): got %v, want ErrZone", name, err)
@@ -63,7 +64,7 @@ func TestStartOfADay(t *testing.T) {
 	}
 }
 
-func TestAChangedZoneCountsFromTheNextMidnight(t *testing.T) {
+func TestChange_AppliesFromTheNextMidnight(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // 20:00 in Shanghai
 	c, err := Clock{Zone: "Asia/Shanghai"}.Change("America/Los_Angeles", now)
 	if err != nil {
@@ -84,7 +85,7 @@ func TestAChangedZoneCountsFromTheNextMidnight(t *testing.T) {
 	}
 }
 
-func TestAChangeOfZoneMaySkipADate(t *testing.T) {
+func TestSkipped_ReturnsTheSkippedDate(t *testing.T) {
 	now := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC)
 	c, _ := Clock{Zone: "Pacific/Pago_Pago"}.Change("Pacific/Kiritimati", now) // UTC−11 to UTC+14
 	skipped, ok := c.Skipped()
@@ -96,7 +97,7 @@ func TestAChangeOfZoneMaySkipADate(t *testing.T) {
 	}
 }
 
-func TestDatesNeverGoBack(t *testing.T) {
+func TestToday_NeverDecreases(t *testing.T) {
 	names := []string{"UTC", "Asia/Shanghai", "America/Los_Angeles", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu", "America/Havana", "Africa/Cairo", "Pacific/Apia", "Asia/Beirut"}
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom(names)
@@ -122,7 +123,7 @@ func TestDatesNeverGoBack(t *testing.T) {
 	})
 }
 
-func TestAZoneChosenWhileADateLastsLongerTakesNoneBack(t *testing.T) {
+func TestChange_DuringAnExtendedDateDecreasesNone(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	moved, err := Clock{Zone: "Pacific/Kiritimati"}.Change("Pacific/Pago_Pago", now) // UTC+14 to UTC−11
 	if err != nil {
@@ -141,7 +142,7 @@ func TestAZoneChosenWhileADateLastsLongerTakesNoneBack(t *testing.T) {
 	}
 }
 
-func TestDatesNeverGoBackHoweverOftenSomebodyMoves(t *testing.T) {
+func TestToday_NeverDecreasesWithManyChanges(t *testing.T) {
 	names := rapid.SampledFrom([]string{"UTC", "Asia/Tokyo", "America/Havana", "Pacific/Chatham", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Etc/GMT+12"})
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
@@ -166,8 +167,8 @@ func TestDatesNeverGoBackHoweverOftenSomebodyMoves(t *testing.T) {
 	})
 }
 
-// At one minute past midnight the clocks of St John's went back by an hour.
-func TestTheDateNeverGoesBackWithTheClock(t *testing.T) {
+// At one minute past midnight the clocks of St John's were set back by an hour.
+func TestToday_StaysWhenTheClockIsSetBack(t *testing.T) {
 	c := Clock{Zone: "America/St_Johns"}
 	sunday := DayOf(2010, 11, 7)
 	midnight := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC)
@@ -193,8 +194,8 @@ func TestTheDateNeverGoesBackWithTheClock(t *testing.T) {
 	}
 }
 
-// No zone's date has gone back since the first year of calendars.
-func TestTheDateNeverGoesBackAnywhere(t *testing.T) {
+// No zone's date has decreased since the first year of calendars.
+func TestToday_NeverDecreasesInAnyZone(t *testing.T) {
 	for _, name := range []string{"America/St_Johns", "Asia/Beirut", "America/Asuncion", "Asia/Gaza", "Pacific/Apia", "Pacific/Kwajalein", "America/Scoresbysund", "America/Havana", "Africa/Casablanca"} {
 		loc, err := LoadZone(name)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package clientnet tells callers apart by where they call from, for limits: by their
-// IPv4 address, or by the IPv6 /64, all of which one subscriber has.
+// Package clientnet identifies the network of a caller, for rate limits. A client network is an IPv4 address or an
+// IPv6 /64, because one subscriber has a whole /64.
 package clientnet
 
 import (
@@ -7,12 +7,11 @@ import (
 	"net/netip"
 )
 
-// Key is the context's key of a function that returns the caller's household; the
-// transport provides it.
+// Key is the context key of a function that returns the caller's client network; the transport provides it.
 type Key struct{}
 
-// From returns the household of the caller on whose behalf ctx runs. It is empty where
-// nobody knows, as on a unix socket or in a job.
+// From returns the client network of the caller of ctx. It is empty if the network is unknown, as on a unix socket or
+// in a job.
 func From(ctx context.Context) string {
 	if of, ok := ctx.Value(Key{}).(func() string); ok {
 		return of()
@@ -20,7 +19,7 @@ func From(ctx context.Context) string {
 	return ""
 }
 
-// FromFar is [From], but empty for somebody who is near, see [IsNear].
+// FromFar is [From], but returns "" for a near caller; see [IsNear].
 func FromFar(ctx context.Context) string {
 	h := From(ctx)
 	if p, ok := prefixOf(h); ok && IsNear(p.Addr()) {
@@ -29,22 +28,22 @@ func FromFar(ctx context.Context) string {
 	return h
 }
 
-// prefixOf returns the addresses of a household; ok is false for text that is none.
-func prefixOf(household string) (p netip.Prefix, ok bool) {
-	if addr, err := netip.ParseAddr(household); err == nil {
+// prefixOf returns the addresses of a client network; ok is false for any other text.
+func prefixOf(client string) (p netip.Prefix, ok bool) {
+	if addr, err := netip.ParseAddr(client); err == nil {
 		return netip.PrefixFrom(addr, addr.BitLen()), true
 	}
-	p, err := netip.ParsePrefix(household)
+	p, err := netip.ParsePrefix(client)
 	return p, err == nil
 }
 
-// IsNear reports whether a caller is on this machine or in its network, as probes,
-// Prometheus and proxies are; on a unix socket there is no address.
+// IsNear reports whether a caller is on this machine or in its private network, like probes, Prometheus and proxies.
+// It is true for the zero address, because a unix socket has none.
 func IsNear(ip netip.Addr) bool {
 	return !ip.IsValid() || ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast()
 }
 
-// Of returns the household of an address; it is empty for the zero address.
+// Of returns the client network of an address; it is empty for the zero address.
 func Of(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return ""
@@ -57,7 +56,7 @@ func Of(ip netip.Addr) string {
 	return ip.String()
 }
 
-// Parse is [Of] for an address in text; it is empty for text that is none.
+// Parse is [Of] for an address in text; it is empty for any other text.
 func Parse(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -66,10 +65,10 @@ func Parse(ip string) string {
 	return Of(addr.Unmap())
 }
 
-// Site returns the site of a household: the IPv4 address, or the IPv6 /56, which providers assign to a single home. It is empty for
-// the empty household.
-func Site(household string) string {
-	p, ok := prefixOf(household)
+// Site returns the site of a client network: the IPv4 address, or the IPv6 /56, which providers assign to a single
+// home. It is empty for the empty client network.
+func Site(client string) string {
+	p, ok := prefixOf(client)
 	if !ok {
 		return ""
 	}
@@ -80,10 +79,10 @@ func Site(household string) string {
 	return netip.PrefixFrom(p.Addr(), bits).Masked().String()
 }
 
-// Network returns the network of a household: the IPv4 /24, or the IPv6 /48, which one customer of a provider can have
-// whole. It is empty for the empty household.
-func Network(household string) string {
-	p, ok := prefixOf(household)
+// Network returns the larger network that contains a client network: the IPv4 /24, or the IPv6 /48, because a
+// provider may assign a whole /48 to one customer. It is empty for the empty client network.
+func Network(client string) string {
+	p, ok := prefixOf(client)
 	if !ok {
 		return ""
 	}

@@ -1,5 +1,5 @@
-// Package cursor has the form of the cursors of lists that are in the order of numbers and, among equals, of an id.
-// Clients hand a cursor back as it is; what is in it may change.
+// Package cursor encodes the cursors of lists that are sorted by numbers and, among equals, by an id. Clients return
+// a cursor unchanged; its content may change between versions.
 package cursor
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// Of returns the cursor of a place in a list: the id there, and the numbers by which the list is in order.
+// Of returns the cursor of a place in a list: the id at that place, and its sort keys.
 func Of(id string, numbers ...int64) string {
 	var text []byte
 	for _, n := range numbers {
@@ -19,7 +19,8 @@ func Of(id string, numbers ...int64) string {
 	return base64.RawURLEncoding.EncodeToString(append(text, id...))
 }
 
-// Parse returns the n numbers and the id of a cursor. It takes nothing but what [Of] makes of n numbers and an identifier.
+// Parse returns the n numbers and the id of a cursor. It accepts only results of [Of] with n numbers and an
+// identifier.
 func Parse(cursor string, n int) (numbers []int64, id string, ok bool) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	parts := strings.Split(string(text), ".")

@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-func TestACursorIsReadBackAndNothingElseIs(t *testing.T) {
+func TestParse_AcceptsOnlyCursors(t *testing.T) {
 	id := ids.New[any]().String()
 	for _, numbers := range [][]int64{{-1_000_000, 1}, {0, 1_800_000_000_000}, {math.MaxInt64, math.MinInt64}, {5}} {
 		if got, at, ok := Parse(Of(id, numbers...), len(numbers)); !ok || at != id || !slices.Equal(got, numbers) {
@@ -25,7 +25,7 @@ func TestACursorIsReadBackAndNothingElseIs(t *testing.T) {
 	}
 }
 
-func TestCursorsOfOtherVersionsGoOn(t *testing.T) {
+func TestParse_AcceptsCursorsOfOtherVersions(t *testing.T) {
 	for want, numbers := range map[string][]int64{"MS4yLmFhYWFhYWFhYWFhYQ": {1, 2}, "LTUuYWFhYWFhYWFhYWFh": {-5}} {
 		if got := Of("aaaaaaaaaaaa", numbers...); got != want {
 			t.Errorf("%d: got %s, want %s", numbers, got, want)

@@ -1,6 +1,5 @@
-// Package errs gives every failure a kind, a stable code and a sentence that
-// is safe to show. Transports map kinds to their own status; nothing else looks
-// inside an error.
+// Package errs gives every failure a kind, a stable code and a sentence that is safe to show. Transports map kinds to
+// their own status; no other code depends on the details of an error.
 package errs
 
 import (
@@ -9,24 +8,22 @@ import (
 	"time"
 )
 
-// Kind classifies a failure by what the caller may do about it.
+// Kind classifies a failure by the caller's possible reaction.
 type Kind uint8
 
-// The kinds. The zero value is Internal, so that an unclassified error is
-// logged and never shown by accident.
+// The kinds. The zero value is Internal, so that an unclassified error is logged and never shown by accident.
 const (
 	Internal        Kind = iota
-	Invalid              // the request is wrong; sending it again will not help
+	Invalid              // the request is wrong; a retry does not help
 	Unauthenticated      // no valid credentials
 	Forbidden            // valid credentials, not allowed
-	NotFound             // no such thing, or none the caller may see
-	Conflict             // contradicts the present state
-	TooMany              // slow down; After says how long
-	Unavailable          // a part is away; After says when to try again
+	NotFound             // no such object, or none that the caller may see
+	Conflict             // contradicts the current state
+	TooMany              // rate limit; After is the time after which to retry
+	Unavailable          // a dependency is unavailable; After is the time after which to retry
 )
 
-// An Error is a failure the domain expected. Declare them as package variables
-// and compare with errors.Is.
+// An Error is a failure that the domain expects. Declare errors as package variables and compare them with errors.Is.
 type Error struct {
 	Kind   Kind
 	Code   string // "checkin.board_unknown": stable, for machines
@@ -37,8 +34,7 @@ type Error struct {
 	base *Error
 }
 
-// Field says what is wrong with one part of the input. It never carries the
-// rejected value.
+// Field describes the fault of one part of the input. It never contains the rejected value.
 type Field struct {
 	Where string // "body.zone"
 	Text  string
@@ -49,13 +45,13 @@ func New(kind Kind, code, text string) *Error { return &Error{Kind: kind, Code: 
 
 func (e *Error) Error() string { return e.Code + ": " + e.Text }
 
-// Is reports whether target is the declaration e was derived from.
+// Is reports whether e was derived from the declaration target.
 func (e *Error) Is(target error) bool { return e.base != nil && target == error(e.base) }
 
-// Retry returns a copy of e that asks the caller to come back after d.
+// Retry returns a copy of e that asks the caller to retry after d.
 func (e *Error) Retry(d time.Duration) *Error { return e.derive(func(c *Error) { c.After = d }) }
 
-// On returns a copy of e that names the part of the input at fault.
+// On returns a copy of e that names the faulty part of the input.
 func (e *Error) On(where, text string) *Error {
 	return e.derive(func(c *Error) { c.Fields = append(c.Fields[:len(c.Fields):len(c.Fields)], Field{where, text}) })
 }
@@ -77,7 +73,7 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// Wrap adds to *errp what was being done. Defer it first:
+// Wrap adds the failed operation to *errp. Defer it first:
 //
 //	defer errs.Wrap(&err, "checkin.Mark %s", uid)
 func Wrap(errp *error, format string, args ...any) {

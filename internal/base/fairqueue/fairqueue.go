@@ -1,9 +1,9 @@
-// Package fairqueue bounds work on a shared resource and divides it between users.
+// Package fairqueue bounds work on a shared resource and divides it fairly between users.
 //
-// A [Queue] has a capacity in units. A user with nothing in use always gets the next free units, however many requests of
-// other users wait: waiting users are served in rotation, one request each, and requests of one user in the order of their
-// arrival. One user holds at most a share of the capacity, and only a bounded number of requests waits. A full queue refuses
-// the newest request of the user with the most requests that wait.
+// A [Queue] has a capacity in units. A user with nothing in use always gets the next free units, however many
+// requests of other users wait. Waiting users are served in rotation, one request each; requests of one user are
+// served in the order of their arrival. One user may use at most a share of the capacity, and the number of waiting
+// requests is bounded. A full queue refuses the newest request of the user with the most waiting requests.
 package fairqueue
 
 import (
@@ -17,11 +17,11 @@ import (
 type Limits struct {
 	Capacity int64         // units in use at a time
 	Share    int64         // units in use by one user; zero means half the capacity. A user with nothing in use may exceed it by one request
-	Waiting  int           // requests that wait; a further one gets the place of one of a user with more
-	PerUser  int           // requests that wait of one user
-	Wait     time.Duration // how long a request waits; zero means until its context ends
+	Waiting  int           // largest number of waiting requests; a further one may displace one of a user with more
+	PerUser  int           // largest number of waiting requests of one user
+	Wait     time.Duration // bounds the wait of a request; zero means until its context ends
 
-	// Full is the error of a request that may not wait, or has waited too long.
+	// Full is the error of a refused request, and of one that has waited too long.
 	Full error
 }
 
@@ -32,8 +32,8 @@ type Queue struct {
 	mu      sync.Mutex
 	inUse   int64
 	waiting int
-	users   map[string]*user // users with units in use or requests that wait
-	turns   []*user          // users with requests that wait, the next one first
+	users   map[string]*user // users with units in use or waiting requests
+	turns   []*user          // users with waiting requests, the next one first
 }
 
 type user struct {
@@ -44,7 +44,7 @@ type user struct {
 type request struct {
 	units   int64
 	granted chan struct{} // closed under the queue's lock
-	full    chan struct{} // closed under the queue's lock if another user's request gets the place
+	full    chan struct{} // closed under the queue's lock if another user's request displaces this one
 }
 
 // New returns an empty queue.
@@ -55,8 +55,9 @@ func New(l Limits) *Queue {
 	return &Queue{limits: l, users: map[string]*user{}}
 }
 
-// Acquire waits for units of the capacity on behalf of a user. The caller calls release once, when the work is done. A request
-// for more than the capacity waits until nothing else is in use. It returns [Limits.Full], or the error of ctx if that ends first.
+// Acquire waits for units of the capacity for a user. The caller calls release once, when the work is done. A request
+// for more than the capacity waits until nothing else is in use. It returns [Limits.Full], or the error of ctx if
+// that ends first.
 func (q *Queue) Acquire(ctx context.Context, name string, units int64) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -130,8 +131,8 @@ func (q *Queue) enqueue(name string, r *request) (u *user, full bool) {
 	return u, full
 }
 
-// displace refuses the newest request of the user with the most requests that wait, and reports false if u has as many without
-// its newest one.
+// displace refuses the newest request of the user with the most waiting requests. It reports false, and refuses none,
+// if u has as many waiting requests.
 func (q *Queue) displace(u *user) bool {
 	most := slices.MaxFunc(q.turns, func(a, b *user) int { return len(a.waiting) - len(b.waiting) })
 	if len(most.waiting) <= len(u.waiting) {
@@ -139,7 +140,7 @@ func (q *Queue) displace(u *user) bool {
 	}
 	last := len(most.waiting) - 1
 	close(most.waiting[last].full)
-	most.waiting = most.waiting[:last] // not empty: u has a request that waits, and fewer of them
+	most.waiting = most.waiting[:last] // not empty, because u has a waiting request, and fewer of them
 	q.waiting--
 	return true
 }
@@ -153,8 +154,8 @@ func (q *Queue) release(name string, u *user, units int64) {
 	q.grant()
 }
 
-// grant serves requests as long as the next one fits. It does not pass a request that waits for more capacity, so that large
-// ones are not starved, and passes users who hold their share.
+// grant serves requests while the next one fits. It skips users that use their share. It does not skip a request that
+// waits for more capacity, so that large ones do not starve.
 func (q *Queue) grant() {
 	for i := 0; i < len(q.turns); {
 		u := q.turns[i]
@@ -179,7 +180,7 @@ func (q *Queue) grant() {
 	}
 }
 
-// remove takes back a request that waits.
+// remove removes a waiting request.
 func (q *Queue) remove(name string, u *user, r *request) {
 	q.waiting--
 	u.waiting = slices.DeleteFunc(u.waiting, func(w *request) bool { return w == r })
@@ -189,7 +190,7 @@ func (q *Queue) remove(name string, u *user, r *request) {
 	q.forget(name, u)
 }
 
-// forget deletes a user who holds nothing and waits for nothing.
+// forget deletes a user with nothing in use and no waiting request.
 func (q *Queue) forget(name string, u *user) {
 	if u.inUse == 0 && len(u.waiting) == 0 {
 		delete(q.users, name)

@@ -18,7 +18,7 @@ import (
 
 var errFull = errors.New("full")
 
-// world records the order in which requests are granted.
+// world records the order of grants.
 type world struct {
 	*testing.T
 	q *Queue
@@ -34,7 +34,7 @@ func newWorld(t *testing.T, l Limits) *world {
 	return &world{T: t, q: New(l), release: map[string]func(){}}
 }
 
-// ask sends a request whose name begins with its user's, and waits until it is granted, refused or waits.
+// ask sends a request whose name begins with its user's, and waits until it is granted, refused or queued.
 func (w *world) ask(ctx context.Context, name string, units int64) {
 	user, _, _ := strings.Cut(name, " ")
 	go func() {
@@ -74,7 +74,7 @@ func TestQueue_ServesWaitingUsersInRotation(t *testing.T) {
 		}
 		w.granted("ann 1", "ann 2", "bob 1", "cat 1", "ann 3", "bob 2", "ann 4")
 		if len(w.q.users) != 0 || len(w.q.turns) != 0 || w.q.waiting != 0 || w.q.InUse() != 0 {
-			t.Errorf("the idle queue remembers %v, %v, %d, %d", w.q.users, w.q.turns, w.q.waiting, w.q.inUse)
+			t.Errorf("the idle queue still has %v, %v, %d, %d", w.q.users, w.q.turns, w.q.waiting, w.q.inUse)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestQueue_FullQueueAdmitsUsersWithFewerRequests(t *testing.T) {
 	})
 }
 
-// TestQueue_RandomHistories checks the bounds after each step, and that nothing that fits is left waiting.
+// TestQueue_RandomHistories checks the bounds after each step, and that no request waits that would fit.
 func TestQueue_RandomHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Limits{Capacity: rapid.Int64Range(1, 6).Draw(t, "capacity"), Waiting: 8, PerUser: 4, Full: errFull}

@@ -1,6 +1,5 @@
-// Package i18n says in the reader's language what the program says in English. The
-// English text is the key: code reads as what people see, and a text that has no
-// translation is shown as it is. A test at the root of the module finds those.
+// Package i18n translates the program's English texts. The English text is the key, so that code shows the text that
+// people see. A text without a translation is shown in English; a test in the root of the module finds those.
 package i18n
 
 import (
@@ -16,7 +15,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// Language is one that the program speaks, by its BCP 47 tag.
+// Language is a supported language, by its BCP 47 tag.
 type Language string
 
 // The languages. The zero value is English.
@@ -30,16 +29,16 @@ var (
 	matcher = language.NewMatcher([]language.Tag{language.English, language.SimplifiedChinese})
 )
 
-// longest is how much of a header is looked at; browsers send far less.
-const longest = 200
+// maxHeader is the largest header that is parsed, in bytes; browsers send far less.
+const maxHeader = 200
 
-// Accepted returns the language that serves an Accept-Language header best: English where
-// it is empty, malformed or asks for none of them.
+// Accepted returns the language that fits an Accept-Language header best. It returns English if the header is empty,
+// malformed or contains no supported language.
 func Accepted(header string) Language { return cmp.Or(named(header), English) }
 
-// named is Accepted where a header that asks for none of the languages has none.
+// named is Accepted, but returns "" for a header without a supported language.
 func named(header string) Language {
-	if header == "" || len(header) > longest {
+	if header == "" || len(header) > maxHeader {
 		return ""
 	}
 	tags, _, err := language.ParseAcceptLanguage(header)
@@ -53,14 +52,13 @@ func named(header string) Language {
 	return spoken[i]
 }
 
-// Key is the context's key of a function that returns the caller's Accept-Language header; the
-// transport provides it.
+// Key is the context key of a function that returns the caller's Accept-Language header; the transport provides it.
 type Key struct{}
 
-// From returns the language of the caller on whose behalf ctx runs; English in a job.
+// From returns the language of the caller of ctx; English in a job.
 func From(ctx context.Context) Language { return cmp.Or(Named(ctx), English) }
 
-// Named is From where a caller who asks for none of the languages, and a job, have none.
+// Named is From, but returns "" for a caller without a supported language, and in a job.
 func Named(ctx context.Context) Language {
 	if header, ok := ctx.Value(Key{}).(func() string); ok {
 		return named(header())
@@ -68,8 +66,7 @@ func Named(ctx context.Context) Language {
 	return ""
 }
 
-// Say returns an English text in the language. The text may have been made of a format:
-// what stands in the places of its verbs stands in the translation, too.
+// Say translates an English text. The text may be the result of a format; the translation has the same arguments.
 func (l Language) Say(text string) string {
 	if l != Chinese || text == "" {
 		return text
@@ -89,21 +86,21 @@ func (l Language) Say(text string) string {
 	return text
 }
 
-// Sprintf is fmt.Sprintf with the format in the language.
+// Sprintf is fmt.Sprintf with a translated format.
 func (l Language) Sprintf(format string, args ...any) string {
 	return fmt.Sprintf(l.Say(format), args...)
 }
 
-// Has reports whether an English text, or a format, has its translation.
+// Has reports whether an English text or format has a translation.
 func (l Language) Has(text string) bool {
 	_, ok := chinese[text]
 	return ok || l != Chinese
 }
 
-// verb is what stands for an argument in a format.
+// verb matches an argument in a format.
 var verb = regexp.MustCompile(`%[.0-9]*[dsvq]`)
 
-// pattern finds a text that was made of a format.
+// pattern matches texts that were made of a format.
 type pattern struct {
 	english *regexp.Regexp
 	said    string // with %s for each argument, in the same order
@@ -112,7 +109,7 @@ type pattern struct {
 var patterns = sync.OnceValue(func() (all []pattern) {
 	formats := slices.Collect(maps.Keys(chinese))
 	formats = slices.DeleteFunc(formats, func(f string) bool { return !verb.MatchString(f) })
-	// What has more places comes first: one place of another could take in several.
+	// Formats with more arguments come first, because one argument of another format could match several.
 	slices.SortFunc(formats, func(a, b string) int {
 		return cmp.Or(strings.Count(b, "%")-strings.Count(a, "%"), strings.Compare(a, b))
 	})

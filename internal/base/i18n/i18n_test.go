@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheLanguageIsTheOneThatServesBest(t *testing.T) {
+func TestAccepted_ReturnsTheBestLanguage(t *testing.T) {
 	for header, want := range map[string]Language{
 		"": English, "en": English, "zh": Chinese, "zh-CN,zh;q=0.9,en;q=0.8": Chinese, "zh-Hans-SG": Chinese,
 		"en-GB,en;q=0.9,zh;q=0.1": English, "de": English, "de,zh;q=0.5": Chinese, "*": English, "zh;q=x": English, ";;;": English,
@@ -18,12 +18,12 @@ func TestTheLanguageIsTheOneThatServesBest(t *testing.T) {
 	}
 }
 
-func TestTextsAndWhatWasMadeOfFormatsAreSaid(t *testing.T) {
+func TestSay_TranslatesTextsAndFormats(t *testing.T) {
 	for text, want := range map[string]string{
 		"That is yourself.": "这是你自己。",
 		"is before 2026-01-02, the first day that can be made up":  "早于 2026-01-02，即最早可补签的一天",
 		"expected length <= 40":                                    "长度应不超过 40",
-		"nobody has translated this":                               "nobody has translated this",
+		"this has no translation":                                  "this has no translation",
 		"This account is banned until 2026-11-23T00:00:00Z: spam.": "该账号已被封禁至 2026-11-23T00:00:00Z：spam。",
 		"": "",
 	} {
@@ -39,12 +39,11 @@ func TestTextsAndWhatWasMadeOfFormatsAreSaid(t *testing.T) {
 	}
 }
 
-// A translation has the arguments of its text, in the same order: nothing else tells
-// which is which.
-func TestTranslationsTakeTheSameArguments(t *testing.T) {
+// A translation has the arguments of its text, in the same order, because only the order identifies them.
+func TestTranslations_HaveTheSameArguments(t *testing.T) {
 	for text, said := range chinese {
 		if got, want := strings.Join(verb.FindAllString(said, -1), " "), strings.Join(verb.FindAllString(text, -1), " "); got != want {
-			t.Errorf("%q takes %q, and its translation %q", text, want, got)
+			t.Errorf("%q has the arguments %q, and its translation %q", text, want, got)
 		}
 		if said == "" || said == text {
 			t.Errorf("%q has no translation", text)

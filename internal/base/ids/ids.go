@@ -1,6 +1,5 @@
-// Package ids has the one form of identifier that Stoa uses everywhere: a
-// 12-character nanoid (72 bits of chance), typed by what it names, the same
-// string in JSON, SQL, Redis keys and logs.
+// Package ids defines the identifiers of Stoa: 12-character nanoids with 72 random bits. Their Go type states what
+// they identify, and their text is the same in JSON, SQL, Redis keys and logs.
 package ids
 
 import (
@@ -22,42 +21,42 @@ const Len = 12
 // ErrMalformed reports text that is not an identifier.
 var ErrMalformed = errs.New(errs.Invalid, "id.malformed", "An identifier is 12 characters of A-Z, a-z, 0-9, _ and -.")
 
-// ID names one T. It is a struct, so that no string passes for one unparsed.
-// The zero ID names nothing.
+// ID identifies one T. It is a struct, so that an unchecked string cannot be used as one. The zero ID identifies
+// nothing.
 type ID[T any] struct{ s string }
 
-// size is the length of an identifier's bytes before they are text.
+// size is the number of bytes that an identifier encodes.
 const size = Len / 4 * 3
 
-// New draws a fresh ID: nine random bytes in base64, whose alphabet is nanoid's.
-// None begins with "-", which a command line would take for a flag.
+// New returns a random ID: nine random bytes in base64, whose alphabet is nanoid's. No ID begins with "-", which a
+// command line would parse as a flag.
 func New[T any]() ID[T] {
 	for {
 		var b [size]byte
 		_, _ = rand.Read(b[:]) // never fails
-		if id, ok := spell[T](b[:]); ok {
+		if id, ok := encode[T](b[:]); ok {
 			return id
 		}
 	}
 }
 
-// Of derives an ID from a seed: the same for the same seed and T, and as hard to guess as
-// the seed is. None begins with "-".
+// Of derives an ID from a seed. It is the same for the same seed and T, and as hard to guess as the seed. No ID
+// begins with "-".
 func Of[T any](seed []byte) ID[T] {
 	for sum := sha256.Sum256(append([]byte(reflect.TypeFor[T]().String()+"\x00"), seed...)); ; sum = sha256.Sum256(sum[:]) {
-		if id, ok := spell[T](sum[:size]); ok {
+		if id, ok := encode[T](sum[:size]); ok {
 			return id
 		}
 	}
 }
 
-// spell returns the ID of nine bytes, unless it would begin with "-".
-func spell[T any](b []byte) (ID[T], bool) {
+// encode returns the ID of nine bytes; ok is false if it would begin with "-".
+func encode[T any](b []byte) (id ID[T], ok bool) {
 	s := base64.RawURLEncoding.EncodeToString(b)
 	return ID[T]{s}, s[0] != '-'
 }
 
-// Parse returns the ID that s spells, or ErrMalformed.
+// Parse returns the ID with the text s, or ErrMalformed.
 func Parse[T any](s string) (ID[T], error) {
 	if len(s) != Len {
 		return ID[T]{}, ErrMalformed
@@ -78,7 +77,7 @@ func (id ID[T]) String() string { return id.s }
 // Compare orders IDs byte by byte, as SQL orders them.
 func (id ID[T]) Compare(other ID[T]) int { return strings.Compare(id.s, other.s) }
 
-// IsZero reports whether id names nothing.
+// IsZero reports whether id is the zero ID.
 func (id ID[T]) IsZero() bool { return id.s == "" }
 
 // AppendSegment implements [keyspace.Segment]; the alphabet needs no escaping.

@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestNoNewIDIsTakenForAFlag(t *testing.T) {
+func TestNew_NeverBeginsWithADash(t *testing.T) {
 	for i := range 5000 { // one in 64 would be
 		for _, id := range []string{New[thing]().String(), Of[thing]([]byte{byte(i), byte(i >> 8)}).String()} {
 			if id[0] == '-' || len(id) != Len {
@@ -34,7 +34,7 @@ func TestNoNewIDIsTakenForAFlag(t *testing.T) {
 	}
 }
 
-func TestADerivedIDIsThatOfItsSeedAndType(t *testing.T) {
+func TestOf_DependsOnSeedAndType(t *testing.T) {
 	type other struct{}
 	one := Of[thing]([]byte("one"))
 	if got := Of[thing]([]byte("one")); got != one {

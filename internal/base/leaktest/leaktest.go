@@ -1,4 +1,4 @@
-// Package leaktest finds goroutines that are left when the tests of a package have ended.
+// Package leaktest finds goroutines that still run after the tests of a package.
 package leaktest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests and ends the process. It is red, too, where a goroutine does not end, unless one of the functions of
-// endless is on its stack. It is for TestMain.
+// Main runs the tests and exits. It also fails if a goroutine has not ended, unless one of the functions of endless
+// is on its stack. Call it from TestMain.
 func Main(m *testing.M, endless ...string) {
 	var ignored []goleak.Option
 	for _, name := range endless {
@@ -17,7 +17,7 @@ func Main(m *testing.M, endless ...string) {
 	goleak.VerifyTestMain(patient{m, ignored}, ignored...)
 }
 
-// patient are tests whose connections may take their time to end: goleak waits for half a second, a machine may stand still for longer.
+// patient waits longer for goroutines to end: goleak waits half a second, but a busy machine may pause for longer.
 type patient struct {
 	*testing.M
 	ignored []goleak.Option

@@ -1,5 +1,5 @@
-// Package origin parses web origins and compares them. Settings and headers are parsed into the same form, the one in which
-// browsers send an origin: the port of http and https only if it is not the default, and the host in ASCII.
+// Package origin parses web origins and compares them. It parses settings and headers into the form that browsers
+// send: the port of http and https only if it is not the default, and the host in ASCII.
 package origin
 
 import (
@@ -19,19 +19,19 @@ type Origin struct {
 }
 
 var (
-	errForm = errors.New("an origin is scheme and host in lower case, with a port if needed and nothing after it: https://app.example.org")
-	errHost = errors.New("this is no host name")
-	errStar = errors.New("a wildcard is the first label of a domain with at least two more: https://*.example.org")
+	errForm = errors.New("want an origin such as https://app.example.org: scheme and host in lower case, an optional port, and no path")
+	errHost = errors.New("not a host name")
+	errStar = errors.New("a wildcard must be the first label before a domain with at least two labels, such as https://*.example.org")
 )
 
-// form has the scheme, the host and the port of an origin.
+// form matches the scheme, the host and the port of an origin.
 var form = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[^][:/?#@\\\s]+)(?::([0-9]{1,5}))?$`)
 
 // defaultPorts has the schemes whose hosts are domains or addresses. Other schemes, such as capacitor and
-// chrome-extension, name apps in their own way.
+// chrome-extension, have app names as hosts.
 var defaultPorts = map[string]uint16{"http": 80, "https": 443}
 
-// Parse returns the origin that a setting or a header names.
+// Parse returns the origin in a setting or a header.
 func Parse(s string) (Origin, error) {
 	parts := form.FindStringSubmatch(s)
 	if parts == nil || strings.ToLower(s) != s {
@@ -99,17 +99,17 @@ func (o Origin) String() string {
 // Secure reports whether the scheme is https.
 func (o Origin) Secure() bool { return o.scheme == "https" }
 
-// At reports whether a request with this Host header went to the origin's host and port.
+// At reports whether a request with this Host header was sent to the origin's host and port.
 func (o Origin) At(host string) bool {
 	at, err := Parse(o.scheme + "://" + strings.ToLower(host))
 	return err == nil && at == o
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler for a setting that is an address of the web.
+// UnmarshalText implements encoding.TextUnmarshaler for a setting with an http or https address.
 func (o *Origin) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if _, web := defaultPorts[parsed.scheme]; err == nil && !web {
-		err = errors.New("the scheme is https or http")
+		err = errors.New("the scheme must be https or http")
 	}
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func MustParse(s string) Origin {
 	return o
 }
 
-// MustPatterns returns the patterns of texts that are known to be some. It panics otherwise.
+// MustPatterns returns the patterns of texts that are known to be valid. It panics otherwise.
 func MustPatterns(texts ...string) Patterns {
 	ps := make(Patterns, len(texts))
 	for i, text := range texts {

@@ -1,6 +1,6 @@
-// Package weblink checks addresses that one user gives and the browsers of others load. A browser does not read an address as
-// net/url does: it resolves dots, takes backslashes for slashes and drops tabs. So an address is parsed once, checked as parsed,
-// and stored as it is written from there.
+// Package weblink checks addresses that come from one user and are loaded by the browsers of others. A browser parses
+// an address differently from net/url: it resolves dots, treats backslashes as slashes and drops tabs. So an address
+// is parsed once, checked as parsed, and stored in the form that the parsed URL prints.
 package weblink
 
 import (
@@ -18,8 +18,8 @@ func Foreign(s string) (_ string, ok bool) {
 	return u.String(), true
 }
 
-// Local returns the form to store of a path of this server. It has no host, and no segments or characters that lead a browser
-// to another path.
+// Local returns the form to store of a path of this server. It has no host, and no segments or characters that lead a
+// browser to another path.
 func Local(s string) (_ string, ok bool) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.Contains(u.Path, `\`) {

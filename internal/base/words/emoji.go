@@ -17,8 +17,8 @@ const (
 	maxZWJ = 4
 )
 
-// Emoji reports whether s is exactly one emoji sequence of UTS 51, and returns its one form: with U+FE0F behind each character that is
-// a text without it.
+// Emoji reports whether s is exactly one emoji sequence of UTS 51, and returns its canonical form, with U+FE0F after
+// each character that is text without it.
 func Emoji(s string) (string, bool) {
 	text := []rune(s)
 	switch {
@@ -50,14 +50,15 @@ func Emoji(s string) (string, bool) {
 	}
 }
 
-// element appends the emoji at the beginning of a text to form, and returns of how many characters it is; 0: there is none.
+// element appends the emoji at the beginning of a text to form, and returns its number of characters; 0: there is
+// none.
 func element(form, text []rune) ([]rune, int) {
 	if len(text) == 0 || !unicode.Is(emojis, text[0]) {
 		return form, 0
 	}
 	base, next := text[0], at(text, 1)
 	form = append(form, base)
-	isNew := !unicode.IsPrint(base) // and in no table of this program
+	isNew := !unicode.IsPrint(base) // and not in the tables of this program
 	switch {
 	case isSkin(next) && (unicode.Is(modifierBases, base) || isNew):
 		return append(form, next), 2

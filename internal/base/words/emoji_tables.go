@@ -4,7 +4,8 @@ import "unicode"
 
 // These tables are from the Unicode 17.0 properties of the same names. Characters below U+003A and regional indicators are left out.
 
-// emojis has the characters with Emoji, and those without an assignment that have Extended_Pictographic: phones have new ones before this table.
+// emojis has the characters with Emoji, and unassigned ones with Extended_Pictographic, because phones support new
+// emoji before this table does.
 var emojis = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0xA9, 0xA9, 1}, {0xAE, 0xAE, 1}, {0x203C, 0x203C, 1}, {0x2049, 0x2049, 1}, {0x2122, 0x2122, 1}, {0x2139, 0x2139, 1}, {0x2194, 0x2199, 1},
@@ -37,7 +38,7 @@ var emojis = &unicode.RangeTable{
 	},
 }
 
-// textEmojis has the characters with Emoji and without Emoji_Presentation: U+FE0F makes an emoji of them.
+// textEmojis has the characters with Emoji and without Emoji_Presentation: U+FE0F turns them into emoji.
 var textEmojis = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0xA9, 0xA9, 1}, {0xAE, 0xAE, 1}, {0x203C, 0x203C, 1}, {0x2049, 0x2049, 1}, {0x2122, 0x2122, 1}, {0x2139, 0x2139, 1}, {0x2194, 0x2199, 1},
@@ -64,7 +65,7 @@ var textEmojis = &unicode.RangeTable{
 	},
 }
 
-// modifierBases has the characters with Emoji_Modifier_Base: they take a colour of skin.
+// modifierBases has the characters with Emoji_Modifier_Base: a skin tone may follow them.
 var modifierBases = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x261D, 0x261D, 1}, {0x26F9, 0x26F9, 1}, {0x270A, 0x270D, 1},

@@ -19,7 +19,7 @@ func TestEmoji_IsExactlyOneSequenceInOneForm(t *testing.T) {
 	}
 }
 
-func TestBlank_IsWhatShowsNothing(t *testing.T) {
+func TestBlank_ReportsInvisibleTexts(t *testing.T) {
 	for in, want := range map[string]bool{
 		"": true, " \n\t": true, "\u200B": true, "\u3164": true, "\u2800": true, "\U0001D159": true, "\U00013441\U00013442": true, "\u00AD": true, "\uFE0F": true, "\u2060\u3000\u200D": true, "\uFEFF": true, "\u202E": true, "\u0301": true,
 		"a": false, "\u200Ba": false, "👍\uFE0F": false, "。": false, "\U0001FAFD": false, "\uF8FF": false,

@@ -9,34 +9,33 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Line trims what a user wrote, makes spaces of all blanks in it, and reports whether people can see
-// all of it: at most n characters in one line, none of which hides or reorders others. It may be empty.
+// Line trims a user's text, replaces each blank in it by a space, and reports whether the result is fully visible: at
+// most n characters on one line, without any that hide or reorder others. It may be empty.
 func Line(s string, n int) (string, bool) {
 	s = strings.TrimSpace(blanks.ReplaceAllString(s, " "))
 	return s, shown(s, n)
 }
 
-// Text is Line for several lines, however they end. A tab is a blank in it.
+// Text is Line for several lines, with any line ends. It replaces a tab by a space as well.
 func Text(s string, n int) (string, bool) {
 	s = strings.NewReplacer("\r\n", "\n", "\t", " ").Replace(s)
 	s = strings.TrimSpace(blanks.ReplaceAllString(s, " "))
 	return s, shown(strings.ReplaceAll(s, "\n", " "), n)
 }
 
-// blanks are those that people type for a space, such as the wide one of Chinese and Japanese keyboards and the one in French
-// that does not break.
+// blanks are the characters that people type instead of a space, such as the wide one of Chinese and Japanese
+// keyboards and the non-breaking one in French.
 var blanks = regexp.MustCompile(`\p{Zs}`)
 
-// shown reports whether s is at most n characters that people can see and tell apart:
-// nothing that reorders, hides or is hidden, no blank but spaces, joiners only where
-// a script or an emoji needs them, and no more marks upon one letter than a language has.
-// The rules are those of UTS 39, 5.4 for marks and of RFC 5892, A.1 and A.2 for joiners.
+// shown reports whether s is at most n characters that people can see and distinguish. It refuses characters that
+// reorder, hide or are hidden, blanks other than spaces, joiners that no script or emoji needs, and more marks on one
+// letter than a language uses. The rules are those of UTS 39, 5.4 for marks and of RFC 5892, A.1 and A.2 for joiners.
 func shown(s string, n int) bool {
 	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > n || s != "" && Blank(s) {
 		return false
 	}
 	text := []rune(flags.ReplaceAllString(s, "🏴"))
-	marks := 0 // in a row
+	marks := 0 // consecutive marks
 	for i, r := range text {
 		before, after := at(text, i-1), at(text, i+1)
 		switch {
@@ -60,10 +59,11 @@ func shown(s string, n int) bool {
 	return true
 }
 
-// flags are those of England, Scotland and Wales: a black one, hidden letters that say whose it is (gbeng, gbsct, gbwls), and their end.
+// flags are those of England, Scotland and Wales: a black flag, invisible letters of the region (gbeng, gbsct,
+// gbwls), and an end tag.
 var flags = regexp.MustCompile(`🏴\x{E0067}\x{E0062}(\x{E0065}\x{E006E}\x{E0067}|\x{E0073}\x{E0063}\x{E0074}|\x{E0077}\x{E006C}\x{E0073})\x{E007F}`)
 
-// maxMarks is how many marks one letter may have.
+// maxMarks is the largest number of marks on one letter.
 const maxMarks = 4
 
 // at returns a character, or 0 beyond the ends.
@@ -74,39 +74,38 @@ func at(text []rune, i int) rune {
 	return text[i]
 }
 
-// Blank reports whether people see nothing of s: it is empty, or all of it is space, marks, and characters that show nothing.
+// Blank reports whether s shows nothing: it is empty, or consists of spaces, marks and invisible characters only.
 func Blank(s string) bool { return !strings.ContainsFunc(s, visible) }
 
 func visible(r rune) bool {
 	return !unicode.IsMark(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf) && !isBlank(r)
 }
 
-// isBlank reports characters that show nothing although they are letters, marks or symbols. Unicode has a property for all but the empty
-// pattern of Braille, the null notehead of music, and the blanks of hieroglyphs.
+// isBlank reports whether r is a letter, mark or symbol that shows nothing. Unicode has a property for all but the
+// empty pattern of Braille, the null notehead of music, and the blanks of hieroglyphs.
 func isBlank(r rune) bool {
 	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || strings.ContainsRune("\u2800\U0001D159\U00013441\U00013442", r)
 }
 
-// isJoiner reports the zero-width joiner and non-joiner.
+// isJoiner reports whether r is the zero-width joiner or non-joiner.
 func isJoiner(r rune) bool { return unicode.Is(unicode.Join_Control, r) }
 
-// isPictograph reports signs of the blocks that Unicode keeps for emoji, also of those to come: phones have them before
-// this program's tables do.
+// isPictograph reports whether r is in the Unicode blocks for emoji, including unassigned characters, because phones
+// support new ones before this program's tables do.
 func isPictograph(r rune) bool { return r >= 0x1F000 && r <= 0x1FAFF }
 
-// isSelector reports what chooses among the forms of a sign or an ideograph.
+// isSelector reports whether r selects a form of a sign or an ideograph.
 func isSelector(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
 
-// selects reports whether a sign has forms among which a selector behind it chooses: that of a text and that of an emoji, or,
-// as ideographs in names of Japan have them, several shapes.
+// selects reports whether a sign has forms that the selector after it can choose: text or emoji, or the shapes of an
+// ideograph in Japanese names.
 func selects(selector, sign rune) bool {
 	emoji := unicode.In(sign, unicode.So, unicode.Sm, unicode.Nd, unicode.Po) || isPictograph(sign) || sign == 'ℹ' || sign == '〰'
 	return emoji || selector >= 0xE0100 && unicode.Is(unicode.Han, sign)
 }
 
-// joins reports whether a joiner between these two characters changes how they look as
-// their script has it: behind a virama, between letters of a cursive script, or, for the
-// joiner itself, between the parts of an emoji.
+// joins reports whether a joiner between these two characters has an effect in their script: after a virama, between
+// letters of a cursive script, or, for the zero-width joiner, between the parts of an emoji.
 func joins(joiner, before, after rune) bool {
 	const virama = 9 // its canonical combining class
 	if norm.NFC.PropertiesString(string(before)).CCC() == virama {

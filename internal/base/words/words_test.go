@@ -2,7 +2,7 @@ package words
 
 import "testing"
 
-func TestWordsAreFoundInEveryLanguage(t *testing.T) {
+func TestWords_MatchInEveryLanguage(t *testing.T) {
 	for _, tc := range []struct {
 		q     string
 		texts []string
@@ -36,7 +36,7 @@ func TestWordsAreFoundInEveryLanguage(t *testing.T) {
 		{"cooperate", []string{"co\u00ADoperate"}, true},
 		{"❤", []string{"❤\uFE0F"}, true},
 		{"ann baker", []string{"Ann", "", "the baker"}, true},
-		{"annthe", []string{"Ann", "the baker"}, false}, // no word goes over two texts
+		{"annthe", []string{"Ann", "the baker"}, false}, // a word cannot span two texts
 		{"%", []string{"anything"}, false},
 	} {
 		if got := Of(tc.q).In(tc.texts...); got != tc.want {

@@ -33,12 +33,11 @@ type Event struct {
 	// Fleeting marks an event that is useful only at once. It has no offset, and a resuming client does not get it.
 	Fleeting bool `json:"-"`
 
-	// Channel, unless it is zero, is a Redis channel on which the event is published as well, as this JSON, for other
-	// programs.
+	// Channel, unless it is zero, is a Redis channel that gets the event as well, as this JSON, for other programs.
 	Channel keyspace.Messages[Event] `json:"-"`
 }
 
-// Payload returns the payload of a Redis channel on which other programs get events of these types.
+// Payload returns the payload of a Redis channel with events of these types, for other programs.
 func Payload(types ...string) keyspace.Payload[keyspace.Messages[Event]] {
 	data := map[string]any{}
 	for _, typ := range types {
@@ -96,7 +95,8 @@ type Position struct {
 const (
 	queueSize = 1024 // largest number of queued batches
 
-	// crowded is the number of queued events from which fleeting ones are dropped, to leave room for others.
+	// crowded is the largest number of queued events with which fleeting ones are accepted; it leaves room for
+	// others.
 	crowded = queueSize / 2
 )
 

@@ -18,8 +18,9 @@ const (
 )
 
 // lateChecks are the delays of further checks after a node was treated as dead. Another node may still remove it from
-// a channel by an old list of live nodes: at the end of a check ([checkTimeout], and a list may be 1.5 s old), or by
-// a command that hangs in a connection, which the client closes after about ten seconds.
+// a channel by an old list of live nodes. That may happen at the end of a check ([checkTimeout], and a list may be
+// 1.5 s old). It may also happen by a command that hangs in a connection; the client closes such a connection after
+// about ten seconds.
 var lateChecks = [...]time.Duration{checkTimeout + 2*time.Second, time.Minute}
 
 // letterItem is one event of a letter. Without V it means that the channel has begun a new epoch.
@@ -93,7 +94,7 @@ func (b *Bus) requestCheck() {
 	}
 }
 
-// checkAfterGap is requestCheck after a time in which events from other nodes may have been lost.
+// checkAfterGap is requestCheck after an interruption that may have lost events of other nodes.
 func (b *Bus) checkAfterGap() {
 	b.gap.Store(true)
 	b.requestCheck()
@@ -106,8 +107,8 @@ func (b *Bus) resetAll() {
 	b.requestCheck()
 }
 
-// resync renews this node's subscriptions in Redis, finds missed events, and begins new epochs of channels of which
-// an event was lost, until ctx ends.
+// resync renews this node's subscriptions in Redis, finds missed events, and begins new epochs of channels with lost
+// events, until ctx ends.
 func (b *Bus) resync(ctx context.Context) {
 	renew, retry := time.NewTicker(renewEvery), time.NewTicker(retryInterval)
 	defer renew.Stop()

@@ -28,8 +28,8 @@ const (
 	maxSend     = 1000            // largest number of events of one send, not counting the last batch
 	sendTimeout = 2 * time.Second // bounds one send to Redis
 
-	// probeThreshold is the number of channels from which a round trip that finds the ones without subscribers is worth its
-	// cost.
+	// probeThreshold is the smallest number of channels that justifies an extra round trip to find those without
+	// subscribers.
 	probeThreshold = 4
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// subscriptionQueue is the number of undelivered events after which a subscription is closed.
+// subscriptionQueue is the largest number of undelivered events; beyond it, a subscription is closed.
 const subscriptionQueue = 64
 
 // Subscription is one listener's queue.

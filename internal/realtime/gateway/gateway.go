@@ -107,7 +107,7 @@ type Config struct {
 	Origins   origin.Patterns
 	PublicURL origin.Origin
 
-	// MaxStale is the time for which an ended session may still count as active. Zero means half a second.
+	// MaxStale is the longest time that an ended session may still count as active. Zero means half a second.
 	MaxStale time.Duration
 
 	Log *slog.Logger
@@ -126,7 +126,7 @@ const (
 	// readBuffer is the read buffer of each connection in bytes. Most frames are smaller.
 	readBuffer = 512
 
-	// maxQueued is the number of queued bytes after which a slow client is disconnected.
+	// maxQueued is the largest number of queued bytes of a client; beyond it, the client is disconnected as slow.
 	maxQueued = 1 << 20
 
 	// maxRecover is the largest number of events that a resuming client gets; beyond it, the client loads the state.
@@ -292,7 +292,7 @@ func (g *Gateway) Resume() {
 	}
 }
 
-// drainStep is the interval at which some clients are disconnected.
+// drainStep is the interval between the steps of [Gateway.Drain].
 const drainStep = 100 * time.Millisecond
 
 // Drain disconnects all clients in random order, evenly over a while, so that they connect to other nodes. It returns

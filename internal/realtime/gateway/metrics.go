@@ -9,7 +9,7 @@ type metrics struct {
 	calls, closed, refused *prometheus.CounterVec
 }
 
-// Reasons for which a connection is refused.
+// Reasons for refusing a connection.
 const (
 	refusedToken    = "token"     // the token is unknown or has expired
 	refusedAway     = "away"      // the token could not be checked
