@@ -13,7 +13,7 @@ const (
 type Presence struct {
 	User     string `json:"user" example:"V1StGXR8_Z5j"`
 	Status   string `json:"status" enum:"offline,online,away,busy"`
-	LastSeen *Time  `json:"last_seen,omitempty" doc:"time at which an offline user was last online, if known"`
+	LastSeen *Time  `json:"last_seen,omitempty" doc:"last time an offline user was online, if known"`
 	Version  int64  `json:"version,omitempty" doc:"grows with each change that friends see: ignore an event or a response with a lower version than the last one of the user; absent if it is unknown, or if the caller may not see the user"`
 }
 

@@ -35,7 +35,7 @@ type Settings struct {
 
 // After are the settings of webhooks after the fact.
 type After struct {
-	URL     string        `koanf:"url" secret:"url" help:"URL to which events are posted; empty: none"`
+	URL     string        `koanf:"url" secret:"url" help:"URL for events; empty: none"`
 	Events  []string      `koanf:"events" help:"events that are posted, such as message.sent; empty: all"`
 	Timeout time.Duration `koanf:"timeout" default:"10s" help:"time limit of a response, at most 30s"`
 }

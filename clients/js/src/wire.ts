@@ -1889,7 +1889,7 @@ export interface components {
         Presence: {
             /**
              * Format: date-time
-             * @description time at which an offline user was last online, if known
+             * @description last time an offline user was online, if known
              */
             last_seen?: string;
             /** @enum {string} */

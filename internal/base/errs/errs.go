@@ -19,8 +19,8 @@ const (
 	Forbidden            // valid credentials, not allowed
 	NotFound             // no such object, or none that the caller may see
 	Conflict             // contradicts the current state
-	TooMany              // rate limit; After is the time after which to retry
-	Unavailable          // a dependency is unavailable; After is the time after which to retry
+	TooMany              // rate limit; After is the time until a retry
+	Unavailable          // a dependency is unavailable; After is the time until a retry
 )
 
 // An Error is a failure that the domain expects. Declare errors as package variables and compare them with errors.Is.

@@ -13,7 +13,7 @@ import (
 // hashing.
 const maxToken = 512
 
-// ActAsHeader is the header with the user for whom a [Delegate] calls an operation.
+// ActAsHeader is the header of a [Delegate]'s call that identifies the user.
 const ActAsHeader = "Stoa-Act-As"
 
 // ErrCaller refuses a caller of another kind than the operation accepts.

@@ -205,7 +205,7 @@ func Header(ctx context.Context) http.Header { return callOf(ctx).Header() }
 // UserAgent returns the User-Agent header as received.
 func UserAgent(ctx context.Context) string { return callOf(ctx).r.UserAgent() }
 
-// Origin returns the address at which the caller reaches this server, such as "https://stoa.example.org". It is
+// Origin returns this server's address as the caller uses it, such as "https://stoa.example.org". It is
 // Config.PublicURL or, if that is empty, made of the request's Host. The scheme is then https if the connection is
 // encrypted or a proxy of Config.TrustProxy reports https. Origin is empty if Host is not a host name.
 func Origin(ctx context.Context) string {

@@ -23,10 +23,10 @@ var (
 )
 
 const (
-	// answerTTL is the time in which a key identifies the same request.
+	// answerTTL is the lifetime of a stored response: after it, a key identifies another request.
 	answerTTL = 24 * time.Hour
 
-	// claimTimeout is the age at which a try counts as dead. A live try is cancelled before, after tryTimeout.
+	// claimTimeout is the age of a try that counts as dead. A live try is cancelled before, after tryTimeout.
 	claimTimeout = 30 * time.Second
 	tryTimeout   = 25 * time.Second
 
@@ -40,8 +40,7 @@ const (
 	// storeTimeout bounds the storing of a response after the client has disconnected.
 	storeTimeout = 5 * time.Second
 
-	// storeGrace is the shortest time in which a request waits for its response to be stored, even after its
-	// deadline.
+	// storeGrace is the shortest wait of a request for its response to be stored, even after its deadline.
 	storeGrace = 300 * time.Millisecond
 
 	// batchTimeout bounds the statements of a batch.

@@ -48,7 +48,7 @@ func describe(cfg Config) *huma.OpenAPI {
 
 const schemaRef = "#/components/schemas/"
 
-// newSchemas returns an empty registry in which [api.Time] has the schema of [time.Time].
+// newSchemas returns an empty registry. It gives [api.Time] the schema of [time.Time].
 func newSchemas() huma.Registry {
 	schemas := huma.NewMapRegistry(schemaRef, huma.DefaultSchemaNamer)
 	schemas.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
@@ -111,7 +111,7 @@ func (a *API) describe(rt *route, out reflect.Type) *huma.Operation {
 		if as := a.cfg.ActAs; as != nil && as(op) != "" {
 			h.Parameters = append(h.Parameters, &huma.Param{
 				Name: ActAsHeader, In: "header",
-				Description: "The user for whom a service key calls this operation. The key needs the scope " + as(op) + ".",
+				Description: "The user of a call with a service key. The key needs the scope " + as(op) + ".",
 				Schema:      &huma.Schema{Type: huma.TypeString},
 			})
 		}

@@ -36,7 +36,7 @@ var (
 	errTooLarge  = errs.New(errs.Invalid, "request.too_large", "The body is too large.")
 	errMediaType = errs.New(errs.Invalid, "request.media_type", "The body must be application/json in UTF-8.")
 
-	// ErrLimit refuses requests over the rate limit; Retry adds the time after which to retry.
+	// ErrLimit refuses requests over the rate limit; Retry adds the waiting time.
 	ErrLimit = errs.New(errs.TooMany, "limit.exceeded", "Too many requests. Slow down.")
 	// ErrNoToken refuses a request without the required bearer token.
 	ErrNoToken = errs.New(errs.Unauthenticated, "auth.required", "An access token is required. Send Authorization: Bearer TOKEN.")
@@ -59,7 +59,7 @@ var statusOf = [...]int{
 // statusGone is the status that nginx logs for a client that disconnected early. It appears only in metrics and logs.
 const statusGone = 499
 
-// statusOf returns the status with which the route refuses with e.
+// statusOf returns the status of the route's refusal with e.
 func (rt *route) statusOf(e *errs.Error) int {
 	if rt != nil && rt.op.Statuses[e.Code] != 0 {
 		return rt.op.Statuses[e.Code]

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// openAfter is the time in which a stream's function may still refuse with a problem document.
+	// openAfter is the longest delay of the response's beginning: until then the stream's function may refuse with a
+	// problem document.
 	openAfter = 250 * time.Millisecond
 
 	// heartbeat is the interval of comments in a stream. Proxies and mobile networks drop connections that are silent

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// streamIdleTimeout bounds the time in which the body of a [Stream] delivers no byte.
+// streamIdleTimeout bounds the time without a byte in the body of a [Stream].
 const streamIdleTimeout = 30 * time.Second
 
 // Stream is a request body that its handler reads while it arrives. The whole upload may take any time; only the time

@@ -95,8 +95,7 @@ type Position struct {
 const (
 	queueSize = 1024 // largest number of queued batches
 
-	// crowded is the largest number of queued events with which fleeting ones are accepted; it leaves room for
-	// others.
+	// crowded is the number of queued events that makes the bus drop fleeting ones; it leaves room for others.
 	crowded = queueSize / 2
 )
 

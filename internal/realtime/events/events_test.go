@@ -44,12 +44,12 @@ func run(t testing.TB, db *redis.DB, node string, set ...func(*Bus)) *Bus {
 	if err := b.nodes.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.hears(t)
+	b.connected(t)
 	return b
 }
 
-// hears waits until the node gets the events of other nodes.
-func (b *Bus) hears(t testing.TB) {
+// connected waits until the node gets the events of other nodes.
+func (b *Bus) connected(t testing.TB) {
 	t.Helper()
 	other := NewBus(b.db, "probe", b.log) // not running
 	probe := make(chan struct{}, 1)
@@ -509,7 +509,7 @@ func TestResync_GapNotifiesSharedChannels(t *testing.T) {
 		wire.ResetSubscriptions()
 		a.Publish(said(2))
 		eventually.True(t, "the room's listeners are notified", func() bool { return slices.Contains(room.all(), "lost") })
-		b.hears(t)
+		b.connected(t)
 		a.Publish(said(3))
 		ann.wants(t, "1", "2", "3")
 		here.wants(t, "1", "2", "3")
