@@ -1,25 +1,21 @@
-// Package migrations is the schema: one globally numbered sequence of files
-// NNNN_name.up.sql and NNNN_name.down.sql, embedded in the program and applied
-// by sqldb's Migrate at start.
+// Package migrations holds the schema: one numbered sequence of files NNNN_name.up.sql and NNNN_name.down.sql, embedded
+// in the program and applied at start by Migrate of package sqldb.
 //
 // # Numbers
 //
-// 0001–0009 base (outbox, idempotency keys, development mails),
-// 0010–0019 and 0040–0059 accounts, 0020–0039 check-in, 0060–0069 social; from 0070 on
-// whoever comes next. A file that was released is never edited: the next change is the
-// next number.
+// 0001–0009 base (outbox, idempotency keys, development mails), 0010–0019 and 0040–0059 accounts, 0020–0039 check-in,
+// 0060–0069 social; from 0070 the numbers follow the order of development. A released file never changes: a later
+// change is a file with the next number.
 //
 // # What a file may say
 //
-// One statement without a semicolon, because DDL is not transactional on
-// MySQL and MariaDB: a file took effect or it did not. After a kill it is run
-// again, and sqldb ignores the error of a statement that took effect before. So a
-// statement must not have an effect twice. The text serves SQLite,
-// MariaDB and MySQL, so it is kept to CREATE and DROP TABLE, CREATE and DROP
-// INDEX, ALTER TABLE … ADD and DROP COLUMN, the types BIGINT and INTEGER, NOT NULL,
-// DEFAULT, PRIMARY KEY, UNIQUE (columns), CHECK, and these macros:
+// A file has one statement without a semicolon. MySQL and MariaDB cannot roll back DDL, so a file must take full effect
+// or none. After a kill sqldb runs the file again, and ignores the error of a statement that already took effect. So a
+// statement must not take effect twice. The text must run on SQLite, MariaDB and MySQL. It uses only CREATE and DROP
+// TABLE, CREATE and DROP INDEX, ALTER TABLE … ADD and DROP COLUMN, the types BIGINT and INTEGER, NOT NULL, DEFAULT,
+// PRIMARY KEY, UNIQUE (columns), CHECK, and these macros:
 //
-//	{{id}}            an identifier of 12 characters
+//	{{id}}            an id of 12 characters
 //	{{text n}}        text of at most n characters
 //	{{text}}          text up to 16 MiB, in no index
 //	{{blob}}          bytes up to 16 MiB, in no index
@@ -28,13 +24,12 @@
 //	{{table serial}}  ends a CREATE TABLE with {{serial}}
 //	{{on t}}          after DROP INDEX name, without a space between
 //
-// Ids and text compare byte by byte on every engine, whatever the server's
-// default collation is: "aB" and "Ab" are two keys. Two differences stay:
-// MySQL and MariaDB ignore trailing spaces in comparisons, and SQLite does not
-// enforce n. So text is trimmed and measured before it comes here.
+// All engines compare ids and text byte by byte, whatever the default collation of the server is: "aB" and "Ab" are two
+// keys. Two differences remain. MySQL and MariaDB ignore trailing spaces when they compare, and SQLite does not enforce
+// n. So the code trims text and checks its length before it stores it.
 //
-// Times are BIGINT, UTC milliseconds since 1970. Names that are reserved words
-// somewhere (key, rank, rows, groups, window, year_month…) are avoided.
+// Times are BIGINT, UTC milliseconds since 1970. Names avoid the reserved words of all engines (key, rank, rows,
+// groups, window, year_month…).
 package migrations
 
 import (
@@ -43,7 +38,7 @@ import (
 	"strconv"
 )
 
-// FS holds the files.
+// FS contains the files.
 //
 //go:embed *.sql
 var FS embed.FS

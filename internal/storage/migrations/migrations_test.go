@@ -39,7 +39,7 @@ func tables(t *testing.T, db *sqldb.DB) (n int) {
 	return n
 }
 
-func TestEveryMigrationIsOneStatementWithAWayBack(t *testing.T) {
+func TestMigrations_AreOneReversibleStatementEach(t *testing.T) {
 	name := regexp.MustCompile(`^([0-9]{4}_[a-z][a-z0-9_]*)\.(up|down)\.sql$`)
 	numbers := map[string]string{}
 	entries, err := fs.ReadDir(migrations.FS, ".")
@@ -71,7 +71,7 @@ func TestEveryMigrationIsOneStatementWithAWayBack(t *testing.T) {
 	}
 }
 
-func TestTheSchemaGoesUpDownAndUpAgain(t *testing.T) {
+func TestMigrations_ApplyRollBackAndApplyAgain(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := open(t, e.Config(t))
@@ -99,7 +99,7 @@ func TestTheSchemaGoesUpDownAndUpAgain(t *testing.T) {
 	}
 }
 
-// upTo is the migrations up to a number.
+// upTo returns the migrations up to a number.
 type upTo int
 
 func (n upTo) Open(name string) (fs.File, error) { return migrations.FS.Open(name) }
@@ -109,16 +109,16 @@ func (n upTo) ReadDir(name string) ([]fs.DirEntry, error) {
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name()[:4] > fmt.Sprintf("%04d", int(n)) }), err
 }
 
-// A process that is killed leaves the number of a migration marked as dirty, whether its statement took effect or not.
+// A killed process leaves the number of a migration marked as dirty, whether or not its statement took effect.
 func TestEveryMigrationResumesAfterAKill(t *testing.T) {
 	t.Parallel()
 	for _, e := range sqldbtest.Engines(t) {
-		if e.Name == "sqlite" { // all migrations are one transaction there
+		if e.Name == "sqlite" { // on SQLite all migrations are one transaction
 			continue
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			db := open(t, e.Config(t))
-			if err := errors.Join(db.Migrate(t.Context(), upTo(1)), db.Rollback(t.Context(), upTo(1), -1)); err != nil { // the version's table
+			if err := errors.Join(db.Migrate(t.Context(), upTo(1)), db.Rollback(t.Context(), upTo(1), -1)); err != nil { // creates the version table
 				t.Fatal(err)
 			}
 			ups, err := fs.Glob(migrations.FS, "*.up.sql")
@@ -151,7 +151,7 @@ func TestEveryMigrationResumesAfterAKill(t *testing.T) {
 	}
 }
 
-func TestFourNodesThatStartAtOnceAllFindTheSchema(t *testing.T) {
+func TestMigrations_FourNodesStartAtOnce(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			cfg := e.Config(t)
@@ -180,7 +180,7 @@ func TestFourNodesThatStartAtOnceAllFindTheSchema(t *testing.T) {
 	}
 }
 
-// The servers of these tests compare text without regard to case by default.
+// The servers of these tests ignore case in comparisons by default.
 func TestIdsThatDifferInCaseAreDifferentKeys(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
