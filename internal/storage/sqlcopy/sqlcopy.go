@@ -1,11 +1,10 @@
-// Package sqlcopy copies a whole SQLite database to MySQL or MariaDB, table by table, for
-// an installation that has grown.
+// Package sqlcopy copies a whole SQLite database to MySQL or MariaDB, table by table, for an installation that outgrew
+// SQLite.
 //
-// The source is locked from the first row to the last: no server has it open, and none can
-// open it. The target is empty, or holds a part of the same copy: a table stoa_copy says
-// how far each table is, and is written in the transaction of the rows, so that a copy that
-// was killed goes on where it stopped. While that table is there no server starts on the
-// target ([Unfinished]). At the end every row of both sides is read again and compared.
+// The source is locked during the whole copy, so no server can open it. The target is empty, or holds part of the same
+// copy. The table stoa_copy stores the progress of each table in the transactions that insert the rows, so that a copy
+// resumes after a kill. No server starts on the target while that table exists ([Unfinished]). At the end all rows of
+// both sides are read again and compared.
 package sqlcopy
 
 import (
@@ -24,13 +23,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// The reasons for which nothing is copied, or what was copied does not count.
+// Reasons why a copy is refused or invalid.
 var (
 	ErrNotEmpty   = errors.New("the target is not empty")
 	ErrOther      = errors.New("the target holds a part of another copy: empty it first")
 	ErrRunning    = errors.New("another copy to this target is under way")
 	ErrSchema     = errors.New("the source has another schema than this program: run stoa migrate on it, or the stoa that served it")
-	ErrDiffers    = errors.New("what was copied is not what the source has now; empty the target and begin again")
+	ErrDiffers    = errors.New("the copy differs from the source: empty the target and copy again")
 	ErrUnfinished = errors.New("a copy to this database is not finished: run stoa copy again, or empty the database")
 )
 
@@ -38,27 +37,27 @@ const (
 	stateTable   = "stoa_copy"
 	versionTable = "schema_migrations"
 
-	// A batch is one transaction: large enough that its commit is cheap, and small enough
-	// for the least max_allowed_packet that servers come with (MariaDB 16 MiB).
+	// A batch is one transaction. It is large enough for a cheap commit, and small enough for the smallest default of
+	// max_allowed_packet (16 MiB in MariaDB).
 	batchRows  = 500
 	batchBytes = 1 << 20
 )
 
-// Table is what was copied of one table, and compared.
+// Table is a copied and compared table.
 type Table struct {
 	Name string `json:"table"`
 	Rows int64  `json:"rows"`
-	Sum  string `json:"sum"` // of all rows in any order, in hex; the same on both sides
+	Sum  string `json:"sum"` // of all rows in any order, in hex; equal on both sides
 }
 
-// Progress is how far a copy is.
+// Progress is the progress of a copy.
 type Progress struct {
 	Step        string // "copy" or "compare"
 	Table       string
 	Done, Total int64 // rows of all tables
 }
 
-// Unfinished returns [ErrUnfinished] where db is the target of a copy that has not ended.
+// Unfinished returns [ErrUnfinished] if db is the target of an unfinished copy.
 func Unfinished(ctx context.Context, db *sqldb.DB) error {
 	if db.Dialect() == sqldb.SQLite {
 		return nil
@@ -70,11 +69,11 @@ func Unfinished(ctx context.Context, db *sqldb.DB) error {
 	return err
 }
 
-// Copy copies all of from to to, and returns what both have then. It may be called again
-// with the same source after an error, or after the process was killed.
+// Copy copies all rows of from to to, and returns the tables of both. After an error or a kill, call it again with the
+// same source to resume.
 func Copy(ctx context.Context, from *sqldb.Alone, to *sqldb.DB, progress func(Progress)) (_ []Table, err error) {
 	if to.Dialect() == sqldb.SQLite {
-		return nil, errors.New("sqlcopy: the target is MySQL or MariaDB")
+		return nil, errors.New("sqlcopy: the target must be MySQL or MariaDB")
 	}
 	unlock, err := lock(ctx, to)
 	if err != nil {
@@ -86,7 +85,7 @@ func Copy(ctx context.Context, from *sqldb.Alone, to *sqldb.DB, progress func(Pr
 		return nil, err
 	}
 	for _, t := range c.tables {
-		if err := c.table(ctx, t); err != nil {
+		if err := c.copyTable(ctx, t); err != nil {
 			return nil, fmt.Errorf("table %s: %w", t.name, err)
 		}
 	}
@@ -95,7 +94,7 @@ func Copy(ctx context.Context, from *sqldb.Alone, to *sqldb.DB, progress func(Pr
 		return nil, err
 	}
 	for _, t := range c.tables {
-		if err := c.number(ctx, t); err != nil {
+		if err := c.setAutoIncrement(ctx, t); err != nil {
 			return nil, err
 		}
 	}
@@ -103,20 +102,21 @@ func Copy(ctx context.Context, from *sqldb.Alone, to *sqldb.DB, progress func(Pr
 	return all, err
 }
 
-// lockName has a hash of the database's name: either name has up to 64 characters.
+// lockName contains a hash of the database name, because a lock name and a database name both have at most 64
+// characters.
 const lockName = "CONCAT('" + stateTable + ".', LEFT(SHA2(DATABASE(), 256), 32))"
 
-// lock keeps a second copy away, for as long as the connection lives.
+// lock prevents a second copy while its connection lives.
 func lock(ctx context.Context, to *sqldb.DB) (unlock func() error, err error) {
 	conn, err := to.Writer().Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var got sql.NullInt64
-	// It says nothing until the copy ends. 24 days are the most that a server on Windows takes.
+	// The connection stays idle until the copy ends. 24 days is the maximum for a server on Windows.
 	_, err = conn.ExecContext(ctx, "SET SESSION wait_timeout = 2147483")
 	if err == nil {
-		// The server may not have noticed yet that a copy which was killed a moment ago is gone.
+		// The server may not have noticed yet that a killed copy has ended, so this waits 10 s.
 		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 10)").Scan(&got)
 	}
 	if err == nil && got.Int64 != 1 {
@@ -136,9 +136,9 @@ type table struct {
 	columns []string
 	key     []string // the primary key
 	rows    int64
-	serial  int64 // the last number that SQLite gave; 0 without numbers
+	serial  int64 // the last auto-increment number of SQLite; 0 if there is none
 
-	last []string // the key of the last row that was copied, as JSON of each value
+	last []string // the key of the last copied row, one encoded value per column
 	done int64
 }
 
@@ -148,7 +148,7 @@ type copying struct {
 	progress func(Progress)
 	tables   []*table
 	total    int64
-	did      int64
+	done     int64
 }
 
 // tablesOf returns the tables of a target.
@@ -157,7 +157,7 @@ func tablesOf(ctx context.Context, db *sqldb.DB) (names []string, err error) {
 	return names, err
 }
 
-// begin looks at both sides, and writes down in the target that a copy has begun.
+// begin checks both sides and records in the target that a copy has begun.
 func (c *copying) begin(ctx context.Context) error {
 	want := migrations.Newest()
 	if have, err := c.from.Version(ctx); err != nil {
@@ -184,7 +184,7 @@ func (c *copying) begin(ctx context.Context) error {
 			}
 		}
 	}
-	if !resumed { // before the schema, which takes a while: a server that starts meanwhile looks for it
+	if !resumed { // before the migrations, which take a while: a server that starts in the meantime checks for this table
 		_, err = c.to.ExecContext(ctx, "CREATE TABLE "+stateTable+" (name VARCHAR(64) NOT NULL PRIMARY KEY, last_key TEXT NOT NULL, copied BIGINT NOT NULL)"+
 			" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin")
 		if err != nil {
@@ -194,19 +194,18 @@ func (c *copying) begin(ctx context.Context) error {
 	if err := c.to.Migrate(ctx, migrations.FS); err != nil {
 		return err
 	}
-	if c.tables, err = c.source(ctx); err != nil {
+	if c.tables, err = c.sourceTables(ctx); err != nil {
 		return err
 	}
 	for _, t := range c.tables {
 		c.total += t.rows
 	}
-	return c.agree(ctx)
+	return c.loadProgress(ctx)
 }
 
-// agree makes sure that the copy under way is of this source, and reads how far it is. The
-// source is its file: what changed in there since the copy began is found when both sides
-// are compared.
-func (c *copying) agree(ctx context.Context) error {
+// loadProgress checks that the unfinished copy is from this source, and loads its progress. The path identifies the source;
+// changes of its rows since the copy began are detected by the comparison.
+func (c *copying) loadProgress(ctx context.Context) error {
 	const source = "from" // no table has this name
 	type row struct {
 		Name    string
@@ -233,7 +232,7 @@ func (c *copying) agree(ctx context.Context) error {
 			return ErrOther
 		}
 		c.tables[i].done = r.Copied
-		c.did += r.Copied
+		c.done += r.Copied
 		if err := json.Unmarshal([]byte(r.LastKey), &c.tables[i].last); err != nil {
 			return err
 		}
@@ -241,8 +240,8 @@ func (c *copying) agree(ctx context.Context) error {
 	return nil
 }
 
-// source reads the source's tables.
-func (c *copying) source(ctx context.Context) (all []*table, err error) {
+// sourceTables returns the tables of the source.
+func (c *copying) sourceTables(ctx context.Context) (all []*table, err error) {
 	err = c.each(ctx, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name <> '"+versionTable+"' ORDER BY name", nil, func(row []any) error {
 		all = append(all, &table{name: row[0].(string)})
 		return nil
@@ -275,7 +274,7 @@ func (c *copying) source(ctx context.Context) (all []*table, err error) {
 	return all, err
 }
 
-// each calls fn with each row of a query of the source.
+// each calls fn with each row of a query on the source.
 func (c *copying) each(ctx context.Context, query string, args []any, fn func(row []any) error) (err error) {
 	rows, err := c.from.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -301,8 +300,8 @@ func (c *copying) each(ctx context.Context, query string, args []any, fn func(ro
 	return rows.Err()
 }
 
-// table copies what is left of one table.
-func (c *copying) table(ctx context.Context, t *table) error {
+// copyTable copies the remaining rows of one table.
+func (c *copying) copyTable(ctx context.Context, t *table) error {
 	key := make([]int, len(t.key))
 	for i, name := range t.key {
 		key[i] = slices.Index(t.columns, name)
@@ -311,9 +310,9 @@ func (c *copying) table(ctx context.Context, t *table) error {
 	for {
 		query, args := "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name, []any{}
 		if t.last != nil {
-			query += " WHERE (" + strings.Join(t.key, ", ") + ") > (" + marks(len(t.key)) + ")"
+			query += " WHERE (" + strings.Join(t.key, ", ") + ") > (" + placeholders(len(t.key)) + ")"
 			for _, v := range t.last {
-				value, err := unmark(v)
+				value, err := decodeKey(v)
 				if err != nil {
 					return err
 				}
@@ -334,7 +333,7 @@ func (c *copying) table(ctx context.Context, t *table) error {
 			values = append(values, row...)
 			t.last = t.last[:0]
 			for _, i := range key {
-				t.last = append(t.last, mark(row[i]))
+				t.last = append(t.last, encodeKey(row[i]))
 			}
 			if n++; n == batchRows || bytes >= batchBytes {
 				return enough
@@ -344,18 +343,18 @@ func (c *copying) table(ctx context.Context, t *table) error {
 		if err != nil && !errors.Is(err, enough) || n == 0 {
 			return err
 		}
-		if err := c.put(ctx, t, values, n); err != nil {
+		if err := c.insert(ctx, t, values, n); err != nil {
 			return err
 		}
-		c.did += int64(n)
-		c.progress(Progress{Step: "copy", Table: t.name, Done: c.did, Total: c.total})
+		c.done += int64(n)
+		c.progress(Progress{Step: "copy", Table: t.name, Done: c.done, Total: c.total})
 	}
 }
 
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
 
-// mark writes a value of a key as text: its kind and the value.
-func mark(v any) string {
+// encodeKey encodes a key value as text: its kind and the value.
+func encodeKey(v any) string {
 	switch v := v.(type) {
 	case string:
 		return "t" + v
@@ -365,7 +364,7 @@ func mark(v any) string {
 	return fmt.Sprintf("n%d", v)
 }
 
-func unmark(s string) (any, error) {
+func decodeKey(s string) (any, error) {
 	if s == "" {
 		return nil, errors.New("a key without a kind")
 	}
@@ -379,18 +378,18 @@ func unmark(s string) (any, error) {
 	}
 }
 
-// put writes rows, and how far the table is, in one transaction.
-func (c *copying) put(ctx context.Context, t *table, values []any, n int) (err error) {
+// insert inserts rows and stores the progress of the table in one transaction.
+func (c *copying) insert(ctx context.Context, t *table, values []any, n int) (err error) {
 	tx, err := c.to.Writer().BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = tx.Rollback() // the error that matters is there already
+			_ = tx.Rollback() // the first error matters
 		}
 	}()
-	row := "(" + marks(len(t.columns)) + ")"
+	row := "(" + placeholders(len(t.columns)) + ")"
 	if _, err := tx.ExecContext(ctx, "INSERT INTO `"+t.name+"` (`"+strings.Join(t.columns, "`, `")+"`) VALUES "+row+strings.Repeat(", "+row, n-1), values...); err != nil {
 		return fmt.Errorf("the rows up to the key %q: %w", t.last, err)
 	}
@@ -410,7 +409,7 @@ func (c *copying) put(ctx context.Context, t *table, values []any, n int) (err e
 
 // compare reads all rows of both sides.
 func (c *copying) compare(ctx context.Context) (all []Table, err error) {
-	c.did = 0
+	c.done = 0
 	var differ []string
 	for _, t := range c.tables {
 		query := "SELECT `" + strings.Join(t.columns, "`, `") + "` FROM `" + t.name + "`"
@@ -418,8 +417,8 @@ func (c *copying) compare(ctx context.Context) (all []Table, err error) {
 		if err != nil {
 			return nil, err
 		}
-		here, err := sum(t.name, source, func(n int64) {
-			c.progress(Progress{Step: "compare", Table: t.name, Done: c.did + n, Total: c.total})
+		sourceSum, err := checksum(t.name, source, func(n int64) {
+			c.progress(Progress{Step: "compare", Table: t.name, Done: c.done + n, Total: c.total})
 		})
 		if err != nil {
 			return nil, err
@@ -428,15 +427,15 @@ func (c *copying) compare(ctx context.Context) (all []Table, err error) {
 		if err != nil {
 			return nil, err
 		}
-		there, err := sum(t.name, target, func(int64) {})
+		targetSum, err := checksum(t.name, target, func(int64) {})
 		if err != nil {
 			return nil, err
 		}
-		if here != there {
-			differ = append(differ, fmt.Sprintf("%s (%d rows, and %d there)", t.name, here.Rows, there.Rows))
+		if sourceSum != targetSum {
+			differ = append(differ, fmt.Sprintf("%s (%d rows in the source, %d in the target)", t.name, sourceSum.Rows, targetSum.Rows))
 		}
-		c.did += here.Rows
-		all = append(all, here)
+		c.done += sourceSum.Rows
+		all = append(all, sourceSum)
 	}
 	if differ != nil {
 		return nil, fmt.Errorf("%w: %s", ErrDiffers, strings.Join(differ, ", "))
@@ -444,9 +443,8 @@ func (c *copying) compare(ctx context.Context) (all []Table, err error) {
 	return all, nil
 }
 
-// sum adds up the hashes of all rows, so that their order, which engines see differently,
-// does not count.
-func sum(name string, rows *sql.Rows, progress func(int64)) (t Table, err error) {
+// checksum adds the hashes of all rows, so that the result does not depend on their order, which differs between engines.
+func checksum(name string, rows *sql.Rows, progress func(int64)) (t Table, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	columns, err := rows.Columns()
 	if err != nil {
@@ -482,9 +480,8 @@ func sum(name string, rows *sql.Rows, progress func(int64)) (t Table, err error)
 	return t, rows.Err()
 }
 
-// number has the target go on numbering where the source stopped, which may be after the
-// last row that is there.
-func (c *copying) number(ctx context.Context, t *table) error {
+// setAutoIncrement makes the target continue the auto-increment numbers of the source, whose last row may be deleted.
+func (c *copying) setAutoIncrement(ctx context.Context, t *table) error {
 	if t.serial == 0 {
 		return nil
 	}

@@ -24,8 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// TestMain lets the test binary be the process that is killed in the middle of a copy:
-// after so many batches it kills itself, as the kernel would.
+// TestMain also runs the process that kills itself with SIGKILL after a number of batches.
 func TestMain(m *testing.M) {
 	if from := os.Getenv("SQLCOPY_FROM"); from != "" {
 		left := 0
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 				select {}
 			}
 		})
-		fmt.Fprintln(os.Stderr, "nobody killed it:", err)
+		fmt.Fprintln(os.Stderr, "it was not killed:", err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -59,14 +58,14 @@ func copyIt(ctx context.Context, path, url string, progress func(sqlcopy.Progres
 func none(sqlcopy.Progress) {}
 
 const (
-	days     = 4700 // of one user: several batches
-	pictures = 5    // of 700,000 bytes each: more than a batch holds
+	days     = 4700 // of one user; several batches
+	pictures = 5    // of 700,000 bytes each; more than a batch holds
 )
 
 var picture = bytes.Repeat([]byte{0, 0xff, '\'', '\\', '"', 0x1a, '\n'}, 100_000)
 
-// source returns a database with what is hard to copy: ids that differ in case, text of
-// other scripts and with quotes, bytes, NULL, numbers that were given and whose rows are gone.
+// source returns a database with values that are hard to copy: ids that differ in case, text in other scripts and with
+// quotes, bytes, NULL, and numbers of deleted rows.
 func source(t *testing.T) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +115,7 @@ func number(t *testing.T, db *sqldb.DB, query string) (n int64) {
 	return n
 }
 
-// whole looks at the target without the help of what compared it.
+// whole checks the target without the code of the comparison.
 func whole(t *testing.T, db *sqldb.DB) {
 	t.Helper()
 	for query, want := range map[string]int64{
@@ -142,14 +141,14 @@ func whole(t *testing.T, db *sqldb.DB) {
 		t.Fatal(err)
 	}
 	if got := number(t, db, "SELECT MAX(id) FROM outbox"); got != 4 {
-		t.Errorf("the next message has the number %d, want 4, for SQLite had given 3", got)
+		t.Errorf("the next message has the number %d, want 4, because SQLite assigned 3", got)
 	}
 	if err := sqlcopy.Unfinished(t.Context(), db); err != nil {
-		t.Errorf("when it is finished: %v", err)
+		t.Errorf("after the copy: %v", err)
 	}
 }
 
-func TestACopyHasEveryRowAndIsMadeOnce(t *testing.T) {
+func TestCopy_CopiesEveryRowOnce(t *testing.T) {
 	path := source(t)
 	to, db := target(t)
 	steps := map[string]sqlcopy.Progress{}
@@ -170,7 +169,7 @@ func TestACopyHasEveryRowAndIsMadeOnce(t *testing.T) {
 	}
 }
 
-// killed has another process copy and die after some batches.
+// killed runs a copy in another process that is killed after some batches.
 func killed(t *testing.T, from, to string, batches int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -178,18 +177,18 @@ func killed(t *testing.T, from, to string, batches int) {
 	out, err := cmd.CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("got %v, want that it was killed; it said\n%s", err, out)
+		t.Fatalf("got %v, want a kill; its output is\n%s", err, out)
 	}
 }
 
-func TestACopyThatWasKilledGoesOnWhereItWas(t *testing.T) {
+func TestCopy_ResumesAfterAKill(t *testing.T) {
 	path := source(t)
 	to, db := target(t)
 	left := int64(0)
 	for try := 1; try <= 3; try++ {
 		killed(t, path, to, 3)
 		if err := sqlcopy.Unfinished(t.Context(), db); !errors.Is(err, sqlcopy.ErrUnfinished) {
-			t.Errorf("killed %d times: got %v, want ErrUnfinished, which no server starts on", try, err)
+			t.Errorf("killed %d times: got %v, want ErrUnfinished, so that no server starts", try, err)
 		}
 		done := number(t, db, "SELECT SUM(copied) FROM stoa_copy")
 		if done <= left {
@@ -211,7 +210,7 @@ func TestACopyThatWasKilledGoesOnWhereItWas(t *testing.T) {
 	whole(t, db)
 }
 
-func TestADatabaseThatDiesDuringACopyCostsNothing(t *testing.T) {
+func TestCopy_ResumesAfterTargetCrash(t *testing.T) {
 	path := source(t)
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	batches := 0
@@ -234,7 +233,7 @@ func TestADatabaseThatDiesDuringACopyCostsNothing(t *testing.T) {
 	whole(t, db)
 }
 
-func TestACopyMayTakeLongerThanTheServerKeepsAnIdleConnection(t *testing.T) {
+func TestCopy_OutlivesIdleTimeout(t *testing.T) {
 	path := source(t)
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{})
 	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: server.URL})
@@ -265,7 +264,7 @@ func TestACopyMayTakeLongerThanTheServerKeepsAnIdleConnection(t *testing.T) {
 	whole(t, db)
 }
 
-func TestWhatChangedMeanwhileIsFound(t *testing.T) {
+func TestCopy_DetectsChangesSinceTheStart(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, path string, db *sqldb.DB){
 		"in the source": func(t *testing.T, path string, _ *sqldb.DB) {
 			db, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite:" + path})
@@ -308,8 +307,8 @@ func TestWhatChangedMeanwhileIsFound(t *testing.T) {
 	}
 }
 
-// The schema takes the longest until the first row is there, and a server may start meanwhile.
-func TestACopyIsUnderWayBeforeTheSchemaIsMade(t *testing.T) {
+// The migrations take the longest time before the first row, and a server may start during them.
+func TestCopy_IsMarkedBeforeMigrations(t *testing.T) {
 	path := source(t)
 	to, db := target(t)
 	name := ""
@@ -345,8 +344,8 @@ func TestACopyIsUnderWayBeforeTheSchemaIsMade(t *testing.T) {
 	whole(t, db)
 }
 
-// A lock of MySQL has a name of 64 characters, and so has a database.
-func TestACopyGoesToADatabaseOfTheLongestName(t *testing.T) {
+// The names of locks and of databases in MySQL have at most 64 characters.
+func TestCopy_AcceptsLongestDatabaseName(t *testing.T) {
 	short, db := target(t)
 	name := strings.Repeat("n", 64)
 	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
@@ -364,7 +363,7 @@ func TestACopyGoesToADatabaseOfTheLongestName(t *testing.T) {
 	}
 }
 
-func TestACopyRefusesWhatItCouldHarm(t *testing.T) {
+func TestCopy_RefusesUnsafeSourcesAndTargets(t *testing.T) {
 	path := source(t)
 	to, db := target(t)
 
