@@ -91,7 +91,7 @@ func TestReadinessNamesTheDatabaseThatIsAway(t *testing.T) {
 	})
 	maria.Restart(t)
 	eventually.True(t, "the database to be back", func() bool { return strings.HasPrefix(readyz(), `200 {"status":"ready"`) })
-	for _, line := range []string{`msg="sql is away"`, `msg="sql is back"`, `msg=listening`} {
+	for _, line := range []string{`msg="sql: unavailable"`, `msg="sql: available again"`, `msg=listening`} {
 		if n := log.Count(line); n != 1 {
 			t.Errorf("%d lines have %s, want one", n, line)
 		}

@@ -17,8 +17,8 @@ import (
 // ErrInUse reports a SQLite database that another process has open.
 var ErrInUse = errors.New("another process has the database open: stop the server first")
 
-// SQLitePath returns the absolute path of the file that cfg means, which may not be
-// there; ok is false where cfg means no SQLite.
+// SQLitePath returns the absolute path of the SQLite file of cfg, which may not exist. ok is false if cfg is not for
+// SQLite.
 func SQLitePath(cfg Config) (path string, ok bool) {
 	scheme, rest, _ := strings.Cut(cfg.URL, ":")
 	if scheme != "" && scheme != "sqlite" {
@@ -31,9 +31,8 @@ func SQLitePath(cfg Config) (path string, ok bool) {
 	return path, err == nil
 }
 
-// Backup writes the database as it is at one moment into a new file, compacted, while
-// servers go on to read and write. SQLite only. The file is there whole or not at all,
-// and [fs.ErrExist] is returned where there is one.
+// Backup writes a compacted snapshot of a SQLite database into a new file while servers continue to read and write. The
+// file is either complete or absent. Backup returns [fs.ErrExist] if the file exists.
 func (db *DB) Backup(ctx context.Context, file string) (err error) {
 	if db.dialect != SQLite {
 		return fmt.Errorf("sqldb.Backup: %s is no SQLite", db)
@@ -42,7 +41,7 @@ func (db *DB) Backup(ctx context.Context, file string) (err error) {
 		return &fs.PathError{Op: "backup", Path: file, Err: errors.Join(err, fs.ErrExist)}
 	}
 	part := file + ".part"
-	// VACUUM takes an empty file that is there, with its mode.
+	// VACUUM INTO accepts an existing empty file and keeps its mode.
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -61,8 +60,8 @@ func (db *DB) Backup(ctx context.Context, file string) (err error) {
 	return os.Rename(part, file)
 }
 
-// MoveLogs moves the logs that are left of a database whose file at path is gone to where they are those of one at
-// to: SQLite would play them into the next file at path, whose they are not.
+// MoveLogs moves the remaining logs of the database at path, whose file was moved to to, next to that file. Otherwise
+// SQLite would apply them to the next file at path.
 func MoveLogs(path, to string) error {
 	for _, log := range []string{"-wal", "-journal"} {
 		if err := os.Rename(path+log, to+log); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,8 +78,8 @@ type Alone struct {
 	conn *sql.Conn
 }
 
-// OpenAlone opens the file at path and locks it, or returns [ErrInUse] or
-// [fs.ErrNotExist]. What a server left in its log is in the file then, and there is no log.
+// OpenAlone opens the file at path and locks it. It returns [ErrInUse] or [fs.ErrNotExist]. It first applies the log of
+// the last server to the file and removes the log.
 func OpenAlone(ctx context.Context, path string) (_ *Alone, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
@@ -95,8 +94,7 @@ func OpenAlone(ctx context.Context, path string) (_ *Alone, err error) {
 		}
 	}()
 	a.conn, err = a.pool.Conn(ctx)
-	// To leave the WAL mode takes that nobody else is connected, whether a transaction
-	// is under way or not.
+	// SQLite leaves the WAL mode only if there is no other connection, even an idle one.
 	mode := ""
 	if err == nil {
 		err = a.conn.QueryRowContext(ctx, "PRAGMA journal_mode = DELETE").Scan(&mode)
@@ -118,26 +116,26 @@ func (a *Alone) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return a.conn.QueryContext(ctx, query, args...)
 }
 
-// Version is [DB.Version].
+// Version returns the number of the newest migration; see [DB.Version].
 func (a *Alone) Version(ctx context.Context) (version int, err error) {
 	var dirty bool
 	err = a.conn.QueryRowContext(ctx, "SELECT version, dirty FROM "+versionTable).Scan(&version, &dirty)
 	return version, err
 }
 
-// Check reports what is wrong with the file, which takes a while for a large one.
+// Check returns an error that describes the damage if the file is damaged. It takes long for a large file.
 func (a *Alone) Check(ctx context.Context) error {
-	var said string
-	if err := a.conn.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {
+	var result string
+	if err := a.conn.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&result); err != nil {
 		return fmt.Errorf("%s: %w", a.Path, err)
 	}
-	if said != "ok" {
-		return fmt.Errorf("%s is damaged: %s", a.Path, said)
+	if result != "ok" {
+		return fmt.Errorf("%s is damaged: %s", a.Path, result)
 	}
 	return nil
 }
 
-// Close lets others in.
+// Close releases the lock.
 func (a *Alone) Close() error {
 	var err error
 	if a.conn != nil {

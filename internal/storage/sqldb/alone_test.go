@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// lite opens a SQLite database in a directory of its own, with the table things and a row in it.
+// lite opens a SQLite database in a new directory, with the table things and one row.
 func lite(t *testing.T) (db *sqldb.DB, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "of a server.db")
@@ -28,18 +28,18 @@ func lite(t *testing.T) (db *sqldb.DB, path string) {
 	return db, path
 }
 
-func TestABackupIsTheDatabaseOfOneMoment(t *testing.T) {
+func TestBackup_IsASnapshot(t *testing.T) {
 	db, _ := lite(t)
 	file := filepath.Join(t.TempDir(), "backup.db")
 	must(t, db.Backup(t.Context(), file))
 	must(t, insert(t.Context(), db, "b", "later"))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file's mode is %v, %v; want it private", info.Mode(), err)
+		t.Errorf("the file's mode is %v, %v; want 0600", info.Mode(), err)
 	}
 	copied, err := sqldb.Open(t.Context(), sqldb.Config{URL: "sqlite://" + file})
 	must(t, err)
 	if got := names(t, copied); !slices.Equal(got, []string{"kept"}) {
-		t.Errorf("the backup has %q, want what was there", got)
+		t.Errorf("the backup has %q, want the rows of the source", got)
 	}
 	must(t, copied.Close())
 
@@ -53,7 +53,7 @@ func TestABackupIsTheDatabaseOfOneMoment(t *testing.T) {
 	}
 }
 
-func TestABackupThatFailsLeavesNoFile(t *testing.T) {
+func TestBackup_FailureLeavesNoFile(t *testing.T) {
 	db, _ := lite(t)
 	dir := t.TempDir()
 	if err := db.Backup(t.Context(), filepath.Join(dir, "no such directory", "backup.db")); !errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 	}
 }
 
-func TestOnlySQLiteIsBackedUpIntoAFile(t *testing.T) {
+func TestBackup_OnlySQLite(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		db, err := sqldb.Open(t.Context(), e.Config(t))
 		must(t, err)
@@ -84,7 +84,7 @@ func TestOnlySQLiteIsBackedUpIntoAFile(t *testing.T) {
 	}
 }
 
-func TestADatabaseIsOpenedAloneOrNotAtAll(t *testing.T) {
+func TestOpenAlone_RequiresExclusiveAccess(t *testing.T) {
 	db, path := lite(t)
 	if _, err := sqldb.OpenAlone(t.Context(), path); !errors.Is(err, sqldb.ErrInUse) {
 		t.Errorf("while a server has it open: %v, want %v", err, sqldb.ErrInUse)
@@ -110,13 +110,13 @@ func TestADatabaseIsOpenedAloneOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsFound(t *testing.T) {
+func TestCheck_DetectsDamage(t *testing.T) {
 	db, path := lite(t)
 	for i := range 2000 {
 		must(t, insert(t.Context(), db, strings.Repeat("x", 40)+string(rune('a'+i%26))+strings.Repeat("y", i), "long"))
 	}
 	must(t, db.Close())
-	alone, err := sqldb.OpenAlone(t.Context(), path) // which moves the log into the file
+	alone, err := sqldb.OpenAlone(t.Context(), path) // applies the log to the file
 	must(t, err)
 	must(t, alone.Close())
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -129,11 +129,11 @@ func TestADamagedFileIsFound(t *testing.T) {
 	must(t, err)
 	defer alone.Close()
 	if err := alone.Check(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a file with 64 KiB of something else: %v, want that it is damaged", err)
+		t.Errorf("a file with 64 KiB of something else: %v, want an error about the damage", err)
 	}
 }
 
-func TestSQLitesOwnTroublesAreToldByCode(t *testing.T) {
+func TestSQLiteErrors_AreClassifiedByCode(t *testing.T) {
 	db, path := lite(t)
 	other, err := sql.Open("sqlite", "file:"+path)
 	must(t, err)
@@ -144,7 +144,7 @@ func TestSQLitesOwnTroublesAreToldByCode(t *testing.T) {
 		}
 		_, err := other.ExecContext(ctx, "INSERT INTO things (id, name, n) VALUES ('c', '', 0)")
 		if !sqldb.IsRetryable(err) || sqldb.IsUnavailable(err) || sqldb.IsRowError(err) {
-			t.Errorf("a file that another writes: %v, want it retryable", err)
+			t.Errorf("a file that another process writes: %v, want it retryable", err)
 		}
 		return nil
 	}))

@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// BenchmarkInsert compares a durable INSERT of new rows through Tx with the
-// same through database/sql; one caller, "tx/s" is transactions.
+// BenchmarkInsert compares a durable INSERT of new rows through Tx with the same through database/sql, with one caller.
+// "tx/s" is the number of transactions per second.
 func BenchmarkInsert(b *testing.B) {
 	upsert := sqldb.Upsert{Table: "bench", Columns: []string{"id", "day", "at", "req"}, Key: []string{"id", "day"}}
 	for _, engine := range []string{"sqlite", "mariadb"} {

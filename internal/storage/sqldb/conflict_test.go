@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// A transaction of another node of a Galera cluster was faster: COMMIT fails with error 1213.
+// COMMIT fails with error 1213, because a transaction of another Galera node won.
 func TestTx_CommitConflictRunsItAgain(t *testing.T) {
 	t.Parallel()
 	line := sqldbtest.NewLine(t, sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true}))
@@ -34,7 +34,7 @@ func TestTx_CommitConflictRunsItAgain(t *testing.T) {
 	}
 }
 
-// Another node committed the row after this transaction looked for it.
+// Another node committed the row after this transaction read.
 func TestTx_DuplicateKeyRunsItOnceMore(t *testing.T) {
 	db := sqldbtest.Open(t, sqldb.Config{URL: sqldbtest.Server(t).URL})
 	exec(t, db, "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)")

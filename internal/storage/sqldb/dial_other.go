@@ -7,5 +7,7 @@ import (
 	"time"
 )
 
-// unheard leaves it to the system how often it sends again what a host does not acknowledge.
-func unheard(time.Duration) func(network, address string, c syscall.RawConn) error { return nil }
+// unacknowledgedLimit does nothing: the operating system decides how often it retransmits unacknowledged data.
+func unacknowledgedLimit(time.Duration) func(network, address string, c syscall.RawConn) error {
+	return nil
+}

@@ -6,12 +6,10 @@ import (
 	"sync"
 )
 
-// Dialect is the engine, for the few places where one SQL text does not serve
-// all.
+// Dialect is the engine, for the few statements whose text differs between engines.
 type Dialect uint8
 
-// The engines. MariaDB is at least 10.6, MySQL at least 8.0; the tests run on
-// MariaDB 10.11 and MySQL 9.7.
+// The engines. MariaDB must be 10.6 or later, MySQL 8.0 or later. The tests run on MariaDB 10.11 and MySQL 9.7.
 const (
 	SQLite Dialect = iota + 1
 	MariaDB
@@ -31,7 +29,7 @@ func (d Dialect) String() string {
 	return "unknown engine"
 }
 
-// Greatest is the name of the function for the largest of several values.
+// Greatest returns the name of the function that returns the largest of several values.
 func (d Dialect) Greatest() string {
 	if d == SQLite {
 		return "MAX"
@@ -39,8 +37,8 @@ func (d Dialect) Greatest() string {
 	return "GREATEST"
 }
 
-// ForUpdate is " FOR UPDATE" where the engine locks rows; SQLite has one
-// writer, so that what a Tx reads cannot change before it ends.
+// ForUpdate returns " FOR UPDATE" for engines with row locks. On SQLite it returns "": there is one writer, so that no
+// other transaction changes a row before the Tx that read it ends.
 func (d Dialect) ForUpdate() string {
 	if d == SQLite {
 		return ""
@@ -48,7 +46,7 @@ func (d Dialect) ForUpdate() string {
 	return " FOR UPDATE"
 }
 
-// SkipLocked is [Dialect.ForUpdate] for those of the rows that no other transaction has locked. It waits for none.
+// SkipLocked is [Dialect.ForUpdate] that skips rows that other transactions have locked. It never waits.
 func (d Dialect) SkipLocked() string {
 	if d == SQLite {
 		return ""
@@ -56,10 +54,10 @@ func (d Dialect) SkipLocked() string {
 	return " FOR UPDATE SKIP LOCKED"
 }
 
-// ByIndex stands behind a table of which a statement reads some rows by an index; that of the primary key is named PRIMARY.
-// Where the rows are a good part of a table that is small, MySQL and MariaDB read all of it otherwise, and a statement that locks
-// waits for others' rows. One that locks is to select a column that the index does not have: MySQL takes an index with all of them as a
-// whole.
+// ByIndex returns an index hint to write after the name of a table. The index of the primary key is named PRIMARY.
+// Without the hint MySQL and MariaDB scan a small table if the statement reads much of it, and a locking statement then
+// waits for locks on other rows. A locking statement should also select a column that is not in the index, because
+// MySQL scans the whole of an index that covers the statement.
 func (d Dialect) ByIndex(name string) string {
 	if d == SQLite {
 		return ""
@@ -67,21 +65,20 @@ func (d Dialect) ByIndex(name string) string {
 	return " FORCE INDEX (" + name + ")"
 }
 
-// Upsert is an INSERT of many rows that says what happens to a row whose key
-// exists already. Names go into the text as they are.
+// Upsert is an INSERT of many rows that defines what happens to rows whose key exists. Names are copied into the text
+// unquoted.
 type Upsert struct {
 	Table   string
 	Columns []string
 
-	// Key holds the columns of the primary or unique key in question. MySQL and
-	// MariaDB do not ask which key it was; have but one on such a table.
+	// Key holds the columns of the primary or unique key. MySQL and MariaDB check all keys, so such a table must have
+	// only one.
 	Key []string
 
-	// Set says what becomes of an existing row, an entry per column. "zone"
-	// takes the new value; "days = days | {new.days}" is an expression in which
-	// {new.c} is the new and a bare column the old value, {greatest} the
-	// function's name. Empty leaves the row as it is, unlike IGNORE without
-	// swallowing any other error; the affected rows are then those that are new.
+	// Set lists the changes of an existing row, one entry per column. "zone" assigns the new value. "days = days |
+	// {new.days}" assigns an expression: {new.c} is the new value, a bare column is the old value, and {greatest} is
+	// the name of the function. If Set is empty, existing rows do not change, and the affected rows are the new rows.
+	// Unlike INSERT IGNORE it does not ignore other errors.
 	Set []string
 }
 
@@ -132,8 +129,8 @@ type Statement struct {
 	byRows          sync.Map // int → string
 }
 
-// For returns the text for n rows, n ≥ 1, with a question mark per value in
-// row order: for [Tx.SQL] and for bun alike. Texts are kept per n.
+// For returns the text for n ≥ 1 rows, with one question mark per value in row order. It works with [Tx.SQL] and with
+// bun. The texts are cached per n.
 func (s *Statement) For(n int) string {
 	if text, ok := s.byRows.Load(n); ok {
 		return text.(string)

@@ -1,20 +1,19 @@
-// Package sqldb keeps the truth: SQLite in a file, or MariaDB or MySQL.
+// Package sqldb opens the SQL database of Stoa: SQLite in a file, or MariaDB or MySQL.
 //
 //	db, err := sqldb.Open(ctx, sqldb.Config{Dir: "stoa-data"})
 //	err = db.Migrate(ctx, migrations.FS)
 //
 // # Reading
 //
-// Both [DB] and [Tx] are a [Querier]. Question marks are filled in by bun,
-// lists by bun.In:
+// Both [DB] and [Tx] implement [Querier]. bun replaces the question marks, and bun.List expands a slice:
 //
 //	var names []string
 //	err := db.NewRaw("SELECT name FROM users WHERE id IN (?)", bun.List(ids)).Scan(ctx, &names)
 //
 // # Writing
 //
-// Statements that belong together go into [DB.Tx], which commits, rolls back, retries
-// deadlocks and offers one fixed time:
+// [DB.Tx] runs statements in one transaction. It commits, rolls back, retries after deadlocks and gives all statements
+// the same time:
 //
 //	err := db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, changed = ? WHERE id = ?", name, tx.Now().UnixMilli(), id)
@@ -25,35 +24,34 @@
 //		return tx.Enqueue(ctx, sqldb.Message{Topic: "user.changed", Key: id.String()})
 //	})
 //
-// A batch of what many callers write locks its rows by [Locks]: one that another transaction holds for
-// seconds holds up no other.
+// Batches lock their rows with [Locks], so that a row that another transaction locks for seconds delays only its own
+// batch.
 //
-// What many change at the same moment, such as a room into which everybody comes, is changed by [DB.InTurn]: whoever waits for
-// its row has no connection. Transactions leave some connections to reads, and to those of batches, by [DB.Batch].
+// Use [DB.InTurn] for rows with many concurrent writers, such as a room that many users join at once: a change that
+// waits for its row uses no connection. Some connections are reserved for reads and for [DB.Batch].
 //
-// Nothing is published, cached or dropped before the commit. A message that
-// must not be lost is enqueued instead; package queue delivers it.
+// Code publishes events and changes caches only after the commit. Work that must not be lost goes through the outbox
+// ([Tx.Enqueue]); package queue delivers it.
 //
 // # One text for all engines
 //
-// Almost every statement reads the same everywhere. Where they part:
+// Almost every statement has the same text for all engines. The differences are:
 //
 //   - Upserts come from [Dialect.Compile].
-//   - RowsAffected counts the changed rows on MySQL and MariaDB, the matched
-//     ones on SQLite: an UPDATE to the values a row has already counts 0 and 1.
-//     Do not take 0 for "no such row" unless something always changes.
-//   - A row read in order to be changed is read with [Dialect.ForUpdate], and so is one
-//     that an insert has just met: InnoDB refuses a duplicate a moment before a plain read
-//     sees the row in its way.
-//   - Text on MySQL and MariaDB ignores trailing spaces in comparisons, and
-//     SQLite knows no lengths. Trim and measure first.
-//   - Text is valid UTF-8 without NUL; bytes go into blobs as []byte.
+//   - RowsAffected counts the changed rows on MySQL and MariaDB, and the matched rows on SQLite. An UPDATE that sets
+//     the same values again counts 0 and 1. A count of 0 means "no such row" only if the statement always changes a
+//     column.
+//   - Read a row with [Dialect.ForUpdate] before you change it, and after an insert failed because of it. InnoDB
+//     reports the duplicate a moment before a plain read returns the other row.
+//   - MySQL and MariaDB ignore trailing spaces when they compare text. SQLite does not enforce lengths. Trim text and
+//     check its length first.
+//   - Text is valid UTF-8 without NUL. Bytes are stored in blob columns as []byte.
 //
-// The server's own settings do not matter: every session is set to READ
-// COMMITTED, strict mode, utf8mb4, and short waits for locks.
+// The defaults of the server do not matter: each session sets READ COMMITTED, strict mode, utf8mb4 and short lock
+// timeouts.
 //
 // # Errors
 //
-// [IsDuplicate], [IsRowError], [IsRetryable], [IsLocked] and [IsUnavailable] tell by the
-// driver's codes what happened; a domain's sql.go turns that into its kinds, by [AsKind] or [AsKindWithin].
+// [IsDuplicate], [IsRowError], [IsRetryable], [IsLocked] and [IsUnavailable] classify errors by the codes of the
+// driver. The sql.go of each domain maps them to the domain's error kinds with [AsKind] or [AsKindWithin].
 package sqldb

@@ -12,7 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Codes of MySQL and MariaDB, by what a caller may do about them.
+// Error codes of MySQL and MariaDB, grouped by what a caller may do.
 var (
 	mysqlDuplicate = []uint16{1062, 1586}
 	mysqlRetryable = []uint16{
@@ -34,48 +34,48 @@ var (
 		3140, // invalid JSON
 	}
 	mysqlUnavailable = []uint16{
-		1021, 1114, // the disk is full, or a table, which is how InnoDB says so
-		1026, // a file cannot be written: the binary log, or what a sort puts aside, on a full disk
+		1021, 1114, // the disk or a table is full; InnoDB reports a full disk as a full table
+		1026, // a file cannot be written, such as the binary log or a sort file on a full disk
 		1040, // too many connections
 		mysqlDenied,
-		1047,       // a node of a Galera cluster that has lost the others
-		3100,       // a member of a replication group that has lost the others
+		1047,       // a Galera node without quorum
+		3100,       // a group replication member without quorum
 		1053,       // shutdown in progress
-		1665,       // the binary log is written by statement; see ErrStatementLog
-		1203, 1226, // the user's connections are used up
+		1665,       // the binary log has the statement format; see ErrStatementLog
+		1203, 1226, // connection limit of the user reached
 		1927,             // connection was killed
-		2006, 2013, 2014, // gone away, lost
+		2006, 2013, 2014, // connection lost
 	}
 )
 
 const (
 	mysqlLockWait   = 1205
-	mysqlDeadlock   = 1213 // Galera reports a conflict of two nodes so
-	mysqlRolledBack = 3101 // group replication does
+	mysqlDeadlock   = 1213 // Galera also reports a conflict of two nodes with this code
+	mysqlRolledBack = 3101 // the code for a conflict in group replication
 	mysqlDenied     = 1045
 )
 
-// isConflict reports that the server rolled a transaction back because of another one. A COMMIT that fails so has
-// committed nothing.
+// isConflict reports whether the server rolled back a transaction because of another one. Then COMMIT committed
+// nothing.
 func isConflict(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && (e.Number == mysqlDeadlock || e.Number == mysqlRolledBack)
 }
 
-// IsDenied reports wrong credentials. [IsUnavailable] reports them as well: a server may change its password while nodes run.
+// IsDenied reports whether the credentials are wrong. [IsUnavailable] is also true then, because the password may be
+// changed while nodes run.
 func IsDenied(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && e.Number == mysqlDenied
 }
 
-// IsLocked reports that another transaction held a row's lock for longer than the server lets a statement
-// wait, which is two seconds. It is one of those that [IsRetryable] reports.
+// IsLocked reports whether the lock wait of a statement timed out after two seconds. [IsRetryable] is also true then.
 func IsLocked(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && e.Number == mysqlLockWait
 }
 
-// IsDuplicate reports a violated primary or unique key.
+// IsDuplicate reports whether a primary or unique key was violated.
 func IsDuplicate(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return slices.Contains(mysqlDuplicate, e.Number)
@@ -87,8 +87,8 @@ func IsDuplicate(err error) bool {
 	return false
 }
 
-// IsRetryable reports that the engine undid a transaction that may succeed
-// when it is run again: a deadlock, a lock time-out, a busy file.
+// IsRetryable reports whether the engine undid a transaction that may succeed when it runs again: after a deadlock, a
+// lock timeout or a busy file.
 func IsRetryable(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return slices.Contains(mysqlRetryable, e.Number)
@@ -100,9 +100,8 @@ func IsRetryable(err error) bool {
 	return false
 }
 
-// IsRowError reports that a value was refused: too long, out of range, null,
-// a violated check, foreign or unique key. In a batch the other rows may be
-// good.
+// IsRowError reports whether the database refused a value: too long, out of range, null, or a violated check, foreign
+// or unique key. The other rows of a batch may be valid.
 func IsRowError(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		// SQLSTATE class 22 is "data exception".
@@ -116,9 +115,8 @@ func IsRowError(err error) bool {
 	return false
 }
 
-// IsUnavailable reports that the database is away, shutting down, full, takes no writes or
-// does not take this connection. A query that its caller's context ended is not
-// that.
+// IsUnavailable reports whether the database is unreachable, shutting down, full or read-only, or refuses connections.
+// It is false for a query that ended with the context of its caller.
 func IsUnavailable(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return slices.Contains(mysqlUnavailable, e.Number)
@@ -133,33 +131,33 @@ func IsUnavailable(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false
 	}
-	// Not net.Error, for which context.DeadlineExceeded passes. A dial that took
-	// too long, by any deadline, is one of these.
+	// This checks for net.OpError and not for net.Error, which context.DeadlineExceeded implements. A dial that timed
+	// out is a net.OpError.
 	_, ok := errors.AsType[*net.OpError](err)
 	return ok
 }
 
-// IsUnanswered reports errors after which what was sent may be committed or not: a commit, or a statement by itself, that
-// got no answer, or none in its time. Of several tries one is enough: that no server was there at the last one says nothing about
-// those before.
+// IsUnanswered reports whether a commit or a single statement may or may not be committed, because no response arrived
+// in time. For several joined tries one such error is enough: a refused connection at the last try proves nothing about
+// the earlier tries.
 func IsUnanswered(err error) bool {
 	if tries, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(tries.Unwrap(), IsUnanswered)
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" || errors.Is(err, ErrNoWrites) || errors.Is(err, ErrStatementLog) {
-		return false // no server was there to commit it
+		return false // the statement never reached a server
 	}
 	return errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) || IsUnavailable(err)
 }
 
-// tooManyStatements reports that the server prepares no more. A statement that is prepared on one connection
-// is prepared again on each other one that sends it.
+// tooManyStatements reports whether the server has reached its limit of prepared statements. database/sql prepares a
+// statement once on each connection that uses it.
 func tooManyStatements(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && e.Number == 1461
 }
 
-// sqliteCode is the extended result code, or 0.
+// sqliteCode returns the extended result code of SQLite, or 0.
 func sqliteCode(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code()

@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// prepared are the statements of one text for changing numbers of rows. The server parses
-// each size once and not each batch, which is a quarter of what a row costs it.
+// prepared holds the prepared statements of one text for different numbers of rows. The server parses each size once
+// instead of once per batch, which saves a quarter of the cost of a row.
 type prepared struct {
 	db   *DB
 	text func(rows int) string
-	cols int // values of a row
+	cols int // values per row
 
 	mu     sync.Mutex
 	bySize map[int]*sql.Stmt
 }
 
-// For returns the text for n rows, for [Tx.SQL].
+// For returns the text for n rows. Use it with [Tx.SQL].
 func (p *prepared) For(n int) string { return p.text(n) }
 
-// fill repeats the last row until there are as many as a statement has.
+// fill repeats the last row until the number of rows matches a prepared size.
 func (p *prepared) fill(args []any) (size int, _ []any) {
 	n := len(args) / p.cols
 	size = roundUp(n)
@@ -32,8 +32,8 @@ func (p *prepared) fill(args []any) (size int, _ []any) {
 	return size, args
 }
 
-// statement returns nil where nothing can be prepared: the server is away, or
-// has too many statements. Then sending the text works, or its error says why not.
+// statement returns nil if the statement cannot be prepared, because the database is unavailable or has too many
+// prepared statements. The caller then sends the text, which works or returns the reason.
 func (p *prepared) statement(ctx context.Context, size int) *sql.Stmt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,12 +44,11 @@ func (p *prepared) statement(ctx context.Context, size int) *sql.Stmt {
 	if err != nil {
 		return nil
 	}
-	p.bySize[size] = s // lives as long as the pool
+	p.bySize[size] = s // it stays prepared until the pool closes
 	return s
 }
 
-// roundUp keeps the number of statements small: 8 up to 8 rows, 7 up to 64, and
-// one for each further 64.
+// roundUp limits the number of statement sizes: 8 sizes up to 8 rows, 7 up to 64 rows, and one for each further 64.
 func roundUp(n int) int {
 	switch {
 	case n <= 8:
@@ -60,21 +59,20 @@ func roundUp(n int) int {
 	return (n + 63) &^ 63
 }
 
-// Inserter adds rows in batches of changing size by prepared statements. Make one with
-// [DB.Inserter]; it is safe for concurrent use.
+// Inserter inserts rows in batches of different sizes with prepared statements. Create it with [DB.Inserter]. It is
+// safe for concurrent use.
 type Inserter struct{ prepared }
 
-// Inserter prepares for adding rows as u says. Where u has a Set, it must change
-// nothing when the same row comes a second time: a batch is filled up with its last row.
+// Inserter returns an inserter for u. If u has a Set, the Set must change nothing when the same row is inserted twice,
+// because a batch is padded with copies of its last row.
 func (db *DB) Inserter(u Upsert) *Inserter {
 	return &Inserter{prepared{db: db, text: db.dialect.Compile(u).For, cols: len(u.Columns), bySize: map[int]*sql.Stmt{}}}
 }
 
-// Insert adds rows, at least one, whose values follow each other in args. It
-// returns how many were new, if there is no Set. All of them are one statement, which is one
-// transaction and one round trip.
+// Insert inserts at least one row; args holds the values of the rows one after the other. It returns the number of new
+// rows if u has no Set. The rows are one statement, and so one transaction and one round trip.
 func (in *Inserter) Insert(ctx context.Context, args []any) (added int64, err error) {
-	size, args := in.fill(args) // a row that was just written changes nothing
+	size, args := in.fill(args) // a copy of a row that was just inserted changes nothing
 	var res sql.Result
 	stmt := in.statement(ctx, size)
 	if stmt != nil {
@@ -89,19 +87,19 @@ func (in *Inserter) Insert(ctx context.Context, args []any) (added int64, err er
 	return res.RowsAffected()
 }
 
-// Finder reads rows by their keys, in batches of changing size by prepared statements. Make
-// one with [DB.Finder]; it is safe for concurrent use.
+// Finder reads rows by their keys, in batches of different sizes, with prepared statements. Create it with [DB.Finder].
+// It is safe for concurrent use.
 type Finder struct{ prepared }
 
-// Finder prepares for reading rows. The query ends where a list of keys of that many columns
-// follows: "SELECT … WHERE (user_id, day) IN ". The lock is that of [Dialect.ForUpdate], or none.
+// Finder returns a finder for a query that ends before the list of keys: "SELECT … WHERE (user_id, day) IN ". columns
+// is the number of key columns. lock is the result of [Dialect.ForUpdate], or empty.
 func (db *DB) Finder(query string, columns int, lock string) *Finder {
 	text := func(n int) string { return query + "(" + Tuples(columns, n) + ")" + lock }
 	return &Finder{prepared{db: db, text: text, cols: columns, bySize: map[int]*sql.Stmt{}}}
 }
 
-// Find returns the rows that there are, each once, of keys whose values follow each other in
-// args, at least one. It reads what the writer has.
+// Find returns each existing row once. args holds the values of at least one key, one after the other. It reads from
+// the writer.
 func (f *Finder) Find(ctx context.Context, args []any) (*sql.Rows, error) {
 	size, args := f.fill(args)
 	if stmt := f.statement(ctx, size); stmt != nil {

@@ -16,38 +16,38 @@ const (
 	// statementTime is the default of Config.StatementTime.
 	statementTime = 30 * time.Second
 
-	// endTime bounds a COMMIT or a ROLLBACK. It exceeds the ten seconds for which a server that replicates
-	// semi-synchronously waits for its replicas.
+	// endTime bounds a COMMIT or a ROLLBACK. It is longer than the ten seconds for which a server with semi-synchronous
+	// replication waits for its replicas.
 	endTime = 20 * time.Second
 
-	// shortestEnd is how long a COMMIT or a ROLLBACK may take at least, even if its request has no time left.
-	shortestEnd = 500 * time.Millisecond
+	// minEndTime is the minimum time of a COMMIT or a ROLLBACK, even if the request has no time left.
+	minEndTime = 500 * time.Millisecond
 )
 
-// LimitKey is the key of a context's limit, a [time.Duration].
+// LimitKey is the context key of the limit, a [time.Duration].
 type LimitKey struct{}
 
-// WithLimit returns a context that bounds each statement on MySQL and MariaDB, and the wait for a COMMIT. The limit outlives
-// [context.WithoutCancel]. A context without a limit bounds a statement by its own deadline or, if it has none, by Config.StatementTime.
-// SQLite needs no network and has no limit.
+// WithLimit returns a context that bounds each statement, and each COMMIT, on MySQL and MariaDB. The limit survives
+// [context.WithoutCancel]. Without a limit, the deadline of the context bounds a statement or, if there is none,
+// Config.StatementTime. SQLite uses no network and ignores the limit.
 func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, LimitKey{}, limit)
 }
 
-// timeToEnd returns how long the end of a transaction may take that began with ctx.
-func timeToEnd(ctx context.Context) time.Duration {
+// endLimit returns the time limit for the end of a transaction that began with ctx.
+func endLimit(ctx context.Context) time.Duration {
 	limit, set := ctx.Value(LimitKey{}).(time.Duration)
 	if !set {
-		return endTime // a batch or a job, whose deadline is for its statements
+		return endTime // a batch or a job; its deadline bounds its statements
 	}
 	if end, ends := ctx.Deadline(); ends {
 		limit = min(limit, time.Until(end))
 	}
-	return min(endTime, max(limit, shortestEnd))
+	return min(endTime, max(limit, minEndTime))
 }
 
-// unanswered returns the error of a statement that ran until its own limit. [IsUnavailable] reports it, and database/sql does not
-// send the statement again.
+// unanswered returns the error of a statement that ran until its own limit. [IsUnavailable] is true for it, and
+// database/sql does not retry the statement.
 func unanswered(ctx context.Context, bounded bool, err error) error {
 	if err != nil && !errors.Is(err, io.EOF) && bounded && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("the statement was not answered in time: %w", mysql.ErrInvalidConn)
@@ -55,7 +55,7 @@ func unanswered(ctx context.Context, bounded bool, err error) error {
 	return err
 }
 
-// driverConn is what a connection of the driver does for database/sql.
+// driverConn lists the interfaces of a driver connection that database/sql uses.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -68,14 +68,15 @@ type driverConn interface {
 	driver.Validator
 }
 
-// session is a connection that bounds each statement and each end of a transaction; the driver's own waits without end.
+// session is a connection that bounds each statement and each end of a transaction. The driver itself waits without
+// limit.
 type session struct {
 	driverConn
 	limit     time.Duration // see Config.StatementTime
 	unlimited bool          // see withoutLimit
 }
 
-// withoutLimit lifts the limits of a connection until its Close: a migration may take an hour.
+// withoutLimit removes the limits of a connection until its Close, because a migration may take an hour.
 func withoutLimit(conn *sql.Conn) error {
 	return conn.Raw(func(c any) error {
 		if s, ok := c.(*session); ok {
@@ -85,7 +86,7 @@ func withoutLimit(conn *sql.Conn) error {
 	})
 }
 
-// limited returns the context of one statement. bounded reports whether the statement has less time than ctx.
+// limited returns the context of one statement. bounded reports whether it ends before ctx.
 func (s *session) limited(ctx context.Context) (_ context.Context, cancel context.CancelFunc, bounded bool) {
 	limit, set := ctx.Value(LimitKey{}).(time.Duration)
 	switch end, ends := ctx.Deadline(); {
@@ -130,7 +131,7 @@ func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	return statement{stmt.(driverStmt), s}, nil
 }
 
-// driverStmt is what a prepared statement of the driver does for database/sql.
+// driverStmt lists the interfaces of a driver statement that database/sql uses.
 type driverStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
@@ -159,7 +160,7 @@ func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	return boundRows(own, cancel, bounded, rows, err)
 }
 
-// driverRows is what the rows of the driver do for database/sql.
+// driverRows lists the interfaces of driver rows that database/sql uses.
 type driverRows interface {
 	driver.RowsNextResultSet
 	driver.RowsColumnTypeDatabaseTypeName
@@ -168,14 +169,14 @@ type driverRows interface {
 	driver.RowsColumnTypeScanType
 }
 
-// rows are the rows of a bounded statement, which ends with them.
+// rows are the rows of a bounded statement. Close ends the statement.
 type rows struct {
 	driverRows
 	ctx    context.Context //nolint:containedctx // of the statement
 	cancel context.CancelFunc
 }
 
-// boundRows returns the rows of a statement, which release the statement's context on Close.
+// boundRows wraps the rows of a statement, so that Close releases the context of the statement.
 func boundRows(ctx context.Context, cancel context.CancelFunc, bounded bool, got driver.Rows, err error) (driver.Rows, error) {
 	if err != nil || !bounded {
 		defer cancel()
@@ -195,8 +196,8 @@ func (r rows) Close() error {
 	return r.driverRows.Close()
 }
 
-// BeginTx implements [driver.ConnBeginTx]. All transactions write, so that a server that takes no writes refuses the first
-// statement, and database/sql begins on another connection.
+// BeginTx implements [driver.ConnBeginTx]. It asks for a writing transaction, so that a read-only server refuses the
+// first statement and database/sql uses another connection.
 func (s *session) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
 	_, err := s.ExecContext(ctx, "START TRANSACTION READ WRITE", nil)
 	if errors.Is(err, driver.ErrBadConn) {
@@ -208,7 +209,7 @@ func (s *session) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, e
 	return transaction{s.driverConn, ctx}, nil
 }
 
-// transaction is a [driver.Tx]. Its methods have no context, so it contains that of its beginning.
+// transaction is a [driver.Tx]. Its methods take no context, so it stores the context of its start.
 type transaction struct {
 	conn driver.ExecerContext
 	ctx  context.Context //nolint:containedctx // see above
@@ -217,9 +218,9 @@ type transaction struct {
 func (tx transaction) Commit() error   { return tx.end("COMMIT") }
 func (tx transaction) Rollback() error { return tx.end("ROLLBACK") }
 
-// end returns driver.ErrBadConn when the server does not answer in time. The driver has closed the connection then.
+// end returns driver.ErrBadConn if the server does not answer in time. The driver has then closed the connection.
 func (tx transaction) end(statement string) error {
-	limit := timeToEnd(tx.ctx)
+	limit := endLimit(tx.ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tx.ctx), limit)
 	defer cancel()
 	_, err := tx.conn.ExecContext(ctx, statement, nil)

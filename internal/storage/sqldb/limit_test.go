@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// The server receives each statement, and its answer never arrives.
+// The server receives each statement, but its response never arrives.
 func TestStatement_EndsAtTheLimitOfItsContext(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})

@@ -10,54 +10,54 @@ import (
 )
 
 const (
-	// mostWaits is how often one batch waits for locks. Each wait takes two seconds where it is in vain, and a batch has five.
-	mostWaits = 2
+	// maxLockWaits is the largest number of lock waits per batch. A wait that fails takes two seconds; a batch has five.
+	maxLockWaits = 2
 
-	// heldFor is how long no batch waits for a row, from the beginning of one that has waited for it in vain. It is less
-	// than the ten seconds after which a server ends what a vanished node has left.
+	// heldFor is how long batches skip a row whose lock a batch could not get, counted from the start of that batch. It
+	// is shorter than the ten seconds after which the server ends an idle transaction of a vanished node.
 	heldFor = 8 * time.Second
 )
 
-// ErrHeld reports that another transaction has held a row for as long as a statement waits. It is no error of the engine,
-// after which [DB.Tx] would run the transaction again, to wait for the same row.
+// ErrHeld reports that another transaction still held a row when the lock wait of a statement timed out. It is not
+// retryable: [DB.Tx] would wait for the same row again.
 var ErrHeld = errors.New("sqldb: another transaction holds a row")
 
-// Locks locks the rows of batches, which many callers share. Where other transactions are busy with a row, a batch waits
-// for its turn. A row that one holds for seconds, as that of a node that has vanished does, is left out: the batch is
-// written without it, and those that follow do not wait for it again.
+// Locks locks the rows of a batch that serves many callers. A batch waits for rows that are locked briefly. If another
+// transaction holds a row for seconds, as the transaction of a vanished node does, the batch is written without that
+// row, and the next batches do not wait for it either.
 type Locks[ID comparable, Row any] struct {
 	wait func(ctx context.Context, tx *Tx, list []ID) (map[ID]Row, error)
 	skip func(ctx context.Context, tx *Tx, list []ID) (free map[ID]Row, locked []ID, err error)
 
 	mu   sync.Mutex
-	held map[ID]time.Time // until when no batch waits for a row
+	held map[ID]time.Time // row to the end of the time in which batches skip it
 }
 
-// NewLocks returns locks by two functions: wait locks the rows of a list one after the other, in the order of the list, and skip
-// those that no other transaction has locked; it returns the others that there are as well, in this order.
+// NewLocks returns locks that use two functions. wait locks the rows of a list one after the other, in the order of the
+// list. skip locks the rows that no other transaction has locked, and also returns the locked ones, in the same order.
 func NewLocks[ID comparable, Row any](wait func(ctx context.Context, tx *Tx, list []ID) (map[ID]Row, error),
 	skip func(ctx context.Context, tx *Tx, list []ID) (free map[ID]Row, locked []ID, err error)) *Locks[ID, Row] {
 	return &Locks[ID, Row]{wait: wait, skip: skip, held: map[ID]time.Time{}}
 }
 
-// Lock locks the rows of a list until tx ends. It returns those that it has locked and those that another transaction
-// holds. On [ErrHeld] it has waited in vain: the transaction is to end and another one to call it again; waited is how
-// often that has happened to the batch.
+// Lock locks the rows of a list until tx ends. It returns the rows that it locked and the ids of rows that another
+// transaction holds. It returns [ErrHeld] if a wait timed out: the caller must end the transaction and call Lock in a
+// new one. waited is the number of times that this has happened to the batch.
 func (l *Locks[ID, Row]) Lock(ctx context.Context, tx *Tx, list []ID, waited int) (locked map[ID]Row, held []ID, err error) {
-	if waited >= mostWaits {
+	if waited >= maxLockWaits {
 		return l.skip(ctx, tx, list)
 	}
-	apart, others := l.split(list, tx.Now())
+	knownHeld, others := l.split(list, tx.Now())
 	locked = make(map[ID]Row, len(list))
 	if len(others) > 0 {
 		if locked, err = l.wait(ctx, tx, others); IsLocked(err) {
-			return nil, nil, l.blame(ctx, tx, others)
+			return nil, nil, l.markHeld(ctx, tx, others)
 		}
 	}
-	if err != nil || len(apart) == 0 {
+	if err != nil || len(knownHeld) == 0 {
 		return locked, nil, err
 	}
-	free, held, err := l.skip(ctx, tx, apart)
+	free, held, err := l.skip(ctx, tx, knownHeld)
 	l.mu.Lock()
 	for id := range free {
 		delete(l.held, id)
@@ -67,13 +67,13 @@ func (l *Locks[ID, Row]) Lock(ctx context.Context, tx *Tx, list []ID, waited int
 	return locked, held, err
 }
 
-// split returns the rows of a list that another transaction was seen to hold of late, and the others.
+// split divides a list into rows that another transaction recently held, and the others.
 func (l *Locks[ID, Row]) split(list []ID, now time.Time) (held, others []ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.held, func(_ ID, until time.Time) bool { return !now.Before(until) })
 	for _, id := range list {
-		if _, is := l.held[id]; is {
+		if _, ok := l.held[id]; ok {
 			held = append(held, id)
 		} else {
 			others = append(others, id)
@@ -82,9 +82,9 @@ func (l *Locks[ID, Row]) split(list []ID, now time.Time) (held, others []ID) {
 	return held, others
 }
 
-// blame remembers the row of a list for which tx has just waited in vain, and returns [ErrHeld]. The engine undoes the
-// statement alone: tx has the locks of the rows before that one, which is the first that it cannot have.
-func (l *Locks[ID, Row]) blame(ctx context.Context, tx *Tx, list []ID) error {
+// markHeld records the row of a list whose lock wait just timed out, and returns [ErrHeld]. The engine undid only the
+// statement: tx holds the locks of the rows before that row, which is the first one that tx cannot lock.
+func (l *Locks[ID, Row]) markHeld(ctx context.Context, tx *Tx, list []ID) error {
 	_, held, err := l.skip(ctx, tx, list)
 	if len(held) > 0 {
 		l.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-func TestBatchesWaitForABusyRowAndNotAgainForOneThatIsHeld(t *testing.T) {
+func TestLocks_SkipRowsThatAreHeld(t *testing.T) {
 	var ahead atomic.Int64
 	now := time.Now()
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.Now = func() time.Time { return now.Add(time.Duration(ahead.Load())) } })
@@ -26,8 +26,8 @@ func TestBatchesWaitForABusyRowAndNotAgainForOneThatIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := []string{"a", "b", "c", "d", "e", "z"} // there is no z
-	var asked string                               // of those rows a batch has waited for
+	list := []string{"a", "b", "c", "d", "e", "z"} // row z does not exist
+	var asked string                               // the rows that the last batch waited for
 	lock := func(ctx context.Context, tx *sqldb.Tx, list []string, clause string) (map[string]bool, error) {
 		rows, err := tx.QueryContext(ctx, "SELECT id, n FROM things"+tx.Dialect().ByIndex("PRIMARY")+" WHERE id IN (?) ORDER BY id"+clause, bun.List(list))
 		found := map[string]bool{}

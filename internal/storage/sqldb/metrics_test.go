@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// pools has the values of stoa_sql_* by name, pool and state.
+// pools returns the values of stoa_sql_* by name, pool and state.
 func pools(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -33,7 +33,7 @@ func pools(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return values
 }
 
-func TestMetricsShowThePoolsAndWhoWaits(t *testing.T) {
+func TestMetrics_ShowPoolsAndWaits(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
@@ -45,7 +45,7 @@ func TestMetricsShowThePoolsAndWhoWaits(t *testing.T) {
 			}
 			before := pools(t, reg)
 			if before["stoa_sql_up"] != 1 {
-				t.Errorf("SQL is said to be away: %v", before)
+				t.Errorf("stoa_sql_up is 0: %v", before)
 			}
 			if before["stoa_sql_connections_max "+writer] != 1 || before["stoa_sql_connections "+writer+" in_use"] != 0 || before["stoa_sql_connections "+writer+" idle"] != 1 {
 				t.Errorf("at rest: got %v", before)
@@ -66,7 +66,7 @@ func TestMetricsShowThePoolsAndWhoWaits(t *testing.T) {
 				})
 				cancel()
 				if err := <-answer; err == nil {
-					t.Error("a second connection came out of a pool of one")
+					t.Error("a pool of one gave a second connection")
 				}
 				return nil
 			})

@@ -24,19 +24,18 @@ import (
 const (
 	versionTable = "schema_migrations"
 
-	// lockPatience is how long a node tries while the database refuses to give it a lock, another node's migration apart,
-	// which is waited for as long as it takes: an index of a large table may take an hour.
+	// lockPatience is how long a node retries while the database refuses the lock. It does not bound the wait for the
+	// migration of another node, because an index of a large table may take an hour.
 	lockPatience = 2 * time.Minute
 )
 
-// ErrNewerSchema reports a database migrated by a newer program than this.
+// ErrNewerSchema reports a database that a newer program migrated.
 var ErrNewerSchema = errors.New("the schema is newer than this program")
 
-// Migrate brings the schema up to the newest of fsys, files NNNN_name.up.sql
-// and NNNN_name.down.sql of one statement each, whose macros are described in
-// package migrations. Of several nodes that start at once one applies, the
-// others wait and find nothing to do. On SQLite all of it is one transaction. On MySQL and
-// MariaDB, where DDL cannot be rolled back, Migrate completes a migration that was interrupted.
+// Migrate applies all missing migrations of fsys: files NNNN_name.up.sql and NNNN_name.down.sql with one statement
+// each. Package migrations describes their macros. If several nodes start at once, one applies the migrations and the
+// others wait. On SQLite all migrations are one transaction. MySQL and MariaDB cannot roll back DDL, so Migrate
+// completes a migration that was interrupted.
 func (db *DB) Migrate(ctx context.Context, fsys fs.FS) error {
 	err := db.migrate(ctx, fsys, (*migrate.Migrate).Up)
 	if err != nil {
@@ -45,7 +44,7 @@ func (db *DB) Migrate(ctx context.Context, fsys fs.FS) error {
 	return nil
 }
 
-// Rollback undoes the n newest migrations, all of them when n is negative.
+// Rollback undoes the n newest migrations, or all of them if n is negative.
 func (db *DB) Rollback(ctx context.Context, fsys fs.FS, n int) error {
 	err := db.migrate(ctx, fsys, func(m *migrate.Migrate) error {
 		if n < 0 {
@@ -62,8 +61,7 @@ func (db *DB) Rollback(ctx context.Context, fsys fs.FS, n int) error {
 	return nil
 }
 
-// Version returns the number of the newest migration applied, 0 when there is
-// none, and whether it was interrupted.
+// Version returns the number of the newest applied migration, or 0, and whether that migration was interrupted.
 func (db *DB) Version(ctx context.Context) (version int, dirty bool, err error) {
 	tables := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 	if db.dialect == SQLite {
@@ -90,7 +88,7 @@ func (db *DB) migrate(ctx context.Context, fsys fs.FS, move func(*migrate.Migrat
 		err = db.migrateOnce(ctx, fsys, move)
 		// Each try waits itself: MySQL 10 s for its lock, SQLite for the file.
 		if locked := errors.Is(err, database.ErrLocked); locked && ctx.Err() == nil {
-			db.log.Warn("another node migrates the schema; this one waits")
+			db.log.Warn("sqldb: waiting for the migration of another node")
 		} else if !IsRetryable(err) || trying.Err() != nil {
 			break
 		}
@@ -135,8 +133,8 @@ func (db *DB) migrateOnce(ctx context.Context, fsys fs.FS, move func(*migrate.Mi
 	return errors.Join(err, srcErr, drvErr)
 }
 
-// resumable is a driver that begins no migration once ctx has ended, and completes one that was interrupted. The
-// library's own way to stop, GracefulStop, is a data race, and reports no error.
+// resumable is a driver that starts no migration after ctx has ended, and completes an interrupted one. It replaces the
+// GracefulStop of the library, which has a data race and reports no error.
 type resumable struct {
 	database.Driver
 	ctx context.Context
@@ -144,7 +142,7 @@ type resumable struct {
 	log *slog.Logger
 }
 
-// SetVersion implements database.Driver. A migration begins with its version, marked as dirty.
+// SetVersion implements database.Driver. Each migration starts by storing its version as dirty.
 func (r *resumable) SetVersion(version int, dirty bool) error {
 	if dirty && r.ctx.Err() != nil {
 		return r.ctx.Err()
@@ -152,7 +150,7 @@ func (r *resumable) SetVersion(version int, dirty bool) error {
 	return r.Driver.SetVersion(version, dirty)
 }
 
-// Run implements database.Driver. The library's error does not unwrap.
+// Run implements database.Driver. It unwraps the error of the library, which has no Unwrap.
 func (r *resumable) Run(migration io.Reader) error {
 	err := r.Driver.Run(migration)
 	if e, ok := err.(database.Error); ok {
@@ -165,13 +163,13 @@ func (r *resumable) Run(migration io.Reader) error {
 func (r *resumable) Version() (version int, dirty bool, err error) {
 	version, dirty, err = r.Driver.Version()
 	if err == nil && dirty {
-		r.log.Warn("sqldb: a migration was interrupted and is completed", "version", version)
+		r.log.Warn("sqldb: resuming interrupted migration", "version", version)
 		err = r.resume(version)
 	}
 	return version, false, err
 }
 
-// mysqlApplied are the codes of MySQL and MariaDB for a migration whose statement took effect before.
+// mysqlApplied lists the codes of MySQL and MariaDB for a migration whose statement already took effect.
 var mysqlApplied = []uint16{
 	1050, // table exists
 	1060, // column exists
@@ -180,7 +178,7 @@ var mysqlApplied = []uint16{
 	1091, // no such column or index
 }
 
-// resume runs the migration of a version again. Its statement took effect or it did not.
+// resume runs the migration of a version again. Its one statement either took full effect or none.
 func (r *resumable) resume(version int) error {
 	if version != database.NilVersion {
 		text, _, err := r.src.ReadUp(uint(version))
@@ -196,13 +194,13 @@ func (r *resumable) resume(version int) error {
 	return r.SetVersion(version, false)
 }
 
-// expanding is a source that replaces the macros.
+// expanding is a source that replaces the macros in migrations.
 type expanding struct {
 	iofs.PartialDriver
 	dialect Dialect
 }
 
-// Open makes it a source.Driver; nothing calls it.
+// Open completes the source.Driver interface. It is not used.
 func (*expanding) Open(string) (source.Driver, error) {
 	return nil, errors.New("sqldb: this source is not opened by URL")
 }
@@ -234,7 +232,7 @@ func (e *expanding) expand(r io.ReadCloser, name string, err error) (io.ReadClos
 
 var macro = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
 
-// ExpandDDL replaces the macros of a migration; a misspelt one is an error.
+// ExpandDDL replaces the macros of a migration. It returns an error for an unknown macro.
 func (d Dialect) ExpandDDL(text string) (_ string, err error) {
 	text = macro.ReplaceAllStringFunc(text, func(m string) string {
 		word, arg, _ := strings.Cut(strings.Trim(m, "{}"), " ")
@@ -268,11 +266,10 @@ func (d Dialect) ExpandDDL(text string) (_ string, err error) {
 	return text, err
 }
 
-// sqliteMigrations keeps the version on SQLite. Unlike the library's driver
-// it locks other processes out, and one transaction from Lock to Unlock leaves
-// nothing half-done, not even after a kill.
+// sqliteMigrations stores the schema version in SQLite. Unlike the driver of the library it locks out other processes,
+// and it runs all migrations in one transaction from Lock to Unlock, so that a kill leaves nothing half-applied.
 type sqliteMigrations struct {
-	ctx    context.Context // of one Migrate; the interface has no other way in
+	ctx    context.Context // the context of one Migrate; the interface has no other way to pass it
 	conn   *sql.Conn
 	failed bool
 }
@@ -288,15 +285,15 @@ func (s *sqliteMigrations) exec(query string, args ...any) error {
 	return nil
 }
 
-// Open makes it a database.Driver; nothing calls it.
+// Open completes the database.Driver interface. It is not used.
 func (*sqliteMigrations) Open(string) (database.Driver, error) {
 	return nil, errors.New("sqldb: this driver is not opened by URL")
 }
 
-// Close gives the writer connection back.
+// Close returns the writer connection to the pool.
 func (s *sqliteMigrations) Close() error { return s.conn.Close() }
 
-// Lock begins the transaction; it waits for other processes.
+// Lock begins the transaction. It waits for other processes.
 func (s *sqliteMigrations) Lock() error {
 	if err := s.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -308,13 +305,13 @@ func (s *sqliteMigrations) Lock() error {
 	return nil
 }
 
-// Unlock commits, or rolls back when anything failed.
+// Unlock commits, or rolls back if a statement failed.
 func (s *sqliteMigrations) Unlock() error {
 	end := "COMMIT"
 	if s.failed {
 		end = "ROLLBACK"
 	}
-	// The connection must come back clean even when the context is over.
+	// The transaction must end even if the context has ended, because the connection goes back to the pool.
 	_, err := s.conn.ExecContext(context.WithoutCancel(s.ctx), end)
 	return err
 }
@@ -329,7 +326,7 @@ func (s *sqliteMigrations) Run(migration io.Reader) error {
 	return s.exec(string(text))
 }
 
-// SetVersion notes the version.
+// SetVersion stores the version.
 func (s *sqliteMigrations) SetVersion(version int, dirty bool) error {
 	if err := s.exec("DELETE FROM " + versionTable); err != nil || version < 0 {
 		return err
@@ -337,7 +334,7 @@ func (s *sqliteMigrations) SetVersion(version int, dirty bool) error {
 	return s.exec("INSERT INTO "+versionTable+" (version, dirty) VALUES (?, ?)", version, dirty)
 }
 
-// Version reads the version; the library calls it between Lock and Unlock.
+// Version returns the stored version. The library calls it between Lock and Unlock.
 func (s *sqliteMigrations) Version() (version int, dirty bool, err error) {
 	err = s.conn.QueryRowContext(s.ctx, "SELECT version, dirty FROM "+versionTable).Scan(&version, &dirty)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -346,5 +343,5 @@ func (s *sqliteMigrations) Version() (version int, dirty bool, err error) {
 	return version, dirty, err
 }
 
-// Drop is not for this program.
+// Drop always returns an error.
 func (*sqliteMigrations) Drop() error { return errors.New("sqldb: refusing to drop everything") }

@@ -67,7 +67,7 @@ func TestMigrate_ResumesAfterAFaultyMigration(t *testing.T) {
 	}
 }
 
-// watched calls opening before each of its files is opened.
+// watched calls opening before it opens a file.
 type watched struct {
 	fstest.MapFS
 	opening func(name string)
@@ -78,10 +78,10 @@ func (w watched) Open(name string) (fs.File, error) {
 	return w.MapFS.Open(name)
 }
 
-// two migrations.
+// two has two migrations.
 var two = files("0001_a.up.sql", "CREATE TABLE a (n INTEGER)", "0002_b.up.sql", "CREATE TABLE b (n INTEGER)")
 
-func TestAMigrationMayTakeLongerThanANodeWaitsForAnother(t *testing.T) {
+func TestMigrate_WaitsForASlowMigrationOfAnotherNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db, err := sqldb.Open(t.Context(), sqldb.Config{Dir: t.TempDir()})
 		must(t, err)
@@ -97,7 +97,7 @@ func TestAMigrationMayTakeLongerThanANodeWaitsForAnother(t *testing.T) {
 	})
 }
 
-func TestMigrationsThatAreInterruptedAreNoSuccess(t *testing.T) {
+func TestMigrate_InterruptionIsAnError(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db, err := sqldb.Open(t.Context(), e.Config(t))
@@ -111,7 +111,7 @@ func TestMigrationsThatAreInterruptedAreNoSuccess(t *testing.T) {
 				}
 			}})
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v, want %v: nobody knows whether all were applied", err, context.Canceled)
+				t.Errorf("got %v, want %v: some may not be applied", err, context.Canceled)
 			}
 			must(t, db.Migrate(t.Context(), two))
 			if version, dirty, err := db.Version(t.Context()); version != 2 || dirty || err != nil {
@@ -121,7 +121,7 @@ func TestMigrationsThatAreInterruptedAreNoSuccess(t *testing.T) {
 	}
 }
 
-func TestAMisspeltMacroIsAnErrorAndTheOthersExpand(t *testing.T) {
+func TestExpandDDL_ExpandsKnownMacros(t *testing.T) {
 	for _, bad := range []string{"{{ids}}", "{{text x}}", "{{id 3}}", "{{on}}", "{{ table }}"} {
 		if got, err := sqldb.SQLite.ExpandDDL("x " + bad); err == nil {
 			t.Errorf("%s became %q", bad, got)

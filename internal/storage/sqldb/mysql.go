@@ -22,28 +22,28 @@ import (
 const (
 	mysqlConns  = 16
 	mysqlPort   = "3306"
-	dialTimeout = 5 * time.Second // for a connection to be ready, by default
+	dialTimeout = 5 * time.Second // until a connection is ready, by default
 
-	// silence is how long a host may acknowledge nothing before its connections are given up. A network finds another
-	// route in less, and a host that takes long for a statement has acknowledged it.
-	silence = 15 * time.Second
+	// unacknowledgedTimeout is how long a host may acknowledge nothing before its connections are closed. A network reroutes in less
+	// time, and a host that runs a slow statement has acknowledged it.
+	unacknowledgedTimeout = 15 * time.Second
 
-	// connLife lets a pool behind a name or proxy move to a new server.
+	// connLife bounds the age of a connection, so that the pool follows a name or a proxy to a new server.
 	connLife = time.Hour
 
-	// connIdle ends a connection that nobody needs before the server does, which waits a minute; see mysqlSession.
+	// connIdle closes an idle connection before the server closes it after a minute; see mysqlSession.
 	connIdle = 30 * time.Second
 )
 
-// mysqlSession is sent once per connection, whatever the server's defaults are. Strict mode makes a value that does not fit an error instead of a
-// truncation; without NO_BACKSLASH_ESCAPES, the interpolated text means what
-// driver and bun think it means. The variable for the isolation has different
-// names in MariaDB and MySQL, the statement is the same.
+// mysqlSession is sent once per connection, whatever the defaults of the server are. Strict mode rejects a value that
+// does not fit instead of truncating it. Without NO_BACKSLASH_ESCAPES the server reads interpolated text as the driver
+// and bun wrote it. The variable of the isolation level has different names in MariaDB and MySQL; this statement works
+// for both.
 //
-// The times, in seconds, end what a node has left that vanished without a word: the server keeps the locks of its transaction
-// until its connection ends. A statement waits for a row's lock for less time than a batch has, so that the server ends the wait
-// itself; a client that hangs up ends none, and its transaction would hold its locks until the wait is over. MySQL
-// takes what only MariaDB knows for a comment.
+// The timeouts, in seconds, clean up after a node that vanished: the server keeps the locks of a transaction until its
+// connection ends. The lock wait of a statement is shorter than the deadline of a batch, so that the server ends the
+// wait. A client that disconnects does not end it, and the transaction would keep its locks until then. MySQL reads the
+// part that only MariaDB knows as a comment.
 var mysqlSession = []string{
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY'",
@@ -85,8 +85,8 @@ func (db *DB) openMySQL(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// mysqlConfig reads the URL. Its errors quote nothing of the URL: a password
-// with an unescaped slash would show up in the wrong part.
+// mysqlConfig parses the URL. Its errors quote no part of the URL: in a URL with an unescaped slash the password is in
+// the wrong part.
 func mysqlConfig(raw string) (*mysql.Config, error) {
 	const form = "expected mysql://user:password@host:port/database, user and password percent-encoded"
 	u, err := url.Parse(raw)
@@ -94,7 +94,7 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 		return nil, errors.New("the URL does not parse; " + form)
 	}
 	name := strings.TrimPrefix(u.Path, "/")
-	if name == "" || strings.ContainsAny(name, "/@") { // with an @, host and database are parts of a password
+	if name == "" || strings.ContainsAny(name, "/@") { // a name with @ is part of a password with a slash
 		return nil, errors.New("the URL names no database; " + form)
 	}
 	query := u.Query()
@@ -122,29 +122,29 @@ func mysqlConfig(raw string) (*mysql.Config, error) {
 	if mc.Net == "tcp" {
 		mc.DialFunc = dialer().DialContext
 	}
-	mc.TLS = nil // it is for 127.0.0.1, the default address; NewConnector makes one for this address
+	mc.TLS = nil // it is for 127.0.0.1, the default address; NewConnector creates one for this address
 	if mc.Timeout == 0 {
 		mc.Timeout = dialTimeout
 	}
-	mc.InterpolateParams = true // one round trip instead of prepare, execute, close
+	mc.InterpolateParams = true // one round trip instead of three (prepare, execute, close)
 	mc.ParseTime = false        // times are BIGINT
 	mc.MultiStatements = false
 	mc.ClientFoundRows = false // a batch counts its new rows by RowsAffected
-	mc.RejectReadOnly = true   // a server that became a replica keeps its connections: one that refuses a write is given up
+	mc.RejectReadOnly = true   // closes connections to a server that became a replica, when it refuses a write
 	mc.Collation = "utf8mb4_bin"
 	return mc, nil
 }
 
-// dialer connects to hosts that may vanish without a word. Keep-alive notices it on connections on which nothing is on its
-// way to the host; where something is, the system would send it again for long.
+// dialer connects to hosts that may vanish. Keep-alive detects this on connections without unacknowledged data. For
+// unacknowledged data the system would retransmit for minutes, so unacknowledgedTimeout bounds it.
 func dialer() *net.Dialer {
 	return &net.Dialer{
-		Control:         unheard(silence),
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 3, Interval: silence / 3, Count: 2},
+		Control:         unacknowledgedLimit(unacknowledgedTimeout),
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: unacknowledgedTimeout / 3, Interval: unacknowledgedTimeout / 3, Count: 2},
 	}
 }
 
-// awaitMySQL asks for the version until it gets it or patience is over.
+// awaitMySQL queries the version until the server answers or patience is over.
 func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *slog.Logger) (version string, _ error) {
 	if patience > 0 {
 		var cancel context.CancelFunc
@@ -152,7 +152,7 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 		defer cancel()
 	}
 	wait := 50 * time.Millisecond
-	var away error // why the last try failed that came to an end by itself
+	var away error // the error of the last try that was not cut off by the deadline
 	for try := 1; ; try++ {
 		err := pool.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
 		if err != nil && ctx.Err() != nil && away != nil {
@@ -163,28 +163,29 @@ func awaitMySQL(ctx context.Context, pool *sql.DB, patience time.Duration, log *
 		}
 		away = err
 		if try == 1 {
-			log.LogAttrs(ctx, slog.LevelWarn, "waiting for the database", slog.Any("err", err))
+			log.LogAttrs(ctx, slog.LevelWarn, "sql: waiting for the database", slog.Any("err", err))
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("not there after %d tries: %w", try, away)
+			return "", fmt.Errorf("no connection after %d tries: %w", try, away)
 		case <-time.After(wait):
 		}
 		wait = min(2*wait, time.Second)
 	}
 }
 
-// ErrNoWrites says that no connection is made to a server, because its tables are read-only. [IsUnavailable] reports it, too.
+// ErrNoWrites reports a server with read-only tables. No connection is made to it, and [IsUnavailable] is true for it.
 var ErrNoWrites = errors.New("the server takes no writes (innodb_read_only)")
 
-// ErrStatementLog says that no connection is made to a server, because InnoDB refuses writes there. [IsUnavailable] reports it, too.
-var ErrStatementLog = errors.New("the server logs statements, which InnoDB refuses: set binlog_format to ROW")
+// ErrStatementLog reports a server where InnoDB refuses writes because of the format of the binary log. No connection
+// is made to it, and [IsUnavailable] is true for it.
+var ErrStatementLog = errors.New("the binary log has the statement format: set binlog_format to ROW")
 
-// sessionConnector prepares every new connection with mysqlSession, and makes none to a server whose tables are read-only. The
-// driver never resets a session, and tables are read-only for as long as their server runs, so once is enough.
+// sessionConnector runs mysqlSession on each new connection, and refuses a server with read-only tables. Once is
+// enough: the driver never resets a session, and a server with read-only tables has them until it ends.
 type sessionConnector struct {
 	driver.Connector
-	timeout   time.Duration // bounds a Connect; database/sql does not, and its pool waits for all that are under way
+	timeout   time.Duration // bounds a Connect; database/sql does not, and its pool waits for all pending ones
 	statement time.Duration // see Config.StatementTime
 }
 
@@ -214,8 +215,8 @@ func (c sessionConnector) connect(ctx context.Context) (driver.Conn, error) {
 	return &session{driverConn: conn.(driverConn), limit: c.statement}, nil
 }
 
-// acceptsWrites checks variables that the begin of a transaction does not: where tables are read-only, as at a reader of
-// Aurora, one begins all the same. A server that lacks a variable needs no check of it.
+// acceptsWrites checks variables that the start of a transaction does not check: a reader of Aurora starts transactions
+// although its tables are read-only. A variable that the server does not have is not checked.
 func acceptsWrites(ctx context.Context, conn driver.QueryerContext) (err error) {
 	rows, err := conn.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('innodb_read_only', 'log_bin', 'binlog_format')", nil)
 	if err != nil {
@@ -240,10 +241,10 @@ func acceptsWrites(ctx context.Context, conn driver.QueryerContext) (err error) 
 	}
 }
 
-// driverLog hands the driver's remarks (a broken connection it replaces) to
-// the log; what matters comes back as an error as well.
+// driverLog logs the messages of the driver, such as a broken connection that it replaces. Errors that matter are also
+// returned.
 type driverLog struct{ log *slog.Logger }
 
 func (l driverLog) Print(v ...any) {
-	l.log.Debug("mysql driver", "remark", strings.TrimSpace(fmt.Sprint(v...)))
+	l.log.Debug("sql: mysql driver message", "remark", strings.TrimSpace(fmt.Sprint(v...)))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// The server hears COMMIT or ROLLBACK, and its answer never comes.
-func TestTheEndOfATransactionIsNotWaitedForWithoutEnd(t *testing.T) {
+// The server receives COMMIT or ROLLBACK, but its response never arrives.
+func TestTx_EndTimesOutWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
 	exec(t, sqldbtest.Open(t, sqldb.Config{URL: server.URL}), "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)")
@@ -31,17 +31,17 @@ func TestTheEndOfATransactionIsNotWaitedForWithoutEnd(t *testing.T) {
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
-			var n int // the pool has thrown its one connection away
+			var n int // the pool has closed its one connection
 			must(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM things WHERE id = ?", name).Scan(&n))
 			if (n == 1) != (tt.err == nil) {
-				t.Errorf("%d rows of what is %s", n, name)
+				t.Errorf("%d rows after %s", n, name)
 			}
 		})
 	}
 }
 
-// The server became a replica: it answers, keeps the connections that it has, and refuses to write.
-func TestAConnectionToAServerThatTakesNoWritesIsGivenUp(t *testing.T) {
+// The server became a replica: it answers, keeps its connections and refuses writes.
+func TestPool_ClosesConnectionsToReadOnlyServers(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
 	admin := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
@@ -80,8 +80,8 @@ func TestAConnectionToAServerThatTakesNoWritesIsGivenUp(t *testing.T) {
 	must(t, write())
 }
 
-// The server is as a reader of Aurora: transactions begin there, and its tables take no writes for as long as it runs.
-func TestAServerWhoseTablesAreReadOnlyIsAway(t *testing.T) {
+// The server acts like a reader of Aurora: transactions start, but its tables are read-only until it ends.
+func TestOpen_ReadOnlyTablesAreUnavailable(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Message is work to be done after the transaction it was written in, at
-// least once, by a consumer of package queue on some node.
+// Message is work to do after the commit of its transaction. A consumer of package queue handles it at least once, on
+// any node.
 type Message struct {
 	Topic   string // names the handler; at most 60 characters
-	Key     string // what it is about, at most 120 characters; may be empty
-	Payload []byte // the handler's own format
+	Key     string // the subject, at most 120 characters; may be empty
+	Payload []byte // in the format of the handler
 	Due     time.Time
-	NoDedup bool // neither replaces a waiting message with its key nor is replaced by one
+	NoDedup bool // the message neither replaces a waiting message with its key nor is replaced by one
 }
 
-// The limits of a Message in characters; SQLite would not notice.
+// Maximum lengths of a Message in characters, which SQLite does not enforce.
 const (
 	maxTopic = 60
 	maxKey   = 120
 )
 
-// The most that one statement of Enqueue holds: MySQL takes 16 MiB at once.
+// Limits of one statement of Enqueue. MySQL accepts packets up to 16 MiB.
 const (
 	enqueueRows  = 100
 	enqueueBytes = 4 << 20
@@ -42,11 +42,9 @@ var enqueue = func() (s [MySQL + 1]*Statement) {
 	return s
 }()
 
-// Enqueue writes messages into the outbox, in this transaction: they are there if
-// and only if the rest is. A zero Due means at once. A message with the topic and
-// non-empty key of one that still waits replaces its payload and keeps the
-// earlier due time, unless it counts by itself; one that is being worked on does
-// not count as waiting.
+// Enqueue writes messages into the outbox in this transaction, so they commit or roll back with it. A zero Due means
+// now. If a message with the same topic and non-empty key is waiting, Enqueue replaces its payload and keeps the
+// earlier due time, unless NoDedup is set. A message that a consumer is processing does not count as waiting.
 func (tx *Tx) Enqueue(ctx context.Context, ms ...Message) error {
 	for len(ms) > 0 {
 		n, size := 0, 0
@@ -82,7 +80,7 @@ func (tx *Tx) Enqueue(ctx context.Context, ms ...Message) error {
 	return nil
 }
 
-// EnqueueJSON is [Tx.Enqueue] of a message whose payload is v in JSON.
+// EnqueueJSON calls [Tx.Enqueue] with v encoded as JSON as the payload.
 func (tx *Tx) EnqueueJSON(ctx context.Context, m Message, v any) (err error) {
 	if m.Payload, err = json.Marshal(v); err != nil {
 		return fmt.Errorf("sqldb.EnqueueJSON %s: %w", m.Topic, err)
@@ -90,9 +88,8 @@ func (tx *Tx) EnqueueJSON(ctx context.Context, m Message, v any) (err error) {
 	return tx.Enqueue(ctx, m)
 }
 
-// OutboxWake returns a channel that gets a value after every commit on this
-// DB that enqueued something, several commits possibly sharing one, and a
-// function that ends it.
+// OutboxWake returns a channel that receives a value after commits of this DB that enqueued messages, and a function
+// that releases it. Several commits may share one value.
 func (db *DB) OutboxWake() (wake <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	db.mu.Lock()
@@ -111,7 +108,7 @@ func (db *DB) wakeOutbox() {
 	for c := range db.wakes {
 		select {
 		case c <- struct{}{}:
-		default: // a wake is waiting already, and its reader has not looked yet
+		default: // a wake-up is already pending
 		}
 	}
 }

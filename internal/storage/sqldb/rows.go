@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Each calls scan for every row of a query, whose results it takes as they
-// come, and closes the rows:
+// Each calls scan for each row of a query and closes the rows. It takes both results of the query:
 //
 //	rows, err := q.QueryContext(ctx, "SELECT …")
 //	err = sqldb.Each(rows, err, func(rows *sql.Rows) error { … rows.Scan(…) })
@@ -27,7 +26,7 @@ func Each(rows *sql.Rows, err error, scan func(rows *sql.Rows) error) error {
 	return rows.Err()
 }
 
-// Collect is [Each] for rows that become values; after an error it returns none.
+// Collect is [Each] for rows that become values. It returns no values after an error.
 func Collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, error)) ([]T, error) {
 	var all []T
 	err = Each(rows, err, func(rows *sql.Rows) error {
@@ -41,7 +40,7 @@ func Collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, err
 	return all, nil
 }
 
-// Column is [Collect] for a query of one column.
+// Column is [Collect] for a query with one column.
 func Column[T any](rows *sql.Rows, err error) ([]T, error) {
 	return Collect(rows, err, func(rows *sql.Rows) (v T, err error) {
 		err = rows.Scan(&v)
@@ -49,8 +48,7 @@ func Column[T any](rows *sql.Rows, err error) ([]T, error) {
 	})
 }
 
-// Affected returns how many rows a statement affected, whose results it takes as
-// they come.
+// Affected returns the number of rows that a statement affected. It takes both results of the statement.
 func Affected(r sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
@@ -64,12 +62,13 @@ func AffectedOne(r sql.Result, err error) (bool, error) {
 	return n == 1, err
 }
 
-// deleteAtOnce keeps a DELETE's conditions within what SQLite takes.
-const deleteAtOnce = 256
+// deleteChunk is the number of rows per DELETE, because SQLite limits the depth of its condition.
+const deleteChunk = 256
 
-// DeleteSome deletes up to n rows of a table by a condition, and returns how many. key has the columns of the primary key.
-// It reads the keys first: a DELETE by a subquery with a LIMIT goes through the whole table on MariaDB before 11.1 and
-// MySQL before 8.0.21. A row that meets the condition no longer when its turn comes stays.
+// DeleteSome deletes up to n rows of a table that meet a condition, and returns their number. key lists the columns of
+// the primary key. DeleteSome reads the keys first, because a DELETE by a subquery with a LIMIT scans the whole table
+// on MariaDB before 11.1 and on MySQL before 8.0.21. It does not delete rows that no longer meet the condition at the
+// DELETE.
 func DeleteSome(ctx context.Context, db *DB, table string, key []string, n int, condition string, args ...any) (deleted int64, err error) {
 	rows, err := db.QueryContext(ctx, "SELECT "+strings.Join(key, ", ")+" FROM "+table+" WHERE "+condition+" LIMIT ?", append(slices.Clone(args), n)...)
 	keys, err := Collect(rows, err, func(rows *sql.Rows) ([]any, error) {
@@ -87,23 +86,23 @@ func DeleteSome(ctx context.Context, db *DB, table string, key []string, n int, 
 		return 0, err
 	}
 	one := "(" + strings.Join(key, " = ? AND ") + " = ?)"
-	for some := range slices.Chunk(keys, deleteAtOnce) {
-		gone, err := Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+AnyOf(one, len(some))+" AND "+condition, append(slices.Concat(some...), args...)...))
+	for chunk := range slices.Chunk(keys, deleteChunk) {
+		n, err := Affected(db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+AnyOf(one, len(chunk))+" AND "+condition, append(slices.Concat(chunk...), args...)...))
 		if err != nil {
 			return deleted, err
 		}
-		deleted += gone
+		deleted += n
 	}
 	return deleted, nil
 }
 
-// Tuples returns the placeholders of n rows of that width: "(?, ?), (?, ?)".
+// Tuples returns the placeholders of n rows with width columns: "(?, ?), (?, ?)".
 func Tuples(width, n int) string {
 	return repeat("("+repeat("?", width, ", ")+")", n, ", ")
 }
 
-// AnyOf returns condition n times in parentheses, joined by OR: the form of "one
-// of these keys of several columns" that every engine reads by its index.
+// AnyOf returns condition n times, joined by OR, in parentheses. All engines use an index for lists of multi-column
+// keys in this form.
 func AnyOf(condition string, n int) string {
 	return "(" + repeat(condition, n, " OR ") + ")"
 }
@@ -112,10 +111,10 @@ func repeat(s string, n int, separator string) string {
 	return strings.TrimSuffix(strings.Repeat(s+separator, n), separator)
 }
 
-// Time is a column's Unix milliseconds as a time, UTC.
+// Time converts Unix milliseconds from a column to a UTC time.
 func Time(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// TimeOrZero is [Time] where 0 is the zero time.
+// TimeOrZero is [Time], except that 0 is the zero time.
 func TimeOrZero(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -123,7 +122,7 @@ func TimeOrZero(ms int64) time.Time {
 	return Time(ms)
 }
 
-// MillisOrZero returns what [TimeOrZero] reads: 0 for the zero time.
+// MillisOrZero is the inverse of [TimeOrZero]: it returns 0 for the zero time.
 func MillisOrZero(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -131,7 +130,7 @@ func MillisOrZero(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Bit returns 1 for true and 0 for false, as columns have them.
+// Bit returns 1 for true and 0 for false, the values of boolean columns.
 func Bit(b bool) int {
 	if b {
 		return 1
@@ -139,8 +138,7 @@ func Bit(b bool) int {
 	return 0
 }
 
-// Missing returns instead for an error that says that there is no such row, and
-// other errors, and nil, as they are.
+// Missing returns instead if err is [sql.ErrNoRows], and err unchanged otherwise.
 func Missing(err, instead error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return instead
@@ -148,9 +146,8 @@ func Missing(err, instead error) error {
 	return err
 }
 
-// AsKind adds away to an error of the engine that says that the database is away
-// or too busy, so that callers see away's kind, also in place of another domain's. It returns other errors, and nil,
-// as they are.
+// AsKind adds away to an error that means that the database is unavailable or too busy, so that callers get the kind of
+// away. It returns other errors, and nil, unchanged.
 func AsKind(err, away error) error {
 	if err != nil && (IsUnavailable(err) || IsRetryable(err)) {
 		return errors.Join(away, err)
@@ -158,8 +155,8 @@ func AsKind(err, away error) error {
 	return err
 }
 
-// AsKindWithin is [AsKind] for work whose time ends by itself, as it does in a cache and in a batch: where it ran out of time,
-// though ctx, the caller's, did not, SQL hangs.
+// AsKindWithin is [AsKind] for work with its own deadline, such as a cache load or a batch. It also adds away if that
+// deadline passed but ctx, the context of the caller, has not ended: then SQL hangs.
 func AsKindWithin(ctx context.Context, err, away error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return errors.Join(away, err)

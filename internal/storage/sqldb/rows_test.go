@@ -82,12 +82,12 @@ func TestAsKind(t *testing.T) {
 		err          error
 		away, within bool
 	}{
-		"SQL is gone":                        {t.Context(), driver.ErrBadConn, true, true},
-		"too many deadlocks":                 {t.Context(), &mysql.MySQLError{Number: 1213}, true, true},
-		"SQL hangs, and the caller has time": {t.Context(), context.DeadlineExceeded, false, true},
-		"the caller is gone":                 {over, context.DeadlineExceeded, false, false},
-		"another error":                      {t.Context(), sql.ErrNoRows, false, false},
-		"no error":                           {t.Context(), nil, false, false},
+		"SQL is unavailable":                {t.Context(), driver.ErrBadConn, true, true},
+		"too many deadlocks":                {t.Context(), &mysql.MySQLError{Number: 1213}, true, true},
+		"SQL hangs and the caller has time": {t.Context(), context.DeadlineExceeded, false, true},
+		"the caller has disconnected":       {over, context.DeadlineExceeded, false, false},
+		"another error":                     {t.Context(), sql.ErrNoRows, false, false},
+		"no error":                          {t.Context(), nil, false, false},
 	} {
 		plain, within := sqldb.AsKind(c.err, away), sqldb.AsKindWithin(c.ctx, c.err, away)
 		if !errors.Is(plain, c.err) || !errors.Is(within, c.err) || errors.Is(plain, away) != c.away || errors.Is(within, away) != c.within {
@@ -96,7 +96,7 @@ func TestAsKind(t *testing.T) {
 	}
 }
 
-func TestDeleteSomeReadsOnlyWhatItDeletes(t *testing.T) {
+func TestDeleteSome_ReadsOnlyDeletedRows(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })

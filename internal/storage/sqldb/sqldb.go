@@ -13,43 +13,43 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Config says where the truth is kept.
+// Config selects and configures the database.
 type Config struct {
-	// URL picks the engine:
+	// URL selects the engine:
 	//
 	//	"" or "sqlite"                           the file stoa.db in Dir
 	//	sqlite:/path/to/file.db                  that file
 	//	mysql://user:pass@host:3306/db?tls=true  MySQL or MariaDB; the parameters are the driver's
 	//	mysql://user:pass@/db?socket=/run/mysqld/mysqld.sock
 	//
-	// Special characters of user and password are percent-encoded.
+	// Percent-encode special characters in the user and the password.
 	URL string
 
-	// Dir is the folder of the SQLite file; it is created with mode 0700. Only
-	// used, and then needed, when URL is "" or "sqlite".
+	// Dir is the folder of the SQLite file, created with mode 0700. It is required if URL is "" or "sqlite", and
+	// ignored otherwise.
 	Dir string
 
-	// MaxConns bounds the connections to MySQL or MariaDB and the SQLite
-	// readers; SQLite has one writer besides. Zero means 16, for SQLite 4.
+	// MaxConns bounds the connections to MySQL or MariaDB, or the readers of SQLite, which has one writer in addition.
+	// Zero means 16, or 4 for SQLite.
 	MaxConns int
 
-	// Patience is how long Open waits for a MySQL or MariaDB that is away.
-	// Zero means 30 s; below zero, Open tries once, for as long as its context allows.
+	// Patience is how long Open retries while MySQL or MariaDB is unavailable. Zero means 30 s. With a negative value
+	// Open tries once, bounded by its context.
 	Patience time.Duration
 
-	// StatementTime bounds a statement on MySQL and MariaDB whose context has neither a deadline nor a limit. Zero means 30 s.
+	// StatementTime bounds a statement on MySQL and MariaDB whose context has neither a deadline nor a limit. Zero
+	// means 30 s.
 	StatementTime time.Duration
 
-	// Now is the clock behind [Tx.Now] and [DB.Now]. Nil means time.Now.
+	// Now is the clock of [Tx.Now] and [DB.Now]. Nil means time.Now.
 	Now func() time.Time
 
-	// Log gets what no returned error reports: retries, messages of the driver.
-	// Nil discards.
+	// Log receives what no returned error reports: retries and messages of the driver. Nil discards them.
 	Log *slog.Logger
 }
 
-// DB is an open database. Its reads go to the readers, [DB.ExecContext] and
-// [DB.Tx] to the writer; on MySQL and MariaDB both are one pool.
+// DB is an open database. Queries use the readers; [DB.ExecContext] and [DB.Tx] use the writer. On MySQL and MariaDB
+// both are one pool.
 type DB struct {
 	w, r    *bun.DB
 	dialect Dialect
@@ -68,24 +68,22 @@ var (
 	_ Querier = (*Tx)(nil)
 )
 
-// Querier is what reads and single statements need; *DB and *Tx both are one.
-// Questions marks in the text are replaced by bun, which also knows
-// bun.List(slice) for lists.
+// Querier runs reads and single statements; *DB and *Tx implement it. bun replaces the question marks in the text, and
+// bun.List(slice) expands lists.
 type Querier interface {
-	// NewRaw is a query for Scan(ctx, &dest…): scalars, structs with bun tags
-	// or slices of either. No row is sql.ErrNoRows for a scalar or a struct.
+	// NewRaw returns a query for Scan(ctx, &dest…): scalars, structs with bun tags, or slices of them. Without a row,
+	// Scan of a scalar or a struct returns sql.ErrNoRows.
 	NewRaw(query string, args ...any) *bun.RawQuery
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	Dialect() Dialect
-	// Now is UTC, cut to the millisecond; within a Tx it stands still.
+	// Now returns the time in UTC, truncated to milliseconds. It never changes within a Tx.
 	Now() time.Time
 }
 
-// Open connects. A MySQL or MariaDB that is away is tried again until
-// cfg.Patience, if there is any, is over; wrong credentials, an unknown database and a faulty
-// URL are errors at once. No error ever contains the password.
+// Open connects. It retries for cfg.Patience while MySQL or MariaDB is unavailable. It does not retry after wrong
+// credentials, an unknown database or an invalid URL. No error contains the password.
 func Open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -111,7 +109,7 @@ func Open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	return db, nil
 }
 
-// CheckURL reports what is wrong with a Config.URL, without connecting. No error has the
+// CheckURL returns an error if a Config.URL is invalid. It does not connect, and its error does not contain the
 // password.
 func CheckURL(url string) error {
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
@@ -130,13 +128,13 @@ func (db *DB) Close() error {
 	if db.r == db.w {
 		return db.w.Close()
 	}
-	// The writer last: closing the last connection folds the log into the file.
+	// The writer is closed last: closing the last connection merges the log into the file.
 	return errors.Join(db.r.Close(), db.w.Close())
 }
 
-// Ping reports whether the database answers and, on MySQL and MariaDB, takes writes: one that became a replica does not.
+// Ping returns an error if the database does not answer or, on MySQL and MariaDB, is read-only, as a replica is.
 func (db *DB) Ping(ctx context.Context) (err error) {
-	if db.dialect == SQLite { // whose writer may be busy
+	if db.dialect == SQLite { // the writer of SQLite may be busy
 		var one int
 		err = db.r.DB.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 	} else {
@@ -151,7 +149,7 @@ func (db *DB) Ping(ctx context.Context) (err error) {
 	return nil
 }
 
-// Server asks the engine for its name and version, such as "MariaDB 10.11.6".
+// Server returns the name and the version of the engine, such as "MariaDB 10.11.6".
 func (db *DB) Server(ctx context.Context) (string, error) {
 	name, query := map[Dialect]string{SQLite: "SQLite", MariaDB: "MariaDB", MySQL: "MySQL"}[db.dialect], "SELECT VERSION()"
 	if db.dialect == SQLite {
@@ -165,17 +163,16 @@ func (db *DB) Server(ctx context.Context) (string, error) {
 	return name + " " + version, nil
 }
 
-// String names engine and place, never credentials.
+// String returns the engine and its place, never credentials.
 func (db *DB) String() string { return db.dialect.String() + " at " + db.place }
 
-// Dialect says which engine this is.
+// Dialect returns the engine.
 func (db *DB) Dialect() Dialect { return db.dialect }
 
-// Now is the present in UTC, cut to the millisecond.
+// Now returns the current time in UTC, truncated to milliseconds.
 func (db *DB) Now() time.Time { return db.now().UTC().Truncate(time.Millisecond) }
 
-// NewRaw implements [Querier] on the readers. A statement that writes fails
-// there on SQLite: it belongs into ExecContext or Tx.
+// NewRaw implements [Querier] on the readers. On SQLite a statement that writes fails there; use ExecContext or Tx.
 func (db *DB) NewRaw(query string, args ...any) *bun.RawQuery { return db.r.NewRaw(query, args...) }
 
 // QueryContext implements [Querier] on the readers.
@@ -188,8 +185,8 @@ func (db *DB) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	return db.r.QueryRowContext(ctx, query, args...)
 }
 
-// ExecContext implements [Querier]: one statement, its own transaction, on
-// the writer. It is retried after a conflict, such as a deadlock; where it may wait for locks use Tx.
+// ExecContext implements [Querier]: it runs one statement on the writer as its own transaction. It retries after a
+// conflict, such as a deadlock. Use Tx for a statement that may wait for locks.
 func (db *DB) ExecContext(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
 	err = db.tx(ctx, func() (bool, error) {
 		res, err = db.w.ExecContext(ctx, query, args...)
@@ -198,9 +195,9 @@ func (db *DB) ExecContext(ctx context.Context, query string, args ...any) (res s
 	return res, err
 }
 
-// Writer is the raw pool behind Tx and ExecContext, for hot paths with their
-// own prepared statements. Question marks are the driver's there.
+// Writer returns the raw pool of Tx and ExecContext, for hot paths with their own prepared statements. It uses the
+// placeholders of the driver.
 func (db *DB) Writer() *sql.DB { return db.w.DB }
 
-// Reader is the raw pool behind the queries.
+// Reader returns the raw pool of the queries.
 func (db *DB) Reader() *sql.DB { return db.r.DB }

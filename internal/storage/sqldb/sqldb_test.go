@@ -23,8 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// onEngines runs f with an empty database of every kind that has a table
-// things (id, name, n).
+// onEngines runs f on each engine with an empty database that has a table things (id, name, n).
 func onEngines(t *testing.T, f func(t *testing.T, db *sqldb.DB)) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
@@ -67,7 +66,7 @@ func insert(ctx context.Context, q sqldb.Querier, id, name string) error {
 	return err
 }
 
-func TestACommittedTransactionIsReadByTheReadersAndAFailedOneIsNot(t *testing.T) {
+func TestTx_CommitsOrRollsBack(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		boom := errors.New("boom")
 		var ran []string
@@ -93,7 +92,7 @@ func TestACommittedTransactionIsReadByTheReadersAndAFailedOneIsNot(t *testing.T)
 	})
 }
 
-func TestAPanicRollsBackAndGoesOn(t *testing.T) {
+func TestTx_PanicRollsBackAndContinues(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		func() {
 			defer func() {
@@ -106,7 +105,7 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 				panic("boom")
 			})
 		}()
-		// On SQLite a transaction left open would block this for ever.
+		// On SQLite an open transaction would block this one forever.
 		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insert(ctx, tx, "a", "kept") }))
 		if got, want := names(t, db), []string{"kept"}; !slices.Equal(got, want) {
 			t.Errorf("rows %q, want %q", got, want)
@@ -114,7 +113,7 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 	})
 }
 
-func TestARetryStartsAfreshAndOtherErrorsAreNotRetried(t *testing.T) {
+func TestTx_RetriesOnlyRetryableErrors(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		tries, after := 0, 0
 		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
@@ -134,7 +133,7 @@ func TestARetryStartsAfreshAndOtherErrorsAreNotRetried(t *testing.T) {
 			tries++
 			return insert(ctx, tx, "a", "again")
 		})
-		want := 2 // another node may have added the row meanwhile
+		want := 2 // another node may have added the row in the meantime
 		if db.Dialect() == sqldb.SQLite {
 			want = 1
 		}
@@ -149,17 +148,17 @@ func TestARetryStartsAfreshAndOtherErrorsAreNotRetried(t *testing.T) {
 			return &mysql.MySQLError{Number: 1205}
 		})
 		if tries != 1 || !sqldb.IsRetryable(err) {
-			t.Errorf("a caller that left: %d tries, error %v, want 1 and its cause", tries, err)
+			t.Errorf("a canceled caller: %d tries, error %v, want 1 and its cause", tries, err)
 		}
 	})
 }
 
-func TestTwoTransactionsThatLockInOppositeOrderBothSucceed(t *testing.T) {
+func TestTx_OppositeLockOrdersBothSucceed(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		exec(t, db, "INSERT INTO things (id, name, n) VALUES ('a', '', 0), ('b', '', 0)")
 		bothLocked := make(chan struct{})
 		var once, all sync.WaitGroup
-		if db.Dialect() != sqldb.SQLite { // there the second waits for the first to end
+		if db.Dialect() != sqldb.SQLite { // on SQLite the second one waits for the first
 			once.Add(2)
 			go func() { once.Wait(); close(bothLocked) }()
 		} else {
@@ -197,7 +196,7 @@ func TestTwoTransactionsThatLockInOppositeOrderBothSucceed(t *testing.T) {
 	})
 }
 
-func TestTheTransactionsTimeStandsStillAndHasMilliseconds(t *testing.T) {
+func TestTx_NowIsFixedInMilliseconds(t *testing.T) {
 	clock := time.Date(2026, 3, 29, 1, 59, 59, 123_456_789, time.FixedZone("x", 3600))
 	db := sqldbtest.SQLite(t, func(c *sqldb.Config) {
 		c.Now = func() time.Time { clock = clock.Add(time.Second); return clock }
@@ -211,8 +210,8 @@ func TestTheTransactionsTimeStandsStillAndHasMilliseconds(t *testing.T) {
 	}))
 }
 
-// A disk that is full ends as a table that is full does, which a table in memory shows, or as a log that cannot be written.
-func TestAServerWithoutRoomIsUnavailable(t *testing.T) {
+// A full disk is reported as a full table, which a table in memory imitates, or as a log that cannot be written.
+func TestErrors_FullDiskIsUnavailable(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t)
 	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := tx.ExecContext(ctx, "SET SESSION max_heap_table_size = 16384"); err != nil {
@@ -235,7 +234,7 @@ func TestAServerWithoutRoomIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestErrorsAreToldByCode(t *testing.T) {
+func TestErrors_AreClassifiedByCode(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		exec(t, db, "INSERT INTO things (id, name, n) VALUES ('a', '', 0)")
 		lite := db.Dialect() == sqldb.SQLite
@@ -259,18 +258,18 @@ func TestErrorsAreToldByCode(t *testing.T) {
 				t.Errorf("%s: IsRowError(%v) is %v", c.what, err, got)
 			}
 			if sqldb.IsRetryable(err) || sqldb.IsUnavailable(err) {
-				t.Errorf("%s: %v passes for retryable or unavailable", c.what, err)
+				t.Errorf("%s: %v is retryable or unavailable", c.what, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), -1)
 		defer cancel()
 		if err := db.Ping(ctx); err == nil || sqldb.IsUnavailable(err) {
-			t.Errorf("a caller's own deadline (%v) passes for a database that is away", err)
+			t.Errorf("a caller's own deadline (%v) is reported as an unavailable database", err)
 		}
 	})
 }
 
-func TestAnUpsertLeavesChangesOrComputes(t *testing.T) {
+func TestUpsert_LeavesChangesOrComputes(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		u := sqldb.Upsert{Table: "things", Columns: []string{"id", "name", "n"}, Key: []string{"id"}}
 		run := func(u sqldb.Upsert, args ...any) {
@@ -301,7 +300,7 @@ func TestAnUpsertLeavesChangesOrComputes(t *testing.T) {
 			t.Errorf("rows %q, want %q", got, want)
 		}
 
-		// Unlike IGNORE it swallows nothing else.
+		// Unlike INSERT IGNORE it hides no other error.
 		u.Set = nil
 		_, err = db.Writer().ExecContext(t.Context(), db.Dialect().Compile(u).For(1), "x", "", -1)
 		if !sqldb.IsRowError(err) {
@@ -310,7 +309,7 @@ func TestAnUpsertLeavesChangesOrComputes(t *testing.T) {
 	})
 }
 
-func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
+func TestInserter_CountsNewRowsAndKeepsOldOnes(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		check := func(t *testing.T) {
 			in := db.Inserter(sqldb.Upsert{Table: "things", Columns: []string{"id", "name", "n"}, Key: []string{"id"}})
@@ -325,7 +324,7 @@ func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
 				if added, err := in.Insert(t.Context(), args); added != int64(n) || err != nil {
 					t.Errorf("%d new rows: %d added, %v", n, added, err)
 				}
-				args[2] = 99 // the first is there now, and so are the others
+				args[2] = 99 // all rows except the last one exist now
 				if added, err := in.Insert(t.Context(), append(args, fmt.Sprint("more", n), "", n)); added != 1 || err != nil {
 					t.Errorf("%d old rows and a new one: %d added, %v", n, added, err)
 				}
@@ -349,7 +348,7 @@ func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
 			var changed int
 			must(t, db.NewRaw("SELECT COUNT(*) FROM things WHERE n = 99").Scan(t.Context(), &changed))
 			if changed != 0 {
-				t.Errorf("%d rows that were there have changed", changed)
+				t.Errorf("%d existing rows changed", changed)
 			}
 		}
 		t.Run("prepared", check)
@@ -369,20 +368,20 @@ func TestAnInserterCountsTheNewRowsAndLeavesTheOldOnes(t *testing.T) {
 				}
 			}
 			one(t, "here")
-			conn, err := db.Writer().Conn(t.Context()) // the one that was used last
+			conn, err := db.Writer().Conn(t.Context()) // the last used connection
 			must(t, err)
 			defer conn.Close()
 			var most int
 			must(t, db.NewRaw("SELECT @@max_prepared_stmt_count").Scan(t.Context(), &most))
 			exec(t, db, "SET GLOBAL max_prepared_stmt_count = 0")
 			defer exec(t, db, fmt.Sprint("SET GLOBAL max_prepared_stmt_count = ", most))
-			t.Run("where the server has too many statements", check)
-			t.Run("where they are prepared on another connection alone", func(t *testing.T) { one(t, "there") })
+			t.Run("too many prepared statements", check)
+			t.Run("prepared only on another connection", func(t *testing.T) { one(t, "there") })
 		}
 	})
 }
 
-func TestListsAndBytesGoThroughTheQueries(t *testing.T) {
+func TestQueries_AcceptListsAndBytes(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *sqldb.DB) {
 		want := []string{`it's`, `back\slash`, `ü?漢🙂`}
 		for i, name := range want {
@@ -400,9 +399,9 @@ func TestListsAndBytesGoThroughTheQueries(t *testing.T) {
 	})
 }
 
-func TestManyWritersOnSQLiteNeverMeetABusyFile(t *testing.T) {
+func TestSQLite_ConcurrentWritersNeverFail(t *testing.T) {
 	cfg := sqldb.Config{Dir: t.TempDir()}
-	a, b := sqldbtest.Open(t, cfg), sqldbtest.Open(t, cfg) // as two processes would
+	a, b := sqldbtest.Open(t, cfg), sqldbtest.Open(t, cfg) // like two processes
 	exec(t, a, "CREATE TABLE c (n INTEGER)")
 	exec(t, a, "INSERT INTO c VALUES (0)")
 	var all sync.WaitGroup
@@ -431,7 +430,7 @@ func TestManyWritersOnSQLiteNeverMeetABusyFile(t *testing.T) {
 	}
 }
 
-func TestTheSQLiteFileIsPrivateDurableAndItsReadersOnlyRead(t *testing.T) {
+func TestSQLite_FileIsPrivateAndDurable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "with space?&#%", "data")
 	db := sqldbtest.Open(t, sqldb.Config{Dir: dir})
 	exec(t, db, "CREATE TABLE x (n INTEGER)")
@@ -461,13 +460,13 @@ func TestTheSQLiteFileIsPrivateDurableAndItsReadersOnlyRead(t *testing.T) {
 	}
 }
 
-func TestASessionDoesNotDependOnTheServersSettings(t *testing.T) {
+func TestSession_IgnoresServerDefaults(t *testing.T) {
 	db, err := sqldb.Open(t.Context(), sqldb.Config{URL: sqldbtest.Server(t).URL})
 	must(t, err)
 	defer db.Close()
-	isolation, collation := "transaction_isolation", "utf8mb4_0900_ai_ci" // this server's own
+	isolation, collation := "transaction_isolation", "utf8mb4_0900_ai_ci" // the server's defaults
 	if db.Dialect() == sqldb.MariaDB {
-		isolation, collation = "tx_isolation", "latin1_swedish_ci" // of 10.11; the newer name came with 11.1
+		isolation, collation = "tx_isolation", "latin1_swedish_ci" // for 10.11; the newer name exists since 11.1
 	}
 	for _, c := range []struct{ session, want, global, other string }{
 		{isolation, "READ-COMMITTED", isolation, "REPEATABLE-READ"},
@@ -484,7 +483,7 @@ func TestASessionDoesNotDependOnTheServersSettings(t *testing.T) {
 	if !strings.Contains(mode, "STRICT_ALL_TABLES") {
 		t.Errorf("sql_mode is %s, want it strict", mode)
 	}
-	// What a node that vanished has locked is free after that many seconds.
+	// The locks of a vanished node are released after these times in seconds.
 	times := map[string]int{"innodb_lock_wait_timeout": 2, "wait_timeout": 60}
 	if db.Dialect() == sqldb.MariaDB {
 		times["idle_transaction_timeout"] = 10
@@ -498,7 +497,7 @@ func TestASessionDoesNotDependOnTheServersSettings(t *testing.T) {
 	}
 }
 
-func TestAFaultyURLIsRefusedWithoutShowingItsPassword(t *testing.T) {
+func TestOpen_URLErrorsHidePasswords(t *testing.T) {
 	for _, url := range []string{
 		"mysql://stoa:s3cret@host:port/db", "mysql://stoa:s3/cret@host/db", "mysql://stoa:s3cret@host", "mysql://stoa:s3cret@/db",
 		"mysql://stoa:s3cret@host/db?parseTime=s3cret2", "mysql://stoa:s3cret@host/db?socket=/x", "mysql:stoa:s3cret@host/db",
@@ -515,11 +514,11 @@ func TestAFaultyURLIsRefusedWithoutShowingItsPassword(t *testing.T) {
 	}
 }
 
-// The server speaks as much MySQL as a client needs to say for which host it wants a certificate.
-func TestTheCertificateIsWantedForTheHostOfTheURL(t *testing.T) {
+// The server implements just enough of the protocol for the client to send the host name for the certificate.
+func TestOpen_VerifiesCertificateForHost(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	// Version 10 of the protocol, the server's version, the connection's number, and with 0x0800 the ability to encrypt.
+	// Protocol version 10, server version, connection number, and the TLS capability 0x0800.
 	greeting := "\x0a8.0.0\x00\x01\x00\x00\x00saltsalt\x00\x01\x0a" + strings.Repeat("\x00", 16) + "saltsaltsalt\x00"
 	asked := make(chan string, 10)
 	var server sync.WaitGroup
@@ -530,10 +529,10 @@ func TestTheCertificateIsWantedForTheHostOfTheURL(t *testing.T) {
 				return
 			}
 			fmt.Fprintf(conn, "%c\x00\x00\x00%s", len(greeting), greeting)
-			_, _ = io.ReadFull(conn, make([]byte, 36)) // the request for TLS
+			_, _ = io.ReadFull(conn, make([]byte, 36)) // the client's TLS request
 			_ = tls.Server(conn, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 				asked <- hello.ServerName
-				return nil, errors.New("that is all")
+				return nil, errors.New("no certificate")
 			}}).Handshake()
 			conn.Close()
 		}
@@ -545,18 +544,18 @@ func TestTheCertificateIsWantedForTheHostOfTheURL(t *testing.T) {
 	server.Wait()
 	close(asked)
 	if got := <-asked; got != "localhost" {
-		t.Errorf("a certificate is wanted for %q, want localhost; the error is %v", got, err)
+		t.Errorf("the certificate is verified for %q, want localhost; the error is %v", got, err)
 	}
 }
 
-func TestOpenWaitsForAServerThatIsAwayButNotForAWrongOne(t *testing.T) {
+func TestOpen_RetriesOnlyUnavailableServers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	addr := l.Addr().String()
 	must(t, l.Close())
 	_, err = sqldb.Open(t.Context(), sqldb.Config{URL: "mysql://u:s3cret@" + addr + "/db", Patience: 80 * time.Millisecond})
 	if !sqldb.IsUnavailable(err) || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("nobody there gives %v, want unavailable without the password", err)
+		t.Errorf("no server gives %v, want unavailable without the password", err)
 	}
 	url := strings.Replace(sqldbtest.Server(t).URL, "/stoa_", "/nope_", 1)
 	if _, err := sqldb.Open(t.Context(), sqldb.Config{URL: url, Patience: 5 * time.Second}); err == nil || sqldb.IsUnavailable(err) {
@@ -564,7 +563,7 @@ func TestOpenWaitsForAServerThatIsAwayButNotForAWrongOne(t *testing.T) {
 	}
 }
 
-func TestAcknowledgedRowsOutliveAKilledServerAndTheSameDBGoesOn(t *testing.T) {
+func TestDB_AcknowledgedRowsSurviveAKill(t *testing.T) {
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL, Patience: 20 * time.Second})
 	exec(t, db, "CREATE TABLE things (id VARCHAR(12) PRIMARY KEY, name VARCHAR(20), n INTEGER)")
@@ -596,7 +595,7 @@ func TestAcknowledgedRowsOutliveAKilledServerAndTheSameDBGoesOn(t *testing.T) {
 	}
 
 	reopened := make(chan error, 1)
-	go func() { // began while the server is away
+	go func() { // starts while the server is down
 		other, err := sqldb.Open(t.Context(), sqldb.Config{URL: server.URL})
 		if err == nil {
 			err = other.Close()
@@ -606,7 +605,7 @@ func TestAcknowledgedRowsOutliveAKilledServerAndTheSameDBGoesOn(t *testing.T) {
 	server.Restart(t)
 	must(t, <-reopened)
 	want := 20 + len(acked)
-	if got := len(names(t, db)); got != want && got != want+1 { // one may have been committed unheard
+	if got := len(names(t, db)); got != want && got != want+1 { // one may be committed but not acknowledged
 		t.Errorf("%d rows after the restart, want the %d acknowledged (at least %d)", got, want, before)
 	}
 }

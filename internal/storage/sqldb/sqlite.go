@@ -17,8 +17,7 @@ import (
 // FileName is the SQLite file within Config.Dir.
 const FileName = "stoa.db"
 
-// sqliteReaders is enough for two to eight cores: a reader holds its
-// connection for tens of microseconds.
+// sqliteReaders is enough for two to eight cores, because a reader uses its connection for tens of microseconds.
 const sqliteReaders = 4
 
 func (db *DB) openSQLite(ctx context.Context, cfg Config, path string) error {
@@ -35,8 +34,7 @@ func (db *DB) openSQLite(ctx context.Context, cfg Config, path string) error {
 	if err != nil {
 		return err
 	}
-	// SQLite would create the file with the umask's mode, and gives -wal and
-	// -shm the mode of the file.
+	// SQLite would create the file with the mode of the umask. It gives the -wal and -shm files the mode of this file.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -53,7 +51,7 @@ func (db *DB) openSQLite(ctx context.Context, cfg Config, path string) error {
 	if err != nil {
 		return err
 	}
-	// The first connection turns the file to WAL, before any reader comes.
+	// The first connection switches the file to WAL before a reader opens it.
 	if err := w.PingContext(ctx); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", path, err), w.Close())
 	}
@@ -66,9 +64,8 @@ func (db *DB) openSQLite(ctx context.Context, cfg Config, path string) error {
 	return nil
 }
 
-// sqlitePool opens path. synchronous(FULL) syncs the log at every commit: an
-// acknowledged write outlives a power cut. busy_timeout is for other
-// processes; within this one the single writer connection is the queue.
+// sqlitePool opens path. synchronous(FULL) syncs the log at each commit, so that an acknowledged write survives a power
+// cut. busy_timeout is for other processes; in this process all writers share one connection.
 func sqlitePool(path, extra string, conns int) (*sql.DB, error) {
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
 		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + extra

@@ -7,56 +7,56 @@ import (
 	"time"
 )
 
-// perRow is how many changes of one row this process has under way: one has the row, and the next one has begun and waits
-// for it, so that nothing lies idle when the first one ends.
-const perRow = 2
+// maxChangesPerRow is the number of concurrent changes per row in this process: one holds the row, and the next one already waits
+// for its lock, so that the row is never idle between two changes.
+const maxChangesPerRow = 2
 
-// keptOf is of how many connections one is kept from the transactions of [DB.Tx].
-const keptOf = 4
+// connsPerReserved is the number of connections per reserved one. [DB.Tx] cannot use a reserved connection.
+const connsPerReserved = 4
 
-// turns are those of transactions that would wait with a connection in hand, until no other one were left. SQLite has none:
-// its writer is one connection, and readers have their own.
+// turns limits transactions that would occupy all connections while they wait for locks. SQLite needs no limit, because
+// its writer is one connection and its readers have their own.
 type turns struct {
-	conns  chan struct{} // has one element for each transaction of [DB.Tx]; nil on SQLite
-	waits  atomic.Int64  // of these for room
-	waited atomic.Int64  // ns
+	conns  chan struct{} // holds one element per transaction of [DB.Tx]; nil on SQLite
+	waits  atomic.Int64  // for a place in conns
+	waited atomic.Int64  // total, in nanoseconds
 
 	mu      sync.Mutex
 	rows    map[any]*row
-	waiting atomic.Int64 // changes, for their rows
+	waiting atomic.Int64 // changes that wait for a row
 }
 
-// row is one that is being changed.
+// row is a row with changes under way.
 type row struct {
-	busy  chan struct{} // has one element for each change that is under way
-	users int           // and those that wait
+	busy  chan struct{} // holds one element per change under way
+	users int           // changes under way or waiting
 }
 
 func newTurns(conns int) turns {
-	return turns{conns: make(chan struct{}, conns-conns/keptOf), rows: map[any]*row{}}
+	return turns{conns: make(chan struct{}, conns-conns/connsPerReserved), rows: map[any]*row{}}
 }
 
-// turn is what the caller of a nested function has already. It waits for nothing more then: what it waited for might wait
-// for it.
+// turn is what the caller of a nested function already has. A nested call does not wait again, because the holder that
+// it waits for might wait for the caller.
 type turn int
 
 const (
-	ofRow turn = iota + 1
-	ofTx
+	inRowTurn turn = iota + 1
+	inTx
 )
 
 type turnKey struct{}
 
 func turnOf(ctx context.Context) turn {
-	has, _ := ctx.Value(turnKey{}).(turn)
-	return has
+	state, _ := ctx.Value(turnKey{}).(turn)
+	return state
 }
 
-// InTurn runs fn, whose transaction begins with the lock of a row that many change at the same moment, such as that of a
-// room into which everybody comes. Two of this process run at once for each row; the others wait in the order in which they
-// came, and have no connection. row is any value that stands for the row, its typed id for instance. The error is fn's, or ctx's where that
-// ends before it is fn's turn: fn has not run then. Within a transaction, or in another row's turn, fn runs at once, and so it
-// does on SQLite.
+// InTurn runs fn, whose transaction starts with the lock of a row with many concurrent writers, such as a room that
+// many users join at once. This process runs two changes of a row at a time. The others wait in order of arrival,
+// without a connection. row is any value that identifies the row, such as its typed id. InTurn returns the error of fn,
+// or the error of ctx if ctx ends first; then fn has not run. In a transaction, in the turn of another row, and on
+// SQLite, fn runs at once.
 func (db *DB) InTurn(ctx context.Context, row any, fn func(ctx context.Context) error) error {
 	if db.turns.conns == nil || turnOf(ctx) != 0 {
 		return fn(ctx)
@@ -66,14 +66,14 @@ func (db *DB) InTurn(ctx context.Context, row any, fn func(ctx context.Context) 
 		return err
 	}
 	defer leave()
-	return fn(context.WithValue(ctx, turnKey{}, ofRow))
+	return fn(context.WithValue(ctx, turnKey{}, inRowTurn))
 }
 
 func (t *turns) enter(ctx context.Context, key any) (leave func(), err error) {
 	t.mu.Lock()
 	r := t.rows[key]
 	if r == nil {
-		r = &row{busy: make(chan struct{}, perRow)}
+		r = &row{busy: make(chan struct{}, maxChangesPerRow)}
 		t.rows[key] = r
 	}
 	r.users++
@@ -96,9 +96,9 @@ func (t *turns) enter(ctx context.Context, key any) (leave func(), err error) {
 	}
 }
 
-// connect waits until a transaction may take one of the connections that are for all of them.
+// connect waits until a transaction may use one of the connections that are not reserved.
 func (t *turns) connect(ctx context.Context) (leave func(), err error) {
-	if t.conns == nil || turnOf(ctx) == ofTx {
+	if t.conns == nil || turnOf(ctx) == inTx {
 		return func() {}, nil
 	}
 	leave = func() { <-t.conns }

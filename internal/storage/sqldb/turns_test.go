@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// ofThings has eight connections and two rows.
+// ofThings opens a database with eight connections and two rows.
 func ofThings(t *testing.T, e sqldbtest.Engine) *sqldb.DB {
 	t.Helper()
 	db := e.Open(t, func(c *sqldb.Config) { c.MaxConns = 8 })
@@ -24,7 +24,7 @@ func ofThings(t *testing.T, e sqldbtest.Engine) *sqldb.DB {
 	return db
 }
 
-// count is a transaction's function that changes a row.
+// count returns a transaction function that increments a row.
 func count(id string) func(ctx context.Context, tx *sqldb.Tx) error {
 	return func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE things SET n = n + 1 WHERE id = ?", id)
@@ -34,7 +34,7 @@ func count(id string) func(ctx context.Context, tx *sqldb.Tx) error {
 
 const holdA = "SELECT id FROM things WHERE id = 'a' FOR UPDATE"
 
-func TestWhoWaitsForAHotRowHasNoConnection(t *testing.T) {
+func TestInTurn_WaitsWithoutConnection(t *testing.T) {
 	db := ofThings(t, sqldbtest.Default(t))
 	change := func(ctx context.Context, id string) error {
 		return db.InTurn(ctx, id, func(ctx context.Context) error { return db.Tx(ctx, count(id)) })
@@ -52,14 +52,14 @@ func TestWhoWaitsForAHotRowHasNoConnection(t *testing.T) {
 	eventually.Equal(t, "one more to wait", waiting+1, func() int { return sqldbtest.Waiting(t, db) })
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who goes: got %v", err)
+		t.Errorf("a canceled caller: got %v", err)
 	}
 	if n := sqldbtest.Waiting(t, db); n != waiting {
-		t.Errorf("%d wait once a caller has gone, want %d", n, waiting)
+		t.Errorf("%d wait after a caller was canceled, want %d", n, waiting)
 	}
 }
 
-func TestManyTransactionsLeaveConnectionsToReadsAndBatches(t *testing.T) {
+func TestTx_LeavesConnectionsToReadsAndBatches(t *testing.T) {
 	db := ofThings(t, sqldbtest.Default(t))
 	begun, end := make(chan struct{}, 64), make(chan struct{})
 	var all sync.WaitGroup
@@ -94,8 +94,8 @@ func TestManyTransactionsLeaveConnectionsToReadsAndBatches(t *testing.T) {
 	all.Wait()
 }
 
-// TestWhoHasATurnWaitsForNoOther has as many callers as may be under way do within their turn what needs one.
-func TestWhoHasATurnWaitsForNoOther(t *testing.T) {
+// The maximum number of callers run within their turn, and each needs a transaction.
+func TestInTurn_NestedCallsDoNotWait(t *testing.T) {
 	db := ofThings(t, sqldbtest.Default(t))
 	together := func(callers int, outer func(ctx context.Context, fn func(ctx context.Context) error) error, inner func(ctx context.Context) error) {
 		t.Helper()
@@ -127,7 +127,7 @@ func TestWhoHasATurnWaitsForNoOther(t *testing.T) {
 	}
 }
 
-func TestSQLiteHasNoTurns(t *testing.T) {
+func TestInTurn_SQLiteDoesNotWait(t *testing.T) {
 	db := ofThings(t, sqldbtest.Engine{Name: "sqlite"})
 	var in, all sync.WaitGroup
 	const callers = 8
@@ -136,7 +136,7 @@ func TestSQLiteHasNoTurns(t *testing.T) {
 		all.Go(func() {
 			err := db.InTurn(t.Context(), "a", func(ctx context.Context) error {
 				in.Done()
-				in.Wait() // all are in at once
+				in.Wait() // all run at the same time
 				return db.Tx(ctx, count("a"))
 			})
 			if err != nil {

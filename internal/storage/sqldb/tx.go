@@ -14,13 +14,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// ErrOutcomeUnknown reports a COMMIT that was sent and not answered: the work
-// may be there or not. Nothing retries it; a request id in the rows tells.
+// ErrOutcomeUnknown reports a COMMIT without a response: the changes may or may not be committed. It is never retried.
+// A request id in the rows shows what happened.
 var ErrOutcomeUnknown = errors.New("sqldb: outcome of the commit unknown")
 
-// Undecided adds to an [ErrOutcomeUnknown] what package cache takes for one: a change
-// that ended with context.DeadlineExceeded may still happen, so its fences stand.
-// Other errors, and nil, it returns as they are.
+// Undecided adds context.DeadlineExceeded to an [ErrOutcomeUnknown]: package cache keeps its fences for a change that
+// ended with it, because the change may still be committed. It returns other errors, and nil, unchanged.
 func Undecided(err error) error {
 	if errors.Is(err, ErrOutcomeUnknown) {
 		return errors.Join(err, context.DeadlineExceeded)
@@ -28,16 +27,15 @@ func Undecided(err error) error {
 	return err
 }
 
-// A transaction that lost a deadlock is tried again at once, then after
-// random waits that double up to a limit; ten tries last about a second.
+// A transaction that lost a deadlock is retried after random waits, whose bound doubles up to maxWait. Ten tries take
+// about a second.
 const (
 	maxTries  = 10
 	firstWait = 2 * time.Millisecond
 	maxWait   = 250 * time.Millisecond
 )
 
-// Tx is one transaction. It is for one goroutine and ends with the function
-// that got it.
+// Tx is one transaction. Only one goroutine may use it, and it ends when the function that received it returns.
 type Tx struct {
 	bun      bun.Tx
 	db       *DB
@@ -46,14 +44,13 @@ type Tx struct {
 	enqueued bool
 }
 
-// Tx runs fn in a transaction: READ COMMITTED on MySQL and MariaDB, alone on
-// SQLite. fn's error rolls back and is returned as it is; so does a panic,
-// which goes on. When the engine chose the transaction as a deadlock's victim
-// or a lock timed out, fn runs again from the start, so that it must not
-// touch anything but tx; what belongs after the commit goes into
-// [Tx.AfterCommit]. So it does when the COMMIT lost against a transaction of another node of a Galera cluster, and once
-// after a duplicate key, which such a node may have added since fn looked. A COMMIT without an answer is never retried, see
-// [ErrOutcomeUnknown].
+// Tx runs fn in a transaction: READ COMMITTED on MySQL and MariaDB, exclusive on SQLite. An error of fn rolls back and
+// is returned unchanged; a panic rolls back and continues.
+//
+// fn runs again from the start after a deadlock or a lock timeout, and after a COMMIT that lost against another node of
+// a Galera cluster. It also runs again once after a duplicate key, because another node may have added the row after fn
+// read. So fn must have no effect outside tx; use [Tx.AfterCommit] for those. A COMMIT without a response is never
+// retried, see [ErrOutcomeUnknown].
 //
 // Transactions that wait for locks leave a quarter of the connections to reads and to [DB.Batch].
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
@@ -67,8 +64,8 @@ func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error
 	})
 }
 
-// Batch is [DB.Tx] for a batch of what many callers write, of which few are under way at once: it takes a
-// connection though as many other transactions as may are under way.
+// Batch is [DB.Tx] for a batch of the writes of many callers. It may use the reserved connections, because few batches
+// run at the same time.
 func (db *DB) Batch(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	return db.tx(ctx, func() (bool, error) { return db.tryTx(ctx, fn) })
 }
@@ -81,7 +78,7 @@ func (db *DB) tx(ctx context.Context, run func() (retry bool, err error)) error 
 		if err == nil || !retry || try == maxTries || ctx.Err() != nil {
 			return err
 		}
-		db.log.LogAttrs(ctx, slog.LevelDebug, "transaction is retried", slog.Int("try", try), slog.Any("err", err))
+		db.log.LogAttrs(ctx, slog.LevelDebug, "sql: transaction retried", slog.Int("try", try), slog.Any("err", err))
 		select {
 		case <-ctx.Done():
 			return err
@@ -99,11 +96,11 @@ func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) er
 	tx := &Tx{bun: btx, db: db, now: db.Now()}
 	open := true
 	defer func() {
-		if open { // fn failed or panicked; its error matters, not the rollback's
+		if open { // fn failed or panicked; its error is reported, not the error of the rollback
 			_ = btx.Tx.Rollback()
 		}
 	}()
-	if err := fn(context.WithValue(ctx, turnKey{}, ofTx), tx); err != nil {
+	if err := fn(context.WithValue(ctx, turnKey{}, inTx), tx); err != nil {
 		return IsRetryable(err), err
 	}
 	open = false
@@ -119,26 +116,26 @@ func (db *DB) tryTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) er
 	return false, nil
 }
 
-// Now is the transaction's time: UTC, cut to the millisecond, the same at
-// every call, taken after the transaction began.
+// Now returns the time of the transaction in UTC, truncated to milliseconds. It is taken after the transaction began
+// and never changes.
 func (tx *Tx) Now() time.Time { return tx.now }
 
-// AfterCommit has f called by the goroutine that called [DB.Tx] when the
-// commit has succeeded, and not otherwise; several are called in order.
+// AfterCommit registers f to run after a successful commit, in the goroutine that called [DB.Tx]. Several functions run
+// in the order of registration.
 func (tx *Tx) AfterCommit(f func()) { tx.after = append(tx.after, f) }
 
-// Dialect says which engine this is.
+// Dialect returns the engine.
 func (tx *Tx) Dialect() Dialect { return tx.db.dialect }
 
-// SQL is the raw transaction, for hot paths; question marks are the driver's
-// there. It must be neither committed nor rolled back.
+// SQL returns the raw transaction for hot paths, with the placeholders of the driver. The caller must neither commit
+// nor roll it back.
 func (tx *Tx) SQL() *sql.Tx { return tx.bun.Tx }
 
-// NewRaw implements [Querier]; its Exec(ctx) writes.
+// NewRaw implements [Querier]. Its Exec(ctx) writes.
 func (tx *Tx) NewRaw(query string, args ...any) *bun.RawQuery { return tx.bun.NewRaw(query, args...) }
 
-// ExecContext implements [Querier]. RowsAffected counts the rows that changed
-// on MySQL and MariaDB, the rows that matched on SQLite.
+// ExecContext implements [Querier]. RowsAffected counts the changed rows on MySQL and MariaDB, and the matched rows on
+// SQLite.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return tx.bun.ExecContext(ctx, query, args...)
 }

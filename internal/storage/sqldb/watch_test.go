@@ -19,9 +19,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// A server that is gone and one that is there and silent are both away, with one line, and
-// one more when they are back.
-func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
+// A server that ended and a server that hangs are both unavailable. Each outage logs one line, and one at its end.
+func TestWatch_LogsOneLinePerOutageAndRecovery(t *testing.T) {
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true, TCP: true})
 	var log logtest.Buffer
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL, Log: log.Logger()})
@@ -39,7 +38,7 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 	for i, harm := range []struct{ away, back func(testing.TB) }{{server.Kill9, server.Restart}, {server.Pause, server.Resume}} {
 		began := db.Now()
 		harm.away(t)
-		eventually.True(t, "the database to be away", func() bool { return !db.Away().IsZero() })
+		eventually.True(t, "the database to be unavailable", func() bool { return !db.Away().IsZero() })
 		if since := db.Away(); since.Before(began) || since.After(db.Now()) {
 			t.Errorf("away since %s, which is not between %s and now", since, began)
 		}
@@ -50,14 +49,14 @@ func TestOneLineSaysThatSQLIsAwayAndOneThatItIsBack(t *testing.T) {
 			askedAgain(t, server.Addr())
 		}
 		harm.back(t)
-		eventually.True(t, "the database to be back, and the log to say so", func() bool { return db.Away().IsZero() && log.Count("sql is back") > i })
-		if log.Count(`level=WARN msg="sql is away"`) != i+1 || log.Count(`level=INFO msg="sql is back"`) != i+1 || log.Count("away=") != i+1 {
+		eventually.True(t, "the database to be back, and the log to say so", func() bool { return db.Away().IsZero() && log.Count("sql: available again") > i })
+		if log.Count(`level=WARN msg="sql: unavailable"`) != i+1 || log.Count(`level=INFO msg="sql: available again"`) != i+1 || log.Count("away=") != i+1 {
 			t.Errorf("after harm %d the log has\n%s", i, log.String())
 		}
 	}
 }
 
-// askedAgain returns when a server that is gone was asked a few times more.
+// askedAgain returns when the client has tried to reach a stopped server a few more times.
 func askedAgain(t *testing.T, addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", addr)
@@ -74,12 +73,12 @@ func askedAgain(t *testing.T, addr string) {
 			_ = conn.Close()
 		}
 	})
-	eventually.True(t, "the database to be asked again", func() bool { return asked.Load() >= 5 })
+	eventually.True(t, "more tries", func() bool { return asked.Load() >= 5 })
 	must(t, ln.Close())
 	listening.Wait()
 }
 
-// A file with a largest size acts as a full disk does.
+// A file with a size limit acts like a full disk.
 func TestWatch_FullDiskShowsInATrialWrite(t *testing.T) {
 	var log logtest.Buffer
 	db := sqldbtest.Open(t, sqldb.Config{Dir: t.TempDir(), Log: log.Logger()})
@@ -106,13 +105,13 @@ func TestWatch_FullDiskShowsInATrialWrite(t *testing.T) {
 		}
 		exec(t, db, "PRAGMA max_page_count = 1000000")
 		eventually.True(t, "writes to be accepted", func() bool { return db.Refuses() == "" })
-		if pools(t, reg)["stoa_sql_writable"] != 1 || log.Count(`level=WARN msg="sql refuses writes"`) != 1 || log.Count(`level=INFO msg="sql accepts writes again"`) != 1 {
+		if pools(t, reg)["stoa_sql_writable"] != 1 || log.Count(`level=WARN msg="sql: writes refused"`) != 1 || log.Count(`level=INFO msg="sql: writes accepted again"`) != 1 {
 			t.Errorf("the log has\n%s", log.String())
 		}
 	})
 }
 
-// InnoDB refuses writes in READ COMMITTED while the binary log is written by statement (error 1665).
+// InnoDB refuses writes in READ COMMITTED while the binary log has the statement format (error 1665).
 func TestOpen_StatementLogIsNamed(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Engine: sqldbtest.Default(t)})

@@ -5,6 +5,5 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the child when the thread that starts it
-// ends.
+// dieWithParent makes the kernel kill the child when the thread that started it ends.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

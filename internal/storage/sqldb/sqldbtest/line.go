@@ -13,27 +13,27 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// A Line carries connections to a server until it fails. Connections that are made afterwards get through, as to the
-// server that has taken the place of one that is gone.
+// A Line proxies connections to a server until it fails. Connections made after a failure work again, as with a server
+// that replaced a lost one.
 type Line struct {
 	URL string // for sqldb.Config
 
-	lose atomic.Int64 // COMMITs still to be lost
+	lose atomic.Int64 // COMMITs that will still be lost
 
 	mu    sync.Mutex
 	links []*link
 }
 
-// link is one connection over a line.
+// link is one connection through a line.
 type link struct {
 	near, far net.Conn
 	mute      atomic.Bool
 }
 
-// NewLine returns a line to a server with Options.TCP, which ends with the test.
+// NewLine returns a line to a server with Options.TCP. It closes when the test ends.
 func NewLine(t testing.TB, to *Instance) *Line {
 	t.Helper()
-	quiet := net.ListenConfig{KeepAlive: -1} // of a line that has failed nobody hears anything
+	quiet := net.ListenConfig{KeepAlive: -1} // no keep-alive: a failed line sends nothing
 	listener, err := quiet.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -70,8 +70,8 @@ func NewLine(t testing.TB, to *Instance) *Line {
 	return l
 }
 
-// Mute loses whatever the server says on the connections that there are, which stay open. The server goes on to hear
-// what it is told, and does it.
+// Mute drops the responses of the server on the existing connections, which stay open. The server still receives and
+// runs statements.
 func (l *Line) Mute() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *Line) Mute() {
 	}
 }
 
-// LoseCommits has the next n COMMITs fail with error 1213, as at a node of a Galera cluster whose transaction lost against
-// one of another node. It makes a procedure by db.
+// LoseCommits makes the next n COMMITs fail with error 1213, as on a Galera node whose transaction lost against another
+// node. It creates a procedure with db.
 func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
 	t.Helper()
 	const body = " BEGIN ROLLBACK; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found when trying to get lock'; END"
@@ -93,13 +93,13 @@ func (l *Line) LoseCommits(t testing.TB, db *sqldb.DB, n int64) {
 	l.lose.Store(n)
 }
 
-// commits forwards to the server and replaces COMMITs that are to be lost.
+// commits forwards to the server and replaces COMMITs that will be lost.
 type commits struct {
 	line *Line
 	io.Writer
 }
 
-// Write implements io.Writer. The driver writes a packet at once.
+// Write implements io.Writer. The driver writes a packet in one call.
 func (c commits) Write(p []byte) (int, error) {
 	if string(p) != packet("COMMIT") || c.line.lose.Add(-1) < 0 {
 		return c.Writer.Write(p)
@@ -110,12 +110,12 @@ func (c commits) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// packet is a short statement as the protocol of MySQL has it.
+// packet encodes a short statement in the protocol of MySQL.
 func packet(statement string) string {
 	return string([]byte{byte(len(statement) + 1), 0, 0, 0, 3}) + statement
 }
 
-// Write is for what the server says.
+// Write receives the responses of the server.
 func (c *link) Write(p []byte) (int, error) {
 	if c.mute.Load() {
 		return len(p), nil

@@ -7,14 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Vanish has nothing on the connections that there are be acknowledged any more, as when the server's host has lost its
-// power.
+// Vanish stops acknowledging data on the existing connections, as if the host of the server had lost power.
 func (l *Line) Vanish(t testing.TB) {
 	t.Helper()
 	l.Mute()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // it takes 0 bytes of each packet
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // it accepts 0 bytes of each packet
 	for _, c := range l.links {
 		raw, err := c.near.(*net.TCPConn).SyscallConn()
 		if err != nil {
@@ -26,7 +25,7 @@ func (l *Line) Vanish(t testing.TB) {
 		if failed != nil {
 			t.Fatal(failed)
 		}
-		if err != nil { // on a connection that is closed by now there is nothing to lose
+		if err != nil { // the connection may already be closed
 			t.Logf("a connection does not vanish: %v", err)
 		}
 	}

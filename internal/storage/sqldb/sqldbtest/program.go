@@ -22,8 +22,7 @@ var (
 	mySQL   = Engine{"mysql"}
 )
 
-// Default is the server that tests run on which do not ask for another: MariaDB,
-// or what STOA_TEST_SQL says.
+// Default returns the server of tests that do not choose one: MariaDB, or the value of STOA_TEST_SQL.
 func Default(t testing.TB) Engine {
 	t.Helper()
 	switch e := (Engine{os.Getenv("STOA_TEST_SQL")}); e {
@@ -37,12 +36,12 @@ func Default(t testing.TB) Engine {
 	}
 }
 
-// program is how a server is started on this machine.
+// program describes how to start a server on this machine.
 type program struct {
 	bin      string
-	flags    []string // keep it small and quick to start
-	careless []string // do without flushing
-	stamp    string   // whose change means another version
+	flags    []string // for a small server that starts quickly
+	careless []string // to skip flushing
+	stamp    string   // a file that changes with the version
 	install  func(data string, me *user.User) *exec.Cmd
 }
 
@@ -56,7 +55,7 @@ func (e Engine) program() (*program, error) {
 func mariadbProgram() (*program, error) {
 	bin, err := exec.LookPath("mariadbd")
 	if err != nil {
-		bin, err = exec.LookPath("/usr/sbin/mariadbd") // Debian keeps it off users' PATH
+		bin, err = exec.LookPath("/usr/sbin/mariadbd") // Debian installs it outside the PATH of users
 	}
 	install, missing := exec.LookPath("mariadb-install-db")
 	if err := errors.Join(err, missing); err != nil {
@@ -65,7 +64,7 @@ func mariadbProgram() (*program, error) {
 	flags := []string{"--skip-log-bin", "--skip-slave-start", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M", "--performance-schema=OFF"}
 	return &program{
 		bin: bin, flags: flags, careless: []string{"--debug-no-sync", "--innodb-flush-method=nosync"},
-		stamp: install, // it cannot tell its version
+		stamp: install, // mariadbd itself does not show its version here
 		install: func(data string, me *user.User) *exec.Cmd {
 			return exec.Command(install, append([]string{"--no-defaults", "--datadir=" + data, "--user=" + me.Username, "--skip-test-db",
 				"--auth-root-authentication-method=normal", "--skip-name-resolve"}, flags...)...)
@@ -73,8 +72,8 @@ func mariadbProgram() (*program, error) {
 	}, nil
 }
 
-// mysqlProgram finds what scripts/mysql.sh has left, or what STOA_MYSQLD names.
-// The mysqld of PATH is MariaDB on many a system.
+// mysqlProgram finds the mysqld that scripts/mysql.sh installed, or the one in STOA_MYSQLD. It does not search PATH,
+// because mysqld is MariaDB on many systems.
 func mysqlProgram() (*program, error) {
 	bin := os.Getenv("STOA_MYSQLD")
 	if bin == "" {
@@ -89,7 +88,7 @@ func mysqlProgram() (*program, error) {
 	}
 	flags := []string{"--innodb-buffer-pool-size=64M", "--innodb-redo-log-capacity=8M", "--performance-schema=OFF", "--mysqlx=OFF", "--secure-file-priv=NULL"}
 	return &program{
-		bin: bin, flags: flags, careless: []string{"--innodb-flush-method=nosync", "--skip-log-bin"}, // else it keeps one, and flushes that, too
+		bin: bin, flags: flags, careless: []string{"--innodb-flush-method=nosync", "--skip-log-bin"}, // otherwise MySQL writes and flushes a binary log
 		stamp: bin,
 		install: func(data string, me *user.User) *exec.Cmd {
 			cmd := exec.Command(bin, append([]string{"--no-defaults", "--initialize-insecure", "--init-file=/dev/stdin", "--datadir=" + data, "--user=" + me.Username}, flags...)...)
@@ -99,13 +98,13 @@ func mysqlProgram() (*program, error) {
 	}, nil
 }
 
-// overTCP lets root in where MySQL, unlike MariaDB, knows it on the socket alone.
+// overTCP creates root for TCP. On MySQL, unlike MariaDB, root may connect only through the socket.
 const overTCP = `CREATE USER root@127.0.0.1;
 GRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;
 `
 
-// template returns a data folder as a new installation leaves it, made once per
-// user and version and kept between runs.
+// template returns the data folder of a new installation. It is created once per user and version, and reused by later
+// runs.
 func (p *program) template() (string, error) {
 	info, err := os.Stat(p.stamp)
 	if err != nil {
@@ -126,7 +125,7 @@ func (p *program) template() (string, error) {
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return "", err
 	}
-	// Test binaries run in parallel; one of them makes it.
+	// Test binaries run in parallel; one of them creates the template.
 	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", err

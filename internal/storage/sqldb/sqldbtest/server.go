@@ -27,7 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// patience bounds every wait for a server: a hundred times what it takes.
+// patience bounds each wait for a server. It is a hundred times the usual time.
 const patience = 30 * time.Second
 
 // Instance is one empty database on a mariadbd or mysqld.
@@ -39,20 +39,19 @@ type Instance struct {
 	own    bool
 }
 
-// Options of a server of one's own.
+// Options configure a server for one test.
 type Options struct {
-	// Engine is whose server; empty is [Default].
+	// Engine is the kind of server; empty means [Default].
 	Engine Engine
 
 	// Durable syncs the log at every commit, as production does.
 	Durable bool
 
-	// TCP listens on a port of 127.0.0.1 instead of a socket, for tests that put
-	// a proxy between; Addr tells it.
+	// TCP makes the server listen on a port of 127.0.0.1 instead of a socket, for tests with a proxy. Addr returns it.
 	TCP bool
 }
 
-// share is a server that all tests of this binary share.
+// share is a server that all tests of this binary use.
 type share struct {
 	sync.Once
 	server atomic.Pointer[server] // nil until it runs
@@ -73,8 +72,8 @@ var shared = func() map[Engine]*share {
 
 var databases atomic.Int64
 
-// Server returns a new, empty database on the [Default] server that all tests of
-// this binary share, without durability. The server ends with the binary.
+// Server returns a new, empty database without durability on the [Default] server that all tests of this binary share.
+// The server ends with the binary.
 func Server(t testing.TB) *Instance {
 	t.Helper()
 	return Default(t).server(t)
@@ -98,8 +97,8 @@ func (e Engine) server(t testing.TB) *Instance {
 	return s.server.Load().instance(t, false)
 }
 
-// OwnServer returns a database on a server of its own, which the test may
-// kill, stop and start. It ends with the test.
+// OwnServer returns a database on a separate server that the test may kill, stop and start. The server ends with the
+// test.
 func OwnServer(t testing.TB, o Options) *Instance {
 	t.Helper()
 	if o.Engine == (Engine{}) {
@@ -128,22 +127,22 @@ func OwnServer(t testing.TB, o Options) *Instance {
 // Addr is host:port of a server with Options.TCP.
 func (i *Instance) Addr() string { return i.server.addr }
 
-// Kill9 ends the server as a power cut would, save for what the kernel holds.
+// Kill9 kills the server. Unlike a power cut it keeps the data in the kernel's cache.
 func (i *Instance) Kill9(t testing.TB) {
 	t.Helper()
 	i.mustOwn(t)
 	i.server.end(syscall.SIGKILL)
 }
 
-// Stop shuts the server down in order.
+// Stop shuts the server down cleanly.
 func (i *Instance) Stop(t testing.TB) {
 	t.Helper()
 	i.mustOwn(t)
 	i.server.end(syscall.SIGTERM)
 }
 
-// Pause stops the process without closing anything: connections stay open and
-// nobody answers. It returns when the process stands still; Resume lets it go on.
+// Pause stops the process but keeps its connections open, so that the server no longer answers. It returns when the
+// process has stopped. Resume continues it.
 func (i *Instance) Pause(t testing.TB) {
 	t.Helper()
 	i.mustOwn(t)
@@ -164,14 +163,13 @@ func (i *Instance) signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// Restart starts the server again, after Kill9 or Stop, with its data, and
-// returns when it answers.
+// Restart starts the server again with its data after Kill9 or Stop. It returns when the server answers.
 func (i *Instance) Restart(t testing.TB) {
 	t.Helper()
 	i.RestartWith(t)
 }
 
-// RestartWith is Restart with more flags, for this time.
+// RestartWith is Restart with additional flags for this start.
 func (i *Instance) RestartWith(t testing.TB, flags ...string) {
 	t.Helper()
 	i.mustOwn(t)
@@ -191,12 +189,12 @@ type server struct {
 	dir, addr string
 	args      []string
 	cmd       *exec.Cmd
-	ending    atomic.Bool   // it is meant to end
-	done      chan struct{} // closed when the child is gone
+	ending    atomic.Bool   // whether its end is expected
+	done      chan struct{} // closed when the child has ended
 	reap      func() error  // removes dir
 }
 
-// prepare copies the template and fixes the flags; the port is for TCP.
+// prepare copies the template and sets the flags. port is for TCP.
 func prepare(o Options, port int) (*server, error) {
 	program, err := o.Engine.program()
 	if err != nil {
@@ -226,13 +224,13 @@ func prepare(o Options, port int) (*server, error) {
 	}
 	s.args = append([]string{program.bin, "--no-defaults", "--datadir=" + s.path("data"), "--socket=" + s.path("sock"),
 		"--pid-file=" + s.path("pid"), "--skip-name-resolve",
-		"--tmpdir=" + s.path("tmp"), // a server that starts removes the temporary tables of all others there
+		"--tmpdir=" + s.path("tmp"), // a server that starts removes the temporary tables of other servers from this folder
 		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-doublewrite=0"}, program.flags...)
-	if !o.Durable { // what the kernel holds outlives a kill
+	if !o.Durable { // the kernel's cache survives a kill
 		s.args = append(s.args, program.careless...)
 	}
 	if os.Geteuid() == 0 {
-		s.args = append(s.args, "--user=root") // it refuses to run as root unasked
+		s.args = append(s.args, "--user=root") // it refuses to run as root without this flag
 	}
 	if o.TCP {
 		s.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -245,7 +243,7 @@ func prepare(o Options, port int) (*server, error) {
 
 func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// start runs the child, with more flags, and waits until it answers.
+// start runs the child with additional flags, and waits until it answers.
 func (s *server) start(flags ...string) error {
 	log, err := os.OpenFile(s.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -259,7 +257,7 @@ func (s *server) start(flags ...string) error {
 	s.done = make(chan struct{})
 	started := make(chan error)
 	go func() {
-		// The thread that starts the child must live as long as it.
+		// The thread that starts the child must live as long as the child.
 		runtime.LockOSThread()
 		defer close(s.done)
 		err := s.cmd.Start()
@@ -267,7 +265,7 @@ func (s *server) start(flags ...string) error {
 		if err != nil {
 			return
 		}
-		if err := s.cmd.Wait(); !s.ending.Load() { // the tests on it fail, and do not know why
+		if err := s.cmd.Wait(); !s.ending.Load() { // explains why the tests on this server fail
 			fmt.Fprintf(os.Stderr, "%s ended by itself: %v\n%s\n", s.args[0], err, s.tail())
 		}
 	}()
@@ -306,18 +304,18 @@ func (s *server) tail() []byte {
 	return log[max(0, len(log)-4000):]
 }
 
-// end signals the child and waits until it is gone.
+// end signals the child and waits for its end.
 func (s *server) end(sig syscall.Signal) {
 	if s.done == nil {
 		return // never started
 	}
 	s.ending.Store(true)
-	_ = s.cmd.Process.Signal(sig) // an error means it is gone already
+	_ = s.cmd.Process.Signal(sig) // an error means that it has already ended
 	<-s.done
-	_ = os.Remove(s.path("pid")) // killed, it leaves the file, and the number may be another's soon
+	_ = os.Remove(s.path("pid")) // a killed server leaves the file, and its pid may be reused
 }
 
-// instance makes a database.
+// instance creates a database.
 func (s *server) instance(t testing.TB, own bool) *Instance {
 	t.Helper()
 	db, err := sql.Open("mysql", "root@unix("+s.path("sock")+")/")
@@ -332,7 +330,7 @@ func (s *server) instance(t testing.TB, own bool) *Instance {
 	return &Instance{URL: s.url(name), server: s, own: own}
 }
 
-// url is for sqldb.Config.
+// url returns a URL for sqldb.Config.
 func (s *server) url(database string) string {
 	if s.addr != "" {
 		return "mysql://root@" + s.addr + "/" + database
@@ -345,8 +343,8 @@ func (s *server) has(url string) bool {
 	return s != nil && strings.HasSuffix(url, "?socket="+s.path("sock"))
 }
 
-// tables are the statements that fill an empty database with what the migrations
-// have made in another, which stays as they left it.
+// tables returns the statements that copy the schema into an empty database. It runs the migrations once, in a model
+// database.
 func (s *server) tables() ([]string, error) {
 	db, err := sql.Open("mysql", "root@unix("+s.path("sock")+")/")
 	if err != nil {
@@ -376,7 +374,7 @@ func (s *server) tables() ([]string, error) {
 	return append(all, "INSERT INTO schema_migrations SELECT * FROM "+model+".schema_migrations"), rows.Err()
 }
 
-// copyTables fills a database on a shared server, if it is empty.
+// copyTables copies the schema into a database of a shared server, if the database is empty.
 func (s *share) copyTables(url string) error {
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "@/")+2:], "?")
 	db, err := sql.Open("mysql", "root@unix("+s.server.Load().path("sock")+")/"+name+"?multiStatements=true")
@@ -395,8 +393,7 @@ func (s *share) copyTables(url string) error {
 	return err
 }
 
-// startReaper leaves a shell behind that waits for the end of this process,
-// however it comes, or for s.reap, and clears up.
+// startReaper starts a shell that cleans up after this process ends in any way, or after s.reap.
 func (s *server) startReaper() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -409,6 +406,6 @@ func (s *server) startReaper() error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, w.Close())
 	}
-	s.reap = func() error { return errors.Join(w.Close(), cmd.Wait()) } // and it keeps w open
+	s.reap = func() error { return errors.Join(w.Close(), cmd.Wait()) } // the closure also keeps w open
 	return nil
 }

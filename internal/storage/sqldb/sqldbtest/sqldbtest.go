@@ -1,9 +1,8 @@
 //go:build unix
 
-// Package sqldbtest gives tests real databases: SQLite files, and a mariadbd or
-// mysqld started as a child of the test binary. A machine without the program
-// fails the test; nothing is skipped. STOA_TEST_SQL=mysql has every test that
-// runs on MariaDB run on MySQL instead.
+// Package sqldbtest provides real databases for tests: SQLite files, and a mariadbd or mysqld started as a child of the
+// test binary. A missing program fails the test; no test is skipped. With STOA_TEST_SQL=mysql the tests for MariaDB run
+// on MySQL instead.
 //
 //	for _, e := range sqldbtest.Engines(t) {
 //		t.Run(e.Name, func(t *testing.T) {
@@ -11,8 +10,8 @@
 //		})
 //	}
 //
-// The servers run with their own defaults (MariaDB's latin1_swedish_ci, REPEATABLE
-// READ, a lax time-out), so that every such test proves independence of them.
+// The servers run with their own defaults (MariaDB's latin1_swedish_ci, REPEATABLE READ, long timeouts), so that each
+// test proves that Stoa does not depend on them.
 package sqldbtest
 
 import (
@@ -45,8 +44,7 @@ func Engines(t testing.TB) []Engine {
 	return []Engine{inFile, Default(t)}
 }
 
-// Config is that of an empty database of e's kind, not migrated. Each call
-// makes another one.
+// Config returns the configuration of a new, empty database that is not migrated.
 func (e Engine) Config(t testing.TB) sqldb.Config {
 	t.Helper()
 	cfg := sqldb.Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -58,9 +56,8 @@ func (e Engine) Config(t testing.TB) sqldb.Config {
 	return cfg
 }
 
-// Open opens an empty, migrated database of e's kind, to be closed when the
-// test ends. Each change may alter the configuration, for instance the clock. A
-// test, which cannot cut the power, does not wait for the disk; a benchmark does.
+// Open opens an empty, migrated database of kind e, and closes it when the test ends. change may alter the
+// configuration, for example the clock. Tests do not wait for the disk, because no test cuts the power. Benchmarks do.
 func (e Engine) Open(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 	t.Helper()
 	cfg := e.Config(t)
@@ -76,12 +73,10 @@ func (e Engine) Open(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 	return db
 }
 
-// Open opens and migrates the database of cfg, to be closed when the test
-// ends.
+// Open opens and migrates the database of cfg, and closes it when the test ends.
 //
-// A binary applies the migrations once for each engine. Databases that are new get
-// a copy of what they made, in a tenth of the time, which with the race detector is
-// a quarter of what many a package's tests take.
+// Each test binary applies the migrations once per engine. New databases get a copy of the schema, which takes a tenth
+// of the time: with the race detector, migrations would take a quarter of the test time of many packages.
 func Open(t testing.TB, cfg sqldb.Config) *sqldb.DB {
 	t.Helper()
 	var err error
@@ -105,13 +100,13 @@ func Open(t testing.TB, cfg sqldb.Config) *sqldb.DB {
 			t.Errorf("close the database: %v", err)
 		}
 	})
-	if err := db.Migrate(t.Context(), migrations.FS); err != nil { // nothing is left to do for a copy
+	if err := db.Migrate(t.Context(), migrations.FS); err != nil { // a copied schema needs no migration
 		t.Fatal(err)
 	}
 	return db
 }
 
-// migrated has the migrations applied to the database of cfg.
+// migrated applies the migrations to the database of cfg.
 func migrated(cfg sqldb.Config) error {
 	cfg.Log = slog.New(slog.DiscardHandler)
 	db, err := sqldb.Open(context.Background(), cfg)
@@ -121,7 +116,7 @@ func migrated(cfg sqldb.Config) error {
 	return errors.Join(db.Migrate(context.Background(), migrations.FS), db.Close())
 }
 
-// emptyFile returns a migrated SQLite database.
+// emptyFile returns the bytes of a migrated SQLite database.
 var emptyFile = sync.OnceValues(func() (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "stoa-sqlite-")
 	if err != nil {
@@ -132,13 +127,13 @@ var emptyFile = sync.OnceValues(func() (_ []byte, err error) {
 		return nil, err
 	}
 	all, err := os.ReadDir(dir)
-	if len(all) != 1 { // a log that was left has a part of it
+	if len(all) != 1 { // a remaining log contains part of the database
 		return nil, fmt.Errorf("SQLite has left %v, %w", all, err)
 	}
 	return os.ReadFile(filepath.Join(dir, sqldb.FileName))
 })
 
-// copyFile puts a migrated database into a folder that has none.
+// copyFile copies a migrated database into a folder that has none.
 func copyFile(dir string) error {
 	path := filepath.Join(dir, sqldb.FileName)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +146,7 @@ func copyFile(dir string) error {
 	return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, data, 0o600))
 }
 
-// RowsRead returns how many rows of tables and indexes a server reads, by and large, while f runs; db has one connection.
+// RowsRead returns about how many table and index rows the server reads while f runs. db must have one connection.
 func RowsRead(t testing.TB, db *sqldb.DB, f func()) int {
 	t.Helper()
 	read := func() (sum int) {
@@ -173,7 +168,7 @@ func RowsRead(t testing.TB, db *sqldb.DB, f func()) int {
 	return read() - before
 }
 
-// Plan returns how SQLite runs a query.
+// Plan returns the query plan of SQLite.
 func Plan(t testing.TB, db *sqldb.DB, query string, args ...any) (plan string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
@@ -190,8 +185,8 @@ func Plan(t testing.TB, db *sqldb.DB, query string, args ...any) (plan string) {
 	return plan
 }
 
-// Hold locks the rows of a SELECT … FOR UPDATE of a server until the test ends, as the transaction of a node does that stands
-// still: the server does not end it.
+// Hold locks the rows of a SELECT … FOR UPDATE on a server until the test ends. It acts like a transaction of a node
+// that hangs, and the server does not end it.
 func Hold(t testing.TB, db *sqldb.DB, query string, args ...any) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -219,8 +214,8 @@ func Hold(t testing.TB, db *sqldb.DB, query string, args ...any) {
 	}
 }
 
-// Busy has transactions lock the rows of a SELECT … FOR UPDATE of a server in turn, each for a moment and without a pause
-// between them, until the test ends.
+// Busy runs transactions that lock the rows of a SELECT … FOR UPDATE on a server until the test ends. Each holds the
+// locks briefly, and the next one follows immediately.
 func Busy(t testing.TB, db *sqldb.DB, query string, args ...any) {
 	t.Helper()
 	ctx, end := context.WithoutCancel(t.Context()), make(chan struct{})
@@ -251,8 +246,8 @@ func Busy(t testing.TB, db *sqldb.DB, query string, args ...any) {
 	t.Cleanup(func() { close(end); all.Wait() })
 }
 
-// Crowd has 64 callers change a row of a server until the test ends, which another transaction holds: that of a SELECT … FOR
-// UPDATE. It returns when those whose turn it is, two, have connections and all others wait without one.
+// Crowd runs 64 callers that change a row of a server until the test ends, while another transaction holds the row with
+// a SELECT … FOR UPDATE. It returns when two callers have connections and the others wait without one.
 func Crowd(t testing.TB, db *sqldb.DB, change func(ctx context.Context, i int) error, query string, args ...any) {
 	t.Helper()
 	const callers, turns = 64, 2
@@ -267,12 +262,12 @@ func Crowd(t testing.TB, db *sqldb.DB, change func(ctx context.Context, i int) e
 			}
 		})
 	}
-	eventually.Equal(t, "all callers but two to wait without a connection", fmt.Sprint(callers-turns, " wait, ", 1+turns, " connections are in use"), func() string {
+	eventually.Equal(t, "all but two callers waiting without a connection", fmt.Sprint(callers-turns, " wait, ", 1+turns, " connections are in use"), func() string {
 		return fmt.Sprint(Waiting(t, db), " wait, ", db.Writer().Stats().InUse, " connections are in use")
 	})
 }
 
-// Waiting returns how many changes wait for their turn.
+// Waiting returns the number of changes that wait for a row.
 func Waiting(t testing.TB, db *sqldb.DB) (n int) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -289,8 +284,7 @@ func Waiting(t testing.TB, db *sqldb.DB) (n int) {
 	return n
 }
 
-// SQLite opens an empty, migrated SQLite database: for tests of what does not
-// depend on the engine.
+// SQLite opens an empty, migrated SQLite database, for tests that do not depend on the engine.
 func SQLite(t testing.TB, change ...func(*sqldb.Config)) *sqldb.DB {
 	t.Helper()
 	return Engine{"sqlite"}.Open(t, change...)

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-func TestACopiedSchemaIsWhatTheMigrationsMake(t *testing.T) {
+func TestOpen_CopiedSchemaMatchesMigrations(t *testing.T) {
 	for _, e := range Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			made, err := sqldb.Open(t.Context(), e.Config(t))
@@ -24,7 +24,7 @@ func TestACopiedSchemaIsWhatTheMigrationsMake(t *testing.T) {
 			}
 			want := schema(t, e, made)
 			if strings.Count(want, "CREATE") < 20 {
-				t.Fatalf("the migrations have made little: %s", want)
+				t.Fatalf("the migrations created only: %s", want)
 			}
 			for range 2 {
 				if got := schema(t, e, e.Open(t)); got != want {
@@ -35,7 +35,7 @@ func TestACopiedSchemaIsWhatTheMigrationsMake(t *testing.T) {
 	}
 }
 
-// schema tells everything there is in a database that nobody has written to.
+// schema returns the whole schema of a database without rows.
 func schema(t *testing.T, e Engine, db *sqldb.DB) string {
 	t.Helper()
 	version, dirty, err := db.Version(t.Context())
@@ -70,14 +70,14 @@ func schema(t *testing.T, e Engine, db *sqldb.DB) string {
 	return strings.Join(all, "\n")
 }
 
-// A server that starts removes what others have in the folder of temporary tables: statements of theirs fail then.
-func TestAServerSharesItsTemporaryTablesWithNoOther(t *testing.T) {
+// A server that starts removes the temporary tables of other servers in its folder, and their statements fail.
+func TestServer_HasOwnTemporaryFolder(t *testing.T) {
 	db := Default(t).Open(t)
 	var dir string
 	if err := db.QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir); err != nil {
 		t.Fatal(err)
 	}
-	// What the server's own folder has beside it, a folder that others share has not.
+	// Only the server's own folder is next to its data folder.
 	if _, err := os.Stat(filepath.Join(dir, "..", "data", "ibdata1")); err != nil {
 		t.Errorf("temporary tables are in %s, want a folder of the server's own: %v", dir, err)
 	}

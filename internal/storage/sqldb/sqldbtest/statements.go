@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// Reads calls all functions that read SQL in a file of Go, on a database that has rows for
-// each: a column that the destination lacks is found by a row alone. It fails for a
-// function with a SELECT that calls has not, and for one that returns an error or says that
-// it has read nothing.
+// Reads calls all functions with a SELECT in a Go file, on a database that has rows for each of them, because only a
+// row shows that the destination lacks a column. It fails if calls lacks such a function, or if a function returns an
+// error or no rows.
 func Reads(t *testing.T, file string, calls map[string]func() (rows int, err error)) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -37,7 +36,7 @@ func Reads(t *testing.T, file string, calls map[string]func() (rows int, err err
 	for _, name := range slices.Sorted(maps.Keys(reading)) {
 		call := calls[name]
 		if call == nil {
-			t.Errorf("%s has a SELECT, and is not called with rows", name)
+			t.Errorf("%s has a SELECT and is missing in calls", name)
 			continue
 		}
 		if n, err := call(); err != nil || n == 0 {
