@@ -315,7 +315,7 @@ func (w *world) leftDrops() (names []string) {
 	return names
 }
 
-func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
+func TestTx_WithoutFenceEnqueuesTheDrop(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		a := w.join("ann@example.org", "correct horse")

@@ -13,20 +13,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// ErrNotCached reports text that names no key, tag or family of a cache.
-var ErrNotCached = errors.New("nothing is cached as that")
+// ErrNotCached reports a name that is not a cached key, tag or family.
+var ErrNotCached = errors.New("no such cached key, tag or family")
 
-// pageSize is how many keys are dropped at once.
+// pageSize is the number of keys per drop command.
 const pageSize = 500
 
-// Cached knows which keys and families of a program are cached.
+// Cached lists the cached keys and families of a program.
 type Cached struct {
 	parser   *keyspace.Parser
 	families map[string]*keyspace.Family // by pattern
-	longest  time.Duration               // life of any cached value
+	longest  time.Duration               // the longest TTL of a cached value
 }
 
-// NewCached returns what is cached among the families of schemas.
+// NewCached returns the cached families of schemas.
 func NewCached(schemas ...*keyspace.Schema) *Cached {
 	c := &Cached{parser: keyspace.NewParser(schemas...), families: map[string]*keyspace.Family{}}
 	for _, s := range schemas {
@@ -40,7 +40,7 @@ func NewCached(schemas ...*keyspace.Schema) *Cached {
 	return c
 }
 
-// Key returns the cached key of that name, or ErrNotCached.
+// Key returns the cached key with a name, or ErrNotCached.
 func (c *Cached) Key(name string) (keyspace.Key, error) {
 	found, ok := c.parser.Key(name)
 	if !ok || !found.Family.IsCached() {
@@ -59,7 +59,7 @@ func (c *Cached) keys(names []string) (_ []keyspace.Key, err error) {
 	return keys, nil
 }
 
-// Family returns the cached family with that pattern, or ErrNotCached.
+// Family returns the cached family with a pattern, or ErrNotCached.
 func (c *Cached) Family(pattern string) (*keyspace.Family, error) {
 	f := c.families[pattern]
 	if f == nil {
@@ -68,8 +68,7 @@ func (c *Cached) Family(pattern string) (*keyspace.Family, error) {
 	return f, nil
 }
 
-// Each calls fn with the keys that Redis holds of a cached family, up to 500 at a
-// time.
+// Each calls fn with the existing keys of a cached family, up to 500 at a time.
 func (c *Cached) Each(ctx context.Context, db *redis.DB, f *keyspace.Family, fn func([]keyspace.Key) error) error {
 	prefix := db.Physical(keyspace.Key{})
 	var page []keyspace.Key
@@ -91,8 +90,8 @@ func (c *Cached) Each(ctx context.Context, db *redis.DB, f *keyspace.Family, fn 
 	return err
 }
 
-// Do drops as a change would, on every node, and returns how many keys it dropped
-// in Redis. progress, unless nil, hears of each page. ErrNotCached.
+// Do drops keys on all nodes, as a change does, and returns the number of keys that it dropped in Redis. It calls
+// progress, unless nil, after each page. It returns ErrNotCached for unknown names.
 func (c *Cached) Do(ctx context.Context, db *redis.DB, rt *cache.Runtime, d Drop, progress func(done int)) (n int, err error) {
 	drop := func(keys []keyspace.Key) error {
 		if err := rt.Redo(keys); err != nil {
@@ -129,5 +128,5 @@ func (c *Cached) Do(ctx context.Context, db *redis.DB, rt *cache.Runtime, d Drop
 	if err := c.Each(ctx, db, f, drop); err != nil {
 		return n, err
 	}
-	return n, rt.Forget() // what Redis has evicted, processes may still have
+	return n, rt.Forget() // local caches may still hold values that Redis evicted
 }

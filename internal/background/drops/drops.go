@@ -18,18 +18,18 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Topic is the outbox's topic for drops that Redis did not take, and for those
-// that an operator asks a server for; the payload is a [Drop].
+// Topic is the outbox topic of drops that Redis did not accept and of drops that an operator requested. The payload is
+// a [Drop].
 const Topic = "cache.drop"
 
-// Drop is what caches are to forget.
+// Drop lists cached values to remove.
 type Drop struct {
-	ID string `json:"id,omitempty"` // tells it from a later one of the same keys
+	ID string `json:"id,omitempty"` // distinguishes it from a later drop of the same keys
 
-	Keys   []string `json:"keys,omitempty"`   // logical ones
+	Keys   []string `json:"keys,omitempty"`   // logical names
 	Tags   []string `json:"tags,omitempty"`   // "kind:id"
-	Family string   `json:"family,omitempty"` // pattern: all of its values
-	At     int64    `json:"at"`               // Unix milliseconds; long after it no old value is left
+	Family string   `json:"family,omitempty"` // a pattern: all values of the family
+	At     int64    `json:"at"`               // Unix milliseconds; after the longest TTL no stale value remains
 }
 
 func newDrop(keys []keyspace.Key, at time.Time) Drop {
@@ -40,15 +40,14 @@ func newDrop(keys []keyspace.Key, at time.Time) Drop {
 	return d
 }
 
-// Request has a server of this database do a drop.
+// Request enqueues a drop for a server of this database.
 func Request(ctx context.Context, db *sqldb.DB, d Drop) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return enqueue(ctx, tx, d) })
 }
 
-// Tx runs fn as [sqldb.DB.Tx] does, for a change of [cache.Runtime.Change]. A commit whose outcome is unknown is
-// undecided for package cache, so that the fences of what may have changed stand. Where a fence could not be set, the
-// transaction itself enqueues the drops: this node may be the only one without Redis, and may die before it has dropped
-// the copies.
+// Tx runs fn like [sqldb.DB.Tx], for a change of [cache.Runtime.Change]. After a commit with unknown outcome, package
+// cache keeps the fences of the keys. If a fence could not be set, the transaction itself enqueues the drops, because
+// this node may be the only one without Redis and may die before it drops the keys.
 func Tx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return sqldb.Undecided(db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := fn(ctx, tx); err != nil {
@@ -58,7 +57,7 @@ func Tx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqld
 	}))
 }
 
-// Enqueue has a server of this database drop keys once tx is committed.
+// Enqueue makes a server of this database drop keys after tx is committed.
 func Enqueue(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error {
 	if len(keys) == 0 {
 		return nil
@@ -68,14 +67,13 @@ func Enqueue(ctx context.Context, tx *sqldb.Tx, keys []keyspace.Key) error {
 
 func enqueue(ctx context.Context, tx *sqldb.Tx, d Drop) error {
 	row := sqldb.Message{Topic: Topic}
-	if len(d.Keys) == 1 && len(d.Keys[0]) <= 120 { // what the column holds
+	if len(d.Keys) == 1 && len(d.Keys[0]) <= 120 { // the length of the column
 		row.Key = d.Keys[0]
 	}
 	return tx.EnqueueJSON(ctx, row, d)
 }
 
-// Queue holds the drops that wait for Redis, in memory and in SQL. It is a
-// cache.RetryQueue.
+// Queue holds the drops that wait for Redis, in memory and in SQL. It implements cache.RetryQueue.
 type Queue struct {
 	db     *sqldb.DB
 	cached *Cached
@@ -90,21 +88,20 @@ type Queue struct {
 var _ cache.RetryQueue = (*Queue)(nil)
 
 const (
-	addTimeout  = 2 * time.Second        // for a write to SQL: a caller waits for it
-	awayTimeout = 100 * time.Millisecond // instead while SQL is known to be away
-	memoryEvery = 100 * time.Millisecond // how often Redis is tried
-	maxMemory   = 10_000                 // keys in memory; the others are in SQL alone
-	sqlEvery    = 200 * time.Millisecond // how often SQL is asked: less than the least MaxStale
-	sqlTimeout  = 5 * time.Second        // for the answer
+	addTimeout  = 2 * time.Second        // bounds a write to SQL that a caller waits for
+	awayTimeout = 100 * time.Millisecond // the same while SQL is known to be unavailable
+	memoryEvery = 100 * time.Millisecond // interval of retries in memory
+	maxMemory   = 10_000                 // keys in memory; further keys are only in SQL
+	sqlEvery    = 200 * time.Millisecond // interval of checks in SQL; shorter than the smallest MaxStale
+	sqlTimeout  = 5 * time.Second        // bounds one check in SQL
 )
 
-// New returns the drops that wait in db.
+// New returns the queue of drops in db.
 func New(db *sqldb.DB, cached *Cached, log *slog.Logger) *Queue {
 	return &Queue{db: db, cached: cached, log: log, memory: map[string]keyspace.Key{}}
 }
 
-// Add implements cache.RetryQueue. In SQL a key that waits already is not queued
-// twice.
+// Add implements cache.RetryQueue. It does not enqueue a key twice in SQL.
 func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 	d := newDrop(keys, q.db.Now())
 	q.mu.Lock()
@@ -123,11 +120,11 @@ func (q *Queue) Add(ctx context.Context, keys []keyspace.Key) error {
 	return Request(ctx, q.db, d)
 }
 
-// Pending reports that drops wait in SQL which this node could not do either. Old
-// values may be found in Redis until they are done.
+// Pending reports whether drops wait in SQL that this node could not do either. Until then Redis may return stale
+// values.
 func (q *Queue) Pending() bool { return q.pending.Load() }
 
-// Run does the drops that wait, in memory and in SQL, until ctx ends.
+// Run does the waiting drops, in memory and in SQL, until ctx ends.
 func (q *Queue) Run(ctx context.Context, rt *cache.Runtime) {
 	var both sync.WaitGroup
 	both.Go(func() { q.runMemory(ctx, rt.Redo) })
@@ -135,7 +132,7 @@ func (q *Queue) Run(ctx context.Context, rt *cache.Runtime) {
 	both.Wait()
 }
 
-// try does drops, and returns those that wait for Redis. What Redis refuses waits no more.
+// try does drops and returns those that still wait for Redis. It discards drops that Redis refuses.
 func try(page []keyspace.Key, redo func([]keyspace.Key) error) []keyspace.Key {
 	err := redo(page)
 	switch {
@@ -144,13 +141,13 @@ func try(page []keyspace.Key, redo func([]keyspace.Key) error) []keyspace.Key {
 	case errors.Is(err, redis.ErrUnavailable):
 		return page
 	}
-	return slices.DeleteFunc(page, func(k keyspace.Key) bool { // the error does not say which
+	return slices.DeleteFunc(page, func(k keyspace.Key) bool { // the error does not name the key
 		return !errors.Is(redo([]keyspace.Key{k}), redis.ErrUnavailable)
 	})
 }
 
-// runMemory does the drops in memory as soon as Redis takes them. What Redis refuses is left to
-// SQL, where it becomes a dead letter.
+// runMemory does the drops in memory as soon as Redis accepts them. It leaves refused drops to SQL, where they become
+// dead letters.
 func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) {
 	tick := time.NewTicker(memoryEvery)
 	defer tick.Stop()
@@ -163,7 +160,7 @@ func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) 
 		}
 		for {
 			if page == nil {
-				page = q.take()
+				page = q.popPage()
 			}
 			if page == nil {
 				break
@@ -176,8 +173,8 @@ func (q *Queue) runMemory(ctx context.Context, redo func([]keyspace.Key) error) 
 	}
 }
 
-// take removes up to pageSize keys from memory.
-func (q *Queue) take() (keys []keyspace.Key) {
+// popPage removes up to pageSize keys from memory.
+func (q *Queue) popPage() (keys []keyspace.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name, k := range q.memory {
@@ -185,7 +182,7 @@ func (q *Queue) take() (keys []keyspace.Key) {
 			break
 		}
 		keys = append(keys, k)
-		delete(q.memory, name) // an Add of the same key meanwhile means a later change
+		delete(q.memory, name) // another Add of this key means a later change
 	}
 	return keys
 }
@@ -203,15 +200,14 @@ func (q *Queue) runSQL(ctx context.Context, redo func([]keyspace.Key) error) {
 		}
 		err := q.doWaiting(ctx, redo)
 		if err != nil && !failing && ctx.Err() == nil {
-			q.log.LogAttrs(ctx, slog.LevelWarn, "drops that wait in SQL cannot be read", slog.Any("err", err))
+			q.log.LogAttrs(ctx, slog.LevelWarn, "drops: waiting drops not read from SQL", slog.Any("err", err))
 		}
 		failing = err != nil
 	}
 }
 
-// doWaiting does the drops of keys that wait in SQL, whichever node they are from.
-// The consumers of the queue may do them as well; drops of tags and families are
-// theirs alone.
+// doWaiting does the drops of keys that wait in SQL, from any node. The consumers of the queue may do them as well.
+// Only the consumers drop tags and families.
 func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) error {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
@@ -236,7 +232,7 @@ func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) 
 			q.pending.Store(false)
 			return nil
 		}
-		if redo(keys) != nil { // the connection's watcher has logged why
+		if redo(keys) != nil { // the watcher of the connection logs the reason
 			q.pending.Store(true)
 			return nil
 		}
@@ -246,8 +242,8 @@ func (q *Queue) doWaiting(ctx context.Context, redo func([]keyspace.Key) error) 
 	}
 }
 
-// Handler handles [Topic]. While Redis is away the message comes again, for as long
-// as an old value could live; what Redis refuses is tried five times.
+// Handler handles [Topic]. While Redis is unavailable the message is retried until the longest TTL has passed. A drop
+// that Redis refuses is tried five times.
 func (q *Queue) Handler(db *redis.DB, rt *cache.Runtime) queue.Handler {
 	return queue.JSON(func(ctx context.Context, d Drop, _ queue.Delivery) error {
 		_, err := q.cached.Do(ctx, db, rt, d, nil)

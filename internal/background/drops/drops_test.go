@@ -34,7 +34,7 @@ var (
 
 var oneThing = thingKey.At(keyspace.Text{S: "1"}).Key
 
-// node is what a node has to do with drops.
+// node is the part of a node that handles drops.
 type node struct {
 	*Queue
 	redis  *redis.DB
@@ -49,8 +49,8 @@ func newNode(t *testing.T, url string) *node {
 	return n
 }
 
-// beside runs f until the test ends.
-func beside(t *testing.T, f func(ctx context.Context)) {
+// background runs f until the test ends.
+func background(t *testing.T, f func(ctx context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -58,7 +58,7 @@ func beside(t *testing.T, f func(ctx context.Context)) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// consume runs a consumer of the node's drops, with short waits.
+// consume runs a consumer of the node's drops with short waits.
 func (n *node) consume(t *testing.T) {
 	t.Helper()
 	c, err := queue.NewConsumer(queue.NewSQL(n.db), map[string]queue.Handler{Topic: n.Handler(n.redis, n.caches)}, nil,
@@ -66,10 +66,10 @@ func (n *node) consume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside(t, func(ctx context.Context) { _ = c.Run(ctx) })
+	background(t, func(ctx context.Context) { _ = c.Run(ctx) })
 }
 
-// waiting returns the drops that wait in SQL, and the dead ones.
+// waiting returns the waiting drops in SQL, and the dead ones.
 func (n *node) waiting(t *testing.T) (wait, dead []queue.Entry) {
 	t.Helper()
 	for _, isDead := range []bool{false, true} {
@@ -82,7 +82,7 @@ func (n *node) waiting(t *testing.T) (wait, dead []queue.Entry) {
 	return wait, dead
 }
 
-func TestADropThatRedisRefusesIsTriedFiveTimesAndThenADeadLetter(t *testing.T) {
+func TestQueue_RefusedDropBecomesADeadLetter(t *testing.T) {
 	n, key := newNode(t, "embedded"), oneThing
 	if err := redis.NewScript("return redis.call('RPUSH', KEYS[1], 'not a value')").Run(t.Context(), n.redis, []keyspace.Key{key}).Err; err != nil {
 		t.Fatal(err)
@@ -110,14 +110,14 @@ func TestADropThatRedisRefusesIsTriedFiveTimesAndThenADeadLetter(t *testing.T) {
 	eventually.True(t, "done", func() bool { wait, dead := n.waiting(t); return len(wait)+len(dead) == 0 })
 }
 
-// While Redis is away no try counts; afterwards an old value is gone at once, by
-// the node that could not drop it or by any other.
-func TestDropsWaitForRedis(t *testing.T) {
+// While Redis is unavailable no try counts. Afterwards the node that could not drop the value, or another one, drops it
+// at once.
+func TestQueue_DropsWaitForRedis(t *testing.T) {
 	server := redistest.Server(t)
 	for name, begin := range map[string]func(t *testing.T, n *node) (tried func() bool){
 		"in memory": func(t *testing.T, n *node) func() bool {
 			var failed atomic.Int64
-			beside(t, func(ctx context.Context) {
+			background(t, func(ctx context.Context) {
 				n.runMemory(ctx, func(keys []keyspace.Key) error {
 					err := n.caches.Redo(keys)
 					if err != nil {
@@ -162,12 +162,12 @@ func TestDropsWaitForRedis(t *testing.T) {
 	}
 }
 
-// A key that Redis refuses to drop is not tried for ever from memory, and keeps no later drop from being done.
-func TestAKeyThatRedisRefusesHoldsUpNoOther(t *testing.T) {
+// A key that Redis refuses to drop is not retried forever from memory, and delays no later drop.
+func TestQueue_RefusedKeyDelaysNoOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		q := New(sqldbtest.SQLite(t), NewCached(schema), slog.New(slog.DiscardHandler))
 		var refused, dropped atomic.Int64
-		beside(t, func(ctx context.Context) {
+		background(t, func(ctx context.Context) {
 			q.runMemory(ctx, func(keys []keyspace.Key) error {
 				if slices.Contains(keys, oneThing) {
 					refused.Add(1)
@@ -189,8 +189,8 @@ func TestAKeyThatRedisRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Where Redis is away the drop is there at the moment of the commit, whatever happens to the node then.
-func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
+// While Redis is unavailable, the commit itself stores the drop, so that it survives the node.
+func TestTx_WithoutFenceEnqueuesTheDrop(t *testing.T) {
 	server := redistest.Server(t)
 	n := newNode(t, server.URL)
 	things := cache.New(n.caches, thingKey, cache.Policy{Unfenced: cache.Proceed}, cache.Source[keyspace.Text, int]{
@@ -198,7 +198,7 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 	})
 	left := func() (left int) {
 		t.Helper()
-		if _, err := n.db.ExecContext(t.Context(), "DELETE FROM outbox"); err != nil { // what a slow answer of Redis had the change before leave
+		if _, err := n.db.ExecContext(t.Context(), "DELETE FROM outbox"); err != nil { // a slow Redis may have left a drop of the previous change
 			t.Fatal(err)
 		}
 		if err := n.caches.Change(t.Context(), func(ctx context.Context) error {
@@ -211,16 +211,16 @@ func TestWithoutAFenceTheCommitItselfLeavesTheDrop(t *testing.T) {
 		}
 		return left
 	}
-	eventually.True(t, "a change of which Redis is told", func() bool { return left() == 0 })
+	eventually.True(t, "a change that Redis receives", func() bool { return left() == 0 })
 	server.Kill()
 	if n := left(); n != 1 {
 		t.Errorf("the commit left %d drops, want one", n)
 	}
 }
 
-// What one node could not do another one finds, whichever node has claimed the
-// message and whenever it is due. Copies count for nothing until it is done.
-func TestDropsOfACutOffNodeAreDoneByAnother(t *testing.T) {
+// Another node does the drops of a node without Redis, whichever node has claimed the message and whenever it is due.
+// Until then local copies are not used.
+func TestQueue_AnotherNodeDoesTheDrops(t *testing.T) {
 	n, key := newNode(t, "embedded"), oneThing
 	err := n.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		return errors.Join(Enqueue(ctx, tx, []keyspace.Key{key}), enqueue(ctx, tx, Drop{Family: "thing:{id}"}))
@@ -257,8 +257,8 @@ func TestDropsOfACutOffNodeAreDoneByAnother(t *testing.T) {
 	}
 }
 
-// After the longest life there is nothing left to drop.
-func TestADropIsNotTriedForEver(t *testing.T) {
+// After the longest TTL no stale value remains.
+func TestHandler_StopsAfterTheLongestTTL(t *testing.T) {
 	server := redistest.Server(t)
 	n := newNode(t, server.URL)
 	server.Kill()
@@ -273,7 +273,7 @@ func TestADropIsNotTriedForEver(t *testing.T) {
 	eventually.True(t, "forgotten", func() bool { wait, _ := n.waiting(t); return len(wait) == 0 })
 }
 
-func TestADropThatNamesNothingCachedIsAnError(t *testing.T) {
+func TestCached_UnknownNamesAreErrors(t *testing.T) {
 	n := newNode(t, "embedded")
 	for _, d := range []Drop{{Keys: []string{"count:1"}}, {Keys: []string{"nobody's:1"}}, {Tags: []string{"room"}}, {Family: "count:{id}"}} {
 		if done, err := n.cached.Do(t.Context(), n.redis, n.caches, d, nil); !errors.Is(err, ErrNotCached) || done != 0 {

@@ -11,9 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// BenchmarkQueue is the way of a message of 100 bytes from Publish, 100 at a
-// time, to its acknowledgement: one by one with eight workers, and in batches of
-// up to 100.
+// BenchmarkQueue measures messages of 100 bytes from Publish, 100 at a time, to their acknowledgement: one by one with
+// eight workers, and in batches of up to 100.
 func BenchmarkQueue(b *testing.B) {
 	stores := []struct {
 		name string
@@ -69,8 +68,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting is what a look beside the consumers costs when there is nothing,
-// though a hundred thousand messages of another topic wait.
+// BenchmarkWaiting measures an empty result of Waiting while 100,000 messages of another topic wait.
 func BenchmarkWaiting(b *testing.B) {
 	for _, e := range sqldbtest.Engines(b) {
 		db := e.Open(b)

@@ -22,8 +22,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// TestConformance holds every store to the same promises, on every engine.
-// Cases share a store and have their own topics; in virtual time each has a store.
+// TestConformance runs the same cases on each store and engine. The cases share a store and use their own topics; with
+// virtual time each case has its own store.
 func TestConformance(t *testing.T) {
 	cases := []struct {
 		name string
@@ -82,7 +82,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// topic is the case's own.
+// topic returns the topic of the case.
 func topic(t *testing.T) string { return t.Name()[max(0, len(t.Name())-50):] }
 
 // consume runs a consumer until the test ends or stop is called.
@@ -121,13 +121,13 @@ func list(t *testing.T, s queue.Store, topic string, dead bool) []queue.Entry {
 	return es
 }
 
-// left is how many messages of a topic wait and how many are dead.
+// left returns the numbers of waiting and of dead messages of a topic.
 func left(t *testing.T, s queue.Store, topic string) [2]int {
 	t.Helper()
 	return [2]int{len(list(t, s, topic, false)), len(list(t, s, topic, true))}
 }
 
-// quick is a consumer's configuration with short waits.
+// quick returns a consumer configuration with short waits.
 func quick() queue.Config {
 	return queue.Config{Poll: 5 * time.Millisecond, Backoff: 2 * time.Millisecond, Claim: 10 * time.Second}
 }
@@ -214,7 +214,7 @@ func fiveTries(t *testing.T, s queue.Store) {
 		t.Errorf("attempts %v, want 1 to 5", attempts)
 	}
 	for i, wait := range []time.Duration{2, 8, 32, 128} {
-		// Stores keep milliseconds, so that the first of a wait may be a part of one.
+		// Stores round to milliseconds, so the wait may be up to one millisecond shorter.
 		if gap := at[i+1].Sub(at[i]); gap < (wait-1)*time.Millisecond {
 			t.Errorf("try %d after %v, want %d ms at least", i+2, gap, wait)
 		}
@@ -287,10 +287,10 @@ func notNow(t *testing.T, s queue.Store) {
 	}
 }
 
-// ages: the age is all that tells operators of it.
+// ages checks the age, which is the only sign of the message for operators.
 func ages(t *testing.T, s queue.Store) {
 	cfg := quick()
-	cfg.Backoff = time.Hour // it is not tried again while the test looks
+	cfg.Backoff = time.Hour // no retry during the test
 	stop := consume(t, s, cfg, map[string]queue.Handler{topic(t): func(context.Context, queue.Delivery) error { return queue.ErrNotNow }})
 	publish(t, s, queue.Message{Topic: topic(t)})
 	eventually.True(t, "a try", func() bool {
@@ -315,7 +315,7 @@ func batches(t *testing.T, s queue.Store) {
 	publish(t, s, ms...)
 	var mu sync.Mutex
 	var sizes []int
-	succeeded := map[int]int{} // message → the attempt that did
+	succeeded := map[int]int{} // message → successful attempt
 	running := 0
 	stop := consume(t, s, quick(), nil, queue.Batch{Topics: []string{topic(t)}, Size: 10, Handle: func(_ context.Context, ds []queue.Delivery) []error {
 		mu.Lock()
@@ -423,7 +423,7 @@ func lateHandler(t *testing.T, s queue.Store) {
 			attempts = append(attempts, d.Attempt)
 			mu.Unlock()
 			if d.Attempt == 1 {
-				<-second // deaf to its context
+				<-second // ignores its context
 				defer close(first)
 				return nil
 			}
@@ -490,7 +490,7 @@ func lists(t *testing.T, s queue.Store) {
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
-	// All topics, page by page, come to the same as all at once.
+	// All pages together must equal the full list.
 	all, err := s.List(t.Context(), queue.Filter{Limit: queue.MaxList})
 	if err != nil {
 		t.Fatal(err)
@@ -515,7 +515,7 @@ func lists(t *testing.T, s queue.Store) {
 	}
 
 	running, finish := make(chan struct{}), make(chan struct{})
-	// Nothing is tried a second time, and no claim ends, while the test looks.
+	// No retry and no end of a claim happens during the test.
 	cfg := queue.Config{Poll: 5 * time.Millisecond, Backoff: time.Hour, Claim: time.Hour, Workers: 1}
 	stop := consume(t, s, cfg, map[string]queue.Handler{topic(t): func(_ context.Context, d queue.Delivery) error {
 		if d.Key == "0" {
@@ -582,7 +582,7 @@ func equalKeys(t *testing.T, s queue.Store) {
 		other <- struct{}{}
 		return nil
 	}})
-	<-other // while the first topic's handlers hang
+	<-other // while the handlers of the first topic hang
 	close(block)
 	for range 3 {
 		<-got
@@ -590,7 +590,7 @@ func equalKeys(t *testing.T, s queue.Store) {
 	stop()
 }
 
-// metric is the sum of a metric over the values that have these labels.
+// metric returns the sum of a metric over all series with these labels.
 func metric(t *testing.T, registry *prometheus.Registry, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()

@@ -26,90 +26,86 @@ const (
 	defaultClaim   = time.Minute
 	defaultPoll    = time.Second
 	defaultBackoff = time.Second
-	defaultGrace   = 5 * time.Second // and as long again to settle, before a supervisor gives up
+	defaultGrace   = 5 * time.Second // then handlers get the same time again to settle, before the supervisor gives up
 	defaultSize    = 100
 
-	settleTime = 10 * time.Second // for recording an outcome
-	countEvery = 15 * time.Second // for the backlog gauges
-	maxPause   = 10 * time.Second // between tries while the store is away
+	settleTime = 10 * time.Second // bounds the recording of outcomes
+	countEvery = 15 * time.Second // interval of the backlog gauges
+	maxPause   = 10 * time.Second // between tries while the store is unavailable
 )
 
-// Handler does what a message asks. It may get a message twice, even while the first
-// call still runs, if that outlives its context.
+// Handler handles a message. It may receive a message twice, even at the same time if the first call runs longer than
+// its context.
 type Handler func(ctx context.Context, d Delivery) error
 
-// JSON returns a [Handler] of payloads that are a T in JSON. A payload that is not
-// one is given up at once: no later try could read it either.
+// JSON returns a [Handler] for payloads that are a T in JSON. An invalid payload becomes a dead letter at once, because
+// no later try could decode it.
 func JSON[T any](handle func(ctx context.Context, v T, d Delivery) error) Handler {
 	return func(ctx context.Context, d Delivery) error {
 		var v T
 		if err := json.Unmarshal(d.Payload, &v); err != nil {
-			return fmt.Errorf("%w: its payload is malformed: %w", ErrGiveUp, err)
+			return fmt.Errorf("%w: invalid payload: %w", ErrGiveUp, err)
 		}
 		return handle(ctx, v, d)
 	}
 }
 
-// Batch handles several messages at once, such as in one commit. One batch at a
-// time is under way on a node, and what is published meanwhile makes the next.
+// Batch handles several messages at once, for example in one commit. A node runs one call per Batch at a time; messages
+// published during it form the next batch.
 type Batch struct {
 	Topics []string
 
-	// Size is how many deliveries Handle gets at most. Zero means 100.
+	// Size is the largest number of deliveries per call of Handle. Zero means 100.
 	Size int
 
-	// Longest is how far ahead a message is due at most: one that is due later was put
-	// off by a clock that was ahead, and is due. Zero means that any time is meant.
+	// Longest is the largest delay of a message. A message that is due later was delayed by a clock that was ahead, and
+	// is due now. Zero means no limit.
 	Longest time.Duration
 
-	// Handle answers each delivery, in their order: nil, or its error. No answers
-	// at all mean that every one succeeded.
+	// Handle returns the errors of the deliveries in their order; nil is a success. An empty result means that all
+	// succeeded.
 	Handle func(ctx context.Context, ds []Delivery) []error
 }
 
-// Config tunes a Consumer; the zero value is good for production.
+// Config configures a Consumer. The zero value is for production.
 type Config struct {
-	// Workers is how many messages this node handles at once, batches apart. Zero
-	// means 8.
+	// Workers is the number of messages that this node handles concurrently, without batches. Zero means 8.
 	Workers int
 
-	// Apart are topics whose handlers share as many workers of their own: they may wait for another
-	// server for long, which holds up no other topic then. Nil means none.
+	// Apart lists topics whose handlers share a separate set of Workers workers. Handlers that may wait long for
+	// another server then delay no other topic. Nil means none.
 	Apart []string
 
-	// Claim is how long a message stays with a node that does not settle it; the
-	// handler's context ends after nine tenths of it. It must exceed the
-	// difference of the nodes' clocks by far, and is longer than asked where the
-	// store needs that: Redis Streams remember one time for each message, so a
-	// claim there outlasts the longest wait. Zero means a minute.
+	// An unsettled message is free for other nodes after Claim. The context of its handler ends after
+	// nine tenths of it. It must be much longer than the clock difference between nodes. The store may need a longer
+	// time: Redis Streams store one time per message, so a claim there lasts at least the longest wait between tries.
+	// Zero means a minute.
 	Claim time.Duration
 
-	// Poll is the longest wait before looking for messages that no wake-up
-	// announced. Zero means a second.
+	// Poll is the longest wait between checks for messages without a wake-up. Zero means a second.
 	Poll time.Duration
 
-	// Backoff is the wait after the first failure; each further one is four times
-	// as long. Up to a fifth is added as jitter. Zero means a second.
+	// Backoff is the wait after the first failure. Each further wait is four times as long, plus up to a fifth as
+	// jitter. Zero means a second.
 	Backoff time.Duration
 
-	// Grace is how long handlers may go on after the stop. Zero means 5 s.
+	// Grace is the time that handlers have to finish after the stop. Zero means 5 s.
 	Grace time.Duration
 
-	// Log gets one line per failed try. Nil discards.
+	// Log receives one line per failed try. Nil discards it.
 	Log *slog.Logger
 
-	// Metrics gets stoa_queue_*; consumers of several stores may share it. Nil
-	// keeps none.
+	// Metrics registers stoa_queue_*. Consumers of several stores may share it. Nil disables metrics.
 	Metrics prometheus.Registerer
 }
 
-// longest is the longest wait between two tries.
+// longest returns the longest wait between two tries.
 func (c Config) longest() time.Duration {
 	wait := c.Backoff << (2 * (Tries - 2))
 	return wait + wait/5
 }
 
-// Consumer hands the messages of a store to their handlers.
+// Consumer passes the messages of a store to their handlers.
 type Consumer struct {
 	store Store
 	cfg   Config
@@ -122,22 +118,21 @@ type Consumer struct {
 type lane struct {
 	*Consumer
 	topics []string
-	slots  chan struct{} // holds a value for each busy worker
-	size   int           // deliveries for each worker
-	bound  time.Duration // a Batch's Longest
+	slots  chan struct{} // one value per busy worker
+	size   int           // deliveries per worker
+	bound  time.Duration // Longest of the Batch
 	handle func(ctx context.Context, ds []Delivery) []error
 	kick   chan struct{}
 }
 
-// NewConsumer returns a Consumer for the topics of handlers and batches;
-// messages of other topics wait for a node that knows them. It refuses a topic
-// that has two handlers.
+// NewConsumer returns a Consumer for the topics of handlers and batches. Messages of other topics stay in the store for
+// nodes that handle them. It returns an error if a topic has two handlers.
 func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg Config) (*Consumer, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
 	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
 	cfg.Backoff = cmp.Or(cfg.Backoff, defaultBackoff)
 	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
-	cfg.Claim = store.lapse(cmp.Or(cfg.Claim, defaultClaim), cfg.longest())
+	cfg.Claim = store.claimLife(cmp.Or(cfg.Claim, defaultClaim), cfg.longest())
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -179,12 +174,11 @@ func NewConsumer(store Store, handlers map[string]Handler, batches []Batch, cfg 
 	return c, nil
 }
 
-// Name is the store's.
+// Name returns the name of the store.
 func (c *Consumer) Name() string { return c.store.Name() }
 
-// Run handles messages until ctx ends, then waits for the handlers under way,
-// at most Config.Grace; what they did not finish is free for another node at
-// once. It returns nil: a store that is away is logged and waited for.
+// Run handles messages until ctx ends, then waits for the running handlers, at most Config.Grace. Unfinished messages
+// are free for other nodes at once. Run returns nil: while the store is unavailable it logs and retries.
 func (c *Consumer) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -193,7 +187,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		for _, l := range c.lanes {
 			select {
 			case l.kick <- struct{}{}:
-			default: // a kick is waiting already
+			default: // a kick is already pending
 			}
 		}
 	})
@@ -208,13 +202,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// run claims and hands out until soft ends, and waits for its handlers.
+// run claims messages and starts handlers until soft ends, and waits for its handlers.
 func (l *lane) run(soft, hard context.Context) {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	failures := 0
 	for {
-		// Claim no more than can begin at once: a claim must not lapse in a queue.
+		// Claim only as many messages as can start at once, because a claim must not expire while it waits for a
+		// worker.
 		n := l.takeSlots(soft)
 		if n == 0 {
 			return
@@ -234,7 +229,7 @@ func (l *lane) run(soft, hard context.Context) {
 		switch {
 		case err != nil && soft.Err() == nil:
 			if failures == 0 {
-				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue cannot be read", slog.String("queue", l.store.Name()), slog.Any("err", err))
+				l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue: messages not read", slog.String("queue", l.store.Name()), slog.Any("err", err))
 			}
 			failures++
 			pause = min(l.cfg.Poll<<min(failures, 10), maxPause)
@@ -254,8 +249,7 @@ func (l *lane) run(soft, hard context.Context) {
 	}
 }
 
-// takeSlots waits for one free slot, takes all there are, and returns their
-// number, or 0 when ctx has ended.
+// takeSlots waits for a free slot and takes all free slots. It returns their number, or 0 if ctx has ended.
 func (l *lane) takeSlots(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
@@ -274,7 +268,7 @@ func (l *lane) takeSlots(ctx context.Context) int {
 	}
 }
 
-// errDied is noted on a message of which every try ended because its node died.
+// errDied is stored with a message whose last try ended because its node died.
 var errDied = errors.New("the node died, or hung, in every try")
 
 // try handles deliveries and records their outcomes.
@@ -285,7 +279,7 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 	for _, d := range ds {
 		if d.Attempt > Tries {
 			outcomes = append(outcomes, outcome{Delivery: d, kind: "dead", err: errDied.Error()})
-			l.tell(soft, outcomes[len(outcomes)-1], errDied, 1)
+			l.logFailure(soft, outcomes[len(outcomes)-1], errDied, 1)
 		} else {
 			fresh = append(fresh, d)
 		}
@@ -297,29 +291,29 @@ func (l *lane) try(soft, hard context.Context, ds []Delivery) {
 		l.seconds.WithLabelValues(l.store.Name(), fresh[0].Topic).Observe(time.Since(start).Seconds())
 		failed := 0
 		for i, d := range fresh {
-			outcomes = append(outcomes, l.judge(d, answers[i], hard.Err() != nil))
+			outcomes = append(outcomes, l.outcomeOf(d, answers[i], hard.Err() != nil))
 			if hasFailed(answers[i]) {
 				failed++
 			}
 		}
-		if failed > 0 { // one line also for a batch: its messages mostly fail together
+		if failed > 0 { // one line per batch, because its messages usually fail together
 			first := slices.IndexFunc(answers, hasFailed)
-			l.tell(soft, outcomes[len(outcomes)-len(fresh)+first], answers[first], failed)
+			l.logFailure(soft, outcomes[len(outcomes)-len(fresh)+first], answers[first], failed)
 		}
 	}
 	for _, o := range outcomes {
 		l.handled.WithLabelValues(l.store.Name(), o.Topic, o.kind).Inc()
 	}
-	// Outcomes are recorded although the process is stopping.
+	// Outcomes are recorded even while the process stops.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), settleTime)
 	defer cancel()
 	if err := l.store.settle(ctx, l.cfg.Claim, outcomes); err != nil {
-		l.cfg.Log.LogAttrs(soft, slog.LevelError, "outcome of messages was not recorded; they come again", slog.String("queue", l.store.Name()),
+		l.cfg.Log.LogAttrs(soft, slog.LevelError, "queue: outcome not recorded, messages will be retried", slog.String("queue", l.store.Name()),
 			slog.String("topic", ds[0].Topic), slog.String("id", ds[0].ID), slog.Int("messages", len(ds)), slog.Any("err", err))
 	}
 }
 
-// answers calls the handler; a panic fails every delivery.
+// answers calls the handler. A panic fails all deliveries.
 func (l *lane) answers(ctx context.Context, ds []Delivery) (answers []error) {
 	all := func(err error) []error { return slices.Repeat([]error{err}, len(ds)) }
 	defer func() {
@@ -334,11 +328,11 @@ func (l *lane) answers(ctx context.Context, ds []Delivery) (answers []error) {
 	case 0:
 		return all(nil)
 	}
-	return all(fmt.Errorf("the handler gave %d answers for %d messages", len(answers), len(ds)))
+	return all(fmt.Errorf("the handler returned %d results for %d messages", len(answers), len(ds)))
 }
 
-// judge turns a handler's answer into an outcome.
-func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
+// outcomeOf converts the error of a handler into an outcome.
+func (l *lane) outcomeOf(d Delivery, err error, stopped bool) outcome {
 	o := outcome{Delivery: d, kind: "done"}
 	if err == nil {
 		return o
@@ -346,8 +340,8 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 	o.err = errorText(err)
 	switch {
 	case stopped || errors.Is(err, ErrUntried):
-		o.kind = "released" // the stop, or the time, was the reason, not the message
-	case away(err):
+		o.kind = "released" // the stop or the time limit was the reason, not the message
+	case dependencyUnavailable(err):
 		o.kind = "postponed"
 		o.wait = 4 * l.cfg.Backoff
 		o.wait += rand.N(max(o.wait/5, 1))
@@ -363,20 +357,19 @@ func (l *lane) judge(d Delivery, err error, stopped bool) outcome {
 
 func hasFailed(err error) bool { return err != nil && !errors.Is(err, ErrUntried) }
 
-// away reports that what the handler needs is away: it says so, or SQL or Redis
-// do.
-func away(err error) bool {
+// dependencyUnavailable reports whether a dependency of the handler is unavailable: the handler returned ErrNotNow, or SQL or Redis is
+// unavailable.
+func dependencyUnavailable(err error) bool {
 	return errors.Is(err, ErrNotNow) || errs.KindOf(err) == errs.Unavailable || errors.Is(err, redis.ErrUnavailable) || sqldb.IsUnavailable(err)
 }
 
-func (l *lane) tell(ctx context.Context, o outcome, err error, failed int) {
-	l.cfg.Log.LogAttrs(ctx, slog.LevelError, "message failed", slog.String("queue", l.store.Name()), slog.String("topic", o.Topic),
+func (l *lane) logFailure(ctx context.Context, o outcome, err error, failed int) {
+	l.cfg.Log.LogAttrs(ctx, slog.LevelError, "queue: message failed", slog.String("queue", l.store.Name()), slog.String("topic", o.Topic),
 		slog.String("id", o.ID), slog.Int("attempt", o.Attempt), slog.String("outcome", o.kind), slog.Int("messages", failed), slog.Any("err", err))
 }
 
-// Relay moves what is published in one store to another: the SQL outbox, which
-// transactions write, to the queue that the consumers read. While the other one
-// is away the messages wait, and none of their tries is used up.
+// Relay moves messages from one store to another: from the outbox in SQL to the queue that the consumers read. While
+// the other store is unavailable the messages wait, and their tries do not count.
 func Relay(topics []string, to Store) Batch {
 	return Batch{Topics: topics, Handle: func(ctx context.Context, ds []Delivery) []error {
 		ms := make([]Message, len(ds))

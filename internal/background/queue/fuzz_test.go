@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Ids of messages come from the command line.
+// Message ids come from the command line.
 func FuzzParseID(f *testing.F) {
 	for _, seed := range []string{"", "/", "a/1-2", "a/b/d1-2", "a/1", "a/-", "a/1-2-3", "a/18446744073709551616-0"} {
 		f.Add(seed)

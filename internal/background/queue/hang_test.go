@@ -12,9 +12,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// The server's answers on the connections that there are do not come any more, neither to the first claim nor to the
-// first count. New connections are as good as any.
-func TestAConnectionThatHangsStopsNeitherClaimsNorCounts(t *testing.T) {
+// The responses of the server on existing connections are lost, for the first claim and the first count. New
+// connections work.
+func TestSQL_HangingConnectionStopsNeitherClaimsNorCounts(t *testing.T) {
 	t.Parallel()
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true})
 	line := sqldbtest.NewLine(t, server)

@@ -13,13 +13,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-func TestTheKeysAreInOrder(t *testing.T) {
+func TestKeys_AreValid(t *testing.T) {
 	if err := keyspace.Lint(Keys); err != nil {
 		t.Error(err)
 	}
 }
 
-// twin is what a store does, in a few lines of Go: by key, which is unique here.
+// twin models a store in a few lines of Go. Its keys are unique.
 type twin map[string]*twinMessage
 
 type twinMessage struct {
@@ -46,7 +46,7 @@ func (w twin) claim(key string) {
 	m.claims++
 }
 
-// settle is that of settle.lua; claims says which claim the outcome is of.
+// settle models settle.lua; claims is the claim number of the outcome.
 func (w twin) settle(o outcome, claims int) {
 	m := w[o.Key]
 	if m == nil || m.state != Claimed || m.claims != claims {
@@ -82,10 +82,9 @@ func (w twin) String() (s string) {
 	return s
 }
 
-// The stores agree with the twin on random histories: of publishing, claiming,
-// outcomes, outcomes that come twice or too late, replays and drops. With the fixed
-// seed a message becomes free again before the place at which the next claim goes on.
-func TestStoresAgreeWithTheirTwinOnRandomHistories(t *testing.T) {
+// The stores agree with the twin on random histories of publishes, claims, outcomes, repeated and late outcomes,
+// replays and drops. With the fixed seed a message becomes free again at a place before the cursor of the next claim.
+func TestStores_AgreeWithAModelOnRandomHistories(t *testing.T) {
 	stores := map[string]Store{"sql": NewSQL(sqldbtest.SQLite(t))}
 	for _, e := range redistest.Engines(t)[:2] { // the embedded server and a real one
 		stores["redis/"+e.Name] = NewRedis(e.Open(t))
@@ -112,7 +111,7 @@ func history(t *testing.T, s Store, rng *rand.Rand, topic string) {
 		Delivery
 		claims int
 	}
-	var holds []held // also those settled already: their outcomes come twice
+	var holds []held // including settled ones, whose outcomes are repeated
 	check := func(err error) {
 		t.Helper()
 		if err != nil {

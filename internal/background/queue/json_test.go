@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/queue"
 )
 
-func TestAMalformedPayloadIsGivenUpAtOnce(t *testing.T) {
+func TestJSON_InvalidPayloadIsADeadLetter(t *testing.T) {
 	type fact struct{ N int }
 	failed := errors.New("failed")
 	var got []fact

@@ -2,10 +2,10 @@ package queue
 
 import "github.com/stoa-dev/stoa/lib/keyspace"
 
-// Keys is the queue's part of the keyspace.
+// Keys is the keyspace of the queue.
 var Keys = keyspace.New("queue")
 
-// A topic's keys share its hash tag: scripts move messages between them.
+// The keys of a topic share its hash tag, because scripts move messages between them.
 var (
 	streamKeys = keyspace.Def1[keyspace.Text](Keys, "queue:{{topic}}:stream", keyspace.StreamOf("key, payload"),
 		keyspace.Forever("an entry goes when it is acknowledged"),

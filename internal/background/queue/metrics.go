@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are stoa_queue_*. The label queue is the store's name. Gauges are of
-// the whole queue, so every node that consumes shows the same.
+// metrics are stoa_queue_*. The label queue is the name of the store. The gauges cover the whole queue, so all
+// consuming nodes report the same values.
 type metrics struct {
 	handled                       *prometheus.CounterVec
 	seconds                       *prometheus.HistogramVec
@@ -24,19 +24,19 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		handled: shared(reg, &faults, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_queue_handled_total",
-			Help: "Tries at messages by outcome: done, retry, dead, postponed (what the handler needs is away), released (at a stop, or not begun with)."},
+			Help: "Tries at messages by outcome: done, retry, dead, postponed (a dependency is unavailable), released (at a stop, or not started)."},
 			[]string{"queue", "topic", "outcome"})),
 		seconds: shared(reg, &faults, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "stoa_queue_seconds",
 			Help: "Duration of a try, or of a batch under its first topic.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 9)}, topic)),
 		depth:    gauge("depth", "Messages not yet handled, of all nodes."),
 		inFlight: gauge("in_flight", "Messages being handled, on all nodes."),
-		dead:     gauge("dead", "Dead letters: messages given up, until they are replayed or dropped."),
-		oldest:   gauge("oldest_seconds", "Age of the oldest message not yet handled; 0 when there is none."),
+		dead:     gauge("dead", "Dead letters: failed messages that are not yet replayed or dropped."),
+		oldest:   gauge("oldest_seconds", "Age of the oldest message not yet handled; 0 if there is none."),
 	}
 	return m, errors.Join(faults...)
 }
 
-// shared registers c, or returns what a consumer of another store registered.
+// shared registers c, or returns the collector that a consumer of another store registered.
 func shared[C prometheus.Collector](reg prometheus.Registerer, faults *[]error, c C) C {
 	if reg == nil {
 		return c
@@ -53,7 +53,7 @@ func shared[C prometheus.Collector](reg prometheus.Registerer, faults *[]error, 
 	return c
 }
 
-// measure sets the gauges every so often until ctx ends.
+// measure sets the gauges at an interval until ctx ends.
 func (c *Consumer) measure(ctx context.Context) {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
@@ -61,7 +61,7 @@ func (c *Consumer) measure(ctx context.Context) {
 		counting, cancel := context.WithTimeout(ctx, countEvery)
 		stats, err := c.store.Stats(counting)
 		cancel()
-		if err == nil { // else the next claim says it
+		if err == nil { // otherwise the next claim logs the error
 			c.set(stats)
 		}
 		select {
@@ -72,8 +72,8 @@ func (c *Consumer) measure(ctx context.Context) {
 	}
 }
 
-// set shows the topics of this consumer; others could be any number, and come
-// together as "other".
+// set sets the gauges of this consumer's topics. It sums all other topics as "other", because their number is
+// unbounded.
 func (c *Consumer) set(stats []Stat) {
 	byTopic := map[string]Stat{"other": {}}
 	for topic := range c.known {

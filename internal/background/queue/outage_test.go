@@ -22,7 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// The environment that makes this test binary the node that gets killed.
+// Environment variables that make this test binary the node that gets killed.
 const (
 	victimKind = "STOA_TEST_VICTIM"
 	victimURL  = "STOA_TEST_VICTIM_URL"
@@ -64,7 +64,7 @@ func victim(kind, url, dir string) error {
 	return c.Run(ctx)
 }
 
-func TestAKilledNodesMessageIsHandledByAnotherOne(t *testing.T) {
+func TestConsumer_AnotherNodeHandlesMessagesAfterAKill(t *testing.T) {
 	t.Parallel()
 	type engine struct {
 		name, kind, url, dir string
@@ -92,7 +92,7 @@ func TestAKilledNodesMessageIsHandledByAnotherOne(t *testing.T) {
 			}
 			line, err := bufio.NewReader(out).ReadString('\n')
 			if kill := cmd.Process.Kill(); kill != nil || line != "handled\n" {
-				t.Fatalf("the victim said %q (%v), killed: %v", line, err, kill)
+				t.Fatalf("the victim printed %q (%v), killed: %v", line, err, kill)
 			}
 			_ = cmd.Wait() // killed
 
@@ -111,7 +111,7 @@ func TestAKilledNodesMessageIsHandledByAnotherOne(t *testing.T) {
 	}
 }
 
-func TestARedisThatKeepsALogLosesNothingWhenItIsKilled(t *testing.T) {
+func TestRedis_WithAppendLogSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly yes", "appendfsync always")
 	db := redistest.Open(t, server.URL)
@@ -139,7 +139,7 @@ func TestARedisThatKeepsALogLosesNothingWhenItIsKilled(t *testing.T) {
 		}
 		if i == n/2 {
 			server.Kill()
-			eventually.True(t, "a line about it", func() bool { return log.Count("queue cannot be read") > 0 })
+			eventually.True(t, "a log line", func() bool { return log.Count("queue: messages not read") > 0 })
 			server.Restart()
 			eventually.True(t, "Redis", func() bool { return db.Ping(t.Context()) == nil })
 		}
@@ -161,7 +161,7 @@ func TestARedisThatKeepsALogLosesNothingWhenItIsKilled(t *testing.T) {
 	}
 }
 
-func TestAnEmptiedRedisLosesWhatItHeldAndGoesOn(t *testing.T) {
+func TestRedis_ContinuesAfterFlushAll(t *testing.T) {
 	server := redistest.Server(t)
 	s := queue.NewRedis(redistest.Open(t, server.URL))
 	began, finish := make(chan string, 10), make(chan struct{})
@@ -173,7 +173,7 @@ func TestAnEmptiedRedisLosesWhatItHeldAndGoesOn(t *testing.T) {
 	publish(t, s, queue.Message{Topic: "t", Key: "running"}, queue.Message{Topic: "unknown", Key: "lost"})
 	<-began
 	server.FlushAll()
-	close(finish) // its acknowledgement finds nothing
+	close(finish) // its acknowledgement finds no entry
 	publish(t, s, queue.Message{Topic: "t", Key: "next"})
 	if got := <-began; got != "next" {
 		t.Errorf("handled %s, want the next one", got)
@@ -187,9 +187,9 @@ func TestAnEmptiedRedisLosesWhatItHeldAndGoesOn(t *testing.T) {
 	}
 }
 
-// What transactions enqueue reaches the handlers behind Redis, also when Redis
-// is away for longer than five tries take.
-func TestTheRelayWaitsForRedisAndUsesUpNoTries(t *testing.T) {
+// Messages that transactions enqueue reach the handlers behind Redis, even if Redis is unavailable for longer than five
+// tries.
+func TestRelay_WaitsForRedisWithoutUsingTries(t *testing.T) {
 	server := redistest.Server(t)
 	redisDB := redistest.Open(t, server.URL)
 	outbox, s := queue.NewSQL(sqldbtest.SQLite(t)), queue.NewRedis(redisDB)
@@ -215,9 +215,8 @@ func TestTheRelayWaitsForRedisAndUsesUpNoTries(t *testing.T) {
 	}
 }
 
-// Facts wait in Redis while the database to which they belong is away; a batch
-// of them is one commit.
-func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
+// Messages wait in Redis while their database is unavailable. A batch of them is one commit.
+func TestBatch_WaitsForSQLWithoutUsingTries(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: maria.URL})
@@ -260,7 +259,7 @@ func TestFactsWaitForTheirDatabaseAndUseUpNoTries(t *testing.T) {
 	}
 }
 
-func TestTopicsOfOtherOwnersGoOnWhenAnOwnerIsAway(t *testing.T) {
+func TestRedis_TopicsOfOtherOwnersContinue(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t, 3, 0, "cluster-require-full-coverage no")
 	s := queue.NewRedis(redistest.Open(t, cluster.URL))
@@ -285,7 +284,7 @@ func TestTopicsOfOtherOwnersGoOnWhenAnOwnerIsAway(t *testing.T) {
 	consume(t, s, quick(), handlers)
 	for range 2 {
 		if topic := <-got; topic == topics[dead] {
-			t.Errorf("topic %s was handled, which lies on the dead owner", topic)
+			t.Errorf("topic %s of the dead owner was handled", topic)
 		}
 	}
 }

@@ -11,48 +11,47 @@ import (
 	"unicode/utf8"
 )
 
-// Tries is how often a message is handled before it is a dead letter.
+// Tries is the number of failed tries after which a message becomes a dead letter.
 const Tries = 5
 
-// The limits of a message, in bytes.
+// Maximum lengths of a message, in bytes.
 const (
 	maxTopic   = 60
 	maxKey     = 120
 	maxPayload = 1 << 20
 )
 
-// MaxList is the most that one List returns.
+// MaxList is the largest number of messages that List returns.
 const MaxList = 1000
 
 const maxErrorText = 500 // characters
 
 var (
-	// ErrGiveUp, wrapped into a handler's error, makes the message a dead letter
-	// at once: it will never succeed.
+	// ErrGiveUp, wrapped in the error of a handler, makes the message a dead letter at once, because it can never
+	// succeed.
 	ErrGiveUp = errors.New("queue: the message will never succeed")
 
-	// ErrNotNow, wrapped into a handler's error, says that the fault is not the
-	// message's: what the handler needs is away. The try does not count, and the
-	// message comes again until it is back. Errors of package errs' kind
-	// Unavailable, and those with which SQL or Redis are away, count as that.
+	// ErrNotNow, wrapped in the error of a handler, reports that a dependency of the handler is unavailable. The try
+	// does not count, and the message is retried until the dependency is back. Errors of package errs with kind
+	// Unavailable, and errors of unavailable SQL or Redis, have the same effect.
 	ErrNotNow = errors.New("queue: not now")
 
-	// ErrUntried is the answer for a message of a batch that the handler has no time left to
-	// begin with: it comes again at once, as if nobody had taken it.
+	// ErrUntried is the error for a message of a batch that the handler did not start, because its time was over. The
+	// message is free again at once.
 	ErrUntried = errors.New("queue: not tried")
 
-	// ErrNotFound says that no message has that id.
+	// ErrNotFound reports that no message has the id.
 	ErrNotFound = errors.New("queue: no such message")
 
-	// ErrMessage reports a message that no store takes.
+	// ErrMessage reports an invalid message.
 	ErrMessage = errors.New("queue: malformed message")
 )
 
-// Message is a fact that a handler must act upon.
+// Message is work for a handler.
 type Message struct {
 	Topic   string // names the handler; at most 60 bytes
-	Key     string // what it is about, at most 120 bytes; may be empty
-	Payload []byte // the handler's own format, at most 1 MiB
+	Key     string // the subject, at most 120 bytes; may be empty
+	Payload []byte // in the format of the handler, at most 1 MiB
 }
 
 func (m Message) check() error {
@@ -64,7 +63,7 @@ func (m Message) check() error {
 	case len(m.Payload) > maxPayload:
 		return fmt.Errorf("%w: a payload has at most %d bytes", ErrMessage, maxPayload)
 	case !utf8.ValidString(m.Topic) || !utf8.ValidString(m.Key) || strings.ContainsRune(m.Topic+m.Key, 0):
-		return fmt.Errorf("%w: topic and key are text", ErrMessage)
+		return fmt.Errorf("%w: topic and key must be valid text", ErrMessage)
 	}
 	return nil
 }
@@ -78,7 +77,7 @@ func checkAll(ms []Message) error {
 	return nil
 }
 
-// Delivery is one try at a message.
+// Delivery is one try of a message.
 type Delivery struct {
 	ID         string
 	Topic, Key string
@@ -88,56 +87,56 @@ type Delivery struct {
 	claim string
 }
 
-// State says where a message is on its way.
+// State is the state of a message.
 type State string
 
 // The states.
 const (
-	Waiting State = "waiting" // for its first try or the next one
+	Waiting State = "waiting" // for the first try or the next one
 	Claimed State = "claimed" // being handled, or its consumer died
-	Dead    State = "dead"    // given up; see Replay
+	Dead    State = "dead"    // failed for good; see Replay
 )
 
-// Entry is a message as it lies in its store.
+// Entry is a stored message.
 type Entry struct {
 	ID       string    `json:"id"`
 	Topic    string    `json:"topic"`
 	Key      string    `json:"key,omitempty"`
 	State    State     `json:"state"`
 	Created  time.Time `json:"created"`
-	Due      time.Time `json:"due"` // next try; of a claimed one, the end of the claim
+	Due      time.Time `json:"due"` // the next try; for a claimed message the end of the claim
 	Attempts int       `json:"attempts"`
-	Error    string    `json:"error,omitempty"`   // of the last try that failed, at most 500 characters
-	Payload  []byte    `json:"payload,omitempty"` // from Show only
+	Error    string    `json:"error,omitempty"`   // of the last failed try, at most 500 characters
+	Payload  []byte    `json:"payload,omitempty"` // only from Show
 }
 
-// Filter chooses what List returns.
+// Filter selects the messages that List returns.
 type Filter struct {
-	Dead  bool   // the dead letters; else what waits or is claimed
-	Topic string // only this one's; empty means all
-	After string // the id at which the page before ended; empty begins
+	Dead  bool   // dead letters instead of waiting and claimed messages
+	Topic string // empty means all topics
+	After string // the last id of the previous page; empty starts at the beginning
 	Limit int    // at most MaxList; zero means 50
 }
 
 func (f Filter) limit() int { return min(cmp.Or(max(f.Limit, 0), 50), MaxList) }
 
-// Stat is a topic's backlog.
+// Stat is the backlog of a topic.
 type Stat struct {
 	Topic    string
-	Depth    int // not yet handled, those under way included
-	InFlight int // of these, the claimed ones
+	Depth    int // messages not yet handled, including claimed ones
+	InFlight int // claimed messages
 	Dead     int
-	Age      time.Duration // since the oldest of Depth was published, save what is not due before later
+	Age      time.Duration // of the oldest message in Depth that is already due
 }
 
-// Store keeps messages until they are handled. [SQL] and [Redis] are the two
-// there are; every method may be called from any process, beside consumers.
+// Store stores messages until they are handled. The implementations are [SQL] and [Redis]. Any process may call the
+// methods while consumers run.
 type Store interface {
-	// Name is "sql" or "redis".
+	// Name returns "sql" or "redis".
 	Name() string
 
-	// Publish keeps the messages, all or, when it fails, perhaps some of them:
-	// publish them again then. What it returned nil for is handled at least once.
+	// Publish stores the messages. After an error some of them may be stored: publish them again. Messages are handled
+	// at least once if Publish returned nil.
 	Publish(ctx context.Context, ms ...Message) error
 
 	// List returns one page of messages, oldest first within a topic.
@@ -146,37 +145,30 @@ type Store interface {
 	// Show returns one message with its payload, or ErrNotFound.
 	Show(ctx context.Context, id string) (Entry, error)
 
-	// Replay makes dead letters wait again, with all their tries, and returns how
-	// many of ids were dead letters.
+	// Replay returns dead letters to the queue with all their tries, and returns their number.
 	Replay(ctx context.Context, ids ...string) (int, error)
 
-	// Drop removes messages in any state and returns how many there were. A try
-	// that is under way goes on.
+	// Drop removes messages in any state and returns their number. A running try continues.
 	Drop(ctx context.Context, ids ...string) (int, error)
 
-	// Stats returns every topic's backlog, by name. In SQL each count ends at 100,000:
-	// more than that is many, whatever the number.
+	// Stats returns the backlog of each topic, sorted by name. In SQL each count stops at 100,000.
 	Stats(ctx context.Context) ([]Stat, error)
 
-	// has tells by its form whether an id is of this store.
+	// has reports whether an id has the format of this store.
 	has(id string) bool
-	// lapse returns how long claims really last, given what was asked for and the
-	// longest wait between tries.
-	lapse(claim, longest time.Duration) time.Duration
-	// listen prepares to call kick when something was published; the function it
-	// returns does so until ctx ends.
+	// claimLife returns the actual duration of claims for a requested duration and the longest wait between tries.
+	claimLife(claim, longest time.Duration) time.Duration
+	// listen prepares to call kick after each publish. The returned function does so until ctx ends.
 	listen(kick func()) func(ctx context.Context)
-	// claim takes up to n due messages of topics for life, and says how long to
-	// wait before looking again without a kick: at most poll. longest is the longest
-	// wait between tries, and bound how far ahead an untried message is due; zero: as far
-	// as it says.
+	// claim claims up to n due messages of topics for the duration life. It returns the time to wait before the next
+	// claim if there is no kick, at most poll. longest is the longest wait between tries. bound is the largest delay of
+	// an untried message; zero means no limit.
 	claim(ctx context.Context, topics []string, n int, life, poll, longest, bound time.Duration) ([]Delivery, time.Duration, error)
-	// settle records outcomes, all of one claim call, except where claims have
-	// lapsed.
+	// settle records outcomes of one claim call, except for claims that have expired.
 	settle(ctx context.Context, life time.Duration, outcomes []outcome) error
 }
 
-// outcome is what became of one try.
+// outcome is the result of one try.
 type outcome struct {
 	Delivery
 	kind string        // done, dead, retry, postponed or released
@@ -184,12 +176,11 @@ type outcome struct {
 	err  string
 }
 
-// Stores is several stores as one, for looking after them: a message's id tells
-// where it is. List goes through one after the other.
+// Stores combines several stores for administration. The id of a message selects its store. List returns one store
+// after the other.
 type Stores []Store
 
-// List returns one page: the rest of the store in which the page before ended,
-// then the next one's.
+// List returns one page: the rest of the store of the previous page, then the next store.
 func (s Stores) List(ctx context.Context, f Filter) (all []Entry, err error) {
 	limit := f.limit()
 	from := 0
@@ -222,12 +213,12 @@ func (s Stores) Show(ctx context.Context, id string) (Entry, error) {
 	return Entry{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 }
 
-// Replay makes dead letters wait again and returns how many of ids were such.
+// Replay returns dead letters to the queue and returns their number.
 func (s Stores) Replay(ctx context.Context, ids ...string) (int, error) {
 	return s.each(ids, func(st Store, ids []string) (int, error) { return st.Replay(ctx, ids...) })
 }
 
-// Drop removes messages and returns how many of ids there were.
+// Drop removes messages and returns their number.
 func (s Stores) Drop(ctx context.Context, ids ...string) (int, error) {
 	return s.each(ids, func(st Store, ids []string) (int, error) { return st.Drop(ctx, ids...) })
 }
@@ -247,7 +238,7 @@ func (s Stores) each(ids []string, do func(st Store, ids []string) (int, error))
 	return n, nil
 }
 
-// errorText fits err into its column.
+// errorText shortens err to the length of its column.
 func errorText(err error) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
 	if r := []rune(text); len(r) > maxErrorText {

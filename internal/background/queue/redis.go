@@ -30,10 +30,9 @@ var (
 	replayScript = redis.NewScript(replayLua)
 )
 
-// All nodes are one consumer: the number of deliveries, which only rises, tells
-// their claims of a message apart, and no dead node's name has to be swept up.
-// Messages that wait for their next try are held by a second consumer, so that
-// XPENDING tells both kinds apart.
+// All nodes act as one consumer of the group. The delivery count only rises, so it identifies a claim, and no consumer
+// of a dead node must be removed. A second consumer holds the messages that wait for a retry, so that XPENDING
+// distinguishes both kinds.
 const (
 	group   = "workers"
 	working = "working"
@@ -42,28 +41,27 @@ const (
 
 const (
 	redisBudget = 5 * time.Second // for one round trip
-	pipeline    = 500             // commands in one
+	pipeline    = 500             // commands per round trip
 
 	replicaPatience = 500 * time.Millisecond // WAIT blocks the other commands of its connection
 
 	atEnd    = "0-0"
-	deadMark = "d" // begins the stream id in a dead letter's id
+	deadMark = "d" // prefix of the stream id in the id of a dead letter
 )
 
-// Redis is the store in Redis Streams, one for each topic. An entry is deleted
-// when it is acknowledged, so a stream is as long as its backlog. Messages that
-// wait for another try stay pending, and their idle time is set so that they
-// become free when they are due.
+// Redis is the store in Redis Streams, with one stream per topic. An acknowledged entry is deleted, so a stream is as
+// long as its backlog. Messages that wait for a retry stay pending; their idle time is set so that they become free
+// when they are due.
 type Redis struct {
 	db *redis.DB
 
 	mu      sync.Mutex
-	cursors map[string]string // where to go on among a topic's pending entries
-	kick    func()            // of this process's consumer
+	cursors map[string]string // position of the next claim in a topic's pending entries
+	kick    func()            // of the consumer in this process
 	life    time.Duration     // of claims
 }
 
-// NewRedis returns the store in db, a Redis of version 6.2 or later.
+// NewRedis returns the store in db, which must be Redis 6.2 or later.
 func NewRedis(db *redis.DB) *Redis {
 	return &Redis{db: db, cursors: map[string]string{}, kick: func() {}, life: max(defaultClaim, Config{Backoff: defaultBackoff}.longest())}
 }
@@ -71,9 +69,8 @@ func NewRedis(db *redis.DB) *Redis {
 // Name implements [Store].
 func (r *Redis) Name() string { return "redis" }
 
-// lapse makes claims outlast the waits between tries: both are the same idle
-// time.
-func (r *Redis) lapse(claim, longest time.Duration) time.Duration { return max(claim, longest) }
+// claimLife makes claims at least as long as the waits between tries, because both are the same idle time.
+func (r *Redis) claimLife(claim, longest time.Duration) time.Duration { return max(claim, longest) }
 
 func topicKey(topic string) keyspace.Text { return keyspace.Text{S: topic} }
 
@@ -91,14 +88,13 @@ func (r *Redis) do(ctx context.Context, cmds ...keyspace.Cmd) []keyspace.Reply {
 	return replies
 }
 
-// Publish implements [Store]. When it fails, some messages may be there.
+// Publish implements [Store]. After an error some messages may be stored.
 func (r *Redis) Publish(ctx context.Context, ms ...Message) error {
 	return r.PublishReplicated(ctx, 0, ms...)
 }
 
-// PublishReplicated is Publish that fails unless that many replicas say within
-// half a second or until ctx ends that they have the messages, too. It is not
-// for a cluster, where each owner has replicas of its own.
+// PublishReplicated is Publish that returns an error unless the given number of replicas confirm the messages within
+// half a second. Do not use it with a cluster, where each owner has its own replicas.
 func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Message) error {
 	if err := checkAll(ms); err != nil {
 		return err
@@ -114,10 +110,10 @@ func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Messa
 		}
 		cmds = append(cmds, keyspace.Cmd{Name: "XADD", Key: stream(m.Topic), Args: []string{"*", "key", m.Key, "payload", string(m.Payload)}})
 	}
-	// Lists need the topics. Each Publish tells them, so one may fail: on a cluster
-	// they have an owner of their own.
+	// List needs the topics. This command may fail, because each Publish repeats it: in a cluster the set has another
+	// owner.
 	cmds = append([]keyspace.Cmd{{Name: "SADD", Key: topicsKey.At().Key, Args: topics}}, cmds...)
-	// One round trip together with the wake-up of the consumers, which may be lost.
+	// The same round trip wakes the consumers. The wake-up may be lost.
 	published := len(cmds)
 	cmds = append(cmds, r.db.PublishCmd(wakeChannel.At(), ""))
 	if replicas > 0 {
@@ -130,7 +126,7 @@ func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Messa
 	if replicas > 0 {
 		n, err := replies[len(replies)-1].Int()
 		if err == nil && n < int64(replicas) {
-			err = fmt.Errorf("%d of %d replicas have it", n, replicas)
+			err = fmt.Errorf("only %d of %d replicas confirmed it", n, replicas)
 		}
 		if err != nil {
 			return fmt.Errorf("queue.Publish: %w", err)
@@ -140,8 +136,8 @@ func (r *Redis) PublishReplicated(ctx context.Context, replicas int, ms ...Messa
 	return nil
 }
 
-// wake wakes the consumers, here at once and elsewhere soon; a lost wake-up costs
-// them the wait for a poll.
+// wake wakes the consumers: of this process at once, of others soon. After a lost wake-up they find the messages at the
+// next poll.
 func (r *Redis) wake(ctx context.Context) {
 	r.kicked()
 	_ = r.do(ctx, r.db.PublishCmd(wakeChannel.At(), ""))
@@ -159,7 +155,7 @@ func (r *Redis) listen(kick func()) func(ctx context.Context) {
 	r.kick = kick
 	r.mu.Unlock()
 	return func(ctx context.Context) {
-		// It ends with ctx, or with the connection: polls go on.
+		// The subscription ends with ctx or with the connection. Polling continues.
 		_ = r.db.Subscribe(ctx, wakeChannel.At(), redis.Handler{Message: func(string) { kick() }, Subscribed: kick})
 	}
 }
@@ -174,7 +170,7 @@ func (r *Redis) claim(ctx context.Context, topics []string, n int, life, poll, _
 			break
 		}
 		ds, more, failed := r.claimTopic(ctx, topic, n-len(got), life)
-		if failed != nil { // on a cluster the other topics may have another owner
+		if failed != nil { // in a cluster the other topics may have another owner
 			err = failed
 			continue
 		}
@@ -214,7 +210,7 @@ func (r *Redis) claimTopic(ctx context.Context, topic string, n int, life time.D
 	return ds, items[0].Str != atEnd, nil
 }
 
-// settle sends a script for each outcome, all in one round trip.
+// settle runs a script for each outcome, all in one round trip.
 func (r *Redis) settle(ctx context.Context, life time.Duration, outcomes []outcome) error {
 	cmds := make([]keyspace.Cmd, 0, len(outcomes))
 	for _, o := range outcomes {
@@ -226,7 +222,7 @@ func (r *Redis) settle(ctx context.Context, life time.Duration, outcomes []outco
 		case "retry":
 			free = "0"
 		case "released":
-			o.err = "" // that of the last real try stays
+			o.err = "" // keeps the error of the last real try
 		}
 		cmds = append(cmds, settleScript.Cmd([]keyspace.Key{stream(o.Topic), deadLetters(o.Topic), notes(o.Topic)},
 			group, working, id, o.claim, how, o.err, strconv.Itoa(o.Attempt), waiting, millis(life-o.wait), free))
@@ -234,9 +230,7 @@ func (r *Redis) settle(ctx context.Context, life time.Duration, outcomes []outco
 	return keyspace.FirstErr(r.do(ctx, cmds...))
 }
 
-// parseID reads an id: "topic/stream id", or with a d before the stream id for
-// a dead letter.
-// Topics may have slashes.
+// parseID parses an id: "topic/stream id", with a d before the stream id of a dead letter. Topics may contain slashes.
 func parseID(id string) (topic, entry string, dead, ok bool) {
 	at := strings.LastIndexByte(id, '/')
 	if at < 1 {
@@ -267,7 +261,7 @@ func (r *Redis) topics(ctx context.Context) ([]string, error) {
 	return topics, nil
 }
 
-// List implements [Store]: topic after topic by name.
+// List implements [Store]. It returns one topic after the other, by name.
 func (r *Redis) List(ctx context.Context, f Filter) (es []Entry, err error) {
 	topics := []string{f.Topic}
 	if f.Topic == "" {
@@ -307,7 +301,7 @@ func (r *Redis) List(ctx context.Context, f Filter) (es []Entry, err error) {
 	return es, nil
 }
 
-// page reads the entries of one topic between two ids, at most limit.
+// page returns up to limit entries of one topic between two ids.
 func (r *Redis) page(ctx context.Context, topic string, dead bool, start, end string, limit int) ([]Entry, error) {
 	key, mark := stream(topic), ""
 	if dead {
@@ -329,7 +323,7 @@ func (r *Redis) page(ctx context.Context, topic string, dead bool, start, end st
 		e.Due = e.Created
 		if dead {
 			e.State, e.Created, e.Error = Dead, published(f["was"]), f["error"]
-			e.Attempts, _ = strconv.Atoi(f["attempts"]) // this package wrote it
+			e.Attempts, _ = strconv.Atoi(f["attempts"]) // written by this package
 		}
 		es[i] = e
 	}
@@ -339,7 +333,7 @@ func (r *Redis) page(ctx context.Context, topic string, dead bool, start, end st
 	return es, r.fillPending(ctx, topic, ids, es)
 }
 
-// fillPending adds what Redis knows of entries that were tried before.
+// fillPending adds the delivery data of entries that were tried.
 func (r *Redis) fillPending(ctx context.Context, topic string, ids []string, es []Entry) error {
 	replies := r.do(ctx,
 		keyspace.Cmd{Name: "XPENDING", Key: stream(topic), Args: []string{group, ids[0], ids[len(ids)-1], strconv.Itoa(len(ids))}},
@@ -375,7 +369,7 @@ func (r *Redis) fillPending(ctx context.Context, topic string, ids []string, es 
 		}
 		es[i].Due = now.Add(life - time.Duration(p.List[2].N)*time.Millisecond).UTC().Truncate(time.Millisecond)
 		free, text, _ := strings.Cut(texts[i].Str, " ")
-		uncounted, _ := strconv.Atoi(free) // this package wrote it, or there is none
+		uncounted, _ := strconv.Atoi(free) // written by this package, or empty
 		es[i].Attempts, es[i].Error = int(p.List[3].N)-uncounted, text
 	}
 	return nil
@@ -431,7 +425,7 @@ func (r *Redis) Drop(ctx context.Context, ids ...string) (int, error) {
 		case dead:
 			dels = append(dels, keyspace.Cmd{Name: "XDEL", Key: deadLetters(topic), Args: []string{entry}})
 		default:
-			// An entry that is acknowledged and not deleted would stay for ever.
+			// An entry that is acknowledged but not deleted would stay forever.
 			dels = append(dels, keyspace.Cmd{Name: "XDEL", Key: stream(topic), Args: []string{entry}})
 			rest = append(rest, keyspace.Cmd{Name: "XACK", Key: stream(topic), Args: []string{group, entry}},
 				keyspace.Cmd{Name: "HDEL", Key: notes(topic), Args: []string{entry}})
@@ -475,7 +469,7 @@ func (r *Redis) Stats(ctx context.Context) ([]Stat, error) {
 		if pending := part[3].List; len(pending) == 4 {
 			for _, c := range pending[3].List {
 				if len(c.List) == 2 && c.List[0].Str == working {
-					stats[i].InFlight, _ = strconv.Atoi(c.List[1].Str) // Redis wrote it
+					stats[i].InFlight, _ = strconv.Atoi(c.List[1].Str) // written by Redis
 				}
 			}
 		}
@@ -483,10 +477,10 @@ func (r *Redis) Stats(ctx context.Context) ([]Stat, error) {
 	return stats, nil
 }
 
-// published is the time in an entry's id.
+// published returns the time in the id of an entry.
 func published(id string) time.Time {
 	ms, _, _ := strings.Cut(id, "-")
-	n, _ := strconv.ParseInt(ms, 10, 64) // Redis wrote it
+	n, _ := strconv.ParseInt(ms, 10, 64) // written by Redis
 	return time.UnixMilli(n).UTC()
 }
 
@@ -511,7 +505,7 @@ func sum(replies []keyspace.Reply) (n int, err error) {
 	return n, nil
 }
 
-// noGroup reports that the topic has not been consumed yet.
+// noGroup reports whether the topic has not been consumed yet.
 func noGroup(err error) bool {
 	e, ok := errors.AsType[redis.ServerError](err)
 	return ok && e.Code() == "NOGROUP"

@@ -17,20 +17,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// countRows bounds the rows that Stats looks at of each topic: those that wait, and dead letters as many again.
+// countRows bounds the rows that Stats reads per topic: waiting messages, and the same number of dead letters.
 const countRows = 100_000
 
-// countTopics is of how many topics Stats counts in one statement: SQLite takes 500 parts.
+// countTopics is the number of topics per counting statement, because SQLite accepts 500 parts.
 const countTopics = 100
 
-// claimTime is how long a claim may take.
+// claimTime bounds a claim.
 const claimTime = 10 * time.Second
 
-// SQL is the store in the table outbox. Transactions write into it with
-// [sqldb.Tx.Enqueue]; what they write is there if and only if they commit.
+// SQL is the store in the table outbox. Transactions write to it with [sqldb.Tx.Enqueue], so a message exists only if
+// its transaction committed.
 type SQL struct {
 	db    *sqldb.DB
-	count int // countRows, but in tests
+	count int // countRows, smaller in tests
 }
 
 // NewSQL returns the store of db.
@@ -39,7 +39,7 @@ func NewSQL(db *sqldb.DB) *SQL { return &SQL{db, countRows} }
 // Name implements [Store].
 func (s *SQL) Name() string { return "sql" }
 
-// Publish implements [Store]: all messages or none, in a transaction of its own.
+// Publish implements [Store]. It stores all messages or none, in its own transaction.
 func (s *SQL) Publish(ctx context.Context, ms ...Message) error {
 	if err := checkAll(ms); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *SQL) Publish(ctx context.Context, ms ...Message) error {
 	return nil
 }
 
-func (s *SQL) lapse(claim, _ time.Duration) time.Duration { return claim }
+func (s *SQL) claimLife(claim, _ time.Duration) time.Duration { return claim }
 
 func (s *SQL) listen(kick func()) func(ctx context.Context) {
 	wake, stop := s.db.OutboxWake()
@@ -72,13 +72,13 @@ func (s *SQL) listen(kick func()) func(ctx context.Context) {
 	}
 }
 
-// claim separates nodes that look at the same rows by the UPDATE's condition. A
-// claim is the due time set into the future, and a token, which tells a
-// handler that took too long that the message is no longer its own. The dedup
-// column is cleared, so that an equal message enqueued from now on is not
-// folded into one whose handler has perhaps read the old state already.
+// claim relies on the condition of its UPDATE to separate nodes that read the same rows. A claim sets the due time into
+// the future and stores a token. The token shows a slow handler that it lost the message. The dedup column is cleared,
+// so that an equal message that is enqueued from now on does not replace this one: its handler may have read the old
+// state already.
 //
-// What was tried, and is due later than after any wait, is due: the clock of who tried it was ahead. With a bound, so is what was not tried.
+// A tried message whose due time is later than the longest wait is due now, because the clock of the node that tried it
+// was ahead. With a bound the same holds for untried messages.
 func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, longest, bound time.Duration) (got []Delivery, pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
@@ -125,17 +125,18 @@ func (s *SQL) claim(ctx context.Context, topics []string, n int, life, poll, lon
 	if err != nil {
 		return nil, poll, err
 	}
-	return got, 0, nil // there may be more
+	return got, 0, nil // more messages may be due
 }
 
-// waits is a condition on messages that nobody works on, and tried on those of them that were tried.
+// waits is the condition for unclaimed messages. tried selects those of them that were tried.
 const (
 	waits = "claim = ''"
 	tried = waits + " AND (attempts > 0 OR error <> '')"
 )
 
-// nextOf is the query for the first n messages of some topics by their due times. It asks for each topic by itself: with all in one
-// condition, an engine reads what waits of other topics as well, for the sake of the order. Of each it says whether it is bounded, by a condition.
+// nextOf returns the query for the first n messages of some topics by due time. It queries each topic separately,
+// because with one condition for all topics an engine also reads the waiting messages of other topics. The result
+// contains the value of the condition bounded for each message.
 func nextOf(topics []string, n int, bounded string) (query string, args []any) {
 	parts := make([]string, len(topics))
 	for i, topic := range topics {
@@ -145,8 +146,7 @@ func nextOf(topics []string, n int, bounded string) (query string, args []any) {
 	return strings.Join(parts, " UNION ALL ") + " ORDER BY due, id LIMIT ?", append(args, n)
 }
 
-// settle is one transaction: one statement for all that succeeded, and one for
-// each that did not.
+// settle is one transaction with one statement for all successful tries, and one statement for each other try.
 func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var done []int64
@@ -163,7 +163,7 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET dead = 1, error = ?, claim = '' WHERE id = ? AND claim = ?", o.err, id, o.claim)
 			case "retry":
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, claim = '' WHERE id = ? AND claim = ?", due, o.err, id, o.claim)
-			case "released": // in its place among those that wait, with the error of the last real try
+			case "released": // back in its old place, with the error of the last real try
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = created, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?", id, o.claim)
 			default: // the try did not count
 				_, err = tx.ExecContext(ctx, "UPDATE outbox SET due = ?, error = ?, attempts = attempts - 1, claim = '' WHERE id = ? AND claim = ?",
@@ -181,14 +181,12 @@ func (s *SQL) settle(ctx context.Context, _ time.Duration, outcomes []outcome) e
 	})
 }
 
-// Waiting returns up to n messages of a topic that are not finished, with their
-// payloads: due or not, claimed or not. It is for work beside the consumers that
-// cannot wait for them, and does no harm when they do it, too; see [SQL.Done].
+// Waiting returns up to n unfinished messages of a topic with their payloads, whether or not they are due or claimed.
+// It is for work that cannot wait for the consumers and that may run twice; see [SQL.Done].
 func (s *SQL) Waiting(ctx context.Context, topic string, n int) (_ []Entry, err error) {
 	defer errs.Wrap(&err, "queue.Waiting")
-	// By the index that begins with the topic: in an order, or by the index that
-	// begins with dead, the engine would read all that waits of other topics. The
-	// plus keeps SQLite from that one.
+	// This uses the index that starts with topic. With an order, or with the index that starts with dead, the engine
+	// would read the waiting messages of all topics. The plus stops SQLite from using that index.
 	rows, err := s.db.QueryContext(ctx, "SELECT "+entryColumns+", payload FROM outbox WHERE topic = ? AND +dead = 0 LIMIT ?", topic, n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Entry, error) {
 		var payload []byte
@@ -198,8 +196,8 @@ func (s *SQL) Waiting(ctx context.Context, topic string, n int) (_ []Entry, err 
 	})
 }
 
-// Done removes messages that [SQL.Waiting] returned. One that was replaced meanwhile,
-// and so has another payload, stays.
+// Done removes messages that [SQL.Waiting] returned. It keeps a message that was replaced in the meantime, because its
+// payload differs.
 func (s *SQL) Done(ctx context.Context, es ...Entry) error {
 	if len(es) == 0 {
 		return nil
@@ -220,7 +218,7 @@ func (s *SQL) has(id string) bool {
 	return err == nil
 }
 
-// numbers returns those of ids that are of this store.
+// numbers returns the ids that belong to this store.
 func numbers(ids []string) (ns []int64) {
 	for _, id := range ids {
 		if n, err := strconv.ParseInt(id, 10, 64); err == nil {
@@ -316,13 +314,12 @@ func (s *SQL) change(ctx context.Context, what string, ids []string, do func(con
 	return n, nil
 }
 
-// Stats implements [Store]. A message that was tried is not one of the future, though a try did not count because
-// something was away: it has the error. Each topic is counted by itself, and dead letters apart, so that many of one kind
-// hide none of another.
+// Stats implements [Store]. A message whose try did not count, because a dependency was unavailable, has an error and
+// counts as due. Each topic is counted separately, and dead letters apart, so that a limit hides no other topic.
 func (s *SQL) Stats(ctx context.Context) (_ []Stat, err error) {
 	defer errs.Wrap(&err, "queue.Stats")
 	now := s.db.Now()
-	// MySQL and MariaDB go from one topic to the next by the index, but not with an order; SQLite reads the index, and no message.
+	// MySQL and MariaDB jump from topic to topic in the index, but not with an ORDER BY. SQLite reads only the index.
 	topics, err := sqldb.Column[string](s.db.QueryContext(ctx, "SELECT DISTINCT topic FROM outbox"))
 	if err != nil {
 		return nil, err
@@ -350,8 +347,8 @@ func (s *SQL) Stats(ctx context.Context) (_ []Stat, err error) {
 	return all, nil
 }
 
-// countsOf is the query that counts of some topics, each of which is a row with its place among them, how many messages wait, and are
-// claimed, since when the oldest waits, and how many are dead; up to most of each.
+// countsOf returns the query that counts some topics, up to most rows each. A result row has the position of the topic,
+// the number of waiting and of claimed messages, the time since when the oldest waits, and the number of dead letters.
 func countsOf(topics []string, now time.Time, most int) (query string, args []any) {
 	parts, ms := make([]string, len(topics)), now.UnixMilli()
 	for i, topic := range topics {

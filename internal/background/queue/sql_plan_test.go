@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-func TestAClaimReadsNothingOfOtherTopics(t *testing.T) {
+func TestSQL_ClaimReadsOnlyItsTopics(t *testing.T) {
 	query, args := nextOf([]string{"mail", "other"}, 10, tried)
 	if plan := sqldbtest.Plan(t, sqldbtest.SQLite(t), query, args...); strings.Count(plan, "(topic=? AND dead=?)") != 2 {
 		t.Errorf("SQLite claims by %s", plan)
@@ -34,7 +34,7 @@ func TestAClaimReadsNothingOfOtherTopics(t *testing.T) {
 	}
 }
 
-// execs runs statements on a store's database.
+// execs runs statements on the database of a store.
 func execs(t *testing.T, s *SQL, queries ...string) {
 	t.Helper()
 	for _, query := range queries {
@@ -44,7 +44,7 @@ func execs(t *testing.T, s *SQL, queries ...string) {
 	}
 }
 
-func TestManyMessagesOfATopicHideNoneOfAnother(t *testing.T) {
+func TestStats_CountsEachTopicSeparately(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			s := &SQL{e.Open(t), 3}
@@ -77,7 +77,7 @@ func TestManyMessagesOfATopicHideNoneOfAnother(t *testing.T) {
 	}
 }
 
-func TestStatsReadSomeRowsOfEachTopic(t *testing.T) {
+func TestStats_ReadsBoundedRowsPerTopic(t *testing.T) {
 	const most, backlog = 10, 1000
 	s := &SQL{sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), most}
 	ms := make([]Message, backlog)
@@ -97,8 +97,8 @@ func TestStatsReadSomeRowsOfEachTopic(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasAheadPutsNothingOff that is to be tried again; what is for later waits.
-func TestAClockThatWasAheadPutsNothingOff(t *testing.T) {
+// TestSQL_FastClockDelaysNoRetry checks retries. Messages for later wait.
+func TestSQL_FastClockDelaysNoRetry(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
 			ahead := time.Duration(0)

@@ -41,7 +41,7 @@ func enqueue(t *testing.T, db *sqldb.DB, ms ...sqldb.Message) {
 	}
 }
 
-func TestACommittedMessageIsHandledAtOnceAndARolledBackOneNever(t *testing.T) {
+func TestSQL_HandlesOnlyCommittedMessages(t *testing.T) {
 	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
 		got := make(chan queue.Delivery, 10)
 		s := queue.NewSQL(db)
@@ -72,7 +72,7 @@ func TestACommittedMessageIsHandledAtOnceAndARolledBackOneNever(t *testing.T) {
 	})
 }
 
-func TestTheWaitsAreThoseThatWerePromised(t *testing.T) {
+func TestSQL_RetriesWithDocumentedWaits(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
 		registry := prometheus.NewRegistry()
@@ -137,8 +137,8 @@ func TestTheWaitsAreThoseThatWerePromised(t *testing.T) {
 	})
 }
 
-// Messages to a server that hangs come again and again, and are due before all that is new.
-func TestATopicApartHoldsUpNoOther(t *testing.T) {
+// Messages to a hanging server are retried again and again, and are due before all new messages.
+func TestConsumer_TopicsApartDelayNoOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := queue.NewSQL(sqldbtest.SQLite(t))
 		mails, banned := make(chan struct{}, 1000), make(chan struct{}, 1)
@@ -161,7 +161,7 @@ func TestATopicApartHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestAFreshMessageIsNotFoldedIntoARunningOne(t *testing.T) {
+func TestSQL_ClaimedMessageIsNotReplaced(t *testing.T) {
 	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
 		s := queue.NewSQL(db)
 		running, finish := make(chan string, 10), make(chan struct{})
@@ -170,8 +170,7 @@ func TestAFreshMessageIsNotFoldedIntoARunningOne(t *testing.T) {
 			<-finish
 			return nil
 		}})
-		// Two that wait are folded: the newest payload, the earliest time. One that
-		// counts by itself is not.
+		// Two waiting messages are merged into the newest payload and the earliest time, unless NoDedup is set.
 		later := db.Now().Add(time.Hour)
 		enqueue(t, db, sqldb.Message{Topic: "slow", Key: "k", Payload: []byte("old"), Due: later})
 		enqueue(t, db, sqldb.Message{Topic: "slow", Key: "k", Payload: []byte("older"), Due: later.Add(time.Hour)},
@@ -195,9 +194,9 @@ func TestAFreshMessageIsNotFoldedIntoARunningOne(t *testing.T) {
 	})
 }
 
-// For work beside the consumers: a message is found whoever has it, and one that was
-// replaced after it was read stays.
-func TestWhatWaitsIsFoundBesideTheConsumersAndRemovedOnlyAsItWasRead(t *testing.T) {
+// Waiting returns a message whether or not a consumer has claimed it. Done keeps a message that was replaced after it
+// was read.
+func TestSQL_WaitingAndDone(t *testing.T) {
 	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
 		s := queue.NewSQL(db)
 		topic, later := "drop", db.Now().Add(time.Hour)
@@ -242,7 +241,7 @@ func TestWhatWaitsIsFoundBesideTheConsumersAndRemovedOnlyAsItWasRead(t *testing.
 	})
 }
 
-func TestManyMessagesAreEnqueuedInFewStatementsWithoutLoss(t *testing.T) {
+func TestEnqueue_ManyMessagesInFewStatements(t *testing.T) {
 	onEngines(t, func(t *testing.T, _ sqldbtest.Engine, db *sqldb.DB) {
 		s := queue.NewSQL(db)
 		var ms []queue.Message
@@ -259,7 +258,7 @@ func TestManyMessagesAreEnqueuedInFewStatementsWithoutLoss(t *testing.T) {
 	})
 }
 
-func TestAConsumerWaitsForADatabaseThatIsAwayAndLogsItOnce(t *testing.T) {
+func TestConsumer_LogsAnOutageOnce(t *testing.T) {
 	server := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
 	db := sqldbtest.Open(t, sqldb.Config{URL: server.URL})
 	log := &logtest.Buffer{}
@@ -269,11 +268,11 @@ func TestAConsumerWaitsForADatabaseThatIsAwayAndLogsItOnce(t *testing.T) {
 	enqueue(t, db, sqldb.Message{Topic: "t"})
 	<-got
 	server.Kill9(t)
-	eventually.True(t, "a line about it", func() bool { return log.Count("queue cannot be read") > 0 })
+	eventually.True(t, "a log line", func() bool { return log.Count("queue: messages not read") > 0 })
 	server.Restart(t)
 	enqueue(t, db, sqldb.Message{Topic: "t"})
 	<-got
-	if n := log.Count("queue cannot be read"); n != 1 {
+	if n := log.Count("queue: messages not read"); n != 1 {
 		t.Errorf("%d lines, want 1", n)
 	}
 }

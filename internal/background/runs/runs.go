@@ -1,18 +1,15 @@
-// Package runs does long work on everything that a domain has: comparing, rebuilding,
-// counting. A run is a row in SQL. It is requested there, by an operator or because its
-// time has come, and some server does it in slices of two seconds. After each slice the
-// row says how far the run is, so that another node can go on where a dead one stopped.
+// Package runs runs long work on all data of a domain: comparing, rebuilding, counting. A run is a row in SQL. An
+// operator or a schedule requests it, and a server works on it in slices of two seconds. After each slice the server
+// stores the progress in the row, so that another node can continue after a crash.
 //
-// One node at a time works on runs; a lease sees to that. While leases are away two
-// nodes may: each row has a revision, and a node that finds a newer one leaves the run
-// to the other node ([ErrOvertaken]).
+// A lease ensures that one node works on runs at a time. While leases are unavailable two nodes may work on a run. Each
+// row has a revision, and a node that finds a newer revision leaves the run to the other node ([ErrOvertaken]).
 //
-// Each fault that a run finds is a line of the repair log, written in the transaction that
-// says how far the run is ([Store.Save]).
+// Each difference that a run finds is a row of the repair log, written in the transaction that stores the progress
+// ([Store.Save]).
 //
-// A domain has two tables of its own, laid out as the migrations of checkin_runs and
-// checkin_repairs are, and says with two types what its runs can be asked for and what
-// they come to; both are stored as JSON.
+// A domain has two tables of its own with the columns of checkin_runs and checkin_repairs. It defines one type for the
+// options of its runs and one for their summaries. Both are stored as JSON.
 package runs
 
 import (
@@ -25,13 +22,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Kind is what a [Run] does.
+// Kind is the kind of a [Run].
 type Kind string
 
-// State is how far a [Run] is.
+// State is the state of a [Run].
 type State string
 
-// The states of a run, in their order; Failed takes the place of Done.
+// The states of a run in their order. A run ends as Done or as Failed.
 const (
 	Waiting State = "waiting"
 	Running State = "running"
@@ -39,7 +36,7 @@ const (
 	Failed  State = "failed"
 )
 
-// Run is a piece of long work. The zero Options are the whole of it.
+// Run is long work. Zero Options select all data.
 type Run[Options, Summary any] struct {
 	ID      int64     `json:"id"`
 	Kind    Kind      `json:"kind"`
@@ -50,7 +47,7 @@ type Run[Options, Summary any] struct {
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Node    string    `json:"node,omitempty"`  // that did the last slice
+	Node    string    `json:"node,omitempty"`  // that worked on the last slice
 	Error   string    `json:"error,omitempty"` // why it failed, or what it waits for
 	Summary Summary   `json:"summary"`
 
@@ -59,46 +56,41 @@ type Run[Options, Summary any] struct {
 	rev int64
 }
 
-// Resume says where the next slice begins.
+// Resume is the position of the next slice.
 type Resume struct {
 	Stage  string `json:"stage,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
-	At     int64  `json:"at,omitempty"` // a second part of the cursor
+	At     int64  `json:"at,omitempty"` // second part of the cursor
 	Fails  int    `json:"fails,omitempty"`
 }
 
-// Beat changes whenever a server has worked on the run, whether that shows in its
-// figures or not.
+// Beat returns a value that changes each time a server has worked on the run, even without visible progress.
 func (r *Run[O, S]) Beat() int64 { return r.rev }
 
-// Repair is one line of the repair log: a difference between what is derived and the
-// truth.
+// Repair is a row of the repair log: a difference between derived data and its source.
 type Repair struct {
 	ID       int64     `json:"id"`
 	At       time.Time `json:"at"`
 	Run      int64     `json:"run"`
-	User     string    `json:"user"` // or the name of something that is no user
+	User     string    `json:"user"` // or the name of a subject that is no user
 	What     string    `json:"what"`
 	Was      string    `json:"was"`
 	Becomes  string    `json:"becomes"`
 	Repaired bool      `json:"repaired"` // false after a dry run
 }
 
-// ErrUnknown reports that there is no run with that id.
+// ErrUnknown reports that no run has the id.
 var ErrUnknown = errs.New(errs.NotFound, "checkin.run_unknown", "There is no such run.")
 
-// ErrOvertaken reports that another node has worked on the run since it was read. What
-// the other node stored stands.
-var ErrOvertaken = errors.New("another node went on with the run")
+// ErrOvertaken reports that another node has stored progress of the run since it was read. That progress is kept.
+var ErrOvertaken = errors.New("another node continued the run")
 
 type notReady struct{ error }
 
-// NotReady is an error by which a slice says what the run waits for. The run does not
-// fail, however often that is.
+// NotReady returns an error with the reason why the run cannot continue yet. It never counts as a failure of the run.
 func NotReady(why string) error { return notReady{errors.New(why)} }
 
-// Pace waits until n things that were begun at a time have taken as long as they should
-// at so many a second; 0 is no limit.
+// Pace waits until n items that started at began have taken the time of perSecond items per second. 0 means no limit.
 func Pace(ctx context.Context, n, perSecond int, began time.Time) error {
 	if perSecond == 0 || n == 0 {
 		return nil
@@ -106,7 +98,7 @@ func Pace(ctx context.Context, n, perSecond int, began time.Time) error {
 	return Sleep(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(perSecond))))
 }
 
-// Sleep waits for d. Where ctx ends before that, it returns the cause.
+// Sleep waits for d. If ctx ends first, it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -118,7 +110,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// row is a run as it is stored.
+// row is a stored run.
 type row struct {
 	ID      int64  `bun:"id"`
 	Kind    string `bun:"kind"`

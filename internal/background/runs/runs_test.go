@@ -20,7 +20,7 @@ type summary struct {
 
 type run = Run[options, summary]
 
-// office is a worker with one kind of run that a test steers, and one that needs nothing.
+// office is a worker with one kind of run that a test controls, and one that is always ready.
 type office struct {
 	*Worker[options, summary]
 	now   time.Time
@@ -31,7 +31,7 @@ type office struct {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), ready: true}
-	store := NewStore[options, summary](sqldbtest.SQLite(t), Tables{Runs: "checkin_runs", Repairs: "checkin_repairs", Away: errors.New("sql is away")})
+	store := NewStore[options, summary](sqldbtest.SQLite(t), Tables{Runs: "checkin_runs", Repairs: "checkin_repairs", Away: errors.New("sql: unavailable")})
 	o.Worker = NewWorker(Config[options, summary]{
 		Store: store, Node: "here", Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return o.now },
 		Kinds: map[Kind]Work[options, summary]{
@@ -63,7 +63,7 @@ func (o *office) is(t *testing.T, r *run, want State) *run {
 	return got
 }
 
-func TestARunGoesOnWhereItsLastSliceEnded(t *testing.T) {
+func TestWorker_ContinuesAfterTheLastSlice(t *testing.T) {
 	o := newOffice(t)
 	r := o.request(t, "steered")
 	o.slice = func(r *run) (bool, error) {
@@ -81,11 +81,11 @@ func TestARunGoesOnWhereItsLastSliceEnded(t *testing.T) {
 		}
 	}
 	if more, err := o.Step(t.Context()); more || err != nil {
-		t.Error("there is more to do than was requested:", err)
+		t.Error("Step wants more work than was requested:", err)
 	}
 }
 
-func TestASliceMayFailFourTimesInARow(t *testing.T) {
+func TestWorker_RunFailsAfterFiveFailedSlices(t *testing.T) {
 	o := newOffice(t)
 	r := o.request(t, "steered")
 	fails := 4
@@ -112,7 +112,7 @@ func TestASliceMayFailFourTimesInARow(t *testing.T) {
 	}
 }
 
-func TestARunThatWaitsFailsNeverAndHoldsUpNobody(t *testing.T) {
+func TestWorker_WaitingRunDelaysNoOther(t *testing.T) {
 	o := newOffice(t)
 	waits, free := o.request(t, "steered"), o.request(t, "free")
 	o.slice = func(*run) (bool, error) { return false, NotReady("waiting for better days") }
@@ -132,7 +132,7 @@ func TestARunThatWaitsFailsNeverAndHoldsUpNobody(t *testing.T) {
 	o.is(t, free, Done)
 }
 
-func TestOfTwoNodesOneGoesOn(t *testing.T) {
+func TestWorker_OneOfTwoNodesContinues(t *testing.T) {
 	o := newOffice(t)
 	mine := o.request(t, "steered")
 	theirs, err := o.Store.Run(t.Context(), mine.ID)
@@ -148,16 +148,16 @@ func TestOfTwoNodesOneGoesOn(t *testing.T) {
 	if lines, err := o.Store.Repairs(t.Context(), 0, mine.ID, 10); err != nil || len(lines) != 1 || lines[0].What != "b" {
 		t.Errorf("the repair log has %+v, %v", lines, err)
 	}
-	o.slice = func(r *run) (bool, error) { // another node goes on meanwhile
+	o.slice = func(r *run) (bool, error) { // another node continues in the meantime
 		other := *r
 		return false, o.Store.Save(t.Context(), &other)
 	}
 	if more, err := o.Step(t.Context()); more || err != nil {
-		t.Errorf("an overtaken node goes on: %t, %v", more, err)
+		t.Errorf("an overtaken node continues: %t, %v", more, err)
 	}
 }
 
-func TestAFailedRunComesRoundAfterAnHour(t *testing.T) {
+func TestWorker_RetriesAScheduledRunAfterAnHour(t *testing.T) {
 	o := newOffice(t)
 	work := o.Kinds["steered"]
 	work.Due = func(now time.Time) time.Time { return now.Add(-168 * time.Hour) }
@@ -165,7 +165,7 @@ func TestAFailedRunComesRoundAfterAnHour(t *testing.T) {
 	began := o.now
 	for i, tt := range []struct {
 		after time.Duration
-		state State // what becomes of the newest one
+		state State // of the newest run afterwards
 		want  int
 	}{{0, Failed, 1}, {50 * time.Minute, Failed, 1}, {70 * time.Minute, Done, 2}, {5 * time.Hour, Done, 2}, {170 * time.Hour, Done, 3}} {
 		o.now = began.Add(tt.after)
@@ -183,7 +183,7 @@ func TestAFailedRunComesRoundAfterAnHour(t *testing.T) {
 	}
 }
 
-func TestARunThatWasBegunIsNotWithdrawn(t *testing.T) {
+func TestWithdraw_KeepsARunThatHasBegun(t *testing.T) {
 	o := newOffice(t)
 	first, second := o.request(t, "steered"), o.request(t, "free")
 	if done, err := o.Store.Withdraw(t.Context(), first.ID); err != nil || !done {

@@ -13,27 +13,27 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Tables are where a domain keeps its runs.
+// Tables names the tables of a domain's runs.
 type Tables struct {
 	Runs    string
 	Repairs string
-	Away    error // what callers are told when SQL does not answer
+	Away    error // the error for callers while SQL is unavailable
 }
 
-// Store has a domain's runs and its repair log.
+// Store stores the runs of a domain and its repair log.
 type Store[Options, Summary any] struct {
 	db *sqldb.DB
 	t  Tables
 }
 
-// NewStore returns the runs of some tables.
+// NewStore returns the store of some tables.
 func NewStore[O, S any](db *sqldb.DB, t Tables) *Store[O, S] { return &Store[O, S]{db, t} }
 
 func (s *Store[O, S]) asKind(err error) error { return sqldb.AsKind(err, s.t.Away) }
 
 const columns = "id, kind, options, state, done, total, created, started, ended, node, error, summary, resume_at, rev"
 
-// Request stores a run for a server to do.
+// Request stores a run, which a server will work on.
 func (s *Store[O, S]) Request(ctx context.Context, kind Kind, o O) (*Run[O, S], error) {
 	return s.request(ctx, kind, o, s.db.Now())
 }
@@ -57,7 +57,7 @@ func (s *Store[O, S]) request(ctx context.Context, kind Kind, o O, now time.Time
 	return r, s.asKind(err)
 }
 
-// find returns runs by a condition on the table.
+// find returns runs that meet a condition.
 func (s *Store[O, S]) find(ctx context.Context, where string, args ...any) (out []Run[O, S], err error) {
 	defer errs.Wrap(&err, "runs.find")
 	var rows []row
@@ -74,52 +74,50 @@ func (s *Store[O, S]) find(ctx context.Context, where string, args ...any) (out 
 	return out, nil
 }
 
-// Run returns a run as it is now. ErrUnknown.
+// Run returns a run, or ErrUnknown.
 func (s *Store[O, S]) Run(ctx context.Context, id int64) (*Run[O, S], error) {
-	some, err := s.find(ctx, "id = ?", id)
-	if err == nil && len(some) == 0 {
+	found, err := s.find(ctx, "id = ?", id)
+	if err == nil && len(found) == 0 {
 		err = ErrUnknown
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &some[0], nil
+	return &found[0], nil
 }
 
-// Next returns the run of some kinds that is to be worked on, a run that was begun
-// before those that wait; nil when there is none.
+// Next returns the next run of some kinds to work on, or nil. Runs that have begun come before waiting ones.
 func (s *Store[O, S]) Next(ctx context.Context, kinds ...Kind) (*Run[O, S], error) {
-	some, err := s.find(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", Running, Waiting, bun.List(kinds), Running)
-	if err != nil || len(some) == 0 {
+	found, err := s.find(ctx, "state IN (?, ?) AND kind IN (?) ORDER BY CASE state WHEN ? THEN 0 ELSE 1 END, id LIMIT 1", Running, Waiting, bun.List(kinds), Running)
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	return &some[0], nil
+	return &found[0], nil
 }
 
-// List returns n runs with ids below before (0: from the newest on).
+// List returns n runs with ids below before, newest first. 0 starts at the newest.
 func (s *Store[O, S]) List(ctx context.Context, before int64, n int) ([]Run[O, S], error) {
 	return s.find(ctx, "? = 0 OR id < ? ORDER BY id DESC LIMIT ?", before, before, n)
 }
 
-// LastDone returns the newest run of a kind that is done and that is wanted, or nil. A
-// nil wanted takes any.
+// LastDone returns the newest finished run of a kind for which wanted is true, or nil. A nil wanted accepts all runs.
 func (s *Store[O, S]) LastDone(ctx context.Context, kind Kind, wanted func(*Run[O, S]) bool) (*Run[O, S], error) {
 	for before := int64(1<<63 - 1); ; {
-		some, err := s.find(ctx, "kind = ? AND state = ? AND id < ? ORDER BY id DESC LIMIT 20", kind, Done, before)
-		if err != nil || len(some) == 0 {
+		found, err := s.find(ctx, "kind = ? AND state = ? AND id < ? ORDER BY id DESC LIMIT 20", kind, Done, before)
+		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		for i := range some {
-			if wanted == nil || wanted(&some[i]) {
-				return &some[i], nil
+		for i := range found {
+			if wanted == nil || wanted(&found[i]) {
+				return &found[i], nil
 			}
 		}
-		before = some[len(some)-1].ID
+		before = found[len(found)-1].ID
 	}
 }
 
-// lastRequested returns when a run of that kind over everything was last requested,
-// except for one that failed and was requested before then.
+// lastRequested returns the time of the last request of a full run of that kind. It ignores failed runs requested
+// before failed.
 func (s *Store[O, S]) lastRequested(ctx context.Context, kind Kind, failed time.Time) (at time.Time, err error) {
 	defer errs.Wrap(&err, "runs.lastRequested %s", kind)
 	var ms int64
@@ -127,8 +125,8 @@ func (s *Store[O, S]) lastRequested(ctx context.Context, kind Kind, failed time.
 	return time.UnixMilli(ms), s.asKind(err)
 }
 
-// Save stores how far a run is, and what it found. ErrOvertaken when another node has
-// stored something since r was read.
+// Save stores the progress of a run and the differences that it found. It returns ErrOvertaken if another node has
+// stored progress since r was read.
 func (s *Store[O, S]) Save(ctx context.Context, r *Run[O, S], found ...Repair) (err error) {
 	defer errs.Wrap(&err, "runs.Save %d", r.ID)
 	row, err := r.row()
@@ -141,12 +139,12 @@ func (s *Store[O, S]) Save(ctx context.Context, r *Run[O, S], found ...Repair) (
 		if err != nil || n == 0 {
 			return cmp.Or(err, ErrOvertaken)
 		}
-		for some := range slices.Chunk(found, 200) {
-			args := make([]any, 0, 7*len(some))
-			for _, f := range some {
+		for chunk := range slices.Chunk(found, 200) {
+			args := make([]any, 0, 7*len(chunk))
+			for _, f := range chunk {
 				args = append(args, f.At.UnixMilli(), r.ID, Shorten(f.User, 64), f.What, Shorten(f.Was, 500), Shorten(f.Becomes, 500), f.Repaired)
 			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO "+s.t.Repairs+" (at, run, member, what, was, becomes, repaired) VALUES "+sqldb.Tuples(7, len(some)), args...); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO "+s.t.Repairs+" (at, run, member, what, was, becomes, repaired) VALUES "+sqldb.Tuples(7, len(chunk)), args...); err != nil {
 				return err
 			}
 		}
@@ -158,14 +156,14 @@ func (s *Store[O, S]) Save(ctx context.Context, r *Run[O, S], found ...Repair) (
 	return s.asKind(err)
 }
 
-// Withdraw removes a run that no node has begun, and reports whether it did.
+// Withdraw deletes a run that no node has begun, and reports whether it did.
 func (s *Store[O, S]) Withdraw(ctx context.Context, id int64) (bool, error) {
 	done, err := sqldb.AffectedOne(s.db.ExecContext(ctx, "DELETE FROM "+s.t.Runs+" WHERE id = ? AND state = ?", id, Waiting))
 	return done, s.asKind(err)
 }
 
-// Repairs returns n lines of the repair log with ids below before (0: from the newest
-// on). Of one run (0: of all) it returns what was found and not repaired, too.
+// Repairs returns n rows of the repair log with ids below before, newest first; 0 starts at the newest. For one run,
+// unlike for all (0), it also returns differences that were not repaired.
 func (s *Store[O, S]) Repairs(ctx context.Context, before, run int64, n int) (_ []Repair, err error) {
 	defer errs.Wrap(&err, "runs.Repairs")
 	query, args := "SELECT id, at, run, member, what, was, becomes, repaired FROM "+s.t.Repairs+" WHERE ", []any{}
@@ -187,24 +185,24 @@ func (s *Store[O, S]) Repairs(ctx context.Context, before, run int64, n int) (_ 
 	return out, s.asKind(err)
 }
 
-// Told returns how many of some users the log of a run names.
-func (s *Store[O, S]) Told(ctx context.Context, run int64, users []string) (n int, err error) {
-	some := make([]string, len(users))
+// CountNamed returns how many of some users are named in the log of a run.
+func (s *Store[O, S]) CountNamed(ctx context.Context, run int64, users []string) (n int, err error) {
+	names := make([]string, len(users))
 	for i, u := range users {
-		some[i] = Shorten(u, 64)
+		names[i] = Shorten(u, 64)
 	}
-	err = s.db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT member) FROM "+s.t.Repairs+" WHERE run = ? AND member IN (?)", run, bun.List(some)).Scan(&n)
+	err = s.db.QueryRowContext(ctx, "SELECT COUNT(DISTINCT member) FROM "+s.t.Repairs+" WHERE run = ? AND member IN (?)", run, bun.List(names)).Scan(&n)
 	return n, s.asKind(err)
 }
 
-// Erase removes the lines of the repair log about a user.
+// Erase removes the rows of the repair log about a user.
 func (s *Store[O, S]) Erase(ctx context.Context, user string) error {
 	_, err := s.db.ExecContext(ctx, "DELETE FROM "+s.t.Repairs+" WHERE member = ?", user)
 	return s.asKind(err)
 }
 
-// forget removes runs that ended before then, and lines of the log that were written
-// before then and repaired nothing; repairs are kept.
+// forget removes runs that ended before the given time, and rows of the log from before it that repaired nothing. It
+// keeps repairs.
 func (s *Store[O, S]) forget(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "runs.forget")
 	if err := Prune(ctx, s.db, s.t.Repairs, "id", "repaired = 0 AND at < ?", before.UnixMilli()); err != nil {
@@ -213,15 +211,15 @@ func (s *Store[O, S]) forget(ctx context.Context, before time.Time) (err error) 
 	return s.asKind(Prune(ctx, s.db, s.t.Runs, "id", "ended <> 0 AND ended < ?", before.UnixMilli()))
 }
 
-// Prune removes rows by a condition, a thousand at a time, and at most so many that the
-// others can wait for the next minute.
+// Prune deletes rows that meet a condition, 1,000 per statement and 50,000 per call; the caller repeats it after a
+// minute.
 func Prune(ctx context.Context, db *sqldb.DB, table, key, where string, args ...any) error {
 	for range 50 {
-		var some []string
-		if err := db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &some); err != nil || len(some) == 0 {
+		var found []string
+		if err := db.NewRaw("SELECT "+key+" FROM "+table+" WHERE "+where+" LIMIT 1000", args...).Scan(ctx, &found); err != nil || len(found) == 0 {
 			return err
 		}
-		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where, append([]any{bun.List(some)}, args...)...); err != nil {
+		if _, err := db.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (?) AND "+where, append([]any{bun.List(found)}, args...)...); err != nil {
 			return err
 		}
 	}

@@ -13,56 +13,53 @@ import (
 )
 
 const (
-	// slice is how long a run is worked on before its state is stored and the node may
-	// stop.
+	// slice is the time of work before the state of a run is stored and the node may stop.
 	slice = 2 * time.Second
-	// tries is how often in a row a slice may fail before the run has failed.
+	// tries is the number of consecutive failed slices that make the run fail.
 	tries = 5
-	// againAfter is how long after it failed a run that comes round is requested again.
-	againAfter = time.Hour
-	// kept is how long runs, and differences that were not repaired, can be looked up.
-	kept = 400 * 24 * time.Hour
+	// retryAfter is the time after which a failed scheduled run is requested again.
+	retryAfter = time.Hour
+	// retention is how long runs, and differences that were not repaired, can be listed.
+	retention = 400 * 24 * time.Hour
 )
 
-// Work is how one kind of run is done.
+// Work defines how to work on one kind of run.
 type Work[Options, Summary any] struct {
-	// Slice goes on with the run until then, and reports whether it is finished. It
-	// moves r.Resume, and may call [Store.Save] on the way.
+	// Slice continues the run until the given time, and reports whether it is finished. It updates r.Resume, and may
+	// call [Store.Save].
 	Slice func(ctx context.Context, r *Run[Options, Summary], until time.Time) (finished bool, err error)
-	// Ready reports whether such runs can go on. A run that cannot does not hold up one
-	// that can. Nil: always.
+	// Ready reports whether such runs can continue. A run that cannot does not delay others. Nil means always.
 	Ready func() bool
-	// Due returns the time since when a run over everything must have been requested;
-	// the worker requests it otherwise. Nil or the zero time: runs of this kind do not
-	// come round.
+	// Due returns the time after which a full run must have been requested; otherwise the worker requests one. Nil or
+	// the zero time means that runs of this kind are not scheduled.
 	Due func(now time.Time) time.Time
 	// Finished is called after the run is stored as done. It may be nil.
 	Finished func(r *Run[Options, Summary])
 }
 
-// Config is what a [Worker] works with.
+// Config configures a [Worker].
 type Config[Options, Summary any] struct {
 	Store *Store[Options, Summary]
 	Kinds map[Kind]Work[Options, Summary]
 	Node  string
 	Now   func() time.Time
 	Log   *slog.Logger
-	// Upkeep is called about once a minute, beside what the worker forgets of its own.
+	// Upkeep is called about once a minute, in addition to the clean-up of old runs.
 	Upkeep func(ctx context.Context, now time.Time) error
 }
 
-// Worker does runs. One goroutine may call it at a time.
+// Worker works on runs. Only one goroutine may call it at a time.
 type Worker[Options, Summary any] struct {
 	Config[Options, Summary]
 
-	nextDue time.Time // when to look for runs that come round
+	nextDue time.Time // the next check for scheduled runs
 }
 
 // NewWorker returns a worker.
 func NewWorker[O, S any](cfg Config[O, S]) *Worker[O, S] { return &Worker[O, S]{Config: cfg} }
 
-// Step does one slice of the run that is due, and reports whether there is more to do
-// at once. A singleton job calls it about once a second.
+// Step works on one slice of the next run, and reports whether more work is due at once. A singleton job calls it about
+// once a second.
 func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 	defer errs.Wrap(&err, "runs.Step")
 	if err := w.requestDue(ctx); err != nil {
@@ -77,7 +74,7 @@ func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 		r.State, r.Started = Running, w.Now()
 	}
 	r.Node = w.Node
-	if err := w.Store.Save(ctx, r); err != nil { // whoever follows the run sees that it was begun
+	if err := w.Store.Save(ctx, r); err != nil { // shows observers that the run has begun
 		return false, unless(err, ErrOvertaken)
 	}
 	finished, err := w.slice(ctx, r)
@@ -90,7 +87,7 @@ func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 	case errors.Is(err, ErrOvertaken):
 		return false, nil
 	case ctx.Err() != nil:
-		return false, err // the next node goes on from what is stored
+		return false, err // the next node continues from the stored state
 	case waits:
 		r.Error = err.Error()
 	default:
@@ -111,7 +108,7 @@ func (w *Worker[O, S]) Step(ctx context.Context) (more bool, err error) {
 	return err == nil, err
 }
 
-// next returns the run that is due: the first, or the first that can go on.
+// next returns the first run, or the first one that can continue.
 func (w *Worker[O, S]) next(ctx context.Context) (*Run[O, S], error) {
 	r, err := w.Store.Next(ctx, w.kinds(false)...)
 	if err != nil || r == nil || w.ready(r.Kind) {
@@ -124,10 +121,10 @@ func (w *Worker[O, S]) next(ctx context.Context) (*Run[O, S], error) {
 	if other, err := w.Store.Next(ctx, ready...); err != nil || other != nil {
 		return other, err
 	}
-	return r, nil // it says what it waits for
+	return r, nil // its state shows what it waits for
 }
 
-// kinds are the kinds of runs that this worker does, or those that can go on.
+// kinds returns the kinds of runs of this worker, or only those that can continue.
 func (w *Worker[O, S]) kinds(ready bool) []Kind {
 	all := slices.Sorted(maps.Keys(w.Kinds))
 	if ready {
@@ -144,20 +141,20 @@ func (w *Worker[O, S]) ready(k Kind) bool {
 func (w *Worker[O, S]) slice(ctx context.Context, r *Run[O, S]) (finished bool, err error) {
 	work, known := w.Kinds[r.Kind]
 	if !known {
-		return false, fmt.Errorf("this server knows no runs of kind %q", r.Kind)
+		return false, fmt.Errorf("this server has no runs of kind %q", r.Kind)
 	}
 	return work.Slice(ctx, r, time.Now().Add(slice))
 }
 
 func (w *Worker[O, S]) finished(ctx context.Context, r *Run[O, S]) {
-	w.Log.LogAttrs(ctx, slog.LevelInfo, "a run is done", slog.Int64("run", r.ID), slog.String("kind", string(r.Kind)),
+	w.Log.LogAttrs(ctx, slog.LevelInfo, "runs: run finished", slog.Int64("run", r.ID), slog.String("kind", string(r.Kind)),
 		slog.Any("options", r.Options), slog.Any("summary", r.Summary), slog.Duration("took", r.Ended.Sub(r.Started)))
 	if tell := w.Kinds[r.Kind].Finished; tell != nil {
 		tell(r)
 	}
 }
 
-// requestDue requests the runs that come round by themselves.
+// requestDue requests the scheduled runs that are due.
 func (w *Worker[O, S]) requestDue(ctx context.Context) error {
 	now := w.Now()
 	if now.Before(w.nextDue) {
@@ -168,7 +165,7 @@ func (w *Worker[O, S]) requestDue(ctx context.Context) error {
 		if due == nil || due(now).IsZero() {
 			continue
 		}
-		last, err := w.Store.lastRequested(ctx, kind, now.Add(-againAfter))
+		last, err := w.Store.lastRequested(ctx, kind, now.Add(-retryAfter))
 		if err != nil {
 			return err
 		}
@@ -179,7 +176,7 @@ func (w *Worker[O, S]) requestDue(ctx context.Context) error {
 			}
 		}
 	}
-	if err := w.Store.forget(ctx, now.Add(-kept)); err != nil {
+	if err := w.Store.forget(ctx, now.Add(-retention)); err != nil {
 		return err
 	}
 	if w.Upkeep != nil {

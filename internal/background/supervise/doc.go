@@ -1,5 +1,4 @@
-// Package supervise runs the long-lived parts of a process: it starts them in
-// order, each when the one before it is ready, and stops them in the reverse
-// order. One part that fails brings the whole group down; a panic counts as a
-// failure. [Group.States] is there for a readiness page.
+// Package supervise runs the long-lived parts of a process. It starts them in order, each one when the part before it
+// is ready, and stops them in reverse order. If one part fails, the whole group stops; a panic counts as a failure.
+// [Group.States] returns the states for a readiness page.
 package supervise

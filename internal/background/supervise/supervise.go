@@ -10,64 +10,55 @@ import (
 	"time"
 )
 
-// Times that hold where neither the part nor the group says otherwise. A start
-// may have to wait for a database that is itself starting; a stop must be over
-// before the usual 30 s after which orchestrators kill.
+// Default timeouts. A start may wait for a database that is starting itself. A stop must end before an orchestrator
+// kills the process, usually after 30 s.
 const (
 	defaultStart = time.Minute
 	defaultGrace = 10 * time.Second
 )
 
 var (
-	// ErrEnded reports a part that returned without an error while it was still
-	// wanted.
-	ErrEnded = errors.New("ended although it was still wanted")
+	// ErrEnded reports a part that returned without an error before it was stopped.
+	ErrEnded = errors.New("ended before it was stopped")
 	// ErrNotReady reports a part that was not ready in time.
 	ErrNotReady = errors.New("not ready in time")
-	// ErrStuck reports a part that did not return in time after its context had
-	// ended. Its goroutine is left behind; the process had better exit.
+	// ErrStuck reports a part that did not return in time after its context ended. Its goroutine still runs, so the
+	// process should exit.
 	ErrStuck = errors.New("did not stop in time")
 )
 
-// A Part runs until its context ends. Returning earlier, even without an
-// error, brings the whole group down.
+// A Part runs until its context ends. If it returns earlier, even without an error, the whole group stops.
 type Part struct {
-	// Name says in logs, errors and states which part this is. It is unique in
-	// its group.
+	// Name identifies the part in logs, errors and states. It is unique in its group.
 	Name string
 
-	// Run does the work. It calls ready, once or more often, when the parts
-	// after it may start; then it stays until ctx ends, tidies up and returns.
-	// The end of ctx is not an error, whether Run returns it or nil.
+	// Run does the work. It calls ready, once or more, when the next part may start. Then it runs until ctx ends,
+	// cleans up and returns. It may return the error of ctx or nil: neither is a failure.
 	Run func(ctx context.Context, ready func()) error
 
-	// Start bounds how long the part may take until ready. Zero means the
-	// group's.
+	// Start bounds the time until the part is ready. Zero means the value of the group.
 	Start time.Duration
 
-	// Grace bounds how long the part may take to return after its context has
-	// ended. Zero means the group's.
+	// Grace bounds the time from the end of the context until the part returns. Zero means the value of the group.
 	Grace time.Duration
 }
 
-// State is how one part is.
+// State is the state of one part.
 type State struct {
 	Name     string `json:"name"`
-	Ready    bool   `json:"ready"`              // started, and not about to stop
-	Degraded string `json:"degraded,omitempty"` // what is wrong while it goes on, for a readiness page to fill in
+	Ready    bool   `json:"ready"`              // started and not stopping
+	Degraded string `json:"degraded,omitempty"` // the fault of a part that still runs; the readiness page sets it
 }
 
-// Group is an ordered set of parts. Later ones may depend on earlier ones.
-// The zero Group is ready for use.
+// Group is an ordered set of parts. Later parts may depend on earlier ones. The zero Group is ready for use.
 type Group struct {
-	// Start bounds how long each part may take until it is ready. Zero means
-	// one minute.
+	// Start bounds the time until each part is ready. Zero means one minute.
 	Start time.Duration
 
-	// Grace bounds how long each part may take to stop. Zero means 10 s.
+	// Grace bounds the stop of each part. Zero means 10 s.
 	Grace time.Duration
 
-	// Log gets a line when a part becomes ready or stops. Nil discards.
+	// Log receives a line when a part becomes ready or stops. Nil discards it.
 	Log *slog.Logger
 
 	parts []Part
@@ -77,8 +68,7 @@ type Group struct {
 	stop   bool
 }
 
-// Add appends parts. It panics on a name that is there already, and must not
-// be called once Run has begun.
+// Add appends parts. It panics if a name already exists. Do not call it after Run has begun.
 func (g *Group) Add(parts ...Part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,9 +81,8 @@ func (g *Group) Add(parts ...Part) {
 	}
 }
 
-// States returns how each part is, in the order in which they start. While
-// the group stops no part is ready, so that load balancers send no new work. It is safe
-// for concurrent use.
+// States returns the state of each part in start order. While the group stops, no part is ready, so that load balancers
+// send no new work. It is safe for concurrent use.
 func (g *Group) States() []State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +93,7 @@ func (g *Group) States() []State {
 	return out
 }
 
-// find is called with mu held.
+// find must be called with mu held.
 func (g *Group) find(name string) *State {
 	for i := range g.states {
 		if g.states[i].Name == name {
@@ -121,7 +110,7 @@ func (g *Group) log() *slog.Logger {
 	return g.Log
 }
 
-// running is a part that was started. err is there once done is closed.
+// running is a started part. err is valid once done is closed.
 type running struct {
 	Part
 	cancel context.CancelFunc
@@ -130,12 +119,11 @@ type running struct {
 	err    error
 }
 
-// Run starts the parts one after the other, waits until ctx ends or a part
-// returns, stops them last first and returns what went wrong, joined, each
-// error with the name of its part. A stop because ctx ended is not an error.
-// Run is called once.
+// Run starts the parts one after the other, waits until ctx ends or a part returns, and stops them in reverse order. It
+// returns the errors joined, each with the name of its part. A stop because ctx ended is not an error. Call Run only
+// once.
 func (g *Group) Run(ctx context.Context) error {
-	ended := make(chan struct{}, len(g.parts)) // one for each part that returned unasked
+	ended := make(chan struct{}, len(g.parts)) // one element per part that returned before it was stopped
 	started, err := g.start(ctx, ended)
 	if err == nil {
 		select {
@@ -153,9 +141,8 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// start returns the parts that were started, also when not all could be. Its
-// own error is a part that was not ready in time; the errors of parts that
-// returned are left to halt.
+// start returns the started parts, even if it failed. Its own error reports a part that was not ready in time. halt
+// returns the errors of parts that returned.
 func (g *Group) start(ctx context.Context, ended chan struct{}) (started []*running, err error) {
 	for i, p := range g.parts {
 		begun := time.Now()
@@ -165,7 +152,7 @@ func (g *Group) start(ctx context.Context, ended chan struct{}) (started []*runn
 		select {
 		case <-r.ready:
 		case <-ended:
-			ended <- struct{}{} // Run wants to know as well
+			ended <- struct{}{} // Run receives it again
 			return started, nil
 		case <-ctx.Done():
 			return started, nil
@@ -180,9 +167,9 @@ func (g *Group) start(ctx context.Context, ended chan struct{}) (started []*runn
 	return started, nil
 }
 
-// launch runs p in a goroutine of its own, which halt waits for.
+// launch runs p in its own goroutine. halt waits for it.
 func launch(ctx context.Context, p Part, ended chan<- struct{}) *running {
-	// A part outlives ctx until its turn to stop has come.
+	// A part continues after ctx ends until its turn to stop.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{Part: p, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{})}
 	go func() {
@@ -205,7 +192,7 @@ func launch(ctx context.Context, p Part, ended chan<- struct{}) *running {
 	return r
 }
 
-// protect turns a panic of run into an error that carries the stack.
+// protect converts a panic of run into an error with the stack.
 func protect(ctx context.Context, run func(context.Context, func()) error, ready func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -215,7 +202,7 @@ func protect(ctx context.Context, run func(context.Context, func()) error, ready
 	return run(ctx, ready)
 }
 
-// halt ends r's context and waits for it, within its grace.
+// halt ends the context of r and waits for it, at most for its grace time.
 func (g *Group) halt(r *running) error {
 	begun := time.Now()
 	grace := first(r.Grace, g.Grace, defaultGrace)
@@ -229,7 +216,7 @@ func (g *Group) halt(r *running) error {
 	}
 }
 
-// first returns the first of ds that is not zero.
+// first returns the first non-zero duration.
 func first(ds ...time.Duration) time.Duration {
 	for _, d := range ds {
 		if d != 0 {

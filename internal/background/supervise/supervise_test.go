@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// diary notes what happens in which order.
+// diary records events in order.
 type diary struct {
 	mu   sync.Mutex
 	said []string
@@ -31,8 +31,7 @@ func (d *diary) lines() []string {
 	return slices.Clone(d.said)
 }
 
-// part takes up to be ready and down to stop, and notes both. The times are
-// those of the test's bubble.
+// part takes up to be ready and down to stop, and records both. The times are those of the test's bubble.
 func (d *diary) part(name string, up, down time.Duration) Part {
 	return Part{Name: name, Run: func(ctx context.Context, ready func()) error {
 		d.note("+" + name)
@@ -53,7 +52,7 @@ func want(t *testing.T, got, want []string) {
 	}
 }
 
-func TestPartsStartWhenTheOneBeforeIsReadyAndStopInReverse(t *testing.T) {
+func TestGroup_StartsInOrderAndStopsInReverse(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		var g Group
@@ -67,7 +66,7 @@ func TestPartsStartWhenTheOneBeforeIsReadyAndStopInReverse(t *testing.T) {
 	})
 }
 
-func TestOneFailingPartBringsAllDown(t *testing.T) {
+func TestGroup_OneFailureStopsAll(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		var d diary
@@ -85,7 +84,7 @@ func TestOneFailingPartBringsAllDown(t *testing.T) {
 	})
 }
 
-func TestAPartThatEndsUnaskedIsAFailure(t *testing.T) {
+func TestGroup_EarlyReturnIsAFailure(t *testing.T) {
 	for name, run := range map[string]func(context.Context, func()) error{
 		"before it is ready": func(context.Context, func()) error { return nil },
 		"after":              func(_ context.Context, ready func()) error { ready(); return nil },
@@ -100,7 +99,7 @@ func TestAPartThatEndsUnaskedIsAFailure(t *testing.T) {
 	}
 }
 
-func TestAFailureWhileALaterPartStartsStopsTheStart(t *testing.T) {
+func TestGroup_FailureDuringStartStopsIt(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
 		var d diary
@@ -118,7 +117,7 @@ func TestAFailureWhileALaterPartStartsStopsTheStart(t *testing.T) {
 	})
 }
 
-func TestAStopWhileAPartStartsIsNoFailure(t *testing.T) {
+func TestGroup_StopDuringStartIsNoFailure(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		var g Group
@@ -132,7 +131,7 @@ func TestAStopWhileAPartStartsIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestAPartThatIsNotReadyInTimeIsNamed(t *testing.T) {
+func TestGroup_StartTimeoutNamesThePart(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		g := Group{Start: 5 * time.Second}
@@ -153,7 +152,7 @@ func TestAPartThatIsNotReadyInTimeIsNamed(t *testing.T) {
 	})
 }
 
-func TestAStuckPartIsNamedAndTheOthersStillStop(t *testing.T) {
+func TestGroup_StuckPartIsNamed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
@@ -175,16 +174,16 @@ func TestAStuckPartIsNamedAndTheOthersStillStop(t *testing.T) {
 	})
 }
 
-func TestAPanicIsAnErrorWithItsStack(t *testing.T) {
+func TestGroup_PanicIsAnErrorWithStack(t *testing.T) {
 	var g Group
 	g.Add(Part{Name: "bus", Run: func(context.Context, func()) error { panic("out of tickets") }})
 	err := g.Run(t.Context())
 	if err == nil || !strings.HasPrefix(err.Error(), "bus: panic: out of tickets\n") || !strings.Contains(err.Error(), "supervise_test.go") {
-		t.Errorf("Run: got %v, want the panic and where it was", err)
+		t.Errorf("Run: got %v, want the panic and its place", err)
 	}
 }
 
-func TestWhatGoesWrongWhileStoppingIsJoined(t *testing.T) {
+func TestGroup_JoinsErrorsOfTheStop(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		first, second := errors.New("first"), errors.New("second")
 		fails := func(name string, err error) Part {
@@ -200,7 +199,7 @@ func TestWhatGoesWrongWhileStoppingIsJoined(t *testing.T) {
 	})
 }
 
-func TestStatesTellStartAndStop(t *testing.T) {
+func TestStates_ShowStartAndStop(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var d diary
 		var g Group

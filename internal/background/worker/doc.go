@@ -1,7 +1,7 @@
-// Package worker runs jobs that no caller waits for, on a schedule.
+// Package worker runs background jobs on a schedule.
 //
-// A [Job] runs every so often, or when its Next says. A [Pool] holds them and
-// is one part of the process:
+// A [Job] runs at an interval, or at the times that its Next returns. A [Pool] runs the jobs and is one part of the
+// process:
 //
 //	pool, err := worker.NewPool(worker.PoolConfig{Lease: lease, Log: log, Metrics: registry},
 //		worker.Job{Name: "codes.sweep", Every: time.Hour, Singleton: true, Run: store.SweepCodes},
@@ -9,7 +9,6 @@
 //	)
 //	err = pool.Run(ctx)
 //
-// A run that fails, panics or takes too long is logged once and tried again
-// after a growing wait. Singletons run on the one node that holds the lease for them.
-// Work that is to follow a commit is a message of package queue.
+// A run that fails, panics or times out is logged once and retried with back-off. Singletons run only on the node that
+// holds their lease. Work that follows a commit belongs into package queue.
 package worker

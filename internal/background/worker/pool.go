@@ -16,71 +16,67 @@ import (
 
 const (
 	defaultTimeout = time.Minute
-	defaultGrace   = 5 * time.Second // and as long again to end, before a supervisor gives up
+	defaultGrace   = 5 * time.Second // then runs get the same time again to end, before the supervisor gives up
 
-	// The wait after the first failure in a row; it doubles up to maxBackoff or
-	// the job's own period, whichever is longer.
+	// The back-off after the first failure in a row. It doubles up to the larger of maxBackoff and the period of the
+	// job.
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute
 
-	// leaseRetry is how often the lease is asked for again while there is no server to ask.
+	// leaseRetry is the interval of lease requests while no lease server answers.
 	leaseRetry = 10 * time.Second
 )
 
-// ErrLeaseAway is what a [Lease] returns, wrapped or not, when there is no server
-// to ask: neither this node nor any other is known to hold it.
-var ErrLeaseAway = errors.New("worker: leases are away")
+// ErrLeaseAway is the error of a [Lease], possibly wrapped, if no lease server answers. Then the holder of the lease is
+// unknown.
+var ErrLeaseAway = errors.New("worker: leases unavailable")
 
-// Lease runs fn while this node, and no other, holds the lease for singletons. It
-// waits until the lease is free, ends fn's context when it is lost, gives it
-// up when fn returns, and returns when fn has returned, when ctx has ended or
-// with [ErrLeaseAway]. There is one for all of a pool's singletons: one for each costs Redis
-// three scripts for each job, node and life of a lease, and a node that was first has them all anyway.
+// Lease runs fn while only this node holds the lease for singletons. It waits until the lease is free. It ends the
+// context of fn when the lease is lost, and releases the lease when fn returns. It returns when fn has returned, when
+// ctx has ended, or with [ErrLeaseAway]. All singletons of a pool share one lease: separate leases would cost three
+// Redis scripts per job, node and lease lifetime, and the first node would hold all of them anyway.
 type Lease func(ctx context.Context, fn func(ctx context.Context) error) error
 
-// Job is work that recurs. Either Every or Next is set.
+// Job is recurring work. Set either Every or Next.
 type Job struct {
 	// Name is the label in logs and metrics, such as "codes.sweep".
 	Name string
 
-	// Every is the time from the end of one run to the start of the next. The
-	// first comes after a random part of it, so that nodes started together
-	// spread.
+	// Every is the time from the end of one run to the start of the next. The first run starts after a random part of
+	// it, so that nodes that start together spread their runs.
 	Every time.Duration
 
-	// Next returns when to run next, later than now: for times of the day.
+	// Next returns the time of the next run, which is after now. Use it for times of day.
 	Next func(now time.Time) time.Time
 
-	// Jitter is the most that a random wait adds to every start. Zero is a tenth
-	// of Every, and none with Next.
+	// Jitter bounds the random delay of each start. Zero means a tenth of Every, or none with Next.
 	Jitter time.Duration
 
-	// Timeout ends a run's context. Zero means a minute.
+	// Timeout bounds the context of a run. Zero means a minute.
 	Timeout time.Duration
 
-	// Singleton runs the job on one node at a time, the same one for all singletons. While the
-	// lease is away it does not run, unless RunWithoutLease is set: then it may run on several
-	// nodes at once, which must do no harm but cost. A run whose context ends has to return, for
-	// the lease is not sought again before all have.
+	// Singleton runs the job on one node at a time; all singletons run on the same node. While leases are unavailable
+	// the job does not run, unless RunWithoutLease is set. Then it may run on several nodes at once, which must be
+	// harmless. A run must return when its context ends, because the pool requests the lease again only after all runs
+	// have returned.
 	Singleton, RunWithoutLease bool
 
-	// Run does it. Its error is logged, counted and retried with back-off.
+	// Run does the work. The pool logs and counts its error and retries with back-off.
 	Run func(ctx context.Context) error
 }
 
-// PoolConfig is what a Pool needs.
+// PoolConfig configures a Pool.
 type PoolConfig struct {
-	// Lease guards singletons. Nil is for a process that is surely alone: every
-	// singleton then runs here.
+	// Lease guards singletons. With nil all singletons run here; use it only if there is a single process.
 	Lease Lease
 
-	// Grace is how long runs may go on after the stop. Zero means 5 s.
+	// Grace is the time that runs have to finish after the stop. Zero means 5 s.
 	Grace time.Duration
 
-	// Log gets one line per failed run. Nil discards.
+	// Log receives one line per failed run. Nil discards it.
 	Log *slog.Logger
 
-	// Metrics gets stoa_job_*. Nil keeps none.
+	// Metrics registers stoa_job_*. Nil disables metrics.
 	Metrics prometheus.Registerer
 }
 
@@ -94,7 +90,7 @@ type Pool struct {
 	lastSuccess    *prometheus.GaugeVec
 }
 
-// NewPool checks the jobs; all faults come back joined.
+// NewPool checks the jobs and returns all faults joined.
 func NewPool(cfg PoolConfig, jobs ...Job) (*Pool, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
 	if cfg.Log == nil {
@@ -117,7 +113,7 @@ func NewPool(cfg PoolConfig, jobs ...Job) (*Pool, error) {
 	for _, j := range jobs {
 		switch {
 		case j.Name == "" || seen[j.Name]:
-			faults = append(faults, fmt.Errorf("job %q: no name, or one that is taken", j.Name))
+			faults = append(faults, fmt.Errorf("job %q: the name is empty or not unique", j.Name))
 		case (j.Every > 0) == (j.Next != nil):
 			faults = append(faults, fmt.Errorf("job %q: needs Every or Next", j.Name))
 		case j.Run == nil:
@@ -127,7 +123,7 @@ func NewPool(cfg PoolConfig, jobs ...Job) (*Pool, error) {
 		j.Jitter = cmp.Or(j.Jitter, j.Every/10)
 		j.Timeout = cmp.Or(j.Timeout, defaultTimeout)
 		p.jobs = append(p.jobs, j)
-		p.failures.WithLabelValues(j.Name) // from 0: what a counter begins with is no increase to Prometheus
+		p.failures.WithLabelValues(j.Name) // creates the counter with 0, because Prometheus counts no increase for a new series
 	}
 	if cfg.Metrics != nil {
 		for _, c := range []prometheus.Collector{p.runs, p.failures, p.seconds, p.lastSuccess} {
@@ -140,8 +136,7 @@ func NewPool(cfg PoolConfig, jobs ...Job) (*Pool, error) {
 	return p, nil
 }
 
-// Run runs the jobs until ctx ends, then waits for the runs under way, at most
-// PoolConfig.Grace. It returns nil.
+// Run runs the jobs until ctx ends, then waits for the current runs, at most PoolConfig.Grace. It returns nil.
 func (p *Pool) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -167,18 +162,18 @@ func (p *Pool) Run(ctx context.Context) error {
 	return nil
 }
 
-// schedule is when one job runs. next outlives a change of the lease's holder.
+// schedule is the schedule of one job. next is kept when the lease moves to another node and back.
 type schedule struct {
 	*Pool
 	job      Job
 	next     time.Time
 	failures int // in a row
 
-	running chan struct{} // of one: holds a value during a run
+	running chan struct{} // capacity 1; holds a value during a run
 }
 
-// loop runs the job at its times until soft or hard ends, or, between two
-// runs, until the time until if that is set.
+// loop runs the job at its times until soft or hard ends. If until is set, loop also ends at that time, between two
+// runs.
 func (s *schedule) loop(soft, hard context.Context, until time.Time) {
 	for {
 		wake := s.next
@@ -202,7 +197,7 @@ func (s *schedule) loop(soft, hard context.Context, until time.Time) {
 	}
 }
 
-// leased runs singletons while the lease is held.
+// leased runs singletons while this node holds the lease.
 func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 	var unguarded []*schedule
 	for _, s := range singletons {
@@ -210,7 +205,7 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 			unguarded = append(unguarded, s)
 		}
 	}
-	// Waiting for the lease ends at once with soft, runs are waited for.
+	// The wait for the lease ends with soft. Current runs may finish.
 	asking, cancel := context.WithCancel(hard)
 	defer cancel()
 	defer context.AfterFunc(soft, func() {
@@ -220,10 +215,10 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 		}
 		cancel()
 	})()
-	told := false
+	logged := false
 	for soft.Err() == nil {
 		err := p.cfg.Lease(asking, func(held context.Context) error {
-			told = false
+			logged = false
 			loops(singletons, soft, held, time.Time{})
 			return nil
 		})
@@ -231,16 +226,16 @@ func (p *Pool) leased(soft, hard context.Context, singletons []*schedule) {
 			return
 		}
 		if err == nil {
-			continue // the lease was lost; queue for it again
+			continue // the lease was lost; request it again
 		}
 		away := errors.Is(err, ErrLeaseAway)
-		if !told && !errors.Is(err, context.Canceled) { // a node that drains has no lease, which is no fault
-			told = true
+		if !logged && !errors.Is(err, context.Canceled) { // a draining node cannot get the lease, which is no fault
+			logged = true
 			running := 0
 			if away {
 				running = len(unguarded)
 			}
-			p.cfg.Log.LogAttrs(soft, slog.LevelWarn, "there is no lease for the jobs of one node", slog.Int("jobs", len(singletons)),
+			p.cfg.Log.LogAttrs(soft, slog.LevelWarn, "worker: no lease for singleton jobs", slog.Int("jobs", len(singletons)),
 				slog.Int("that_run_without", running), slog.Any("err", err))
 		}
 		again := time.Now().Add(leaseRetry)
@@ -263,7 +258,7 @@ func loops(all []*schedule, soft, hard context.Context, until time.Time) {
 	wait.Wait()
 }
 
-// run does one run and fixes the time of the next.
+// run runs the job once and sets the time of the next run.
 func (s *schedule) run(soft, hard context.Context) {
 	s.running <- struct{}{}
 	defer func() { <-s.running }()
@@ -289,12 +284,12 @@ func (s *schedule) run(soft, hard context.Context) {
 		return
 	}
 	if hard.Err() != nil {
-		// The job itself did not fail. The next holder of the lease runs it; this node
-		// does as soon as it has the lease again.
+		// This is not a failure of the job. The next holder of the lease runs it; this node runs it as soon as it holds
+		// the lease again.
 		s.next = now
-		why := "a run ended: its lease was lost"
+		why := "worker: run canceled because the lease was lost"
 		if soft.Err() != nil {
-			why = "a run ended: the process stops"
+			why = "worker: run canceled because the process stops"
 		}
 		s.cfg.Log.LogAttrs(soft, slog.LevelWarn, why, slog.String("job", s.job.Name), slog.Any("err", err))
 		return
@@ -311,7 +306,7 @@ func (s *schedule) run(soft, hard context.Context) {
 		slog.Int("failures", s.failures), slog.Duration("again_in", wait), slog.Any("err", err))
 }
 
-// safely turns run's panic into an error that carries the stack.
+// safely converts a panic of run into an error with the stack.
 func safely(ctx context.Context, run func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -321,7 +316,7 @@ func safely(ctx context.Context, run func(context.Context) error) (err error) {
 	return run(ctx)
 }
 
-// jitter is a random time below d, or 0.
+// jitter returns a random duration below d, or 0.
 func jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

@@ -19,8 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// running starts a pool in the test's bubble and returns what stops it and
-// waits for it.
+// running starts a pool in the bubble of the test. stop stops it and waits for its end.
 func running(t *testing.T, cfg worker.PoolConfig, jobs ...worker.Job) (stop func()) {
 	t.Helper()
 	p, err := worker.NewPool(cfg, jobs...)
@@ -38,8 +37,7 @@ func running(t *testing.T, cfg worker.PoolConfig, jobs ...worker.Job) (stop func
 	return func() { cancel(); <-done }
 }
 
-// metric sums a family's counters, gauges or counts of observations, those
-// with all the labels given as name=value.
+// metric returns the sum of a family's counters, gauges or observation counts that have all given labels (name=value).
 func metric(t *testing.T, registry *prometheus.Registry, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -65,7 +63,7 @@ func metric(t *testing.T, registry *prometheus.Registry, name string, labels ...
 	return sum
 }
 
-func TestAJobRunsEveryPeriodWithALittleJitter(t *testing.T) {
+func TestJob_RunsEveryPeriodWithJitter(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration
@@ -96,7 +94,7 @@ func TestAJobRunsEveryPeriodWithALittleJitter(t *testing.T) {
 	})
 }
 
-func TestAJobWithNextRunsAtItsTimes(t *testing.T) {
+func TestJob_NextSetsTheTimes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		quarter := func(now time.Time) time.Time { return now.Truncate(15 * time.Minute).Add(15 * time.Minute) }
 		var at []string
@@ -114,7 +112,7 @@ func TestAJobWithNextRunsAtItsTimes(t *testing.T) {
 	})
 }
 
-func TestAFailingJobBacksOffLogsOncePerFailureAndRecovers(t *testing.T) {
+func TestJob_BacksOffAndLogsOncePerFailure(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
@@ -134,7 +132,7 @@ func TestAFailingJobBacksOffLogsOncePerFailureAndRecovers(t *testing.T) {
 		synctest.Wait()
 		stop()
 		if len(at) < 4 {
-			t.Fatalf("%d runs, want the failed ones tried again", len(at))
+			t.Fatalf("%d runs, want retries of the failed runs", len(at))
 		}
 		for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 			if gap := at[i+1].Sub(at[i]); gap < want || gap > want*12/10 {
@@ -153,7 +151,7 @@ func TestAFailingJobBacksOffLogsOncePerFailureAndRecovers(t *testing.T) {
 	})
 }
 
-func TestARunThatTakesTooLongLosesItsContext(t *testing.T) {
+func TestJob_TimeoutEndsTheContext(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var got []error
 		stop := running(t, worker.PoolConfig{}, worker.Job{Name: "j", Every: time.Second, Timeout: 5 * time.Second,
@@ -175,7 +173,7 @@ func TestARunThatTakesTooLongLosesItsContext(t *testing.T) {
 	})
 }
 
-func TestTheStopWaitsForARunButNotForEver(t *testing.T) {
+func TestPool_StopWaitsForRunsUpToGrace(t *testing.T) {
 	for name, c := range map[string]struct{ needs, want time.Duration }{
 		"a run that ends":   {4 * time.Second, 4 * time.Second},
 		"a run that is cut": {time.Hour, 5 * time.Second},
@@ -204,7 +202,7 @@ func TestTheStopWaitsForARunButNotForEver(t *testing.T) {
 	}
 }
 
-// leases is one lease that nodes contend for, as a service would keep it.
+// leases is one lease that several nodes request.
 type leases struct {
 	held sync.Mutex
 	away atomic.Bool
@@ -236,7 +234,7 @@ func (l *leases) run(ctx context.Context, fn func(ctx context.Context) error) er
 	return fn(ctx)
 }
 
-func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
+func TestSingleton_MovesToTheNextNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		lease := &leases{}
 		var runs [2]atomic.Int64
@@ -262,8 +260,9 @@ func TestASingletonRunsOnOneNodeAndTheNextOneTakesOver(t *testing.T) {
 	})
 }
 
-// An increase is what Prometheus saw between two looks: a counter that begins with the first failures hides them.
-func TestFailuresOfAJobAreCountedFromZero(t *testing.T) {
+// Prometheus computes increases between two scrapes, so a counter that starts with the first failure hides that
+// failure.
+func TestMetrics_FailuresStartAtZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	_, err := worker.NewPool(worker.PoolConfig{Metrics: registry}, worker.Job{Name: "j", Every: time.Minute, Run: func(context.Context) error { return nil }})
 	if err != nil {
@@ -278,10 +277,10 @@ func TestFailuresOfAJobAreCountedFromZero(t *testing.T) {
 			return
 		}
 	}
-	t.Error("a job that has not failed yet has no counter of its failures")
+	t.Error("a job without failures has no failure counter")
 }
 
-func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
+func TestSingleton_LostLeaseEndsTheRun(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
@@ -308,18 +307,18 @@ func TestALostLeaseEndsTheRunAndIsSoughtAgain(t *testing.T) {
 		synctest.Wait()
 		stop()
 		if runs < 3 {
-			t.Errorf("%d runs, want further ones under a new lease", runs)
+			t.Errorf("%d runs, want more runs under a new lease", runs)
 		}
 		if got := log.String(); strings.Count(got, "level=WARN") != 1 || strings.Contains(got, "level=ERROR") {
 			t.Errorf("want one warning and no error, got\n%s", got)
 		}
 		if n := metric(t, registry, "stoa_job_failures_total"); n != 0 {
-			t.Errorf("%v failures of a job that is well", n)
+			t.Errorf("%v failures of a healthy job", n)
 		}
 	})
 }
 
-func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
+func TestSingleton_WithoutLeasesOnlySafeJobsRun(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		lease := &leases{}
@@ -354,7 +353,7 @@ func TestWhileLeasesAreAwayOnlyAJobThatIsSafeAloneRuns(t *testing.T) {
 	})
 }
 
-func TestANodeThatDrainsSaysNothingOfItsLease(t *testing.T) {
+func TestPool_DrainingNodeLogsNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		asked := 0
@@ -375,7 +374,7 @@ func TestANodeThatDrainsSaysNothingOfItsLease(t *testing.T) {
 	})
 }
 
-func TestFaultyJobsAreRefusedTogether(t *testing.T) {
+func TestNewPool_ReturnsAllFaults(t *testing.T) {
 	run := func(context.Context) error { return nil }
 	_, err := worker.NewPool(worker.PoolConfig{},
 		worker.Job{Name: "a", Every: 1, Run: run}, worker.Job{Name: "a", Every: 1, Run: run},

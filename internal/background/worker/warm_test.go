@@ -12,27 +12,27 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-func TestWarmingWaitsAndSaysHowItGoes(t *testing.T) {
+func TestWarm_WaitsAndLogsProgress(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
-		n            int
-		waited, read error
-		there        int
-		did, logged  []string
+		n             int
+		waited, read  error
+		there         int
+		calls, logged []string
 	}{
-		"rooms":              {n: 5, there: 3, did: []string{"waits", "reads"}, logged: []string{`being warmed up" with=rooms done=2 of=3`, "are warm", "with=rooms n=3 took=2.7s"}},
-		"none there":         {n: 5, did: []string{"waits", "reads"}},
+		"rooms":              {n: 5, there: 3, calls: []string{"waits", "reads"}, logged: []string{`warming up" with=rooms done=2 of=3`, "caches: warmed up", "with=rooms n=3 took=2.7s"}},
+		"none there":         {n: 5, calls: []string{"waits", "reads"}},
 		"none wanted":        {n: 0},
-		"one cannot wait":    {n: 5, waited: broken, did: []string{"waits"}, logged: []string{"could not be warmed up", "with=rooms err=broken"}},
-		"they are not there": {n: 5, read: broken, did: []string{"waits", "reads"}, logged: []string{"could not be warmed up", "with=rooms err=broken"}},
+		"one cannot wait":    {n: 5, waited: broken, calls: []string{"waits"}, logged: []string{"warm-up failed", "with=rooms err=broken"}},
+		"they are not there": {n: 5, read: broken, calls: []string{"waits", "reads"}, logged: []string{"warm-up failed", "with=rooms err=broken"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				var log logtest.Buffer
-				var did []string
-				wait := func(context.Context) error { did = append(did, "waits"); return tt.waited }
+				var calls []string
+				wait := func(context.Context) error { calls = append(calls, "waits"); return tt.waited }
 				worker.Warm(t.Context(), log.Logger(), "rooms", wait, tt.n, func(_ context.Context, n int, progress func(done, total int)) (int, error) {
-					did = append(did, "reads")
+					calls = append(calls, "reads")
 					if n != tt.n {
 						t.Errorf("got %d, want %d", n, tt.n)
 					}
@@ -42,8 +42,8 @@ func TestWarmingWaitsAndSaysHowItGoes(t *testing.T) {
 					}
 					return tt.there, tt.read
 				})
-				if !slices.Equal(did, tt.did) {
-					t.Errorf("it %q, want %q", did, tt.did)
+				if !slices.Equal(calls, tt.calls) {
+					t.Errorf("got %q, want %q", calls, tt.calls)
 				}
 				for _, text := range tt.logged {
 					if log.Count(text) != 1 {

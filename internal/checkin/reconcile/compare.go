@@ -388,7 +388,7 @@ func (rc *Reconciler) tell(ctx context.Context, r *Run, found []runs.Repair) err
 	for _, f := range found {
 		users[f.User] = true
 	}
-	known, err := rc.Runs.Told(ctx, r.ID, slices.Collect(maps.Keys(users)))
+	known, err := rc.Runs.CountNamed(ctx, r.ID, slices.Collect(maps.Keys(users)))
 	if err != nil {
 		return err
 	}

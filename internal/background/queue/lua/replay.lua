@@ -1,10 +1,10 @@
--- replay: let dead letters wait again, as new messages.
+-- replay: returns dead letters to the queue as new messages.
 --
 -- KEYS[1] dead    the topic's dead letters
 -- KEYS[2] stream
 -- ARGV[1] …       ids of dead letters
 --
--- Returns how many there were.
+-- Returns the number of replayed messages.
 local n = 0
 for _, id in ipairs(ARGV) do
   local entry = redis.call('XRANGE', KEYS[1], id, id)[1]

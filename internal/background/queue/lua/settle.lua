@@ -1,21 +1,20 @@
--- settle: record the outcome of one try, if the claim is still the caller's: the
--- number of deliveries rises with each claim.
+-- settle: records the outcome of one try if the caller still holds the claim. Each claim increases the delivery count.
 --
 -- KEYS[1] stream
 -- KEYS[2] dead   the topic's dead letters
--- KEYS[3] notes  hash of entry → "tries that do not count, last error"
+-- KEYS[3] notes  hash of entry → "uncounted tries, last error"
 -- ARGV[1] group
--- ARGV[2] consumer that works
+-- ARGV[2] consumer of claimed messages
 -- ARGV[3] id
--- ARGV[4] deliveries  when it was claimed
+-- ARGV[4] deliveries  delivery count of the claim
 -- ARGV[5] outcome  done, dead, or again
--- ARGV[6] error    of the try; again: empty to keep that of the last one
--- ARGV[7] tries    dead: those that counted
--- ARGV[8] waiting  again: the consumer that holds what waits
--- ARGV[9] idle     again: how long it shall seem to have been idle, in milliseconds
+-- ARGV[6] error    of the try; again: empty keeps the last error
+-- ARGV[7] tries    dead: number of counted tries
+-- ARGV[8] waiting  again: the consumer of waiting messages
+-- ARGV[9] idle     again: idle time to set, in milliseconds
 -- ARGV[10] free    again: 1 if the try does not count, else 0
 --
--- Returns 1, or 0 when the claim has lapsed.
+-- Returns 1, or 0 if the claim has expired.
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end -- Redis was emptied
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)[1]
 if not pending or pending[2] ~= ARGV[2] or pending[4] ~= tonumber(ARGV[4]) then return 0 end
