@@ -10,15 +10,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// ID names one process. A process that starts again is another node.
+// ID identifies one process. A restarted process is a new node.
 type ID = ids.ID[Node]
 
-// Boot names one run of a node, for records of the connections that it holds.
+// Boot identifies one run of a node, for records of its connections.
 type Boot = ids.ID[boot]
 
 type boot struct{}
 
-// Node is what a node publishes of itself.
+// Node is the description that a node publishes.
 type Node struct {
 	ID        ID        `json:"id"`
 	Boot      Boot      `json:"boot"`
@@ -29,49 +29,49 @@ type Node struct {
 	Roles     []string  `json:"roles"`
 	Status    Status    `json:"status"`
 	Sockets   int       `json:"sockets"`         // connections of apps
-	Order     string    `json:"order,omitempty"` // the id of the last order that it took
-	Started   time.Time `json:"started"`         // by its own clock, as is
-	Heartbeat time.Time `json:"last_heartbeat"`  // the time of this entry
+	Order     string    `json:"order,omitempty"` // the id of the last order that it accepted
+	Started   time.Time `json:"started"`         // by the node's clock
+	Heartbeat time.Time `json:"last_heartbeat"`  // the time of this entry, by the node's clock
 }
 
-// Status is what a node is doing, in its own words.
+// Status is the state of a node as reported by the node.
 type Status string
 
 // The states of a node.
 const (
-	Starting Status = "starting" // not all of its parts are up
+	Starting Status = "starting" // some parts are not ready
 	Serving  Status = "serving"
-	Draining Status = "draining" // it was asked to drain or to stop, and ends what it has begun
-	Drained  Status = "drained"  // it has no sockets and no leases, and takes none until it is told to serve again
+	Draining Status = "draining" // an operator ordered a drain or a stop, and current work finishes
+	Drained  Status = "drained"  // it has no sockets and no leases, and accepts none until an order to serve again
 	Stopped  Status = "stopped"
 )
 
-// Order is what an operator tells a node to do. The last one holds.
+// Order is an operator's order to a node. The last order applies.
 type Order struct {
-	ID    string `json:"id"`             // unlike that of any other
-	Drain bool   `json:"drain"`          // false: serve again
-	Stop  bool   `json:"stop,omitempty"` // end once it is drained
+	ID    string `json:"id"`             // unique
+	Drain bool   `json:"drain"`          // false means serve again
+	Stop  bool   `json:"stop,omitempty"` // end the process after the drain
 }
 
-// Entry is a node as the registry has it.
+// Entry is a node in the registry.
 type Entry struct {
 	Node
-	Alive bool          // its lease is there
+	Alive bool          // its lease exists
 	Age   time.Duration // of its last heartbeat
 }
 
-// The bus carries the events of nodes under Topic. The data is the node's id.
+// The bus carries node events on Topic. The data is the id of the node.
 const (
 	Topic  = "nodes"
 	Joined = "node.joined"
 	Left   = "node.left"
 )
 
-// Settings are what an operator may choose.
+// Settings are the operator's settings.
 type Settings struct {
 	Advertise string `koanf:"advertise" help:"host:port at which other nodes reach this one; empty is the address it listens on, with the machine's name for 0.0.0.0"`
-	RTMPPort  int    `koanf:"rtmp_port" help:"port of an RTMP server beside this node, told to the others; 0 is none"`
-	GRPCPort  int    `koanf:"grpc_port" help:"port of a gRPC server beside this node, told to the others; 0 is none"`
+	RTMPPort  int    `koanf:"rtmp_port" help:"port of an RTMP server on the same host, published to other nodes; 0 is none"`
+	GRPCPort  int    `koanf:"grpc_port" help:"port of a gRPC server on the same host, published to other nodes; 0 is none"`
 }
 
 // Validate returns all faults, joined.
@@ -86,8 +86,7 @@ func (s Settings) Validate() error {
 		port("grpc_port", s.GRPCPort))
 }
 
-// reachable returns where others reach a node that listens on addr, on a machine
-// of that name.
+// reachable returns the address for other nodes of a node that listens on addr, on a machine with that name.
 func reachable(addr, machine string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -99,8 +98,8 @@ func reachable(addr, machine string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// gone reports whether a score of the list is that of a node marked as gone.
+// gone reports whether a score in the list marks a dead node.
 func gone(score float64) bool { return score <= 0 }
 
-// score returns a heartbeat's score.
+// score returns the score of a heartbeat.
 func score(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }

@@ -9,7 +9,7 @@ type metrics struct{ beats *prometheus.CounterVec }
 
 func newMetrics(reg prometheus.Registerer, s *Service) *metrics {
 	make := promauto.With(reg)
-	make.NewGaugeFunc(prometheus.GaugeOpts{Name: "stoa_cluster_nodes_live", Help: "Nodes whose lease this one saw last; 0 before the first look."}, func() float64 {
+	make.NewGaugeFunc(prometheus.GaugeOpts{Name: "stoa_cluster_nodes_live", Help: "Nodes alive at the last check of this node; 0 before the first check."}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return float64(len(s.live))

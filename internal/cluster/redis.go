@@ -15,8 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// most bounds how many nodes are looked at.
-const most = 1000
+// maxNodes is the largest number of nodes.
+const maxNodes = 1000
 
 var (
 	//go:embed lua/mark_gone.lua
@@ -28,27 +28,27 @@ var (
 	renewLease = redis.NewScript(renewLua)
 )
 
-// listed is a node on the list.
+// listed is a node in the list.
 type listed struct {
 	id    ID
 	score float64
-	boot  Boot // of its lease; zero when that is gone
+	boot  Boot // of its lease; zero if the lease does not exist
 }
 
-// redisStore has every Redis call of this package.
+// redisStore makes all Redis calls of this package.
 type redisStore struct {
 	db           *redis.DB
-	lease, entry time.Duration // lives
+	lease, entry time.Duration // TTLs
 }
 
-// renewed is what a node finds as it renews its lease.
+// renewed is the result of a renewal.
 type renewed struct {
-	lapsed bool // the lease was not there, or another boot's
+	lapsed bool // the lease did not exist, or belonged to another boot
 	nodes  []listed
-	order  Order // zero: there is none
+	order  Order // zero means none
 }
 
-// renew renews a node's lease and entry and returns the list and the node's order, in one round trip.
+// renew renews the lease and the entry of a node, and returns the list and the node's order, in one round trip.
 func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	set, err := entryKeys.At(n.ID).SetCmd(n, s.entry)
 	if err != nil {
@@ -65,20 +65,20 @@ func (s *redisStore) renew(ctx context.Context, n Node) (r renewed, err error) {
 	if err != nil {
 		return r, err
 	}
-	order, there, err := replies[4].Text()
+	order, found, err := replies[4].Text()
 	if err != nil {
 		return r, err
 	}
-	if there && json.Unmarshal([]byte(order), &r.order) != nil {
-		r.order = Order{} // one of a form that this build does not know
+	if found && json.Unmarshal([]byte(order), &r.order) != nil {
+		r.order = Order{} // an order in a format that this build does not know
 	}
 	r.lapsed = before != n.Boot.String()
 	r.nodes, err = parseList(replies[3])
 	return r, err
 }
 
-// Tell gives a node an order, which it takes with its next heartbeat, within a second or two: then its entry
-// has the order's id. A node that does not look for a minute misses it.
+// Tell sends an order to a node. The node accepts it with its next heartbeat, within a second or two, and stores the id
+// of the order in its entry. A node without a heartbeat for a minute misses the order.
 func Tell(ctx context.Context, db *redis.DB, node ID, o Order) (err error) {
 	defer errs.Wrap(&err, "cluster.Tell %s", node)
 	set, err := orderKeys.At(node).SetCmd(o, entryLife)
@@ -88,7 +88,7 @@ func Tell(ctx context.Context, db *redis.DB, node ID, o Order) (err error) {
 	return db.Do(ctx, set).Err
 }
 
-// leave ends a node's lease; its entry says why.
+// leave deletes the lease of a node. The entry contains the status.
 func (s *redisStore) leave(ctx context.Context, n Node) error {
 	set, err := entryKeys.At(n.ID).SetCmd(n, s.entry)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *redisStore) leave(ctx context.Context, n Node) error {
 }
 
 func listCmd() keyspace.Cmd {
-	return keyspace.Cmd{Name: "ZRANGE", Key: nodesKey.At().Key, Args: []string{"0", strconv.Itoa(most - 1), "WITHSCORES"}}
+	return keyspace.Cmd{Name: "ZRANGE", Key: nodesKey.At().Key, Args: []string{"0", strconv.Itoa(maxNodes - 1), "WITHSCORES"}}
 }
 
 func parseList(r keyspace.Reply) ([]listed, error) {
@@ -113,7 +113,7 @@ func parseList(r keyspace.Reply) ([]listed, error) {
 	for pair := range slices.Chunk(items, 2) {
 		id, err := ids.Parse[Node](pair[0].Str)
 		score, _, err2 := pair[1].Float()
-		if err == nil && err2 == nil { // else an entry written by hand
+		if err == nil && err2 == nil { // otherwise someone wrote the entry by hand
 			nodes = append(nodes, listed{id: id, score: score})
 		}
 	}
@@ -127,12 +127,12 @@ func cmpErr(err error, what string) error {
 	return fmt.Errorf("%w: %s", keyspace.ErrReply, what)
 }
 
-// list returns the list.
+// list returns the list of nodes.
 func (s *redisStore) list(ctx context.Context) ([]listed, error) {
 	return parseList(s.db.Do(ctx, listCmd()))
 }
 
-// leases fills in which nodes live.
+// leases fills in which nodes are alive.
 func (s *redisStore) leases(ctx context.Context, nodes []listed) error {
 	cmds := make([]keyspace.Cmd, len(nodes))
 	for i, n := range nodes {
@@ -150,7 +150,7 @@ func (s *redisStore) leases(ctx context.Context, nodes []listed) error {
 	return nil
 }
 
-// forget takes nodes off the list whose entry is gone, too.
+// forget removes nodes without an entry from the list.
 func (s *redisStore) forget(ctx context.Context, nodes []listed) error {
 	cmds := make([]keyspace.Cmd, len(nodes))
 	for i, n := range nodes {
@@ -158,28 +158,28 @@ func (s *redisStore) forget(ctx context.Context, nodes []listed) error {
 	}
 	off := keyspace.Cmd{Name: "ZREM", Key: nodesKey.At().Key}
 	for i, r := range s.db.DoMulti(ctx, cmds) {
-		there, err := r.Int()
+		exists, err := r.Int()
 		if err != nil {
 			return err
 		}
-		if there == 0 {
+		if exists == 0 {
 			off.Args = append(off.Args, nodes[i].id.String())
 		}
 	}
 	if len(off.Args) == 0 {
 		return nil
 	}
-	// One that comes back at this moment lists itself again a second later.
+	// A node that returns at this moment adds itself again a second later.
 	return s.db.Do(ctx, off).Err
 }
 
-// markGone marks a node as gone and reports whether this caller did.
+// markGone marks a node as dead and reports whether this call did so.
 func (s *redisStore) markGone(ctx context.Context, n listed) (first bool, err error) {
-	did, err := markGone.Run(ctx, s.db, []keyspace.Key{nodesKey.At().Key}, n.id.String(), strconv.FormatFloat(n.score, 'f', -1, 64)).Int()
-	return did == 1, err
+	marked, err := markGone.Run(ctx, s.db, []keyspace.Key{nodesKey.At().Key}, n.id.String(), strconv.FormatFloat(n.score, 'f', -1, 64)).Int()
+	return marked == 1, err
 }
 
-// List returns all nodes that have an entry, the oldest first.
+// List returns all nodes that have an entry, oldest first.
 func List(ctx context.Context, db *redis.DB) (entries []Entry, err error) {
 	defer errs.Wrap(&err, "cluster.List")
 	s := &redisStore{db: db}

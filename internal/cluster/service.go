@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// Beat is how often a node renews its lease and looks at the others'.
+	// Beat is the interval of lease renewals and of checks of other nodes.
 	Beat = time.Second
 	// patience bounds one round.
 	patience = time.Second
 )
 
-// Config has what the registry needs.
+// Config configures the registry.
 type Config struct {
 	Redis   *redis.DB
 	Bus     *bus.Bus
@@ -37,9 +37,9 @@ type Config struct {
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 
-	Sockets func() int  // how many connections of apps there are; nil: none
-	Ordered func(Order) // is told of each order once, in their order, and must not wait; nil: orders are not taken
-	Lapsed  func()      // is told that the node lives, after others may have taken it for dead, and must not wait; nil: nobody asks
+	Sockets func() int  // number of client connections; nil: none
+	Ordered func(Order) // is called once per order, in their order, and must not block; nil: orders are ignored
+	Lapsed  func()      // is called after other nodes may have seen this node as dead, and must not block; may be nil
 
 	Settings
 }
@@ -50,7 +50,7 @@ type Service struct {
 	bus   *bus.Bus
 	log   *slog.Logger
 	beat  time.Duration
-	nudge chan struct{} // asks for a heartbeat at once
+	nudge chan struct{} // requests a heartbeat at once
 
 	sockets func() int
 	ordered func(Order)
@@ -58,20 +58,20 @@ type Service struct {
 
 	mu     sync.Mutex
 	self   Node
-	live   map[ID]Boot // never changed, only replaced
-	looked time.Time   // when live was true
-	news   int         // events about nodes so far
-	known  int         // those that live takes into account
+	live   map[ID]Boot // replaced as a whole, never modified
+	looked time.Time   // time of live
+	news   int         // number of node events so far
+	known  int         // number of events that live includes
 
-	asking singleflight.Group // by news: an answer from before an event may lack it
+	asking singleflight.Group // by news, because an answer from before an event may lack it
 
-	renewed time.Time // when the last heartbeat began that was answered; Run's alone
+	renewed time.Time // start of the last successful heartbeat; only Run uses it
 
 	metrics *metrics
 }
 
-// New returns a registry; nothing is written until [Service.Run]. It handles the
-// bus' [Topic], and so comes before the bus runs.
+// New returns a registry. It writes nothing until [Service.Run]. It handles [Topic] of the bus, so call it before the
+// bus runs.
 func New(cfg Config) *Service {
 	s := &Service{
 		redis: &redisStore{cfg.Redis, leaseLife, entryLife}, bus: cfg.Bus, log: cfg.Log, beat: Beat, nudge: make(chan struct{}, 1), sockets: cfg.Sockets, ordered: cfg.Ordered, lapsed: cfg.Lapsed,
@@ -88,8 +88,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Listening tells the address that the node listens on, which others are told
-// unless the settings name one.
+// Listening sets the listen address of the node. Other nodes see it unless the settings name another one.
 func (s *Service) Listening(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,14 +101,14 @@ func (s *Service) Listening(addr string) {
 	}
 }
 
-// Self returns this node as others see it.
+// Self returns the description of this node.
 func (s *Service) Self() Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.self
 }
 
-// SetStatus publishes the node's status at once.
+// SetStatus publishes the status of the node at once.
 func (s *Service) SetStatus(status Status) {
 	s.mu.Lock()
 	s.self.Status = status
@@ -120,10 +119,9 @@ func (s *Service) SetStatus(status Status) {
 	}
 }
 
-// Live returns the nodes that live, as of a second and a half ago at the most,
-// and at once after one has joined or left in good order. The map must not be
-// changed. While Redis is away, or has no lease of this node itself and so may lack
-// others' as well, it returns [redis.ErrUnavailable].
+// Live returns the nodes that are alive. The result is at most 1.5 seconds old, and is updated at once after a node
+// joined or stopped. The caller must not modify the map. It returns [redis.ErrUnavailable] while Redis is unavailable,
+// or if Redis has lost the lease of this node and so perhaps other leases.
 func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	defer errs.Wrap(&err, "cluster.Live")
 	s.mu.Lock()
@@ -134,14 +132,14 @@ func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 		return live, nil
 	}
 	answer := s.asking.DoChan(strconv.Itoa(news), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // others wait for it, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // other callers wait for it, too
 		defer cancel()
 		asked := time.Now()
 		nodes, err := s.redis.list(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return s.look(ctx, nodes, asked, news)
+		return s.checkLeases(ctx, nodes, asked, news)
 	})
 	select {
 	case r := <-answer:
@@ -152,18 +150,18 @@ func (s *Service) Live(ctx context.Context) (live map[ID]Boot, err error) {
 	}
 }
 
-// heard returns how many events there were.
-func (s *Service) heard() int {
+// eventCount returns the number of events so far.
+func (s *Service) eventCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.news
 }
 
-// errNoLease reports that Redis has no lease of the node that asks.
+// errNoLease reports that Redis does not have the lease of this node.
 var errNoLease = fmt.Errorf("%w: it has no lease of this node", redis.ErrUnavailable)
 
-// look notes which of the nodes live.
-func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, news int) (map[ID]Boot, error) {
+// checkLeases determines and stores which of the nodes are alive.
+func (s *Service) checkLeases(ctx context.Context, nodes []listed, asked time.Time, news int) (map[ID]Boot, error) {
 	if err := s.redis.leases(ctx, nodes); err != nil {
 		return nil, err
 	}
@@ -184,8 +182,8 @@ func (s *Service) look(ctx context.Context, nodes []listed, asked time.Time, new
 	return live, nil
 }
 
-// Run keeps the node registered until ctx ends, and then signs off. It calls
-// ready at once: Redis may be away.
+// Run keeps the node registered until ctx ends, and then signs off. It calls ready at once, because Redis may be
+// unavailable.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
 	defer s.signOff(ctx)
@@ -205,21 +203,20 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		}
 		s.metrics.heartbeat(err)
 		if err != nil && !failing {
-			s.log.Warn("the heartbeat fails; other nodes may take this one for dead", "err", err)
+			s.log.Warn("cluster: heartbeat failed", "err", err)
 		} else if err == nil && failing {
-			s.log.Info("the heartbeat succeeds again")
+			s.log.Info("cluster: heartbeat works again")
 		}
 		failing = err != nil
 		t.Reset(s.beat)
 	}
 }
 
-// round is one heartbeat and one look at the others. joined says that the join of this
-// node was published.
+// round is one heartbeat and one check of the other nodes. joined reports whether the join of this node was published.
 func (s *Service) round(ctx context.Context, joined *bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	asked, news := time.Now(), s.heard()
+	asked, news := time.Now(), s.eventCount()
 	s.mu.Lock()
 	s.self.Heartbeat = asked.UTC().Truncate(time.Millisecond)
 	if s.sockets != nil {
@@ -231,8 +228,8 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 	if err != nil {
 		return err
 	}
-	s.take(found.order)
-	// Between two answers a lease may have ended and been taken anew by a heartbeat that was not answered.
+	s.acceptOrder(found.order)
+	// Between two answers the lease may have expired and been renewed by a heartbeat whose answer was lost.
 	lapsed := found.lapsed || time.Since(s.renewed) > s.redis.lease
 	s.renewed = asked
 	if lapsed && s.lapsed != nil {
@@ -244,14 +241,14 @@ func (s *Service) round(ctx context.Context, joined *bool) error {
 			return err
 		}
 	}
-	if _, err := s.look(ctx, found.nodes, asked, news); err != nil {
+	if _, err := s.checkLeases(ctx, found.nodes, asked, news); err != nil {
 		return err
 	}
 	return s.tidy(ctx, found.nodes)
 }
 
-// take passes on an order that is new, and has others see that it was taken.
-func (s *Service) take(o Order) {
+// acceptOrder passes a new order on and stores its id in the entry.
+func (s *Service) acceptOrder(o Order) {
 	s.mu.Lock()
 	fresh := s.ordered != nil && o.ID != "" && o.ID != s.self.Order
 	if fresh {
@@ -262,9 +259,9 @@ func (s *Service) take(o Order) {
 		return
 	}
 	if o.Drain {
-		s.log.Info("an operator orders a drain", "stop", o.Stop)
+		s.log.Info("cluster: drain ordered", "stop", o.Stop)
 	} else {
-		s.log.Info("an operator takes the drain back")
+		s.log.Info("cluster: drain canceled")
 	}
 	s.ordered(o)
 	select {
@@ -273,8 +270,7 @@ func (s *Service) take(o Order) {
 	}
 }
 
-// tidy publishes the death of nodes, and removes from the list those that have been
-// dead for long.
+// tidy publishes the death of nodes, and removes nodes from the list that have been dead for long.
 func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 	dead := slices.DeleteFunc(slices.Clone(nodes), func(n listed) bool { return !n.boot.IsZero() })
 	if len(dead) == 0 {
@@ -298,7 +294,7 @@ func (s *Service) tidy(ctx context.Context, nodes []listed) error {
 	return s.redis.forget(ctx, dead)
 }
 
-// signOff takes the lease away, so that others need not wait for its end.
+// signOff deletes the lease, so that other nodes need not wait until it expires.
 func (s *Service) signOff(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -311,12 +307,12 @@ func (s *Service) signOff(ctx context.Context) {
 		err = s.bus.Publish(ctx, Topic, Left, self.ID.String())
 	}
 	if err != nil {
-		s.log.Info("this node could not sign off; other nodes will take it for dead", "err", err)
+		s.log.Info("cluster: sign-off failed", "err", err)
 	}
 }
 
-// parseEntry reads an entry that has left milliseconds to live; ok is false when
-// there is none, or one of a form that this build does not know.
+// parseEntry decodes an entry with a remaining TTL of left milliseconds. ok is false if there is no entry, or one in a
+// format that this build does not know.
 func parseEntry(text string, left int64) (e Entry, ok bool) {
 	if text == "" || json.Unmarshal([]byte(text), &e.Node) != nil {
 		return Entry{}, false

@@ -32,7 +32,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// member is a node under test, and what the bus told it of others.
+// member is a node under test with the bus events that it received.
 type member struct {
 	*Service
 	stop func()
@@ -47,13 +47,12 @@ func (m *member) heardOf() []string {
 	return slices.Clone(m.told)
 }
 
-// lives are shorter than in earnest. A key of the embedded server dies up to
-// 50 ms late.
+// lives are shorter than in production. Keys of the embedded server expire up to 50 ms late.
 type lives struct{ beat, lease, entry time.Duration }
 
 var brief = lives{100 * time.Millisecond, 1200 * time.Millisecond, 4500 * time.Millisecond}
 
-// join makes a node; it is registered once it runs.
+// join creates a node. Run registers it.
 func join(t testing.TB, db *redis.DB, l lives) *member {
 	t.Helper()
 	id := ids.New[Node]()
@@ -65,7 +64,7 @@ func join(t testing.TB, db *redis.DB, l lives) *member {
 	return m
 }
 
-// run runs it until the test ends or stop is called.
+// run runs the node until the test ends or stop is called.
 func (m *member) run(t testing.TB) *member {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,7 +87,7 @@ func (m *member) hasLooked() bool {
 	return len(m.live) > 0
 }
 
-// witness hears what the bus says of nodes.
+// witness records the node events of the bus.
 func witness(t testing.TB, db *redis.DB) *member {
 	t.Helper()
 	w := &member{}
@@ -106,7 +105,7 @@ func witness(t testing.TB, db *redis.DB) *member {
 	return w
 }
 
-// liveOf returns nothing where m knows of no node, as its own lease has ended.
+// liveOf returns nil if m returns an error because its own lease has expired.
 func liveOf(t testing.TB, m *member) map[ID]Boot {
 	t.Helper()
 	live, err := m.Live(t.Context())
@@ -138,11 +137,11 @@ func TestCluster(t *testing.T) {
 				name string
 				test func(*testing.T, *redis.DB)
 			}{
-				{"nodes find each other and see who leaves", testTogether},
-				{"a dead node is told of once, shown for a while and forgotten", testDead},
-				{"a node that was silent for too long joins again", testSilent},
-				{"a status is told at once", testStatus},
-				{"a node that was heard of is not buried", testBury},
+				{"nodes see each other join and leave", testTogether},
+				{"a dead node is published once, listed for a while and removed", testDead},
+				{"a node with an expired lease joins again", testSilent},
+				{"a status is published at once", testStatus},
+				{"a node with a new heartbeat is not marked", testBury},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(t, db) })
 			}
@@ -153,7 +152,7 @@ func TestCluster(t *testing.T) {
 
 func testTogether(t *testing.T, db *redis.DB) {
 	w := witness(t, db)
-	const beat = 2 * time.Second // what is seen sooner came over the bus
+	const beat = 2 * time.Second // an earlier change came over the bus
 	a := join(t, db, lives{beat, leaseLife, entryLife}).run(t)
 	b := join(t, db, lives{beat, leaseLife, entryLife}).run(t)
 	eventually.True(t, "a to see b", func() bool {
@@ -181,10 +180,10 @@ func testTogether(t *testing.T, db *redis.DB) {
 	}
 }
 
-// beatOnce has a node that does not run live for one lease.
+// beatOnce keeps a node that does not run alive for one lease.
 func beatOnce(t *testing.T, m *member) {
 	t.Helper()
-	joined := true // no news of it
+	joined := true // publishes no join
 	must(t, m.round(t.Context(), &joined))
 }
 
@@ -203,11 +202,11 @@ func testDead(t *testing.T, db *redis.DB) {
 		return !slices.ContainsFunc(nodes, func(n listed) bool { return n.id == dead.self.ID })
 	})
 	if _, ok := entryOf(t, db, dead.self.ID); ok {
-		t.Error("off the list it has an entry")
+		t.Error("it has an entry but is not in the list")
 	}
 	left := func(s string) bool { return s != Left+" "+dead.self.ID.String() }
 	if got := slices.DeleteFunc(w.heardOf(), left); len(got) != 1 {
-		t.Errorf("its death was told %d times, want once", len(got))
+		t.Errorf("its death was published %d times, want once", len(got))
 	}
 }
 
@@ -222,17 +221,17 @@ func testSilent(t *testing.T, db *redis.DB) {
 	eventually.True(t, "the lease to end", gone)
 	must(t, m.round(t.Context(), &joined))
 	eventually.True(t, "the lease to end again", gone)
-	if _, err := m.redis.renew(t.Context(), m.self); err != nil { // a heartbeat whose answer does not come
+	if _, err := m.redis.renew(t.Context(), m.self); err != nil { // a heartbeat whose answer is lost
 		t.Fatal(err)
 	}
 	must(t, m.round(t.Context(), &joined))
 	news := Joined + " " + m.self.ID.String()
 	eventually.True(t, "the news", func() bool { return len(w.heardOf()) >= 3 })
 	if got := w.heardOf(); !slices.Equal(got, []string{news, news, news}) {
-		t.Errorf("told %q, want three times that it joined", got)
+		t.Errorf("published %q, want three joins", got)
 	}
 	if lapsed != 3 {
-		t.Errorf("was told %d times that it has a lease which was not there, want three times", lapsed)
+		t.Errorf("Lapsed was called %d times, want three", lapsed)
 	}
 	m.signOff(t.Context())
 }
@@ -245,7 +244,7 @@ func testStatus(t *testing.T, db *redis.DB) {
 	}
 }
 
-// buried is the Go twin of mark_gone.lua.
+// buried is a Go model of mark_gone.lua.
 func buried(scores map[string]float64, node string, seen float64) bool {
 	last, ok := scores[node]
 	if !ok || last != seen || gone(last) {
@@ -288,7 +287,7 @@ func testBury(t *testing.T, db *redis.DB) {
 	must(t, s.forget(t.Context(), list))
 }
 
-func TestRedisAwayAndBack(t *testing.T) {
+func TestCluster_RedisOutageAndRecovery(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	m := join(t, db, brief).run(t)
@@ -299,7 +298,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	eventually.True(t, "its entry", func() bool { e, ok := entryOf(t, db, m.self.ID); return ok && e.Alive })
 }
 
-func TestALeaseIsRenewedInARedisThatIsFull(t *testing.T) {
+func TestRenew_WorksInAFullRedis(t *testing.T) {
 	server := redistest.Server(t)
 	db := redistest.Open(t, server.URL)
 	m := join(t, db, lives{Beat, time.Minute, time.Hour})
@@ -309,16 +308,15 @@ func TestALeaseIsRenewedInARedisThatIsFull(t *testing.T) {
 	}
 	m.redis.lease = time.Hour
 	if _, err := m.redis.renew(t.Context(), m.Self()); err == nil {
-		t.Error("a full Redis has taken the entry")
+		t.Error("a full Redis accepted the entry")
 	}
 	if left, err := db.Do(t.Context(), keyspace.Cmd{Name: "PTTL", Key: leaseKeys.At(m.self.ID).Key}).Int(); err != nil || left <= time.Minute.Milliseconds() {
 		t.Errorf("the lease has %d ms left, %v; want an hour", left, err)
 	}
 }
 
-// What has lost the lease of a node that lives may have lost those of others.
-// While a heartbeat is late, whoever asks for the nodes that live shares an answer, but none from before an event.
-func TestManyWhoAskAtOnceShareAnAnswer(t *testing.T) {
+// While a heartbeat is late, all callers of Live share an answer, but no answer from before an event.
+func TestLive_ConcurrentCallersShareAnAnswer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
 		wire := memory.Wire()
@@ -342,7 +340,7 @@ func TestManyWhoAskAtOnceShareAnAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := m.Live(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who waits no longer is told %v", err)
+			t.Errorf("a canceled caller got %v", err)
 		}
 		m.Service.mu.Lock()
 		m.news++
@@ -355,7 +353,8 @@ func TestManyWhoAskAtOnceShareAnAnswer(t *testing.T) {
 	})
 }
 
-func TestANodeWithoutALeaseTakesNoOtherForDead(t *testing.T) {
+// A Redis that lost the lease of this node may have lost other leases.
+func TestLive_WithoutOwnLeaseReportsNoDeaths(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		a, b := join(t, db, lives{0, time.Minute, time.Hour}), join(t, db, lives{0, time.Minute, time.Hour})
@@ -377,7 +376,7 @@ func TestANodeWithoutALeaseTakesNoOtherForDead(t *testing.T) {
 	})
 }
 
-func TestWhereANodeIsReached(t *testing.T) {
+func TestReachable(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "box:80", "[::]:80": "box:80", ":80": "box:80", "[fe80::1]:80": "[fe80::1]:80", "odd": "odd",
 	} {
@@ -400,7 +399,7 @@ var (
 	}
 )
 
-func TestSettingsThatCannotWork(t *testing.T) {
+func TestSettings_Faults(t *testing.T) {
 	if err := (Settings{Advertise: "stoa-1:8080", RTMPPort: 1935, GRPCPort: 65535}).Validate(); err != nil {
 		t.Error(err)
 	}
@@ -415,8 +414,8 @@ func TestSettingsThatCannotWork(t *testing.T) {
 	}
 }
 
-// What another build wrote, or what stands before Redis, hides no other node and stops none.
-func TestWhatIsOfAnotherFormIsLeftOut(t *testing.T) {
+// Data of another build, or foreign data in Redis, hides no other node and stops none.
+func TestCluster_IgnoresUnknownFormats(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		db := redistest.Open(t, "embedded")
 		m := join(t, db, brief)
@@ -437,7 +436,7 @@ func TestWhatIsOfAnotherFormIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestAnAnswerOfAnotherFormIsAnError(t *testing.T) {
+func TestCluster_UnknownReplyIsAnError(t *testing.T) {
 	list := keyspace.Reply{Kind: keyspace.ListReply}
 	odd := keyspace.Reply{Kind: keyspace.ListReply, List: []keyspace.Reply{{Kind: keyspace.TextReply, Str: "x"}}}
 	broken := keyspace.Reply{Kind: keyspace.ErrorReply, Err: redis.ServerError("ERR broken")}

@@ -1,10 +1,11 @@
--- renew: renew a node's lease. Where it is there that is a PEXPIRE, which a Redis that is full does not refuse as it does a SET.
+-- renew: renews the lease of a node. An existing lease gets a PEXPIRE, because a full Redis refuses a SET but not a
+-- PEXPIRE.
 --
 -- KEYS[1] lease  string  boot id
 -- ARGV[1] boot   this node's boot id
 -- ARGV[2] life   milliseconds
 --
--- Returns the boot id that was there; nothing where there was none.
+-- Returns the previous boot id, or nil.
 local before = redis.call('GET', KEYS[1])
 if before == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
