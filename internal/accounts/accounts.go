@@ -14,41 +14,40 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/words"
 )
 
-// ID names a user.
+// ID identifies a user.
 type ID = ids.ID[User]
 
-// DeviceID names one logged-in device of a user. It is drawn at log-in and never
-// used again, so that a revoked device stays revoked.
+// DeviceID identifies a logged-in device of a user. It is created at log-in and never reused, so that a revoked device
+// stays revoked.
 type DeviceID = ids.ID[Session]
 
-// User is an account. As JSON it is what caches hold: see Doc.Version before you
-// change that.
+// User is an account. Caches store it as JSON: see Doc.Version before you change the JSON.
 type User struct {
 	ID          ID          `json:"id"`
-	Email       string      `json:"email"` // as its owner wrote it
-	Name        string      `json:"name"`  // shown to others
+	Email       string      `json:"email"` // as the owner wrote it
+	Name        string      `json:"name"`  // visible to other users
 	Bio         string      `json:"bio,omitempty"`
-	Avatar      string      `json:"avatar,omitempty"` // the picture's id; none when empty
+	Avatar      string      `json:"avatar,omitempty"` // id of the picture; empty means none
 	Clock       civil.Clock `json:"clock"`
 	FindByID    bool        `json:"find_by_id"`
 	FindByEmail bool        `json:"find_by_email"`
-	Requests    bool        `json:"requests"`  // others may ask for friendship
-	OnBoards    bool        `json:"on_boards"` // others see the name on boards
+	Requests    bool        `json:"requests"`  // other users may send friend requests
+	OnBoards    bool        `json:"on_boards"` // boards show the name to other users
 	Presence    Audience    `json:"presence"`
 	HasPassword bool        `json:"has_password"`
 	Created     time.Time   `json:"created"`
-	Version     int64       `json:"version"` // grows with each change that has an event
+	Version     int64       `json:"version"` // increases with each change that has an event
 
-	// Erased is when a deleted account is or was erased; zero: it is not deleted.
-	// From the deletion on others see a deleted user.
+	// Erased is when a deleted account is or was erased; zero means not deleted. From the deletion on, other users see
+	// a deleted user.
 	Erased time.Time `json:"erased,omitzero"`
 
-	// Banned is the end of a ban; zero: the account is not banned.
+	// Banned is the end of a ban; zero means not banned.
 	Banned time.Time `json:"banned,omitzero"`
 }
 
-// Audience is who sees whether a user is on line. Its number is part of a row: it never
-// changes. The zero Audience is the one that shows nothing.
+// Audience defines who sees whether a user is online. Its number is stored in rows and never changes. The zero Audience
+// shows nothing.
 type Audience int
 
 // The audiences.
@@ -57,7 +56,7 @@ const (
 	ToFriends
 )
 
-// String is the audience's name on the wire.
+// String returns the name of the audience in the API.
 func (a Audience) String() string {
 	if a == ToFriends {
 		return api.PresenceFriends
@@ -65,10 +64,10 @@ func (a Audience) String() string {
 	return api.PresenceNobody
 }
 
-// Includes reports whether a viewer is in the audience, who is a friend or is not.
+// Includes reports whether a viewer is in the audience. friend reports whether the viewer is a friend.
 func (a Audience) Includes(friend bool) bool { return friend && a == ToFriends }
 
-// audience returns the one of that name, which the schema has checked; nil for none.
+// audience returns the audience with a name that the schema has checked, or nil.
 func audience(name *string) *Audience {
 	if name == nil {
 		return nil
@@ -83,26 +82,26 @@ func audience(name *string) *Audience {
 // BannedAt reports whether the user is banned at that time.
 func (u User) BannedAt(now time.Time) bool { return now.Before(u.Banned) }
 
-// ShownTo reports whether viewer sees the user by name on a board. Others do not see a user
-// who is deleted, banned or does not want it.
+// ShownTo reports whether a board shows the user's name to viewer. Other users do not see a deleted or banned user, or
+// a user with OnBoards off.
 func (u User) ShownTo(viewer ID, now time.Time) bool {
 	return u.ID == viewer || !u.Deleted() && !u.BannedAt(now) && u.OnBoards
 }
 
-// Deleted reports whether others see a deleted user.
+// Deleted reports whether other users see a deleted user.
 func (u User) Deleted() bool { return !u.Erased.IsZero() }
 
-// Session is one logged-in device.
+// Session is a logged-in device.
 type Session struct {
 	Device  DeviceID
-	Name    string // what the user calls the device; may be empty
-	Agent   string // the program that logged in, as it calls itself; may be empty
-	IP      string // the address it logged in from
+	Name    string // the name that the user gave; may be empty
+	Agent   string // User-Agent of the log-in; may be empty
+	IP      string // the IP address of the log-in
 	Created time.Time
 	Used    time.Time // last log-in or refresh
 }
 
-// Tokens is what a device gets at log-in and at each refresh.
+// Tokens is the result of a log-in or a refresh.
 type Tokens struct {
 	Access  string
 	Refresh string
@@ -110,10 +109,10 @@ type Tokens struct {
 	User    User
 	Device  DeviceID
 
-	Restored bool // the log-in took the account's deletion back
+	Restored bool // the log-in canceled the deletion of the account
 }
 
-// Caller is who presented a good access token.
+// Caller is the user and device of a valid access token.
 type Caller struct {
 	User    ID
 	Device  DeviceID
@@ -121,7 +120,7 @@ type Caller struct {
 	Expires time.Time // of the token
 }
 
-// The domain's refusals.
+// Errors of the domain.
 var (
 	ErrName           = errs.New(errs.Invalid, "account.name_invalid", "A name is 1 to 40 printable characters.")
 	ErrBio            = errs.New(errs.Invalid, "account.bio_invalid", "A text about oneself is at most 200 printable characters.")
@@ -168,8 +167,7 @@ func cleanDevice(s string) (string, error) {
 	return s, nil
 }
 
-// newPassword returns the form of a new password that is hashed. known has what everybody
-// knows of its owner.
+// newPassword returns the normalized form of a new password for hashing. known lists public facts about the user.
 func newPassword(s string, known ...string) (string, error) {
 	s, err := password.Check(s, append(known, "stoa")...)
 	switch {
@@ -183,14 +181,14 @@ func newPassword(s string, known ...string) (string, error) {
 	return s, nil
 }
 
-// hash hashes a new password; asker is a household or a user, see [password.Hasher].
+// hash hashes a new password. asker is a household or a user, see [password.Hasher].
 func (s *Service) hash(ctx context.Context, asker, password string) (string, error) {
 	hash, err := s.hasher.Hash(ctx, asker, password)
 	return hash, busy(err)
 }
 
-// matches compares a given password with a hash. A text that is not a valid password costs the
-// same time. Call it within [Service.countedMatch].
+// matches compares a password with a hash. An invalid password takes the same time. Call it within
+// [Service.countedMatch].
 func (s *Service) matches(given, stored string) (bool, error) {
 	if normal, err := password.Normalize(given); err == nil {
 		given = normal

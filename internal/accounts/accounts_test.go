@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-func TestANameIsTrimmedAndHasSomething(t *testing.T) {
+func TestCleanName(t *testing.T) {
 	for in, want := range map[string]string{"Ann": "Ann", "  李雷 ": "李雷", strings.Repeat("é", 40): strings.Repeat("é", 40), "": "", " \u3000": "", "A\u202enn": "", strings.Repeat("é", 41): ""} {
 		got, err := cleanName(in)
 		if got != want || (err == nil) != (want != "") {
@@ -20,7 +20,7 @@ func TestANameIsTrimmedAndHasSomething(t *testing.T) {
 	}
 }
 
-func TestATokenIsTakenApartAsItWasMade(t *testing.T) {
+func TestParseToken(t *testing.T) {
 	m := mint("0123456789abcdef0123456789abcdef")
 	user, device := ids.New[User](), ids.New[Session]()
 	access, refresh := m.pair(user, device, "seed", "nonce")
@@ -36,7 +36,7 @@ func TestATokenIsTakenApartAsItWasMade(t *testing.T) {
 	}
 }
 
-func TestAPairFollowsFromSeedNonceAndSecretOnly(t *testing.T) {
+func TestPair_DependsOnSeedNonceAndSecret(t *testing.T) {
 	m := mint("0123456789abcdef0123456789abcdef")
 	user, device := ids.New[User](), ids.New[Session]()
 	a, r := m.pair(user, device, "seed", "nonce")
@@ -65,7 +65,7 @@ func TestAPairFollowsFromSeedNonceAndSecretOnly(t *testing.T) {
 	}
 }
 
-func TestARefreshTokenOfOursIsToldFromAGuess(t *testing.T) {
+func TestIssued_RecognizesOwnTokens(t *testing.T) {
 	m := mint("0123456789abcdef0123456789abcdef")
 	user, device := ids.New[User](), ids.New[Session]()
 	_, text := m.pair(user, device, "seed", "nonce")
@@ -82,7 +82,7 @@ func TestARefreshTokenOfOursIsToldFromAGuess(t *testing.T) {
 	}
 }
 
-func TestSettingsTellAllTheirFaultsAtOnce(t *testing.T) {
+func TestSettings_ReturnAllFaults(t *testing.T) {
 	if err := (Settings{}).Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}

@@ -16,39 +16,36 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Who may try a password or a code is decided by counters. Every try counts before it is
-// looked at, and a good one is taken back: of a thousand at once five are looked at.
+// Counters limit tries of passwords and codes. Each try counts before the secret is checked, and a successful try is
+// given back: of a thousand concurrent tries five are checked.
 //
 //	for one address, from one household             Limits.LoginFails
 //	for one address, from all unknown households    unknownFails times as many
 //	from one household, for all addresses           Limits.HouseholdFails
-//	a logged-in user who is asked for the password  Limits.LoginFails, for each device
+//	a logged-in user who confirms the password      Limits.LoginFails, for each device
 //
-// A household is known to an account that has registered or logged in from there. So
-// whoever knows an address can lock log-in for strange households, and neither for the
-// owner's own nor for devices that are logged in.
+// A household is known to an account that has registered or logged in from it. So an attacker who knows an address can
+// lock log-in only for unknown households, not for the owner's households or logged-in devices.
 
-// unknownFails is how many times the tries of one household all unknown households
-// have together.
+// unknownFails is the limit of all unknown households together, as a multiple of the limit of one household.
 const unknownFails = 10
 
-// householdLife is how long the failures of a household are counted after the last.
+// householdLife is how long failures of a household count after the last one.
 const householdLife = time.Hour
 
-// An attempt is one try of a secret: whose, from where, and what counts it.
+// An attempt is one try of a secret, with its counters.
 type attempt struct {
-	user      ID // zero where the address has no account
+	user      ID // zero if the address has no account
 	device    DeviceID
 	household string
 	failed    trail.Kind
-	first     []attempts.Meter // of what all of them count,
-	then      []attempts.Meter // and these only where those allow it
-	clear     []attempts.Meter // are forgotten after a good try; all others are taken back
+	first     []attempts.Meter // all of them count the try,
+	then      []attempts.Meter // then these count it if those allow it
+	clear     []attempts.Meter // reset after a success; all others are given back
 }
 
-// loginAttempt is a try to log in to the account of c, which is zero where there is none.
-// Counters belong to the password as well: with another one all begin anew, so that a
-// reset opens every lock.
+// loginAttempt returns a log-in attempt for the account of c, which is zero if there is none. The counters also depend
+// on the password, so that a reset opens all locks.
 func (s *Service) loginAttempt(ctx context.Context, e emails.Address, c credential, household string) (attempt, error) {
 	known, err := trail.Knows(ctx, s.db, c.ID.String(), household)
 	if err != nil {
@@ -64,14 +61,14 @@ func (s *Service) loginAttempt(ctx context.Context, e emails.Address, c credenti
 	return a, nil
 }
 
-// confirmAttempt is a try of the present password by a user who is logged in.
+// confirmAttempt returns an attempt of a logged-in user to confirm the current password.
 func (s *Service) confirmAttempt(user ID, device DeviceID, household string) attempt {
 	own := attempts.Meter{Key: confirmFailKeys.At(user, device).Key, Cap: s.cfg.Limits.LoginFails, Life: s.cfg.Limits.LoginLock}
 	return attempt{user: user, device: device, household: household, failed: trail.PasswordWrong, first: []attempts.Meter{own}, clear: []attempts.Meter{own}}
 }
 
-// counted calls try, which looks at a password or a code, unless too many were wrong
-// before: ErrLocked. While SQL is away none can be looked at, and none counts.
+// counted calls try, which checks a password or a code. It returns ErrLocked if too many tries failed before. While SQL
+// is unavailable it calls nothing and counts nothing.
 func (s *Service) counted(ctx context.Context, a attempt, try func() error) error {
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)
@@ -79,8 +76,9 @@ func (s *Service) counted(ctx context.Context, a attempt, try func() error) erro
 	return s.count(ctx, a, try)
 }
 
-// countedMatch is [Service.counted] for tries of a password, which try compares by [Service.matches]. A try in progress counts as
-// wrong, so it begins with a slot of the hasher: right passwords that wait for a slot do not lock the account.
+// countedMatch is [Service.counted] for passwords, which try compares with [Service.matches]. A running try counts as
+// wrong, so it starts only when a slot of the hasher is free: correct passwords that wait for a slot do not lock the
+// account.
 func (s *Service) countedMatch(ctx context.Context, a attempt, asker string, try func() error) error {
 	if err := s.db.Ping(ctx); err != nil {
 		return asKind(err)
@@ -92,7 +90,7 @@ func (s *Service) count(ctx context.Context, a attempt, try func() error) error 
 	var taken []attempts.Meter
 	for _, meters := range [][]attempts.Meter{a.first, a.then} {
 		allowed, left, err := s.attempts.Take(ctx, meters, s.db.Now())
-		if err != nil || !allowed { // nothing was looked at
+		if err != nil || !allowed { // no secret was checked
 			s.attempts.Settle(ctx, nil, taken)
 		}
 		if err != nil {
@@ -109,7 +107,7 @@ func (s *Service) count(ctx context.Context, a attempt, try func() error) error 
 		s.note(a, a.failed)
 		return err
 	}
-	if err != nil { // it was not looked at, or it was right and something else refused
+	if err != nil { // the secret was not checked, or it was right and another condition failed
 		s.attempts.Settle(ctx, nil, taken)
 		return err
 	}
@@ -117,13 +115,12 @@ func (s *Service) count(ctx context.Context, a attempt, try func() error) error 
 	return nil
 }
 
-// isWrong reports whether a secret was looked at and found wrong.
+// isWrong reports whether a secret was checked and was wrong.
 func isWrong(err error) bool {
 	return slices.ContainsFunc([]error{ErrCredentials, ErrPasswordWrong, codes.ErrWrong, ErrNoUser}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// note counts what has no transaction of its own, and where there is an account keeps
-// it; see package trail.
+// note counts an event without a transaction, and records it if there is an account; see package trail.
 func (s *Service) note(a attempt, kind trail.Kind) {
 	s.metrics.events.WithLabelValues(string(kind)).Inc()
 	if a.user.IsZero() {
@@ -134,7 +131,7 @@ func (s *Service) note(a attempt, kind trail.Kind) {
 	}
 }
 
-// noticed are the kinds of which users are told beside the mail.
+// noticed lists the kinds of events for which users get a notice in addition to the mail.
 var noticed = map[trail.Kind]string{
 	trail.LoggedIn:      api.NoticeAccountLogin,
 	trail.PasswordSet:   api.NoticeAccountPassword,
@@ -145,21 +142,20 @@ var noticed = map[trail.Kind]string{
 	trail.RefreshReused: api.NoticeAccountReused,
 }
 
-// write keeps what happened in the transaction of what happened, and tells the user what
-// the user should know.
+// write records an event in the transaction of its change, and sends the user a notice if the kind requires one.
 func (s *Service) write(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, kind trail.Kind, household string) error {
 	return s.writeAs(ctx, tx, ids.ID[trail.Event]{}, user, device, kind, household)
 }
 
-// writeAs is [Service.write] of an event that has an id already; zero: it gets one.
+// writeAs is [Service.write] with an id for the event; a zero id creates one.
 func (s *Service) writeAs(ctx context.Context, tx *sqldb.Tx, id ids.ID[trail.Event], user ID, device DeviceID, kind trail.Kind, household string) error {
 	tx.AfterCommit(func() { s.metrics.events.WithLabelValues(string(kind)).Inc() })
 	if err := trail.Write(ctx, tx, trail.Event{ID: id, User: user.String(), Device: device.String(), Kind: kind, Household: household}); err != nil {
 		return err
 	}
-	told, there := noticed[kind]
-	if !there || s.notify == nil {
+	notice, ok := noticed[kind]
+	if !ok || s.notify == nil {
 		return nil
 	}
-	return s.notify(ctx, tx, user, told, api.NoticeOfAccount{V: 1, Device: device.String(), Network: household})
+	return s.notify(ctx, tx, user, notice, api.NoticeOfAccount{V: 1, Device: device.String(), Household: household})
 }

@@ -19,8 +19,7 @@ func (w *world) from(ip, email, password string) error {
 	return err
 }
 
-// guess tries wrong passwords until the address is locked there, and returns how many
-// were looked at.
+// guess tries wrong passwords until the address is locked there, and returns the number of checked ones.
 func (w *world) guess(ip, email string) (looked int) {
 	w.t.Helper()
 	for {
@@ -35,9 +34,8 @@ func (w *world) guess(ip, email string) (looked int) {
 	}
 }
 
-// Whoever knows an address can lock out neither its owner at home nor a device that is
-// logged in.
-func TestStrangersLockLogInForStrangersOnly(t *testing.T) {
+// An attacker who knows an address cannot lock out its owner at home or a logged-in device.
+func TestLock_UnknownHouseholdsLockOnlyThemselves(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		home := w.enter("ann@example.org", "correct horse") // from 192.0.2.2
@@ -65,8 +63,8 @@ func TestStrangersLockLogInForStrangersOnly(t *testing.T) {
 	})
 }
 
-// Of an IPv6 household all addresses are one.
-func TestAHouseholdIsOneAddressOrOneSubscriber(t *testing.T) {
+// All addresses of an IPv6 household count as one.
+func TestLock_CountsIPv6HouseholdsAsOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.join("ann@example.org", "correct horse")
@@ -92,9 +90,9 @@ func TestLogin_RightPasswordsThatWaitDoNotCount(t *testing.T) {
 	})
 }
 
-// A household that tries one password on many addresses is stopped, and a good log-in
-// in between does not wipe the count.
-func TestAHouseholdHasSoManyTriesForAllAddresses(t *testing.T) {
+// A household that tries one password with many addresses is stopped, and a successful log-in in between does not reset
+// the count.
+func TestLock_HouseholdLimitForAllAddresses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{HouseholdFails: 20}})
 		w.join("eve@example.org", "correct horse")
@@ -119,9 +117,8 @@ func TestAHouseholdHasSoManyTriesForAllAddresses(t *testing.T) {
 	})
 }
 
-// Nobody else uses up the tries of the owner's code, has it replaced or uses up the
-// mails that the owner may ask for.
-func TestStrangersDoNotSpoilACode(t *testing.T) {
+// Strangers can neither use up the tries of the owner's code, nor replace it, nor use up the owner's mails.
+func TestCode_StrangersCannotVoidIt(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse") // from 192.0.2.1
 		code := w.codeTo("ann@example.org", "reset_password", "192.0.2.1")
@@ -151,7 +148,7 @@ func TestStrangersDoNotSpoilACode(t *testing.T) {
 	})
 }
 
-func TestCodesHaveCeilingsForTheWholeDeployment(t *testing.T) {
+func TestCodes_DeploymentLimits(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{Codes: 8, WrongCodes: 6}})
 		for i := range 10 {
@@ -185,7 +182,7 @@ func TestCodesHaveCeilingsForTheWholeDeployment(t *testing.T) {
 	})
 }
 
-// kinds returns what happened to a user, the oldest first.
+// kinds returns the security events of a user, oldest first.
 func (w *world) kinds(user ID) (kinds []trail.Kind) {
 	w.t.Helper()
 	if err := w.notes.Flush(w.t.Context(), w.db); err != nil {
@@ -206,7 +203,7 @@ func (w *world) kinds(user ID) (kinds []trail.Kind) {
 	}
 }
 
-func TestWhatHappensToAnAccountIsKept(t *testing.T) {
+func TestTrail_RecordsEvents(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		user := a.User.ID
@@ -217,7 +214,7 @@ func TestWhatHappensToAnAccountIsKept(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
-			w.pass(time.Minute) // they are listed by time
+			w.pass(time.Minute) // events are sorted by time
 		}
 		refused := func(kind trail.Kind, err, refusal error) {
 			t.Helper()
@@ -267,7 +264,7 @@ func TestWhatHappensToAnAccountIsKept(t *testing.T) {
 		_, err = w.Delete(t.Context(), user, e.Device, "correct horse")
 		step(trail.Deleted, err)
 		step(trail.Restored, w.login("new@example.org", "correct horse"))
-		want = append(want, trail.LoggedIn) // in the same moment
+		want = append(want, trail.LoggedIn) // at the same time
 		got := w.kinds(user)
 		if n := len(got); n > 1 && got[n-1] == trail.Restored {
 			got[n-1], got[n-2] = got[n-2], got[n-1]
@@ -290,8 +287,8 @@ func TestWhatHappensToAnAccountIsKept(t *testing.T) {
 	})
 }
 
-// A stranger's tries of addresses without an account leave nothing behind.
-func TestFailuresOfNobodyAreCountedAndNotKept(t *testing.T) {
+// Tries at addresses without an account leave no data.
+func TestTrail_FailuresWithoutAccountAreNotStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.guess("203.0.113.1", "nobody@example.org")
@@ -304,9 +301,9 @@ func TestFailuresOfNobodyAreCountedAndNotKept(t *testing.T) {
 	})
 }
 
-// A try that the count of all unknown households refuses was not looked at: it counts
-// neither for the address from that household nor for the household.
-func TestATryThatTheCountOfStrangersRefusesCountsNowhere(t *testing.T) {
+// A try that the count of all unknown households refuses was not checked: it counts neither for the address from that
+// household nor for the household.
+func TestLock_RefusedTryCountsNowhere(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginLock: time.Hour}}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")
 		w.join("bob@example.org", "correct horse")
@@ -339,7 +336,7 @@ func TestATryThatTheCountOfStrangersRefusesCountsNowhere(t *testing.T) {
 	})
 }
 
-// passwordOf returns the hash that the counters of an address belong to.
+// passwordOf returns the password hash of an address, which is part of its counters.
 func (w *world) passwordOf(email string) string {
 	w.t.Helper()
 	c, err := selectCredential(w.t.Context(), w.db, email)

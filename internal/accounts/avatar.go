@@ -10,15 +10,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// AvatarID names one picture of a user, in all its sizes. A new picture has a new
-// id, so that what an id stands for never changes.
+// AvatarID identifies one picture of a user in all its sizes. A new picture gets a new id, so that the content of an id
+// never changes.
 type AvatarID = ids.ID[picture.Picture]
 
-// ErrNoAvatar refuses a picture that is not, or not any more, a user's.
+// ErrNoAvatar reports an id that is not the current picture of a user.
 var ErrNoAvatar = errs.New(errs.NotFound, "avatar.unknown", "There is no such picture.")
 
-// SetAvatar makes an image the user's picture, in place of the one before, and
-// returns its id. ErrNoUser, and what [picture.Studio.Square] refuses.
+// SetAvatar replaces the picture of the user with an image and returns its id. It returns ErrNoUser, or an error of
+// [picture.Studio.Square].
 func (s *Service) SetAvatar(ctx context.Context, user ID, image []byte) (_ AvatarID, err error) {
 	defer errs.Wrap(&err, "accounts.SetAvatar %s", user)
 	sizes, err := s.studio.Square(ctx, user.String(), image)
@@ -29,13 +29,13 @@ func (s *Service) SetAvatar(ctx context.Context, user ID, image []byte) (_ Avata
 	return id, s.changeAvatar(ctx, user, id, sizes)
 }
 
-// RemoveAvatar takes the user's picture away, if there is one. ErrNoUser.
+// RemoveAvatar removes the picture of the user, if there is one. It returns ErrNoUser for an unknown user.
 func (s *Service) RemoveAvatar(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.RemoveAvatar %s", user)
 	return s.changeAvatar(ctx, user, AvatarID{}, nil)
 }
 
-// changeAvatar replaces the user's picture; the zero id is none.
+// changeAvatar replaces the picture of the user. The zero id means no picture.
 func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes []picture.Picture) error {
 	var u User
 	err := s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -60,10 +60,8 @@ func (s *Service) changeAvatar(ctx context.Context, user ID, id AvatarID, sizes 
 	return nil
 }
 
-// Avatar returns one size of a picture. ErrNoAvatar.
-//
-// It reads SQL: browsers and proxies keep a picture for a year, so that hardly any
-// request for one gets here, and those that do want other ones each time.
+// Avatar returns one size of a picture, or ErrNoAvatar. It reads SQL without a cache: browsers and proxies keep a
+// picture for a year, so that few requests arrive, each for a different picture.
 func (s *Service) Avatar(ctx context.Context, id AvatarID, size int) (_ picture.Picture, err error) {
 	defer errs.Wrap(&err, "accounts.Avatar %s", id)
 	p, err := selectAvatar(ctx, s.db, id, size)

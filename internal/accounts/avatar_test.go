@@ -39,7 +39,7 @@ func square(t testing.TB, c color.Color) []byte {
 	return b.Bytes()
 }
 
-// send is say without a record; headers come in pairs.
+// send is say without a record; headers are pairs.
 func (c *conversation) send(method, path, bearer string, body []byte, headers ...string) *httptest.ResponseRecorder {
 	c.t.Helper()
 	r := httptest.NewRequestWithContext(c.t.Context(), method, path, bytes.NewReader(body))
@@ -68,13 +68,13 @@ func (c *conversation) upload(bearer string, data []byte, media string) string {
 func (c *conversation) answers(what string, w *httptest.ResponseRecorder, status int, code string) {
 	c.t.Helper()
 	var p struct{ Code string }
-	_ = json.Unmarshal(w.Body.Bytes(), &p) // an answer without a code has none
+	_ = json.Unmarshal(w.Body.Bytes(), &p) // a response without a code has none
 	if w.Code != status || p.Code != code {
 		c.t.Errorf("%s: got %d %.200s, want %d %s", what, w.Code, w.Body, status, code)
 	}
 }
 
-func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
+func TestAvatar_SetShowReplaceRemove(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		c := w.talk()
@@ -88,7 +88,7 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 			return p.Avatar
 		}
 
-		// What it is, the bytes say, whatever the header says.
+		// The bytes define the type, whatever the header says.
 		first := c.upload(ann.Access, square(t, color.NRGBA{200, 0, 0, 255}), "image/webp")
 		if got := avatarOf(); got != first {
 			t.Errorf("the profile has the picture %q, want %q", got, first)
@@ -188,7 +188,7 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 		last := c.upload(ann.Access, square(t, color.White), "image/png")
 		w.exec("UPDATE users SET erased = ? WHERE id = ?", w.db.Now().Add(time.Hour).UnixMilli(), ann.User.ID)
 		c.answers("a deleted user's", c.send("GET", "/v1/avatars/"+last+"/64", "", nil), 404, "avatar.unknown")
-		// A request that was under way when the account was deleted leaves nothing.
+		// A request that runs while the account is deleted leaves no data.
 		if _, err := w.SetAvatar(t.Context(), ann.User.ID, square(t, color.Black)); !errors.Is(err, ErrNoUser) {
 			t.Errorf("a deleted user got a picture: %v", err)
 		}
@@ -198,7 +198,7 @@ func TestAPictureIsUploadedShownReplacedAndRemoved(t *testing.T) {
 	})
 }
 
-func TestUploadsAtOnceLeaveOnePicture(t *testing.T) {
+func TestAvatar_ConcurrentUploadsLeaveOne(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		users := w.people(3)
@@ -223,7 +223,7 @@ func TestUploadsAtOnceLeaveOnePicture(t *testing.T) {
 		all.Wait()
 		var orphans int
 		if err := w.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM avatars a LEFT JOIN users u ON u.id = a.user_id AND u.avatar = a.id WHERE u.id IS NULL").Scan(&orphans); err != nil || orphans != 0 {
-			t.Errorf("%d pictures are nobody's, %v", orphans, err)
+			t.Errorf("%d pictures have no owner, %v", orphans, err)
 		}
 		for _, id := range users {
 			u, err := w.User(t.Context(), id)
@@ -244,7 +244,7 @@ func TestUploadsAtOnceLeaveOnePicture(t *testing.T) {
 	})
 }
 
-func TestAnUploadThatFailsLeavesThePictureBefore(t *testing.T) {
+func TestAvatar_FailedUploadKeepsThePrevious(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -272,7 +272,7 @@ func TestAnUploadThatFailsLeavesThePictureBefore(t *testing.T) {
 	})
 }
 
-func TestWithoutRedisAPictureChangesAllTheSame(t *testing.T) {
+func TestAvatar_ChangesWithoutRedis(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		id := w.people(1)[0]
@@ -290,7 +290,7 @@ func TestWithoutRedisAPictureChangesAllTheSame(t *testing.T) {
 	})
 }
 
-// BenchmarkAvatar is why pictures have no cache of ours.
+// BenchmarkAvatar shows why pictures are not cached.
 func BenchmarkAvatar(b *testing.B) {
 	for _, e := range sqldbtest.Engines(b) {
 		b.Run(e.Name, func(b *testing.B) {

@@ -11,19 +11,18 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// The events of a user that make copies stale. Each is committed inside
-// [aggregate.Caches.Change] with the event's targets.
+// Events of a user that invalidate cache entries. Each change is committed inside [cache.Runtime.Change] with the
+// targets of its event.
 var (
 	AvatarChanged   = cache.NewEvent[ID]("avatar changed")
 	InfoChanged     = cache.NewEvent[ID]("basic info changed") // name, zone
 	EmailChanged    = cache.NewEvent[ID]("e-mail changed")
 	PasswordChanged = cache.NewEvent[ID]("password changed")
-	AccountDeleted  = cache.NewEvent[ID]("account deleted") // or brought back, or erased
-	AccountBanned   = cache.NewEvent[ID]("account banned")  // or not any more
+	AccountDeleted  = cache.NewEvent[ID]("account deleted") // also restored or erased
+	AccountBanned   = cache.NewEvent[ID]("account banned")  // also unbanned
 )
 
-// Users are the accounts as everybody sees them: cached in this process and in
-// Redis, and loaded from SQL.
+// Users is the cache of accounts, in this process and in Redis, loaded from SQL.
 type Users struct {
 	db   *sqldb.DB
 	kept *cache.Cache[ID, User]
@@ -31,10 +30,9 @@ type Users struct {
 
 // NewUsers returns the users in db.
 //
-// A change goes on while Redis is away ([cache.Proceed]): a Redis that fails should
-// keep no user from a new name. The price is paid when Redis is away for this node
-// alone: other nodes may then serve the old name until the pending drop is done, or at
-// most for as long as a copy lives. No rule rests on it.
+// Changes proceed while Redis is unavailable ([cache.Proceed]), so that users can still change their names. If only
+// this node has lost Redis, other nodes may return the old name until the pending drop is done, or at most until the
+// TTL ends. No rule depends on it.
 func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	p.Unfenced = cache.Proceed
 	u := &Users{db: db}
@@ -54,13 +52,12 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	return u
 }
 
-// commit runs fn in a transaction, inside [aggregate.Caches.Change] for the copies of
-// what it changes.
+// commit runs fn in a transaction inside [cache.Runtime.Change], for the cache entries that it changes.
 func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error, targets ...cache.Target) error {
 	return loadError(ctx, s.caches.Change(ctx, targets, fn))
 }
 
-// get returns a user. ErrNoUser.
+// get returns a user, or ErrNoUser.
 func (u *Users) get(ctx context.Context, id ID) (User, error) {
 	found, err := u.kept.Get(ctx, id)
 	if errors.Is(err, cache.ErrNotFound) {
@@ -69,10 +66,10 @@ func (u *Users) get(ctx context.Context, id ID) (User, error) {
 	return found, loadError(ctx, err)
 }
 
-// many returns those of ids that exist, in one round trip to Redis for each 500.
+// many returns the existing users of ids, with one round trip to Redis per 500 ids.
 func (u *Users) many(ctx context.Context, ids []ID) (map[ID]User, error) {
 	all := make(map[ID]User, len(ids))
-	for chunk := range slices.Chunk(ids, inOne) {
+	for chunk := range slices.Chunk(ids, idsPerStatement) {
 		found, err := u.kept.GetMany(ctx, chunk)
 		if err != nil {
 			return nil, loadError(ctx, err)
@@ -84,18 +81,18 @@ func (u *Users) many(ctx context.Context, ids []ID) (map[ID]User, error) {
 	return all, nil
 }
 
-// loadError is asKind for what went through a cache.
+// loadError is asKind for errors from a cache.
 func loadError(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
-// Warm loads the n users that were active last into this process and Redis, and
-// returns how many there were. progress, unless nil, is called after each page.
+// Warm loads the n most recently active users into this process and Redis, and returns their number. It calls progress,
+// unless nil, after each page.
 func (u *Users) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
 	defer errs.Wrap(&err, "accounts.Warm")
 	ids, err := recentlyActive(ctx, u.db, n)
 	if err != nil {
 		return 0, err
 	}
-	slices.Reverse(ids) // the most active stay if not all fit
+	slices.Reverse(ids) // the most active users stay if not all fit
 	w := cache.Warming{}
 	if progress != nil {
 		w.Progress = func(done int) { progress(done, len(ids)) }

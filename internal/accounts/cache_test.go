@@ -19,7 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// listen has the world's node hear of changes, from when it returns.
+// listen makes the node of the world receive invalidations after it returns.
 func (w *world) listen() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -32,7 +32,7 @@ func (w *world) listen() {
 	}
 }
 
-// neighbour is another node on the same database and Redis, listening.
+// neighbour returns another listening node on the same database and Redis.
 func (w *world) neighbour() *world {
 	w.t.Helper()
 	n := newWorld(w.t, func(...func(*sqldb.Config)) *sqldb.DB { return w.db }, w.redis, Settings{})
@@ -40,7 +40,7 @@ func (w *world) neighbour() *world {
 	return n
 }
 
-// people opens n accounts behind the domain's back.
+// people inserts n accounts directly into SQL.
 func (w *world) people(n int) (all []ID) {
 	w.t.Helper()
 	var users []User
@@ -64,7 +64,7 @@ func (w *world) rename(id ID, name string) {
 	}
 }
 
-// named waits until the node calls a user by a name.
+// named waits until the node returns a name for a user.
 func (w *world) named(id ID, want string) (took time.Duration) {
 	w.t.Helper()
 	began := time.Now()
@@ -78,7 +78,7 @@ func (w *world) named(id ID, want string) (took time.Duration) {
 	return time.Since(began)
 }
 
-func TestAUserIsReadFromSQLOnceAndChangesShowEverywhere(t *testing.T) {
+func TestUsers_CachedAndInvalidatedOnAllNodes(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		other := w.neighbour()
@@ -106,14 +106,13 @@ func TestAUserIsReadFromSQLOnceAndChangesShowEverywhere(t *testing.T) {
 			}
 		}
 		if s := w.users.kept.Stats(); s.NotFound != 1 {
-			t.Errorf("nobody was looked for %d times, want once", s.NotFound)
+			t.Errorf("the unknown user was loaded %d times, want once", s.NotFound)
 		}
 	})
 }
 
-// Every event that B4 names drops the user; that it is declared, and that nothing
-// else is, Check says.
-func TestEachEventDropsTheUser(t *testing.T) {
+// Every event of B4 invalidates the user. Check verifies that it is declared, and that no other is.
+func TestUsers_EachEventInvalidates(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		if err := w.caches.Check(); err != nil {
@@ -136,7 +135,7 @@ func TestEachEventDropsTheUser(t *testing.T) {
 	})
 }
 
-func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
+func TestUsers_ManyAreOneMGETWithoutSQL(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		cold := w.neighbour()
@@ -161,7 +160,7 @@ func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
 		if s := cold.users.kept.Stats(); after["mget"]-before["mget"] != 1 || s.Loads != 0 {
 			t.Errorf("on another node: %d MGETs and %d loads, want one and none", after["mget"]-before["mget"], s.Loads)
 		}
-		cold.caches.Wait() // some lives are extended by chance
+		cold.caches.Wait() // some entries are refreshed at random
 		before = w.calls()
 		if names, err := cold.Profiles(t.Context(), all); err != nil || len(names) != 150 {
 			t.Fatalf("got %d names, %v", len(names), err)
@@ -172,7 +171,7 @@ func TestManyUsersAreOneMGETAndNoSQL(t *testing.T) {
 	})
 }
 
-func TestWithoutRedisUsersChangeAllTheSame(t *testing.T) {
+func TestUsers_ChangeWithoutRedis(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		id := w.people(1)[0]
@@ -188,8 +187,8 @@ func TestWithoutRedisUsersChangeAllTheSame(t *testing.T) {
 	})
 }
 
-// SQL behind the domain's back: what the test needs to tell a copy from the truth.
-func TestWhileSQLFailsAUserIsAnsweredFromRedis(t *testing.T) {
+// This changes SQL without the domain, so that the test can distinguish a cache entry from the stored row.
+func TestUsers_ServedFromRedisWithoutSQL(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		id := w.people(1)[0]
@@ -209,7 +208,7 @@ func TestWhileSQLFailsAUserIsAnsweredFromRedis(t *testing.T) {
 	})
 }
 
-func TestWhatHangsIsSQLUnlessTheCallerIsGone(t *testing.T) {
+func TestLoadError_TimeoutMeansSQLUnlessCanceled(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := loadError(t.Context(), context.DeadlineExceeded); !errors.Is(err, ErrStore) || !errors.Is(err, context.DeadlineExceeded) {
@@ -220,7 +219,7 @@ func TestWhatHangsIsSQLUnlessTheCallerIsGone(t *testing.T) {
 	}
 }
 
-func TestTheMostActiveAreWarm(t *testing.T) {
+func TestWarm_LoadsTheMostActive(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -232,7 +231,7 @@ func TestTheMostActiveAreWarm(t *testing.T) {
 		w.pass(time.Hour)
 		w.enter("u0@example.org", "a long password")
 		w.enter("u0@example.org", "a long password")
-		w.people(5) // who never logged in
+		w.people(5) // users who never logged in
 		told := 0
 		n, err := w.Users().Warm(t.Context(), 2, func(done, total int) { told = done*10 + total })
 		if err != nil || n != 2 || told != 22 {
@@ -249,7 +248,7 @@ func TestTheMostActiveAreWarm(t *testing.T) {
 	})
 }
 
-func TestAUserKeepsEveryFieldInRedis(t *testing.T) {
+func TestUsers_AllFieldsSurviveRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()

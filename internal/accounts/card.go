@@ -11,36 +11,33 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Card is what others scan to find a user. As JSON it is what caches hold: see
-// Doc.Version before you change that.
+// Card is what other users scan to find a user. Caches store it as JSON: see Doc.Version before you change the JSON.
 type Card struct {
 	User    ID        `json:"user"`
-	Name    string    `json:"name"` // 128 bits of chance; see mint.cardToken
+	Name    string    `json:"name"` // 128 random bits; see mint.cardToken
 	Expires time.Time `json:"expires"`
 }
 
-// cardLife is how long a card is good: over a weekend, on paper or on a screen that
-// was photographed.
+// cardLife is the lifetime of a card. It lasts over a weekend, on paper or as a photo of a screen.
 const cardLife = 48 * time.Hour
 
-// ErrNoCard refuses a token that is no card's, or not any more.
+// ErrNoCard reports a token without a valid card.
 var ErrNoCard = errs.New(errs.NotFound, "card.unknown", "There is no such card, or it has expired.")
 
-// ErrNotDrawn refuses to show a card where there is none.
+// ErrNotDrawn reports that the user has no card to show.
 var ErrNotDrawn = errs.New(errs.NotFound, "card.not_drawn", "There is no card. Draw one first.")
 
-// CardChanged drops a card's copies.
+// CardChanged invalidates the cache entries of a card.
 var CardChanged = cache.NewEvent[Card]("card drawn or withdrawn")
 
-// cards are the cached cards, by user and by token.
+// cards caches the cards by user and by token.
 type cards struct {
 	byUser  *cache.Cache[ID, Card]
 	byToken *cache.Cache[keyspace.Hashed, Card]
 }
 
-// newCards returns the cards in db. A card can be withdrawn while Redis is away
-// ([cache.Proceed]); a node that still reaches Redis may accept the card until the
-// pending drop is done.
+// newCards returns the cards in db. A card can be withdrawn while Redis is unavailable ([cache.Proceed]). A node that
+// still reaches Redis may accept the card until the pending drop is done.
 func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 	p.Unfenced = cache.Proceed
 	found := func(c Card, err error) (Card, error) {
@@ -63,12 +60,12 @@ func newCards(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) cards {
 	return c
 }
 
-// Card returns the user's card. It returns ErrNotDrawn if there is none that has not expired.
+// Card returns the card of the user, or ErrNotDrawn if there is none or it has expired.
 func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 	defer errs.Wrap(&err, "accounts.Card %s", user)
 	c, err := s.cards.byUser.Get(ctx, user)
 	if errors.Is(err, cache.ErrNotFound) || err == nil && !c.Expires.After(s.db.Now()) {
-		c, err = selectCard(ctx, s.db, user) // another node may have drawn it a moment ago
+		c, err = selectCard(ctx, s.db, user) // another node may have just drawn it
 	}
 	if errors.Is(err, ErrNoCard) || err == nil && !c.Expires.After(s.db.Now()) {
 		return Card{}, ErrNotDrawn
@@ -78,7 +75,7 @@ func (s *Service) Card(ctx context.Context, user ID) (_ Card, err error) {
 	return c, nil
 }
 
-// DrawCard returns the user's card. It makes a new card if there is none or if it has expired. ErrNoUser.
+// DrawCard returns the card of the user. It creates a new card if there is none or it has expired.
 func (s *Service) DrawCard(ctx context.Context, user ID) (_ Card, err error) {
 	defer errs.Wrap(&err, "accounts.DrawCard %s", user)
 	if c, err := s.Card(ctx, user); !errors.Is(err, ErrNotDrawn) {
@@ -86,7 +83,7 @@ func (s *Service) DrawCard(ctx context.Context, user ID) (_ Card, err error) {
 	}
 	drawn := Card{User: user, Name: newNonce()}
 	err = s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockLiving(ctx, tx, user); err != nil { // one at a time for each user
+		if _, err := lockLiving(ctx, tx, user); err != nil { // one draw at a time per user
 			return err
 		}
 		held, err := selectCard(ctx, tx, user)
@@ -102,10 +99,10 @@ func (s *Service) DrawCard(ctx context.Context, user ID) (_ Card, err error) {
 	return drawn, err
 }
 
-// CardToken returns what the card says, for [Service.CardOwner].
+// CardToken returns the token of a card, for [Service.CardOwner].
 func (s *Service) CardToken(c Card) string { return s.mint.cardToken(c.Name) }
 
-// WithdrawCard makes the user's card worthless, if there is one.
+// WithdrawCard invalidates the card of the user, if there is one.
 func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.WithdrawCard %s", user)
 	held, err := selectCard(ctx, s.db, user)
@@ -117,8 +114,7 @@ func (s *Service) WithdrawCard(ctx context.Context, user ID) (err error) {
 	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteCard(ctx, tx, held) }, CardChanged.Of(s.caches.Runtime, held)...)
 }
 
-// CardOwner returns whose card it is. The cards of deleted and banned users are
-// nobody's: ErrNoCard.
+// CardOwner returns the owner of a card. It returns ErrNoCard for the cards of deleted and banned users.
 func (s *Service) CardOwner(ctx context.Context, token string) (_ ID, err error) {
 	defer errs.Wrap(&err, "accounts.CardOwner")
 	if !isNonce(token) {
@@ -141,7 +137,7 @@ func (s *Service) CardOwner(ctx context.Context, token string) (_ ID, err error)
 	return c.User, err
 }
 
-// isNonce reports whether s can come from newNonce.
+// isNonce reports whether s has the format of newNonce.
 func isNonce(s string) bool {
 	const length = 22
 	if len(s) != length {

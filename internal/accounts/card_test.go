@@ -39,7 +39,7 @@ func scan(t testing.TB, img image.Image) string {
 		t.Fatal(err)
 	}
 	r, err := zxing.NewQRCodeReader().Decode(bits, nil)
-	if err != nil { // it does not find the corners of every code that it can read
+	if err != nil { // the library does not find the corners of every readable code
 		r, err = zxing.NewQRCodeReader().Decode(bits, map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_PURE_BARCODE: true})
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func paint(t testing.TB, svg []byte) image.Image {
 	return img
 }
 
-func TestACardByHTTP(t *testing.T) {
+func TestCard_HTTP(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		c := w.talk()
@@ -115,7 +115,7 @@ func TestACardByHTTP(t *testing.T) {
 	})
 }
 
-func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
+func TestCard_IsEqualForTwoDaysOnAllNodes(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		other := w.neighbour()
@@ -189,7 +189,7 @@ func TestACardIsTheSameForTwoDaysOnEveryNode(t *testing.T) {
 	})
 }
 
-func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
+func TestCard_CacheEntryExpiresWithIt(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.listen()
 		id := w.people(1)[0]
@@ -214,7 +214,7 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 				t.Errorf("%s lives for another %d ms, %v, want at most an hour", k, left, err)
 			}
 		}
-		// Redis holds copies only.
+		// Only Redis has cache entries.
 		server.FlushAll()
 		look()
 		server.Kill()
@@ -231,7 +231,7 @@ func TestACopyOfACardLivesNoLongerThanTheCard(t *testing.T) {
 	})
 }
 
-func TestWhoeverAsksAtOnceGetsOneCard(t *testing.T) {
+func TestDrawCard_ConcurrentCallersGetOneCard(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		nodes := []*world{w, w.neighbour()}
@@ -257,7 +257,7 @@ func TestWhoeverAsksAtOnceGetsOneCard(t *testing.T) {
 	})
 }
 
-func TestTheCodeOnACardLeadsToTheServersPage(t *testing.T) {
+func TestCard_QRCodeLinksToThePage(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		c := w.talk()
@@ -284,7 +284,7 @@ func TestTheCodeOnACardLeadsToTheServersPage(t *testing.T) {
 			"stoa.example.org":                 "http://stoa.example.org",
 			"[::1]:8080":                       "http://[::1]:8080",
 			strings.Repeat("a", 253) + ":8080": "http://" + strings.Repeat("a", 253) + ":8080",
-			strings.Repeat("a", 9000):          "", // is no host
+			strings.Repeat("a", 9000):          "", // not a host
 			`x"><script>`:                      "",
 		} {
 			var card api.Card
@@ -322,7 +322,7 @@ func TestTheCodeOnACardLeadsToTheServersPage(t *testing.T) {
 	})
 }
 
-func TestScanningIsLimitedForEachUser(t *testing.T) {
+func TestCard_ScansAreLimitedPerUser(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := web.New(web.Config{Auth: w.Service, Limiter: ratelimit.New(w.redis)})
@@ -339,8 +339,8 @@ func TestScanningIsLimitedForEachUser(t *testing.T) {
 	})
 }
 
-// Guesses leave nothing in Redis.
-func TestAnUnknownCardIsNotRemembered(t *testing.T) {
+// Guesses leave no data in Redis.
+func TestCard_UnknownTokensAreNotCached(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		size := func() int64 {
@@ -380,7 +380,7 @@ func FuzzQR(f *testing.F) {
 	f.Add("", 128)
 	f.Add(strings.Repeat("a", 300), 1024)
 	f.Fuzz(func(t *testing.T, text string, size int) {
-		// What a link has: other bytes the reader takes for another alphabet's.
+		// The token of a link. The QR reader takes other bytes for another alphabet.
 		if len(text) > 300 || strings.ContainsFunc(text, func(r rune) bool { return r < '!' || r > '~' }) || size < 128 || size > 1024 {
 			t.Skip()
 		}
@@ -409,8 +409,8 @@ func FuzzQR(f *testing.F) {
 	})
 }
 
-// Who has read SQL and Redis cannot show anybody's card.
-func TestACardsTokenIsStoredNowhere(t *testing.T) {
+// A reader of SQL and Redis cannot create the token of a card.
+func TestCard_TokenIsNotStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		id := w.join("ann@example.org", "").User.ID

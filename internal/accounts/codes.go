@@ -11,9 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// RequestCode mails a code for that purpose to that address and returns how
-// long it lives. household is from where it is asked for, see [household.From]. The answer does not tell whether the address has an account;
-// the mail does. emails.ErrInvalid, codes.ErrPurpose, codes.ErrTooMany.
+// RequestCode mails a code for a purpose to an address and returns the lifetime of the code. household is the caller's,
+// see [clientnet.From]. The response is the same whether or not the address has an account; only the mail differs.
 func (s *Service) RequestCode(ctx context.Context, email, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestCode")
 	if err := s.ownSignIn(); err != nil {
@@ -30,9 +29,8 @@ func (s *Service) RequestCode(ctx context.Context, email, purpose, household str
 	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, codes.Proof{Email: e, Purpose: p}, household))
 }
 
-// RequestEmailCode mails a code to the address that is to be the user's, and
-// returns how long it lives. The answer does not tell whether the address has
-// an account; the mail does. emails.ErrInvalid, codes.ErrTooMany.
+// RequestEmailCode mails a code to the address that the user wants to change to, and returns the lifetime of the code.
+// The response is the same whether or not that address has an account; only the mail differs.
 func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestEmailCode %s", user)
 	e, err := emails.Parse(email)
@@ -42,9 +40,8 @@ func (s *Service) RequestEmailCode(ctx context.Context, user ID, email, househol
 	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, codes.Proof{Email: e, Purpose: codes.ForChangeEmail, User: user.String()}, household))
 }
 
-// RequestOwnCode mails a code to the address that the user has, to set a first password
-// or to leave that address, and returns how long it lives. codes.ErrPurpose, codes.ErrTooMany,
-// ErrNoEmail, ErrNoUser.
+// RequestOwnCode mails a code to the user's own address, to set a first password or to change the address, and returns
+// the lifetime of the code.
 func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, household string) (life time.Duration, err error) {
 	defer errs.Wrap(&err, "accounts.RequestOwnCode %s", user)
 	p, err := codes.ParseOwnPurpose(purpose)
@@ -61,12 +58,12 @@ func (s *Service) RequestOwnCode(ctx context.Context, user ID, purpose, househol
 	return s.cfg.CodeLife, asKind(s.codes.Send(ctx, u.proves(p), household))
 }
 
-// proves is what a code to the user's own address proves.
+// proves returns the proof of a code to the user's own address.
 func (u User) proves(p codes.Purpose) codes.Proof {
 	return codes.Proof{Email: emails.Address{Given: u.Email, Key: emails.Key(u.Email)}, Purpose: p, User: u.ID.String()}
 }
 
-// knows reports whether the address has an account that has been used from that household.
+// knows reports whether the account of the address has been used from that household.
 func (s *Service) knows(ctx context.Context, e emails.Address, household string) (bool, error) {
 	c, err := selectCredential(ctx, s.db, e.Key)
 	if err != nil {
@@ -76,7 +73,7 @@ func (s *Service) knows(ctx context.Context, e emails.Address, household string)
 	return known && household != "", err
 }
 
-// checkOwnCode is [codes.Service.Check] for a code to the user's own address; where names it in the
+// checkOwnCode is [codes.Service.Check] for a code to the user's own address. where is the name of the code in the
 // request.
 func (s *Service) checkOwnCode(ctx context.Context, u User, p codes.Purpose, code, household, where string) (codes.Code, error) {
 	if code == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-func TestACodeForAnAccountGoesWhereItsOwnerReads(t *testing.T) {
+func TestRequestCode_MailsTheOwnersSpelling(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.join("Ann@example.org", "correct horse")
@@ -27,7 +27,7 @@ func TestACodeForAnAccountGoesWhereItsOwnerReads(t *testing.T) {
 	})
 }
 
-func TestACodeIsNotForAnotherPurpose(t *testing.T) {
+func TestCode_RefusedForAnotherPurpose(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{LoginFails: 1000}})
 		a := w.join("ann@example.org", "correct horse")
@@ -60,7 +60,7 @@ func TestACodeIsNotForAnotherPurpose(t *testing.T) {
 				}
 			}
 		}
-		for _, purpose := range []string{"login", "change_email"} { // whose addresses nobody has changed yet
+		for _, purpose := range []string{"login", "change_email"} { // their addresses are unchanged
 			if err := uses[purpose](mailed[purpose]); err != nil {
 				t.Errorf("a code to %s, after three wrong tries of it: %v", purpose, err)
 			}
@@ -68,8 +68,7 @@ func TestACodeIsNotForAnotherPurpose(t *testing.T) {
 	})
 }
 
-// emailCode asks for a code at the address that is to be the user's, and returns
-// it as mailed; "" when the mail has none.
+// emailCode requests a code at the user's new address and returns the mailed one, or "" if the mail has none.
 func (w *world) emailCode(user ID, email string) string {
 	w.t.Helper()
 	ip := fmt.Sprintf("10.1.%d.%d", w.ips.Add(1)/250, w.ips.Load()%250)
@@ -79,11 +78,11 @@ func (w *world) emailCode(user ID, email string) string {
 	return w.mails(email)[0].Code
 }
 
-func TestAnotherUserCanNeitherUseNorVoidACode(t *testing.T) {
+func TestCode_BoundToItsUser(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "")
 		code := w.emailCode(a.User.ID, "new@example.org")
-		bobs := w.emailCode(b.User.ID, "new@example.org") // a row of its own
+		bobs := w.emailCode(b.User.ID, "new@example.org") // a separate row
 		change := func(x Tokens, code string) error {
 			err := w.move(x, "new@example.org", code, "")
 			return err
@@ -103,7 +102,7 @@ func TestAnotherUserCanNeitherUseNorVoidACode(t *testing.T) {
 	})
 }
 
-func TestACodeOutlivesAnEmptiedRedisAndItsTriesDoToo(t *testing.T) {
+func TestCode_SurvivesFlushAll(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.join("ann@example.org", "correct horse")
 		for i, wrong := range []int{4, 5} {
@@ -126,15 +125,14 @@ func TestACodeOutlivesAnEmptiedRedisAndItsTriesDoToo(t *testing.T) {
 	})
 }
 
-// codeOf returns the code that a message of the outbox is to mail, as whoever has the server's
-// secret can.
+// codeOf returns the code of a message in the outbox, as a holder of the server's secret can.
 func (w *world) codeOf(payload []byte) string {
 	w.t.Helper()
 	var n codes.Notice
 	if err := json.Unmarshal(payload, &n); err != nil {
 		w.t.Fatal(err)
 	}
-	n.Known = true // else its mail has none
+	n.Known = true // otherwise its mail has no code
 	m, _, err := w.codes.Message(n)
 	if err != nil {
 		w.t.Fatal(err)

@@ -15,15 +15,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrPasswordWrong is not Unauthenticated: the caller is known, and need not log
-// in again.
+// ErrPasswordWrong is not Unauthenticated, because the caller is authenticated and need not log in again.
 var ErrPasswordWrong = errs.New(errs.Forbidden, "auth.password_wrong", "The current password is wrong.")
 
-// errRepeated reports a request of which an earlier try has set the password.
+// errRepeated reports a retry of a request that has already set the password.
 var errRepeated = errors.New("the password is set already")
 
-// confirmAgain is [Service.confirm] for a request of which an earlier try has set a password: its answer may have got
-// lost. errRepeated: the new one is in force. A wrong guess of that counts as one of the present password.
+// confirmAgain is [Service.confirm] for a retry of a request whose response may have been lost. It returns errRepeated
+// if the new password is already set. A wrong guess of it counts like a wrong current password.
 func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c PasswordChange) (credential, error) {
 	seen, err := credentialOf(ctx, s.db, user)
 	if err != nil {
@@ -44,10 +43,9 @@ func (s *Service) confirmAgain(ctx context.Context, user ID, device DeviceID, c 
 	})
 }
 
-// confirm checks that a logged-in user knows the password in force; where none
-// is set there is nothing to know. Wrong ones are counted for each device. What it
-// returns may be out of date when it is acted upon: see unchanged. where names
-// the password in the request. ErrPasswordWrong, ErrLocked, ErrNoUser.
+// confirm checks the current password of a logged-in user. It accepts any text if no password is set. Wrong passwords
+// are counted per device. The result may be outdated when it is used: see unchanged. where is the name of the password
+// in the request.
 func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, password, where string) (credential, error) {
 	c, err := credentialOf(ctx, s.db, user)
 	if err != nil {
@@ -68,9 +66,9 @@ func (s *Service) confirm(ctx context.Context, user ID, device DeviceID, passwor
 	})
 }
 
-// unchanged locks the account and makes sure that what confirm saw still holds:
-// that password and address are the same, and that the device is logged in, which a
-// check of its token may not know for a moment. ErrPasswordWrong, ErrToken.
+// unchanged locks the account and checks that the result of confirm is still valid: the password and the address are
+// the same, and the device is still logged in, which a check of its token may miss for a moment. It returns
+// ErrPasswordWrong or ErrToken.
 func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device DeviceID) error {
 	now, err := lockCredential(ctx, tx, seen.ID)
 	if err != nil {
@@ -86,9 +84,8 @@ func unchanged(ctx context.Context, tx *sqldb.Tx, seen credential, device Device
 	return err
 }
 
-// admit locks the account whose password was right, and refuses if the password was
-// changed meanwhile: that change has logged all devices out, and the old password must
-// let none in. ErrCredentials, ErrNoUser.
+// admit locks the account after a correct password, and returns ErrCredentials if the password was changed in the
+// meantime: that change logged out all devices, so the old password must not log in.
 func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
 	now, err := lockCredential(ctx, tx, c.ID)
 	if err == nil && now.passwordHash != c.passwordHash {
@@ -99,27 +96,25 @@ func (c credential) admit(ctx context.Context, tx *sqldb.Tx) (User, error) {
 
 // A PasswordChange sets a password.
 type PasswordChange struct {
-	Current  string // the one in force
-	Code     string // where there is none: proves the account's address, see [Service.RequestOwnCode]
+	Current  string // the current password
+	Code     string // if there is none: proves the address of the account, see [Service.RequestOwnCode]
 	Password string // the new one
 
-	// Event is what the trail calls the change, the same for each try of one request: what an earlier try has done is
-	// not done again. Zero: a fresh one.
+	// Event is the id of the change in the trail, the same for each try of one request, so that a retry repeats
+	// nothing. Zero creates one.
 	Event ids.ID[trail.Event]
 }
 
-// ChangePassword sets a user's password, logs out all devices but the one that
-// asks, and mails a notice. A user without a password proves the address by a code, so
-// that a stolen token is not enough. ErrPassword, ErrPasswordCommon, ErrPasswordWrong,
-// codes.ErrWrong, ErrLocked, ErrBusy, codes.ErrSuspended, ErrToken, ErrNoUser.
+// ChangePassword sets the password of a user, logs out all devices except the caller's, and mails a notice. A user
+// without a password proves the address with a code, so that a stolen token is not enough.
 func (s *Service) ChangePassword(ctx context.Context, user ID, device DeviceID, c PasswordChange) (err error) {
 	defer errs.Wrap(&err, "accounts.ChangePassword %s", user)
-	did, err := trail.Has(ctx, s.db, c.Event)
+	done, err := trail.Has(ctx, s.db, c.Event)
 	if err != nil {
 		return asKind(err)
 	}
 	var seen credential
-	if did {
+	if done {
 		seen, err = s.confirmAgain(ctx, user, device, c)
 		c.Event = ids.ID[trail.Event]{}
 	} else {
@@ -173,12 +168,11 @@ type Reset struct {
 	Code     string // proves the address
 	Password string // the new one
 
-	Household string // from where it is asked for, see [clientnet.From]
+	Household string // the caller's household, see [clientnet.From]
 }
 
-// ResetPassword sets the password of the account whose address the code proves, logs
-// all devices out, unlocks log-in, and mails a notice. emails.ErrInvalid, ErrPassword,
-// ErrPasswordCommon, ErrBusy, codes.ErrWrong, also where there is no such account.
+// ResetPassword sets the password of the account whose address the code proves. It logs out all devices, unlocks log-in
+// and mails a notice. It returns codes.ErrWrong also if there is no such account.
 func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	defer errs.Wrap(&err, "accounts.ResetPassword")
 	if err := s.ownSignIn(); err != nil {
@@ -203,7 +197,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	if err != nil {
 		return asKind(err)
 	}
-	if c.ID.IsZero() { // a guessed code that was mailed to nobody
+	if c.ID.IsZero() { // a guessed code for an address without an account
 		return codes.Wrong("body.code")
 	}
 	var after User
@@ -215,7 +209,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 		if err != nil {
 			return err
 		}
-		if emails.Key(now.Email) != e.Key { // the address was changed in this moment
+		if emails.Key(now.Email) != e.Key { // the address was changed in the meantime
 			return codes.Wrong("body.code")
 		}
 		if after, err = setPassword(ctx, tx, now.User, hash); err != nil {
@@ -230,7 +224,7 @@ func (s *Service) ResetPassword(ctx context.Context, r Reset) (err error) {
 	return nil
 }
 
-// setPassword writes the password, enqueues the notice of it, and returns the account as it is then.
+// setPassword stores the password, enqueues the notice and returns the updated account.
 func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) (User, error) {
 	if err := updatePassword(ctx, tx, u.ID, hash); err != nil {
 		return User{}, err
@@ -241,7 +235,7 @@ func setPassword(ctx context.Context, tx *sqldb.Tx, u User, hash string) (User, 
 	return selectUser(ctx, tx, u.ID)
 }
 
-// passwordSet publishes a change of password to the devices.
+// passwordSet publishes a change of the password to the devices.
 func (s *Service) passwordSet(before, after User, by DeviceID) {
 	now := s.db.Now()
 	s.noticed(after.ID, now, api.NoticePasswordChanged, by)
@@ -250,26 +244,24 @@ func (s *Service) passwordSet(before, after User, by DeviceID) {
 	}
 }
 
-// noticed publishes to the devices what was done to the account, and by which of
-// them; the zero device means none of them.
+// noticed publishes a change of the account to the devices, with the device that made it. The zero device means none.
 func (s *Service) noticed(user ID, at time.Time, kind string, by DeviceID) {
 	s.publish(api.EventAccountNotice, user, at, api.AccountNotice{Kind: kind, Device: by.String()})
 }
 
-// An EmailChange is what changes a user's address.
+// An EmailChange changes the address of a user.
 type EmailChange struct {
 	Email    string // the new one
 	Code     string // proves it
-	Password string // the one in force
-	OldCode  string // where there is none: proves the old address, see [Service.RequestOwnCode]
+	Password string // the current password
+	OldCode  string // if there is no password: proves the old address, see [Service.RequestOwnCode]
 
-	Event ids.ID[trail.Event] // as that of a [PasswordChange]
+	Event ids.ID[trail.Event] // like that of a [PasswordChange]
 }
 
-// ChangeEmail changes a user's address and mails a notice to the old one, with a link
-// that takes the change back, see [Service.UndoEmail]. All devices stay logged in. Only a caller who has proved the new address learns that
-// it has an account meanwhile: ErrEmailTaken. emails.ErrInvalid, ErrPasswordWrong, ErrLocked,
-// codes.ErrWrong, ErrToken, ErrNoUser.
+// ChangeEmail changes the address of a user and mails a notice to the old address, with a link that undoes the change,
+// see [Service.UndoEmail]. All devices stay logged in. It returns ErrEmailTaken only to a caller who has proved the new
+// address.
 func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c EmailChange) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.ChangeEmail %s", user)
 	e, err := emails.Parse(c.Email)
@@ -280,12 +272,12 @@ func (s *Service) ChangeEmail(ctx context.Context, user ID, device DeviceID, c E
 	if err != nil {
 		return User{}, err
 	}
-	switch did, err := trail.Has(ctx, s.db, c.Event); {
+	switch done, err := trail.Has(ctx, s.db, c.Event); {
 	case err != nil:
 		return User{}, asKind(err)
-	case did && seen.Email == e.Given:
+	case done && seen.Email == e.Given:
 		return seen.User, nil
-	case did:
+	case done:
 		c.Event = ids.ID[trail.Event]{}
 	}
 	household := clientnet.From(ctx)

@@ -21,13 +21,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// login tries a password and returns what came of it.
+// login tries a password and returns the error.
 func (w *world) login(email, password string) error {
 	_, err := w.Login(w.t.Context(), Login{Email: email, Password: password, IP: "192.0.2.2"})
 	return err
 }
 
-// lock has so many wrong passwords tried that the address is locked.
+// lock tries wrong passwords until the address is locked.
 func (w *world) lock(email string) {
 	w.t.Helper()
 	for range 5 {
@@ -44,8 +44,7 @@ func (w *world) change(t Tokens, current, password string) error {
 	return w.ChangePassword(w.t.Context(), t.User.ID, t.Device, PasswordChange{Current: current, Password: password})
 }
 
-// ownCode has a code mailed to the address that the user has, and returns it; "" where
-// there is no such user.
+// ownCode requests a code at the user's own address and returns it, or "" if there is no such user.
 func (w *world) ownCode(user ID, purpose string) string {
 	w.t.Helper()
 	u, err := selectUser(w.t.Context(), w.db, user)
@@ -61,7 +60,7 @@ func (w *world) ownCode(user ID, purpose string) string {
 	return w.mails(u.Email)[0].Code
 }
 
-// move changes the address of a user who has that password, or none.
+// move changes the address of a user with a password, or without one.
 func (w *world) move(t Tokens, email, code, password string) error {
 	c := EmailChange{Email: email, Code: code, Password: password}
 	if password == "" {
@@ -71,8 +70,7 @@ func (w *world) move(t Tokens, email, code, password string) error {
 	return err
 }
 
-// heard returns the events that come in until one of each type has, and what
-// the notice said.
+// heard returns the received events after one of each type, and the data of the notice.
 func (w *world) heard(sub *events.Subscription, types ...string) (notice api.AccountNotice) {
 	w.t.Helper()
 	missing := map[string]bool{}
@@ -99,7 +97,7 @@ func (w *world) heard(sub *events.Subscription, types ...string) (notice api.Acc
 	return notice
 }
 
-func TestAPasswordIsResetByCodeAndEverybodyIsLoggedOut(t *testing.T) {
+func TestResetPassword_LogsOutAllDevices(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a, b := w.join("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
 		w.check("before", a.Access, nil)
@@ -131,7 +129,7 @@ func TestAPasswordIsResetByCodeAndEverybodyIsLoggedOut(t *testing.T) {
 	})
 }
 
-func TestOfManyResetsWithOneCodeOneWins(t *testing.T) {
+func TestResetPassword_OneOfManyWins(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")
 		code := w.code("ann@example.org", "reset_password")
@@ -150,7 +148,7 @@ func TestOfManyResetsWithOneCodeOneWins(t *testing.T) {
 	})
 }
 
-func TestAChangedPasswordLogsTheOtherDevicesOut(t *testing.T) {
+func TestChangePassword_LogsOutOtherDevices(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		a, b := w.join("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
@@ -167,7 +165,7 @@ func TestAChangedPasswordLogsTheOtherDevicesOut(t *testing.T) {
 		}
 		w.enter("ann@example.org", "battery staple")
 		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticePasswordChanged || n.Device != a.Device.String() {
-			t.Errorf("the devices were told %+v", n)
+			t.Errorf("the devices received %+v", n)
 		}
 		if m := w.mails("ann@example.org")[0]; m.Subject != "Your password was changed" {
 			t.Errorf("the last mail is %+v, want a notice", m)
@@ -175,15 +173,15 @@ func TestAChangedPasswordLogsTheOtherDevicesOut(t *testing.T) {
 	})
 }
 
-// The answer got lost, and the client sends the same request again.
-func TestAChangeOfPasswordOrAddressIsMadeOnce(t *testing.T) {
+// The response was lost, and the client sends the same request again.
+func TestCredentials_RetriesChangeNothing(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		one, other := ids.New[trail.Event](), ids.New[trail.Event]()
 		set := func(event ids.ID[trail.Event], current, password string) error {
 			return w.ChangePassword(t.Context(), a.User.ID, a.Device, PasswordChange{Current: current, Password: password, Event: event})
 		}
-		for range 8 { // more often than wrong ones are let
+		for range 8 { // more often than wrong ones are allowed
 			if err := set(one, "correct horse", "battery staple"); err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +195,7 @@ func TestAChangeOfPasswordOrAddressIsMadeOnce(t *testing.T) {
 				t.Errorf("%s: got %v, want ErrPasswordWrong", what, err)
 			}
 		}
-		if err := set(one, "battery staple", "correct horse"); err != nil { // the key was used for something else
+		if err := set(one, "battery staple", "correct horse"); err != nil { // the key was used for another request
 			t.Fatal(err)
 		}
 		w.enter("ann@example.org", "correct horse")
@@ -221,7 +219,7 @@ func TestAChangeOfPasswordOrAddressIsMadeOnce(t *testing.T) {
 	})
 }
 
-func TestWhoHasNoPasswordSetsTheFirst(t *testing.T) {
+func TestChangePassword_SetsTheFirst(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -258,7 +256,7 @@ func TestWhoHasNoPasswordSetsTheFirst(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefusedChangesNothing(t *testing.T) {
+func TestCredentials_ErrorsChangeNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "correct horse")
@@ -290,9 +288,8 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// Who has stolen a token does not guess the password by it, and locks neither log-in nor
-// the owner's other devices.
-func TestWrongCurrentPasswordsAreCountedForEachDevice(t *testing.T) {
+// A thief with a token cannot guess the password with it, and locks neither log-in nor the owner's other devices.
+func TestConfirm_CountsFailuresPerDevice(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		wrong := []func() error{
@@ -325,7 +322,7 @@ func TestWrongCurrentPasswordsAreCountedForEachDevice(t *testing.T) {
 	})
 }
 
-func TestARightCurrentPasswordClearsTheCount(t *testing.T) {
+func TestConfirm_SuccessResetsTheCount(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "correct horse")
@@ -342,7 +339,7 @@ func TestARightCurrentPasswordClearsTheCount(t *testing.T) {
 	})
 }
 
-func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
+func TestChangeEmail_MailsTheOldAddress(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		a, b := w.join("ann@example.org", "correct horse"), w.enter("ann@example.org", "correct horse")
@@ -356,7 +353,7 @@ func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := w.heard(sub, api.EventAccountNotice, api.EventAccountUpdated); n.Kind != api.NoticeEmailChanged || n.Device != a.Device.String() {
-			t.Errorf("the devices were told %+v", n)
+			t.Errorf("the devices received %+v", n)
 		}
 		if u, err := w.User(t.Context(), a.User.ID); err != nil || u.Email != "bea@example.org" {
 			t.Errorf("got %+v, %v, want the new address", u, err)
@@ -373,11 +370,11 @@ func TestAnAddressIsChangedAndTheOldOneIsTold(t *testing.T) {
 		if err := w.move(a, "bea@example.org", code, "correct horse"); !errors.Is(err, codes.ErrWrong) {
 			t.Errorf("the code again: got %v, want codes.ErrWrong", err)
 		}
-		w.join("ann@example.org", "") // free for somebody else
+		w.join("ann@example.org", "") // free for another user
 	})
 }
 
-func TestAnAddressMayChangeItsSpelling(t *testing.T) {
+func TestChangeEmail_AcceptsAnotherSpelling(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "")
@@ -390,7 +387,7 @@ func TestAnAddressMayChangeItsSpelling(t *testing.T) {
 	})
 }
 
-func TestOnlyWhoProvedATakenAddressIsToldThatItIs(t *testing.T) {
+func TestChangeEmail_RevealsTakenAddressOnlyWithProof(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		free := w.emailCode(a.User.ID, "bob@example.org")
@@ -413,7 +410,7 @@ func TestOnlyWhoProvedATakenAddressIsToldThatItIs(t *testing.T) {
 	})
 }
 
-func TestOfTwoWhoWantOneAddressOneGetsIt(t *testing.T) {
+func TestChangeEmail_OneOfTwoWins(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := [2]Tokens{w.join("ann@example.org", ""), w.join("bob@example.org", "")}
 		codes := [2]string{w.emailCode(who[0].User.ID, "new@example.org"), w.emailCode(who[1].User.ID, "new@example.org")}
@@ -431,12 +428,12 @@ func TestOfTwoWhoWantOneAddressOneGetsIt(t *testing.T) {
 	})
 }
 
-// enterBy opens a session with what was read of an account before.
+// enterBy opens a session with previously read data of an account.
 func (w *world) enterBy(c credential) (Tokens, error) {
 	return w.openSession(w.t.Context(), c.ID, Session{}, c.admit, trail.LoggedIn)
 }
 
-func TestALoginThatReadTheOldPasswordIsNotLetIn(t *testing.T) {
+func TestLogin_OldPasswordFailsAfterAChange(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		old, err := selectCredential(t.Context(), w.db, "ann@example.org")
@@ -482,7 +479,7 @@ func TestALoginThatReadTheOldPasswordIsNotLetIn(t *testing.T) {
 	})
 }
 
-func TestNobodyWithoutAnAccountChangesOne(t *testing.T) {
+func TestCredentials_UnknownUser(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		ghost := Tokens{User: User{ID: ids.New[User]()}, Device: ids.New[Session]()}
@@ -495,7 +492,7 @@ func TestNobodyWithoutAnAccountChangesOne(t *testing.T) {
 	})
 }
 
-func TestWhileSQLIsAwayNoLoginCounts(t *testing.T) {
+func TestLogin_DoesNotCountWithoutSQL(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "correct horse")
@@ -513,7 +510,7 @@ func TestWhileSQLIsAwayNoLoginCounts(t *testing.T) {
 	})
 }
 
-func TestWithoutRedisCredentialsChangeAndLocksHold(t *testing.T) {
+func TestRedisOutage_CredentialsChangeAndLocksHold(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		a := w.join("ann@example.org", "correct horse")
 		server.Kill()
@@ -557,20 +554,19 @@ func TestWithoutRedisCredentialsChangeAndLocksHold(t *testing.T) {
 	})
 }
 
-func TestAnEmptiedRedisOpensALockAndNoMore(t *testing.T) {
+func TestFlushAll_OnlyOpensLocks(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.join("ann@example.org", "correct horse")
 		w.lock("ann@example.org")
 		server.FlushAll()
-		w.lock("ann@example.org") // five more and no further
+		w.lock("ann@example.org") // five more and then locked
 		server.FlushAll()
 		w.enter("ann@example.org", "correct horse")
 	})
 }
 
-// Who guessed, or has read in the outbox and with the server's secret, a code that
-// was mailed to nobody.
-func TestACodeForNobodySetsNoPassword(t *testing.T) {
+// The caller guessed a code that was never mailed, or derived it from the outbox and the server's secret.
+func TestResetPassword_CodeWithoutAccountSetsNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.1"); err != nil {
@@ -583,8 +579,8 @@ func TestACodeForNobodySetsNoPassword(t *testing.T) {
 	})
 }
 
-// A device whose token is still believed, for a moment, changes nothing any more.
-func TestADeviceThatIsLoggedOutChangesNothing(t *testing.T) {
+// A device whose token is still cached for a moment can no longer change anything.
+func TestCredentials_LoggedOutDeviceChangesNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "correct horse")

@@ -18,8 +18,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// Nobody may learn from an answer whether an address has an account.
-func TestNoAnswerTellsWhoHasAnAccount(t *testing.T) {
+// No response reveals whether an address has an account.
+func TestResponses_DoNotRevealAccounts(t *testing.T) {
 	for _, a := range askings {
 		t.Run(a.name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) { newAsker(t).ask(t, a, 20) })
@@ -27,10 +27,10 @@ func TestNoAnswerTellsWhoHasAnAccount(t *testing.T) {
 	}
 }
 
-// asking is a request that names an address, and the status of its answer.
+// asking is a request that names an address, and the expected status.
 type asking struct {
 	name, path, body string
-	asked            string // for this a code is asked for before
+	asked            string // the purpose of a code requested before
 	status           int
 }
 
@@ -43,11 +43,11 @@ var askings = []asking{
 	{"reset", "/v1/auth/password", `{"email":%q,"code":"000000","password":"battery staple"}`, "reset_password", http.StatusUnprocessableEntity},
 }
 
-// asker asks for known and unknown addresses.
+// asker sends requests for known and unknown addresses.
 type asker struct {
 	*world
 	handler http.Handler
-	hash    string // of the password that everybody has
+	hash    string // of the password of all accounts
 }
 
 func newAsker(t *testing.T) *asker {
@@ -62,11 +62,10 @@ func newAsker(t *testing.T) *asker {
 	return &asker{w, a.Handler(), hash}
 }
 
-// ask makes tries for unknown and known addresses in turn, which have to be answered
-// alike, and returns what each took.
+// ask tries unknown and known addresses in turn, requires equal responses, and returns the duration of each.
 func (s *asker) ask(t *testing.T, a asking, tries int) (took [2][]time.Duration) {
 	t.Helper()
-	const each = 5            // so often a code is looked at
+	const each = 5            // number of checks of a code
 	var addresses [2][]string // unknown and known
 	for i := range tries / each {
 		for known := range addresses {
@@ -84,7 +83,7 @@ func (s *asker) ask(t *testing.T, a asking, tries int) (took [2][]time.Duration)
 	for i := range tries {
 		var answers [2]*httptest.ResponseRecorder
 		for turn := range 2 {
-			known := (i + turn) % 2 // who is first takes turns as well
+			known := (i + turn) % 2 // the first one alternates, too
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, a.path, strings.NewReader(fmt.Sprintf(a.body, addresses[known][i%len(addresses[known])])))
 			r.Header.Set("Content-Type", "application/json")
 			answers[known] = httptest.NewRecorder()
@@ -100,7 +99,7 @@ func (s *asker) ask(t *testing.T, a asking, tries int) (took [2][]time.Duration)
 	return took
 }
 
-// accounts opens accounts with one password behind the domain's back.
+// accounts inserts accounts with one password directly into SQL.
 func (w *world) accounts(addresses []string, passwordHash string) {
 	w.t.Helper()
 	err := w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
@@ -120,7 +119,7 @@ func (w *world) accounts(addresses []string, passwordHash string) {
 	}
 }
 
-// sameHeader compares all but what is drawn for each request.
+// sameHeader compares all headers except those that are random per request.
 func sameHeader(a, b http.Header) bool {
 	a, b = a.Clone(), b.Clone()
 	a.Del("X-Request-ID")

@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-// Nobody may learn from how long an answer takes whether an address has an account.
+// The duration of a response does not reveal whether an address has an account.
 //
-// Tries at known and unknown addresses take turns, so that whatever else the
-// machine does falls on both alike, and their medians must be within a twentieth.
-// Somebody else's load may still spoil a round; a difference that is there shows
-// in all three. Passwords cost little here, which is the harder test: there is
-// less work for a difference to hide behind. With -costly they cost what they cost
-// outside.
-func TestTimingTellsNobodyWhoHasAnAccount(t *testing.T) {
+// Tries at known and unknown addresses alternate, so that other load affects both equally, and their medians must be
+// within a twentieth. Other load may still spoil a round, but a real difference appears in all three rounds. Passwords
+// are cheap here, which makes the test stricter, because less work hides a difference. With -costly they have the real
+// cost.
+func TestTiming_DoesNotRevealAccounts(t *testing.T) {
 	const tries, apart = 1000, 0.05
 	s := newAsker(t)
 	for _, a := range askings {

@@ -7,9 +7,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// publish sends an event of what was committed to all devices of a user, and to
-// subscribers of the user's notifications in Redis. data is a wire type; the types of
-// events are in package api.
+// publish publishes an event of a committed change to all devices of a user, and to the subscribers of the user's
+// notifications in Redis. data is a wire type; package api lists the event types.
 func (s *Service) publish(typ string, user ID, at time.Time, data any) {
 	text, ok := events.Encode(s.log, typ, data)
 	if !ok {
@@ -20,5 +19,5 @@ func (s *Service) publish(typ string, user ID, at time.Time, data any) {
 	s.bus.Publish([]events.Event{e})
 }
 
-// Notifications is the channel in Redis of what users are told beside their chats.
+// Notifications returns the Redis channel of a user's account events.
 func Notifications(user ID) keyspace.Messages[events.Event] { return notifications.At(user) }

@@ -37,7 +37,7 @@ func hear(t *testing.T, sub *events.Subscription, typ string, data any) {
 	}
 }
 
-func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
+func TestEvents_PublishedAfterTheCommit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -45,7 +45,7 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 		ann := w.join("ann@example.org", "").User.ID
 		sub := other.bus.Subscribe(t.Context(), ann.String())
 		defer sub.Close()
-		// At most once: the other node may not listen yet to the first.
+		// At most once, because the other node may not be subscribed yet at the first one.
 		names := []string{"Bea", "Eve", "Kim", "Zoe"}
 		for i, name := range names {
 			w.rename(ann, name)
@@ -69,8 +69,8 @@ func TestDevicesHearOfAChangeOnceItIsCommitted(t *testing.T) {
 	})
 }
 
-// Programs beside the server hear it in Redis.
-func TestEventsAreOnTheUsersChannel(t *testing.T) {
+// Other programs receive it from Redis.
+func TestEvents_OnTheUsersChannel(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -106,8 +106,8 @@ func TestEventsAreOnTheUsersChannel(t *testing.T) {
 	})
 }
 
-// A device ignores an event or an answer with a lower version than the last one.
-func TestUser_EachChangeGrowsTheVersion(t *testing.T) {
+// A device ignores an event or a response with a lower version than the last one.
+func TestUser_EachChangeIncrementsTheVersion(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		ann := w.join("ann@example.org", "").User.ID

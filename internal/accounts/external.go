@@ -16,13 +16,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrExternalID refuses what is no external id.
+// ErrExternalID reports text that is not an external id.
 var ErrExternalID = errs.New(errs.Invalid, "account.external_id_invalid", "An external id is 1 to 128 printable characters, none of them a space.")
 
-// An External is a user whom an app knows by itself. Their account has no address and no
-// password: the app's own backend vouches for them.
+// An External is a user of an app with its own accounts. Their account has no address and no password, because the
+// app's own backend authenticates the user.
 type External struct {
-	ID   string // the app's own name for the user; it never changes
+	ID   string // the app's id of the user; it never changes
 	Name string
 	Bio  string
 	Zone string // empty: UTC
@@ -32,17 +32,17 @@ type External struct {
 type Provided struct {
 	User
 	External string
-	New      bool // it was opened just now
+	New      bool // this call created it
 }
 
-// MaxProvided is how many accounts one [Service.Provide] opens at most.
-const MaxProvided = inOne
+// MaxProvided is the largest number of accounts per [Service.Provide].
+const MaxProvided = idsPerStatement
 
-// provideTries is how often a list is looked up because others opened some of its users meanwhile.
+// provideTries is the number of retries when other requests create some of the same users.
 const provideTries = 5
 
-// Provide opens accounts for those external users who have none, and returns all of theirs in the order of
-// list. An account that is there stays as it is. ErrExternalID, ErrName, ErrBio, civil.ErrZone.
+// Provide creates accounts for external users without one, and returns the accounts of all users in the order of list.
+// Existing accounts do not change.
 func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, err error) {
 	defer errs.Wrap(&err, "accounts.Provide")
 	users := make(map[string]User, len(list))
@@ -52,7 +52,7 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 			return nil, err
 		}
 		if keys[i] = e.ID; !users[e.ID].ID.IsZero() {
-			continue // named twice: the first one counts
+			continue // duplicate in the list: the first one counts
 		}
 		users[e.ID] = User{ID: ids.New[User](), Name: e.Name, Bio: e.Bio, Clock: civil.Clock{Zone: e.Zone}, FindByID: true, Requests: true, OnBoards: true, Presence: ToFriends}
 	}
@@ -66,7 +66,7 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 			return s.openExternal(ctx, tx, slices.DeleteFunc(slices.Clone(unique), func(id string) bool { return !found[id].ID.IsZero() }), users)
 		}))
 	}
-	// Other requests may open some of them at the same moment, one after the other: each time one more is there.
+	// Other requests may create some of them at the same time, one after the other: each retry finds at least one more.
 	err = open("")
 	for tries := 1; tries < provideTries && sqldb.IsDuplicate(err); tries++ {
 		err = open(s.db.Dialect().ForUpdate())
@@ -76,25 +76,25 @@ func (s *Service) Provide(ctx context.Context, list []External) (_ []Provided, e
 	}
 	out := make([]Provided, len(list))
 	for i, id := range keys {
-		u, there := found[id]
-		if !there {
+		u, ok := found[id]
+		if !ok {
 			u = users[id]
 		}
-		out[i] = Provided{User: u, External: id, New: !there}
+		out[i] = Provided{User: u, External: id, New: !ok}
 	}
 	return out, nil
 }
 
-// openExternal opens accounts for external users who have none.
+// openExternal creates accounts for external users without one.
 func (s *Service) openExternal(ctx context.Context, tx *sqldb.Tx, fresh []string, users map[string]User) error {
 	events := make([]trail.Event, len(fresh))
-	told := make([]any, len(fresh))
+	payloads := make([]any, len(fresh))
 	for i, id := range fresh {
 		u := users[id]
 		u.Created = tx.Now()
 		users[id] = u
 		events[i] = trail.Event{User: u.ID.String(), Kind: trail.Registered}
-		told[i] = hookUser(id, u)
+		payloads[i] = hookUser(id, u)
 	}
 	if err := insertExternal(ctx, tx, fresh, users); err != nil {
 		return err
@@ -103,10 +103,10 @@ func (s *Service) openExternal(ctx context.Context, tx *sqldb.Tx, fresh []string
 	if err := trail.Write(ctx, tx, events...); err != nil {
 		return err
 	}
-	return s.hooks.Enqueue(ctx, tx, api.HookUserRegistered, "users", told...)
+	return s.hooks.Enqueue(ctx, tx, api.HookUserRegistered, "users", payloads...)
 }
 
-func (s *Service) tellRegistered(ctx context.Context, tx *sqldb.Tx, e External, u User) error {
+func (s *Service) enqueueRegistered(ctx context.Context, tx *sqldb.Tx, e External, u User) error {
 	return s.hooks.Enqueue(ctx, tx, api.HookUserRegistered, "users", hookUser(e.ID, u))
 }
 
@@ -135,26 +135,26 @@ func isExternalID(s string) bool {
 	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return unprintable(r) || r == ' ' })
 }
 
-// ExternalUser returns the account of an external user. ErrNoUser.
+// ExternalUser returns the account of an external user, or ErrNoUser.
 func (s *Service) ExternalUser(ctx context.Context, id string) (_ User, err error) {
 	defer errs.Wrap(&err, "accounts.ExternalUser")
 	found, err := selectExternal(ctx, s.db, []string{id}, "")
-	u, there := found[id]
-	if err == nil && !there {
+	u, ok := found[id]
+	if err == nil && !ok {
 		err = ErrNoUser
 	}
 	return u, asKind(err)
 }
 
-// ExternalID returns the external id of a user; empty: the user has none.
+// ExternalID returns the external id of a user, or "" if there is none.
 func (s *Service) ExternalID(ctx context.Context, user ID) (_ string, err error) {
 	defer errs.Wrap(&err, "accounts.ExternalID %s", user)
 	id, err := selectExternalID(ctx, s.db, user)
 	return id, asKind(err)
 }
 
-// SignIn opens a session of a device for a user for whom the app's own backend vouches. It takes a
-// deletion back, as any log-in does. ErrDeviceName, ErrBanned, ErrNoUser.
+// SignIn opens a session for a user whom the app's own backend has authenticated. Like any log-in it cancels a
+// deletion.
 func (s *Service) SignIn(ctx context.Context, user ID, l Login) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.SignIn %s", user)
 	if l.Device, err = cleanDevice(l.Device); err != nil {
@@ -163,8 +163,8 @@ func (s *Service) SignIn(ctx context.Context, user ID, l Login) (t Tokens, err e
 	return s.openSessionAs(ctx, user, l, func(ctx context.Context, tx *sqldb.Tx) (User, error) { return lockAccount(ctx, tx, user) })
 }
 
-// Acting returns as whom the app's own backend calls operations in the name of a user. It may read what a
-// banned user could. ErrNoUser, ErrBanned.
+// Acting returns the caller for operations that the app's own backend runs as a user. reads reports whether the
+// operation only reads, which is allowed for a banned user, too.
 func (s *Service) Acting(ctx context.Context, user ID, reads bool) (_ Caller, err error) {
 	defer errs.Wrap(&err, "accounts.Acting %s", user)
 	u, err := s.users.get(ctx, user)
@@ -179,8 +179,8 @@ func (s *Service) Acting(ctx context.Context, user ID, reads bool) (_ Caller, er
 	return Caller{User: user, Clock: u.Clock, Expires: s.db.Now().Add(time.Minute)}, nil
 }
 
-// DeleteFor is [Service.Delete] by the app's own backend, with a grace that may be zero. What is deleted
-// already is erased at the earlier of both moments. ErrNoUser.
+// DeleteFor is [Service.Delete] by the app's own backend, with a grace that may be zero. A deleted account is erased at
+// the earlier of both times.
 func (s *Service) DeleteFor(ctx context.Context, user ID, grace time.Duration) (erased time.Time, err error) {
 	defer errs.Wrap(&err, "accounts.DeleteFor %s", user)
 	fresh := false
@@ -197,25 +197,25 @@ func (s *Service) DeleteFor(ctx context.Context, user ID, grace time.Duration) (
 	return erased, err
 }
 
-// Grace is how long a deleted account can be brought back.
+// Grace returns how long a deleted account can be restored.
 func (s *Service) Grace() time.Duration { return s.cfg.Grace }
 
-// KickAll logs all devices of a user out, for the app's own backend. ErrNoUser.
+// KickAll logs out all devices of a user, for the app's own backend.
 func (s *Service) KickAll(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.KickAll %s", user)
 	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := lockAccount(ctx, tx, user); err != nil { // what is written of an erased account nothing would erase
+		if _, err := lockAccount(ctx, tx, user); err != nil { // data that is written for an erased account would never be erased
 			return err
 		}
 		return writeOperators(ctx, tx, user, DeviceID{}, trail.OperatorKicked)
 	})
 }
 
-// externalName begins the name of a user by their external id, see [Service.Resolve].
+// externalName is the prefix of an external id as the name of a user, see [Service.Resolve].
 const externalName = "external:"
 
-// Resolve returns the user that the app's own backend names: an id, or "external:" and an external id.
-// ErrNoUser.
+// Resolve returns the user that the app's own backend names: by id, or by "external:" and an external id. It returns
+// ErrNoUser if there is none.
 func (s *Service) Resolve(ctx context.Context, name string) (ID, error) {
 	found, err := s.ResolveAll(ctx, []string{name})
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Service) Resolve(ctx context.Context, name string) (ID, error) {
 	return found[0], nil
 }
 
-// ResolveAll is [Service.Resolve] of several names, in their order.
+// ResolveAll is [Service.Resolve] for several names, in their order.
 func (s *Service) ResolveAll(ctx context.Context, names []string) (_ []ID, err error) {
 	defer errs.Wrap(&err, "accounts.ResolveAll")
 	var external []string
@@ -234,8 +234,8 @@ func (s *Service) ResolveAll(ctx context.Context, names []string) (_ []ID, err e
 		}
 	}
 	users := map[string]User{}
-	for some := range slices.Chunk(external, inOne) {
-		found, err := selectExternal(ctx, s.db, some, "")
+	for chunk := range slices.Chunk(external, idsPerStatement) {
+		found, err := selectExternal(ctx, s.db, chunk, "")
 		if err != nil {
 			return nil, asKind(err)
 		}
@@ -246,7 +246,7 @@ func (s *Service) ResolveAll(ctx context.Context, names []string) (_ []ID, err e
 		if id, ok := strings.CutPrefix(name, externalName); ok {
 			all[i] = users[id].ID
 		} else {
-			all[i], _ = ids.Parse[User](name) // what is no id is nobody
+			all[i], _ = ids.Parse[User](name) // an invalid id matches no user
 		}
 		if all[i].IsZero() {
 			return nil, ErrNoUser

@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// Of a list's users others may open one after the other.
-func TestListsThatOverlapAreProvidedAtOnce(t *testing.T) {
+// Other requests may create the users of a list one after the other.
+func TestProvide_OverlappingListsInParallel(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		const users, each = 5, 3
 		for round := range 10 {
@@ -49,7 +49,7 @@ func TestListsThatOverlapAreProvidedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnExternalUserHasOneAccountWhoeverOpensIt(t *testing.T) {
+func TestProvide_OneAccountPerExternalUser(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		list := []External{{ID: "a", Name: "Ann", Zone: "Europe/Athens"}, {ID: "b", Name: "Bob"}, {ID: "a", Name: "Ann"}}
 		var all sync.WaitGroup
@@ -100,7 +100,7 @@ func TestAnExternalUserHasOneAccountWhoeverOpensIt(t *testing.T) {
 		if _, err := w.Verify(t.Context(), tokens.Access); !errors.Is(err, ErrToken) {
 			t.Errorf("a deleted user's token: %v", err)
 		}
-		// The answer got lost, and the backend tries again.
+		// The response was lost, and the backend retries.
 		bob, session := got[0][1].ID, ids.New[Session]()
 		var tries []Tokens
 		for range 2 {

@@ -14,7 +14,7 @@ import (
 func FuzzParseToken(f *testing.F) {
 	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAé")
-	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j." + strings.Repeat("\n", secretLen)) // base64 passes over them
+	f.Add("sa_V1StGXR8_Z5j.V1StGXR8_Z5j." + strings.Repeat("\n", secretLen)) // base64 ignores them
 	f.Fuzz(func(t *testing.T, s string) {
 		got, ok := parseToken(accessPrefix, s)
 		if ok && mint("a secret").issued(got) {
@@ -26,7 +26,7 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// credentialRoutes are those that take a body, with one that fits.
+// credentialRoutes lists the routes with a body, and a valid body.
 var credentialRoutes = []struct{ method, path, body string }{
 	{"POST", "/v1/auth/codes", `{"email":"ann@example.org","purpose":"reset_password"}`},
 	{"POST", "/v1/auth/register", `{"email":"ann@example.org","code":"123456","name":"Ann","password":"correct horse","zone":"UTC","device":"x"}`},
@@ -39,7 +39,7 @@ var credentialRoutes = []struct{ method, path, body string }{
 	{"PUT", "/v1/me/email", `{"email":"bea@example.org","code":"123456","password":"correct horse"}`},
 }
 
-// No body makes the server fail, and what is refused says why.
+// No body makes the server fail, and each error has a code.
 func FuzzCredentialBodies(f *testing.F) {
 	w := onSQLite(f, Settings{Limits: Limits{CodesPerMinute: 1e9, CodesPerDay: 1e9, CodesPerIP: 1e9, LoginFails: 1e9}})
 	me := w.join("ann@example.org", "correct horse")

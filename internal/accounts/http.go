@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-// errStrays is for a household that presents very many tokens which nobody has: any operation may answer it.
+// errStrays is returned by any operation for a household that presents too many unknown tokens.
 var errStrays = web.ErrLimit
 
 // Authenticate implements web.Authenticator.
@@ -27,7 +27,7 @@ func (s *Service) Authenticate(ctx context.Context, bearer string) (web.Caller, 
 	return c, nil
 }
 
-// StillHere implements gateway.Sessions by [Service.Continues].
+// StillHere implements gateway.Sessions with [Service.Continues].
 func (s *Service) StillHere(ctx context.Context, c web.Caller) (web.Caller, error) {
 	caller, err := s.Continues(ctx, c.(Caller))
 	if err != nil {
@@ -39,32 +39,32 @@ func (s *Service) StillHere(ctx context.Context, c web.Caller) (web.Caller, erro
 // UserID implements web.Caller.
 func (c Caller) UserID() string { return c.User.String() }
 
-// DeviceID names the caller's session, for sockets.
+// DeviceID returns the id of the caller's session, for sockets.
 func (c Caller) DeviceID() string { return c.Device.String() }
 
-// ExpiresAt is when the caller's token expires, for sockets.
+// ExpiresAt returns the expiry of the caller's token, for sockets.
 func (c Caller) ExpiresAt() time.Time { return c.Expires }
 
-// AuthErrors are the refusals of [Service.Authenticate], and that of an operation that
-// finds the caller's account deleted since. Every operation with a token lists them.
+// AuthErrors lists the errors of [Service.Authenticate], and of operations whose account was deleted in the meantime.
+// All operations with a token list them.
 var AuthErrors = []*errs.Error{ErrToken, ErrStore, ErrNoUser}
 
-// Routes adds the domain's operations to a.
+// Routes adds the operations of the domain to a.
 func (s *Service) Routes(a *web.API) {
 	s.credentialRoutes(a)
 	s.leavingRoutes(a)
 	tags := []string{"accounts"}
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Ask for a verification code by mail", Tags: tags,
-		Description: "The answer is the same whether the address has an account or not; the mail tells.",
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/codes", ID: "auth.codes", Summary: "Request a verification code", Tags: tags,
+		Description: "The response is the same whether or not the address has an account; only the mail differs.",
 		Errors:      []*errs.Error{emails.ErrInvalid, codes.ErrPurpose, codes.ErrTooMany, ErrSignInOff, ErrStore}}, s.postCodes)
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/register", ID: "auth.register", Summary: "Open an account", Tags: tags,
 		Status: http.StatusCreated,
 		Errors: []*errs.Error{emails.ErrInvalid, ErrName, ErrDeviceName, ErrPassword, ErrPasswordCommon, ErrBusy, civil.ErrZone, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken, webhooks.ErrRefused, webhooks.ErrAway, ErrSignInOff, ErrStore}}, s.postRegister)
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log a device in by password or code", Tags: tags,
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/login", ID: "auth.login", Summary: "Log in by password or code", Tags: tags,
 		Errors: []*errs.Error{emails.ErrInvalid, ErrDeviceName, ErrEither, ErrCredentials, ErrLocked, ErrBusy, codes.ErrSuspended, ErrBanned, ErrSignInOff, ErrStore}}, s.postLogin)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me", ID: "me.get", Summary: "The caller's account", Tags: tags}, s.getMe)
-	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Change name, bio, time zone, who may find and ask the caller, who sees the name on boards, or who sees the caller on line", Tags: tags,
-		Description: "A new zone counts from the next midnight in the old one.",
+	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/me", ID: "me.update", Summary: "Update the caller's account", Tags: tags,
+		Description: "Name, bio, time zone, and who may find, contact and see the caller. A new zone applies from the next midnight in the old one.",
 		Errors:      []*errs.Error{ErrName, ErrBio, civil.ErrZone}}, s.patchMe)
 	s.sessionsRoutes(a)
 	s.securityRoutes(a)
@@ -109,7 +109,7 @@ func (s *Service) tokens(t Tokens, err error) (*web.Body[api.Tokens], error) {
 	return web.NewBody(s.WireTokens(t)), nil
 }
 
-// WireTokens returns tokens as the API shows them.
+// WireTokens returns tokens in the format of the API.
 func (s *Service) WireTokens(t Tokens) api.Tokens {
 	now := s.db.Now()
 	return api.Tokens{

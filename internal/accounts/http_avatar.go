@@ -16,26 +16,25 @@ import (
 )
 
 var (
-	// uploadLimit: an image takes a core for up to some seconds.
+	// uploadLimit: scaling an image takes up to a few seconds of a core.
 	uploadLimit = ratelimit.Limit{Max: 20, Window: time.Hour}
-	// pictureLimit is for an address, behind which a whole office may open its
-	// lists of friends for the first time.
+	// pictureLimit is per address, because a whole office may load its friend lists for the first time.
 	pictureLimit = ratelimit.Limit{Max: 6000, Window: time.Minute}
 )
 
-// uploadTime lets 5 MiB arrive over a megabit a second.
+// uploadTime allows 5 MiB at one megabit per second.
 const uploadTime = 45 * time.Second
 
 func (s *Service) avatarRoutes(a *web.API) {
 	tags := []string{"people"}
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/avatar", ID: "me.avatar.set", Summary: "Upload the caller's picture", Tags: tags,
-		Description: "PNG, JPEG, GIF (the first frame) or WebP (not moving), up to 5 MiB, 25 million pixels and 10,000 on a side. What it is, its bytes say. The middle is kept, upright, in three sizes; metadata is not.",
+		Description: "PNG, JPEG, GIF (first frame) or still WebP, up to 5 MiB, 25 million pixels and 10,000 pixels per side. The bytes define the type. The server stores the rotated center square in three sizes, without metadata.",
 		MaxBody:     picture.MaxBytes, BodyTime: uploadTime, Time: picture.Time, Limit: uploadLimit,
 		Errors: []*errs.Error{picture.ErrUnreadable, picture.ErrDimensions, picture.ErrBusy}}, s.putAvatar)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/avatar", ID: "me.avatar.remove", Summary: "Remove the caller's picture", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteAvatar)
-	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "One size of a picture", Tags: tags,
-		Description: "What an id stands for never changes: keep it for as long as you like. With If-None-Match the answer may be 304. JPEG, or PNG when something shows through.",
+	web.HandlePublic(a, web.Op{Method: http.MethodGet, Path: "/v1/avatars/{avatar}/{size}", ID: "avatars.get", Summary: "Get a picture in one size", Tags: tags,
+		Description: "The content of an id never changes, so cache it without limit. With If-None-Match the response may be 304. The type is JPEG, or PNG with transparency.",
 		Limit:       pictureLimit, Answer: "image/*", Errors: []*errs.Error{ErrNoAvatar, ErrStore}}, s.getAvatar)
 }
 
@@ -54,12 +53,12 @@ func (s *Service) deleteAvatar(ctx context.Context, caller Caller, _ *web.Empty)
 }
 
 func (s *Service) getAvatar(ctx context.Context, in *struct {
-	Avatar  string `path:"avatar" doc:"the picture's id"`
+	Avatar  string `path:"avatar" doc:"id of the picture"`
 	Size    string `path:"size" enum:"64,256,512" doc:"pixels on each side"`
 	IfMatch string `header:"If-None-Match"`
 }) (*web.Image, error) {
 	id, err := ids.Parse[picture.Picture](in.Avatar)
-	size, _ := strconv.Atoi(in.Size) // one of the enum
+	size, _ := strconv.Atoi(in.Size) // the enum has checked it
 	if err != nil {
 		return nil, ErrNoAvatar
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// scanLimit is what a person can scan who is at a fair. Guessing is hopeless
-// without it as well: a token has 128 bits.
+// scanLimit is enough for a person at a fair. Guessing is impossible without it, too: a token has 128 random bits.
 var scanLimit = ratelimit.Limit{Max: 120, Window: time.Hour}
 
 func (s *Service) cardRoutes(a *web.API) {
@@ -21,21 +20,20 @@ func (s *Service) cardRoutes(a *web.API) {
 	none := []*errs.Error{ErrNotDrawn}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/card", ID: "me.card.draw", Summary: "Draw the caller's card", Tags: tags,
 		Description: "A card expires after 48 hours. Until then this returns the same card.", NoReplay: true}, s.postMyCard)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card", ID: "me.card.get", Summary: "What others scan to find the caller", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card", ID: "me.card.get", Summary: "Get the caller's card", Tags: tags,
 		Errors: none}, s.getMyCard)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.png", ID: "me.card.png", Summary: "The caller's card as a QR code, PNG", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.png", ID: "me.card.png", Summary: "Get the card as PNG", Tags: tags,
 		Answer: "image/png", Errors: none}, s.getMyCardPNG)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.svg", ID: "me.card.svg", Summary: "The caller's card as a QR code, SVG", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/card.svg", ID: "me.card.svg", Summary: "Get the card as SVG", Tags: tags,
 		Answer: "image/svg+xml", Errors: none}, s.getMyCardSVG)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Make the caller's card worthless", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/me/card", ID: "me.card.withdraw", Summary: "Withdraw the caller's card", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteMyCard)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/cards/{token}", ID: "cards.get", Summary: "Whose card it is", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/cards/{token}", ID: "cards.get", Summary: "Get the owner of a card", Tags: tags,
 		Limit: scanLimit, Errors: []*errs.Error{ErrNoCard}}, s.getCard)
 }
 
-// wireCard returns a card with the text of its picture: a link to this server's page
-// as the caller reaches it. The link is not stored, so that it survives a move of the
-// server to another name.
+// wireCard returns a card in the format of the API. Its URL is a link to the page at the origin of the request. The
+// link is not stored, so that it stays valid after the server moves to another name.
 func (s *Service) wireCard(ctx context.Context, c Card) api.Card {
 	token := s.CardToken(c)
 	return api.Card{Token: token, URL: web.Origin(ctx) + "/#/card/" + token, ExpiresIn: int(c.Expires.Sub(s.db.Now()).Seconds())}
@@ -89,7 +87,7 @@ func (s *Service) deleteMyCard(ctx context.Context, caller Caller, _ *web.Empty)
 }
 
 func (s *Service) getCard(ctx context.Context, _ Caller, in *struct {
-	Token string `path:"token" doc:"what the card says"`
+	Token string `path:"token" doc:"token of the card"`
 }) (*web.Body[api.Profile], error) {
 	owner, err := s.CardOwner(ctx, in.Token)
 	if err != nil {

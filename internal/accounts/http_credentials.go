@@ -17,29 +17,29 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// credentialRoutes adds the operations on passwords and addresses to a. None of
-// their requests is remembered by its Idempotency-Key, since a hash of a body with a password in it
-// would undo what Argon2 is for. A retry is known by its event in the trail.
+// credentialRoutes adds the operations on passwords and addresses to a. None of their requests is stored for its
+// Idempotency-Key, because a stored hash of a body with a password would be easier to crack than Argon2. The id of the
+// event in the trail identifies a retry.
 func (s *Service) credentialRoutes(a *web.API) {
 	tags := []string{"accounts"}
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Set a password by a mailed code", Tags: tags,
-		Description: "Logs all devices out, and lets log-ins be tried again that wrong ones had locked. The address gets a mail.",
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/password", ID: "auth.reset_password", Summary: "Reset the password by code", Tags: tags,
+		Description: "Logs out all devices, unlocks log-in and mails a notice.",
 		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrSignInOff, emails.ErrInvalid, ErrPassword, ErrPasswordCommon, ErrBusy, codes.ErrWrong, codes.ErrSuspended, ErrStore}}, s.postPassword)
-	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Change the password, or set the first one", Tags: tags,
-		Description: "Logs all other devices out. The caller's address gets a mail. The first password needs a code to the caller's address with the purpose set_password.",
+	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/password", ID: "me.change_password", Summary: "Set the password", Tags: tags,
+		Description: "Logs out all other devices and mails a notice. The first password needs a code with the purpose set_password.",
 		NoReplay:    true, Status: http.StatusNoContent, Errors: []*errs.Error{ErrPassword, ErrPasswordCommon, ErrPasswordWrong, codes.ErrWrong, codes.ErrSuspended, ErrLocked, ErrBusy}}, s.putPassword)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Ask for a code at the caller's own address", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/codes", ID: "me.codes", Summary: "Request a code at the own address", Tags: tags,
 		Description: "For an account without a password: to set the first one, or to change the address.",
 		Limit:       ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{codes.ErrPurpose, codes.ErrTooMany, ErrNoEmail}}, s.postOwnCodes)
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Take a change of address back", Tags: tags,
-		Description: "By the token of the link that the old address was mailed, for 72 hours. The account has that address again, all devices are logged out, and the password is removed: log in by code.",
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/email/undo", ID: "auth.undo_email", Summary: "Undo a change of address", Tags: tags,
+		Description: "Needs the token of the link that was mailed to the old address, valid for 72 hours. It restores that address, logs out all devices and removes the password: log in by code.",
 		Status:      http.StatusNoContent, Errors: []*errs.Error{ErrUndo, ErrEmailTaken, ErrStore}}, s.postUndo)
-	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Ask for a code at the caller's address to be", Tags: tags,
-		Description: "The answer is the same whether the address has an account or not; the mail tells. Only the caller can use the code.",
-		// Mails to whomever the caller names.
+	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/email/codes", ID: "me.email_codes", Summary: "Request a code at the new address", Tags: tags,
+		Description: "The response is the same whether or not the address has an account; only the mail differs. Only the caller can use the code.",
+		// The caller chooses the recipient of the mail.
 		Limit: ratelimit.Limit{Max: 10, Window: time.Hour}, Errors: []*errs.Error{emails.ErrInvalid, codes.ErrTooMany}}, s.postEmailCodes)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/me/email", ID: "me.change_email", Summary: "Change the address", Tags: tags,
-		Description: "All devices stay logged in. Needs the password, or where there is none a code to the old address with the purpose leave_email. The old address gets a mail with a link that takes the change back for 72 hours.",
+		Description: "All devices stay logged in. Needs the password or, without one, a code to the old address with the purpose leave_email. The old address gets a mail with a link that undoes the change, valid for 72 hours.",
 		NoReplay:    true, Errors: []*errs.Error{emails.ErrInvalid, ErrPasswordWrong, ErrLocked, ErrBusy, codes.ErrWrong, codes.ErrSuspended, ErrEmailTaken}}, s.putEmail)
 }
 
@@ -51,7 +51,7 @@ func (s *Service) putPassword(ctx context.Context, caller Caller, in *web.Body[a
 	return &web.Empty{}, s.ChangePassword(ctx, caller.User, caller.Device, PasswordChange{Event: eventOf(ctx), Current: in.Body.Current, Code: in.Body.Code, Password: in.Body.Password})
 }
 
-// eventOf is what the trail calls what a request does.
+// eventOf returns the id in the trail for the change of a request.
 func eventOf(ctx context.Context) ids.ID[trail.Event] {
 	return ids.Of[trail.Event](binary.BigEndian.AppendUint64(nil, web.RequestID(ctx)))
 }

@@ -12,8 +12,8 @@ import (
 // leavingRoutes adds the deletion of an account to a.
 func (s *Service) leavingRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/me/deletion", ID: "me.delete", Summary: "Delete the account", Tags: []string{"accounts"},
-		Description: "Logs all devices out; the address gets a mail, and others see a deleted user. Logging in takes it back until the account is erased.",
-		// An answer is stored with a hash of the request, which would help to guess the password.
+		Description: "Logs out all devices and mails a notice. Other users see a deleted user. A log-in before the erasure restores the account.",
+		// A stored response contains a hash of the request, which would help to guess the password.
 		NoReplay: true, Errors: []*errs.Error{ErrPasswordWrong, ErrLocked, ErrBusy}}, s.postDeletion)
 }
 

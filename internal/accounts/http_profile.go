@@ -14,20 +14,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// searchLimit is what a person needs who looks for friends, and next to nothing
-// for one who tries addresses.
+// searchLimit is enough for a person who looks for friends, and too little to enumerate addresses.
 var searchLimit = ratelimit.Limit{Max: 30, Window: time.Hour}
 
 func (s *Service) profileRoutes(a *web.API) {
 	tags := []string{"people"}
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/{user}", ID: "users.get", Summary: "A user as others see them", Tags: tags,
-		Description: "Of a deleted user only the id is left.",
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/{user}", ID: "users.get", Summary: "Get a user's profile", Tags: tags,
+		Description: "For a deleted user only the id is returned.",
 		Errors:      []*errs.Error{ErrUserNotFound}}, s.getUser)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users", ID: "users.list", Summary: "Several users as others see them", Tags: tags,
-		Description: "Those who exist or existed, in the order asked for; others are left out.",
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users", ID: "users.list", Summary: "Get several profiles", Tags: tags,
+		Description: "Returns users that exist or existed, in the order of the request, and leaves out unknown ids.",
 		Errors:      []*errs.Error{ids.ErrMalformed}}, s.getUsers)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/search", ID: "users.search", Summary: "Find a user by id or by e-mail address", Tags: tags,
-		Description: "Exactly, and only who lets themselves be found that way. The refusal is the same whether there is no such user, or one who does not want to be found.",
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/users/search", ID: "users.search", Summary: "Find a user by id or address", Tags: tags,
+		Description: "Exact match only, for users who allow it. The error is the same for an unknown user and for a user who cannot be found.",
 		Limit:       searchLimit, Errors: []*errs.Error{ErrSearch, emails.ErrInvalid, ErrUserNotFound}}, s.searchUsers)
 }
 
@@ -36,13 +35,13 @@ func (s *Service) getUser(ctx context.Context, _ Caller, in *struct {
 }) (*web.Body[api.Profile], error) {
 	id, err := ids.Parse[User](in.User)
 	if err != nil {
-		return nil, ErrUserNotFound // what is no identifier is nobody's
+		return nil, ErrUserNotFound // an invalid id belongs to no user
 	}
 	return profile(s.Profile(ctx, id))
 }
 
 func (s *Service) getUsers(ctx context.Context, _ Caller, in *struct {
-	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, with commas between"`
+	IDs []string `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"ids, separated by commas"`
 }) (*web.Body[api.Profiles], error) {
 	asked := make([]ID, len(in.IDs))
 	for i, text := range in.IDs {

@@ -10,17 +10,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
-// securityRoutes adds the operations on what happened to the security of an account.
+// securityRoutes adds the operations on security events to a.
 func (s *Service) securityRoutes(a *web.API) {
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/me/security", ID: "me.security", Tags: []string{"accounts"},
-		Summary:     "What happened to the security of the caller's account, the newest first",
-		Description: "Log-ins, failures and locks, changes of password and address, what operators did; kept for 90 days. A failure shows a second or two after it.",
+		Summary:     "List security events, newest first",
+		Description: "Log-ins, failures, locks, changes of password and address, and actions of operators, kept for 90 days. Failures appear after a second or two.",
 		Errors:      []*errs.Error{trail.ErrCursor}}, s.getSecurity)
 }
 
 func (s *Service) getSecurity(ctx context.Context, caller Caller, in *struct {
-	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"at most so many"`
+	Cursor string `query:"cursor" maxLength:"120" doc:"the next field of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"maximum number of events"`
 }) (*web.Body[api.SecurityEvents], error) {
 	list, next, err := trail.Page(ctx, s.db, caller.UserID(), in.Cursor, in.Limit)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 // sessionsRoutes adds the operations on tokens and devices.
 func (s *Service) sessionsRoutes(a *web.API) {
 	tags := []string{"accounts"}
-	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Trade a refresh token for a new pair", Tags: tags,
-		Description: "The same token again within ten seconds brings the same pair; later it logs the device out.",
+	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/refresh", ID: "auth.refresh", Summary: "Refresh the tokens", Tags: tags,
+		Description: "Within ten seconds the same token returns the same pair; later it logs the device out.",
 		Errors:      []*errs.Error{ErrRefresh, ErrReused, ErrBanned, ErrStore}}, s.postRefresh)
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/logout", ID: "auth.logout", Summary: "Log this device out", Tags: tags,
 		Status: http.StatusNoContent}, s.postLogout)
-	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "Logged-in devices, the last used first", Tags: tags}, s.getSessions)
+	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/sessions", ID: "sessions.list", Summary: "List devices, last used first", Tags: tags}, s.getSessions)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions/{device}", ID: "sessions.revoke", Summary: "Log one device out", Tags: tags,
 		Status: http.StatusNoContent, Errors: []*errs.Error{ErrNoSession}}, s.deleteSession)
-	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log all devices out, this one too, or all others", Tags: tags,
+	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/sessions", ID: "sessions.revoke_all", Summary: "Log out all or other devices", Tags: tags,
 		Status: http.StatusNoContent}, s.deleteAllSessions)
 }
 
@@ -32,7 +32,7 @@ func (s *Service) postRefresh(ctx context.Context, in *web.Body[api.RefreshReque
 
 func (s *Service) postLogout(ctx context.Context, caller Caller, _ *web.Empty) (*web.Empty, error) {
 	err := s.Revoke(ctx, caller.User, caller.Device)
-	if errors.Is(err, ErrNoSession) { // another request has ended the session
+	if errors.Is(err, ErrNoSession) { // another request has already ended the session
 		err = nil
 	}
 	return &web.Empty{}, err
@@ -57,13 +57,13 @@ func (s *Service) deleteSession(ctx context.Context, caller Caller, in *struct {
 }) (*web.Empty, error) {
 	device, err := ids.Parse[Session](in.Device)
 	if err != nil {
-		return nil, ErrNoSession // what is no identifier is no session either
+		return nil, ErrNoSession // an invalid id is no session
 	}
 	return &web.Empty{}, s.Revoke(ctx, caller.User, device)
 }
 
 func (s *Service) deleteAllSessions(ctx context.Context, caller Caller, in *struct {
-	Others bool `query:"others" doc:"true: this device stays"`
+	Others bool `query:"others" doc:"true keeps this device logged in"`
 }) (*web.Empty, error) {
 	var spared DeviceID
 	if in.Others {

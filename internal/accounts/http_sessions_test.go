@@ -15,7 +15,7 @@ func TestSessionsByHTTP(t *testing.T) {
 		var phone, tablet, browser, fresh api.Tokens
 		enter := func(device string, out *api.Tokens) {
 			t.Helper()
-			w.pass(time.Minute) // so that the order is certain
+			w.pass(time.Minute) // makes the order certain
 			c.say("POST", "/v1/auth/login", "", `{"email":"ann@example.org","password":"correct horse","device":"`+device+`"}`, out)
 		}
 		c.agent = "Shop/2.1 (Phone; \u202eOS 9)"

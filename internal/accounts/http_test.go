@@ -21,8 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
 
-// A conversation is what a client and the server said, with everything that
-// differs from run to run replaced by what it is.
+// A conversation records requests and responses, with varying values replaced by their names.
 type conversation struct {
 	*world
 	handler http.Handler
@@ -32,8 +31,7 @@ type conversation struct {
 	known   []string
 }
 
-// call returns one name for each identifier or token: the golden file shows
-// which of them are the same.
+// call returns one name per id or token, so that the golden file shows equal values.
 func (c *conversation) call(value, name string) {
 	c.known = append(c.known, value, name)
 	c.names = strings.NewReplacer(c.known...)
@@ -51,14 +49,14 @@ var volatile = []struct {
 	{regexp.MustCompile(`until \d{4}-\d\d-\d\dT[0-9:]+Z`), `until TIME`},
 }
 
-// talk begins a conversation with the world's routes.
+// talk starts a conversation with the routes of the world.
 func (w *world) talk() *conversation {
 	a := web.New(web.Config{Auth: w.Service, Log: w.Service.log})
 	w.Routes(a)
 	return &conversation{world: w, handler: a.Handler(), names: strings.NewReplacer()}
 }
 
-// agrees holds what was said against a golden file.
+// agrees compares the conversation with a golden file.
 func (c *conversation) agrees(golden string) {
 	c.t.Helper()
 	got := c.names.Replace(c.text.String())
@@ -79,7 +77,7 @@ func (c *conversation) agrees(golden string) {
 	}
 }
 
-// say sends a request and notes both sides; out, if any, gets the answer.
+// say sends a request and records it with its response, which it decodes into out unless nil.
 func (c *conversation) say(method, path, bearer, body string, out any) {
 	c.t.Helper()
 	r := httptest.NewRequestWithContext(c.t.Context(), method, path, strings.NewReader(body))
@@ -93,7 +91,7 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 		r.Header.Set("User-Agent", c.agent)
 	}
 	if bubble.In(c.t) {
-		bubble.Sleep(time.Millisecond) // sessions are listed in the order of their last use
+		bubble.Sleep(time.Millisecond) // sessions are sorted by their last use
 	}
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)
@@ -128,7 +126,7 @@ func (c *conversation) say(method, path, bearer, body string, out any) {
 	fmt.Fprintf(&c.text, "\n%s\n\n", bytes.TrimSpace(answer))
 }
 
-func TestTheWholeFlowByHTTP(t *testing.T) {
+func TestFlow_HTTP(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		c := w.talk()
 

@@ -12,25 +12,24 @@ import (
 	"github.com/stoa-dev/stoa/internal/mail"
 )
 
-// Jobs are what this domain does by itself.
+// Jobs returns the background jobs of this domain.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
-		// Nothing waits for either: what has expired is refused before it is gone.
+		// Neither is urgent, because expired data is refused before it is deleted.
 		{Name: "accounts.sweep", Every: 10 * time.Minute, Singleton: true, RunWithoutLease: true, Run: s.sweep},
 		{Name: "accounts.erase", Every: eraseEvery, Singleton: true, RunWithoutLease: true, Run: s.eraseDue},
 		// A crash loses the last uses of this period.
 		// A crash loses the failed log-ins of this period.
 		{Name: "accounts.trail", Every: time.Second, Run: func(ctx context.Context) error { return asKind(s.notes.Flush(ctx, s.db)) }},
 		{Name: "accounts.uses", Every: flushEvery, Run: s.flushUses},
-		// Whoever was told nothing comes again within some seconds.
+		// Clients whose response was lost retry within a few seconds.
 		{Name: "accounts.untold", Every: time.Second, Run: s.flushUntold},
-		// Soon, and yet not after each of many log-ins: a collection takes some
-		// milliseconds.
+		// Soon, but not after each of many log-ins, because a garbage collection takes milliseconds.
 		{Name: "accounts.memory", Every: time.Second, Run: func(context.Context) error { s.hasher.Tidy(); return nil }},
 	}
 }
 
-// Handlers are the topics of the queue that this domain handles.
+// Handlers returns the queue handlers of this domain.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
 		codes.Topic:  mailing(s.mailCode),
@@ -39,7 +38,7 @@ func (s *Service) Handlers() map[string]queue.Handler {
 	}
 }
 
-// mailing gives a message up when its mail was refused for good.
+// mailing makes a message a dead letter if its mail was permanently refused.
 func mailing[T any](send func(ctx context.Context, payload T) error) queue.Handler {
 	return queue.JSON(func(ctx context.Context, payload T, _ queue.Delivery) error {
 		err := send(ctx, payload)
@@ -50,7 +49,7 @@ func mailing[T any](send func(ctx context.Context, payload T) error) queue.Handl
 	})
 }
 
-// sweep removes expired codes and sessions.
+// sweep deletes expired codes and sessions.
 func (s *Service) sweep(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "accounts.sweep")
 	for more := true; more; {

@@ -8,12 +8,11 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this domain.
 var Keys = keyspace.New("accounts")
 
 var (
-	// An hour bounds what a Redis that lost a change in an asynchronous failover,
-	// and its era with it, can still accept.
+	// An hour bounds what Redis can still accept after an asynchronous failover lost a change together with its era.
 	accessKeys = keyspace.Def2[ID, DeviceID](Keys, "auth:at:{{uid}}:{device}", keyspace.CachedOf[access](),
 		keyspace.Expire(50*time.Minute).Jitter(10*time.Minute),
 		keyspace.Doc{
@@ -23,11 +22,11 @@ var (
 			Version:       2,
 		})
 
-	// An hour more while SQL is away costs little: nobody's profile changes then.
+	// One more hour while SQL is unavailable costs little, because no profile changes then.
 	userKeys = keyspace.Def1[ID](Keys, "user:info:{uid}", keyspace.CachedOf[User](),
 		keyspace.Expire(time.Hour).Jitter(5*time.Minute).Negative(5*time.Minute).StaleIfError(time.Hour),
 		keyspace.Doc{
-			Purpose: "who a user is: name, address, calendar, picture, who may find and see them",
+			Purpose: "a user: name, address, calendar, picture, and who may find and see them",
 			InvalidatedBy: []string{AvatarChanged.Name(), InfoChanged.Name(), EmailChanged.Name(),
 				PasswordChanged.Name(), AccountDeleted.Name(), AccountBanned.Name()},
 			MaxBytes: 4096,
@@ -37,11 +36,11 @@ var (
 	notifications = keyspace.DefChannel1[ID](Keys, "channel:system_notification:{uid}", events.Payload(
 		api.EventAccountUpdated, api.EventAccountNotice, api.EventSessionOpened,
 		api.EventSessionEnded, api.EventNoticeNew, api.EventNoticeRead),
-		keyspace.Doc{Purpose: "what happens to an account, its sessions and notices", MaxBytes: 8 << 10, Version: 3})
+		keyspace.Doc{Purpose: "events of an account, its sessions and notices", MaxBytes: 8 << 10, Version: 3})
 
 	loginFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:login_fail:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong passwords and codes of an address from households that it does not know", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes of an address from unknown households", InvalidatedBy: []string{"another password"}, MaxBytes: 8})
 
 	loginFailFromKeys = keyspace.Def2[keyspace.Hashed, keyspace.Hashed](Keys, "limit:login_fail:{email}:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
@@ -49,21 +48,21 @@ var (
 
 	householdFailKeys = keyspace.Def1[keyspace.Hashed](Keys, "limit:household_fail:{household}", keyspace.CounterKind(),
 		keyspace.UpTo(householdLife),
-		keyspace.Doc{Purpose: "wrong passwords and codes from one household, for whatever address", MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong passwords and codes from one household, for all addresses", MaxBytes: 8})
 
 	confirmFailKeys = keyspace.Def2[ID, DeviceID](Keys, "limit:confirm_fail:{uid}:{device}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "wrong present passwords of a logged-in device", InvalidatedBy: []string{"the right one"}, MaxBytes: 8})
+		keyspace.Doc{Purpose: "wrong current passwords of a logged-in device", InvalidatedBy: []string{"the right one"}, MaxBytes: 8})
 
 	userSessionKeys = keyspace.Def2[ID, DeviceID](Keys, "user:session:{uid}:{device}", keyspace.HashOf("device, agent, ip, login, used: two texts, an address and two Unix ms"),
 		keyspace.Expire(24*time.Hour),
-		keyspace.Doc{Purpose: "what is known of a logged-in device; slid by use", InvalidatedBy: []string{"log-out"}, MaxBytes: 2048})
+		keyspace.Doc{Purpose: "facts of a logged-in device; each use renews it", InvalidatedBy: []string{"log-out"}, MaxBytes: 2048})
 
 	cardKeys = keyspace.Def1[ID](Keys, "user:qrcode:user:{uid}", keyspace.CachedOf[Card](),
 		keyspace.UpTo(cardLife),
-		keyspace.Doc{Purpose: "a user's card, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
+		keyspace.Doc{Purpose: "the card of a user, until it expires", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
 
 	cardTokenKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:qrcode:token:{token}", keyspace.CachedOf[Card](),
 		keyspace.UpTo(cardLife),
-		keyspace.Doc{Purpose: "whose card it is, for as long as it is good", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
+		keyspace.Doc{Purpose: "the owner of a card, until it expires", InvalidatedBy: []string{CardChanged.Name()}, MaxBytes: 256, Version: 2})
 )

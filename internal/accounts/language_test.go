@@ -11,14 +11,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/httpapi/web"
 )
 
-// in is the context of a request with that Accept-Language header.
+// in returns the context of a request with that Accept-Language header.
 func (w *world) in(header string) context.Context {
 	return context.WithValue(w.t.Context(), i18n.Key{}, func() string { return header })
 }
 
 const chinese = "zh-CN,zh;q=0.9"
 
-func TestNoticesAreInTheLanguageOfTheAccountTheyGoTo(t *testing.T) {
+func TestNotices_InTheAccountsLanguage(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		newest := func(to, want string) {
 			t.Helper()
@@ -28,7 +28,7 @@ func TestNoticesAreInTheLanguageOfTheAccountTheyGoTo(t *testing.T) {
 		}
 		passwords := 0 // that the account had before
 		password := func() string { return strings.Repeat("correct horse ", passwords+1) }
-		// changed has the password changed by a program that asks for a language.
+		// changed changes the password with a client that asks for a language.
 		changed := func(a Tokens, header string) {
 			t.Helper()
 			c := PasswordChange{Current: password()}
@@ -53,7 +53,7 @@ func TestNoticesAreInTheLanguageOfTheAccountTheyGoTo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		changed(a, "en") // by a thief, say
+		changed(a, "en") // for example by a thief
 		newest("ann@example.org", inChinese)
 		for _, nothing := range []string{"", "fr", "*;;", strings.Repeat("zh", 200)} {
 			a = enter(nothing)
@@ -70,8 +70,7 @@ func TestNoticesAreInTheLanguageOfTheAccountTheyGoTo(t *testing.T) {
 		changed(a, "en")
 		newest("ann@example.org", inChinese)
 
-		// An account that has named none yet, from before there was the column, has mails in the
-		// language of who acts.
+		// An account without a language, from before the column existed, gets mails in the language of the actor.
 		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET lang = '' WHERE id = ?", a.User.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +81,7 @@ func TestNoticesAreInTheLanguageOfTheAccountTheyGoTo(t *testing.T) {
 	})
 }
 
-func TestAnErasedAccountHasNoLanguage(t *testing.T) {
+func TestErase_RemovesTheLanguage(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	a := w.join("ann@example.org", "correct horse")
 	if _, err := w.Login(w.in(chinese), Login{Email: "ann@example.org", Password: "correct horse", IP: "192.0.2.1"}); err != nil {
@@ -100,9 +99,9 @@ func TestAnErasedAccountHasNoLanguage(t *testing.T) {
 	}
 }
 
-// A token may be checked a moment before its account is deleted. What the operation answers
-// then is in its description, or the log complains.
-func TestAnAccountThatGoesDuringARequestIsADescribedRefusal(t *testing.T) {
+// A token may be checked a moment before its account is deleted. The operation's description must list that error, or
+// the log reports it.
+func TestDeletion_DuringARequestIsADescribedError(t *testing.T) {
 	w := onSQLite(t, Settings{})
 	a := w.join("ann@example.org", "correct horse")
 	w.check("before", a.Access, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// uses are the last uses of sessions that this process has seen. Noting one costs a
-// request no I/O; a job writes all that are new to Redis in one round trip, and to SQL.
+// uses stores the last uses of sessions seen by this process. Recording one needs no I/O; a job writes new ones to
+// Redis in one round trip, and to SQL.
 type uses struct{ shards [useShards]useShard }
 
 type useShard struct {
@@ -19,11 +19,11 @@ type useShard struct {
 	seen map[sessionKey]*use
 }
 
-// A use is when a session was last used here, and the last uses that were written to
-// Redis (told) and to SQL (stored); Unix milliseconds.
-type use struct{ last, told, stored int64 }
+// A use has the last use of a session, and the last uses written to Redis and to SQL, in Unix
+// milliseconds.
+type use struct{ last, inRedis, inSQL int64 }
 
-// A lastUse is what is written.
+// A lastUse is a use to write.
 type lastUse struct {
 	key sessionKey
 	at  int64
@@ -31,24 +31,23 @@ type lastUse struct {
 
 const (
 	useShards = 16
-	// shardUses bounds the memory, some 20 MB. Uses of further devices are not noted
-	// until some of the known ones have been idle for a while.
+	// shardUses bounds the memory to about 20 MB. Uses of further devices are not recorded until known devices have
+	// been idle for a while.
 	shardUses = 10_000
 
-	// useStep is how exact a last use is.
+	// useStep is the precision of a last use.
 	useStep = time.Minute
-	// storeEvery is how often at most a session's use is written to SQL, which is
-	// never more than twice that behind: a node that has just begun to see a session
-	// does not know when SQL was written last.
+	// storeEvery is the shortest interval between writes of one session to SQL. SQL is at most two intervals behind,
+	// because a node that has just begun to see a session does not know the time of the last write.
 	storeEvery = 10 * time.Minute
-	// forgetUses is when an idle session is forgotten here. By then it was written.
+	// forgetUses is the idle time after which this process forgets a session. Its last use is written by then.
 	forgetUses = 2 * storeEvery
 
-	// flushEvery is what a crash loses.
+	// flushEvery bounds the uses that a crash loses.
 	flushEvery = 5 * time.Second
-	// tellAtOnce and storeAtOnce bound one flush; the rest waits for the next one.
-	tellAtOnce  = 5_000
-	storeAtOnce = 1_000
+	// redisFlushSize and sqlFlushSize bound one flush; the rest waits for the next one.
+	redisFlushSize = 5_000
+	sqlFlushSize   = 1_000
 )
 
 var useSeed = maphash.MakeSeed()
@@ -57,7 +56,7 @@ func (u *uses) shard(k sessionKey) *useShard {
 	return &u.shards[maphash.String(useSeed, k.B.String())%useShards]
 }
 
-// note says that a session is in use.
+// note records that a session is in use.
 func (u *uses) note(k sessionKey, now time.Time) {
 	sh, at := u.shard(k), now.UnixMilli()
 	sh.mu.Lock()
@@ -75,7 +74,7 @@ func (u *uses) note(k sessionKey, now time.Time) {
 	}
 }
 
-// last is when the session was last used here; 0: not lately.
+// last returns the last recent use of the session in this process, or 0.
 func (u *uses) last(k sessionKey) int64 {
 	sh := u.shard(k)
 	sh.mu.Lock()
@@ -86,8 +85,8 @@ func (u *uses) last(k sessionKey) int64 {
 	return 0
 }
 
-// due returns what is to be written to Redis and to SQL, and forgets idle sessions.
-func (u *uses) due(now time.Time) (tell, store []lastUse) {
+// due returns the uses to write to Redis and to SQL, and forgets idle sessions.
+func (u *uses) due(now time.Time) (toRedis, toSQL []lastUse) {
 	for i := range u.shards {
 		sh := &u.shards[i]
 		sh.mu.Lock()
@@ -96,19 +95,19 @@ func (u *uses) due(now time.Time) (tell, store []lastUse) {
 				delete(sh.seen, k)
 				continue
 			}
-			if known.last > known.told && len(tell) < tellAtOnce {
-				tell = append(tell, lastUse{k, known.last})
+			if known.last > known.inRedis && len(toRedis) < redisFlushSize {
+				toRedis = append(toRedis, lastUse{k, known.last})
 			}
-			if known.last-known.stored >= storeEvery.Milliseconds() && len(store) < storeAtOnce {
-				store = append(store, lastUse{k, known.last})
+			if known.last-known.inSQL >= storeEvery.Milliseconds() && len(toSQL) < sqlFlushSize {
+				toSQL = append(toSQL, lastUse{k, known.last})
 			}
 		}
 		sh.mu.Unlock()
 	}
-	return tell, store
+	return toRedis, toSQL
 }
 
-// done notes what was written.
+// done records which uses were written.
 func (u *uses) done(batch []lastUse, field func(*use) *int64) {
 	for _, b := range batch {
 		sh := u.shard(b.key)
@@ -120,40 +119,39 @@ func (u *uses) done(batch []lastUse, field func(*use) *int64) {
 	}
 }
 
-func told(u *use) *int64   { return &u.told }
-func stored(u *use) *int64 { return &u.stored }
+func inRedis(u *use) *int64 { return &u.inRedis }
+func inSQL(u *use) *int64   { return &u.inSQL }
 
-// flushUses writes last uses to Redis and SQL. What they do not take waits for the
-// next flush.
+// flushUses writes last uses to Redis and SQL. After an error the uses wait for the next flush.
 func (s *Service) flushUses(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "accounts.flushUses")
 	ctx, cancel := context.WithTimeout(ctx, flushEvery)
 	defer cancel()
-	tell, store := s.uses.due(s.db.Now())
-	if len(tell) > 0 {
-		switch absent, err := s.redis.touchAll(ctx, tell); {
-		case away(err): // the connection's watcher logs it once
+	toRedis, toSQL := s.uses.due(s.db.Now())
+	if len(toRedis) > 0 {
+		switch absent, err := s.redis.touchAll(ctx, toRedis); {
+		case away(err): // the watcher of the connection logs it once
 		case err != nil:
 			return err
 		default:
-			s.uses.done(tell, told)
+			s.uses.done(toRedis, inRedis)
 			if err := s.refill(ctx, absent); err != nil && !away(err) {
 				return asKind(err)
 			}
 		}
 	}
-	for part := range slices.Chunk(store, someSessions) {
+	for part := range slices.Chunk(toSQL, sessionsPerStatement) {
 		if err := updateUsed(ctx, s.db, part, s.db.Now().Add(-storeEvery)); err != nil {
 			return asKind(err)
 		}
-		s.uses.done(part, stored)
+		s.uses.done(part, inSQL)
 	}
 	return nil
 }
 
-// refill gives Redis the facts of sessions that it has lost.
+// refill writes the facts of sessions that Redis has lost.
 func (s *Service) refill(ctx context.Context, keys []sessionKey) error {
-	for part := range slices.Chunk(keys, someSessions) {
+	for part := range slices.Chunk(keys, sessionsPerStatement) {
 		found, err := selectFacts(ctx, s.db, part)
 		if err != nil {
 			return err
@@ -162,15 +160,15 @@ func (s *Service) refill(ctx context.Context, keys []sessionKey) error {
 			f.Used = later(f.Used, s.uses.last(k))
 			found[k] = f
 		}
-		if err := s.redis.keepFacts(ctx, found); err != nil {
+		if err := s.redis.storeFacts(ctx, found); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refreshLastUses sets each device's last use to the latest that SQL, Redis and this process
-// know, and gives Redis what it has lost.
+// refreshLastUses sets the last use of each device to the latest value of SQL, Redis and this process, and refills
+// Redis.
 func (s *Service) refreshLastUses(ctx context.Context, user ID, list []Session) {
 	used, err := s.redis.lastUses(ctx, user, list)
 	absent := map[sessionKey]Session{}
@@ -184,11 +182,11 @@ func (s *Service) refreshLastUses(ctx context.Context, user ID, list []Session) 
 		}
 	}
 	if len(absent) > 0 {
-		s.after(ctx, "refill facts of sessions", func(ctx context.Context) error { return s.redis.keepFacts(ctx, absent) })
+		s.after(ctx, "refill facts of sessions", func(ctx context.Context) error { return s.redis.storeFacts(ctx, absent) })
 	}
 }
 
-// later is the later of a time and another in Unix milliseconds.
+// later returns the later of a time and a time in Unix milliseconds.
 func later(t time.Time, ms int64) time.Time {
 	if ms > t.UnixMilli() {
 		return time.UnixMilli(ms).UTC()

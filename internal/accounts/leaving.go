@@ -17,48 +17,44 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// An account that is deleted can be brought back until it is erased:
+// A deleted account can be restored until it is erased:
 //
-//	Delete     logs all devices out; others see a deleted user
-//	log-in     takes it back, as long as it is not due (allowLogin)
-//	eraseDue   the job: nothing stays of the account but its id
-//	app        has every domain erase what it holds (TopicErased), twice
-//	Erased     names the users of whom nothing may be left, for what comes late
+//	Delete     logs out all devices; other users see a deleted user
+//	log-in     cancels the deletion, unless it is due (allowLogin)
+//	eraseDue   the job: only the id of the account remains
+//	app        makes each domain erase its data of the user (TopicErased), twice
+//	Erased     lists erased users, for data that arrives late
 
 // Topics of the outbox.
 const (
-	// TopicErased has every domain erase what it holds of a user; the payload is an
-	// [Erasure].
+	// TopicErased makes each domain erase its data of a user; the payload is an [Erasure].
 	TopicErased = "accounts.erased"
-	// TopicChanged has a server drop the copies and publish the events of a change
-	// that an operator made, or a node that died. This package handles it itself.
+	// TopicChanged makes a server drop cache entries and publish the events of a change by an operator, or by a node
+	// that died. This package handles it.
 	TopicChanged = "accounts.changed"
 )
 
 // Erasure is the payload of [TopicErased].
 type Erasure struct {
 	User ID   `json:"user"`
-	Late bool `json:"late,omitempty"` // the second time, for what was under way the first time
+	Late bool `json:"late,omitempty"` // the second time, for requests that were running the first time
 }
 
-// The refusals about bans and deletion.
+// Errors about bans and deletion.
 var (
 	ErrBanned     = errs.New(errs.Forbidden, "account.banned", "This account is banned.")
 	ErrBan        = errs.New(errs.Invalid, "account.ban_invalid", "A ban ends in the future, and has a reason of at most 200 printable characters.")
 	ErrNotDeleted = errs.New(errs.Conflict, "account.not_deleted", "The account is not deleted.")
 )
 
-// MaxGrace is for how long a deleted account stays at the longest, see
-// Settings.Grace.
+// MaxGrace is the largest grace period of a deleted account, see Settings.Grace.
 const MaxGrace = 90 * 24 * time.Hour
 
-// Forever is the end of a ban that has none.
+// Forever is the end of a permanent ban.
 var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// Delete deletes the account of a logged-in user: all devices are logged out, the
-// address gets a mail, and others see a deleted user. It returns when the account
-// will be erased. password is the one in force, empty when there is none.
-// ErrPasswordWrong, ErrLocked, ErrToken, ErrNoUser.
+// Delete deletes the account of a logged-in user. It logs out all devices and mails a notice, and other users see a
+// deleted user. It returns the time of the erasure. password is the current one, or empty if there is none.
 func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password string) (erased time.Time, err error) {
 	defer errs.Wrap(&err, "accounts.Delete %s", user)
 	seen, err := s.confirm(ctx, user, device, password, "body.password")
@@ -82,7 +78,7 @@ func (s *Service) Delete(ctx context.Context, user ID, device DeviceID, password
 	return erased, nil
 }
 
-// deleteUser marks an account as deleted and enqueues the notice of it.
+// deleteUser marks an account as deleted and enqueues the notice.
 func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) error {
 	if err := updateErased(ctx, tx, u.ID, erased); err != nil {
 		return err
@@ -90,7 +86,7 @@ func deleteUser(ctx context.Context, tx *sqldb.Tx, u User, erased time.Time) err
 	return notice{To: u.Email, Kind: api.NoticeDeletion, Until: erased.UnixMilli()}.enqueue(ctx, tx, u.ID)
 }
 
-// openSessionAs is openSession for a user whose credentials identify has found right.
+// openSessionAs is openSession for a user whose credentials identify has checked.
 func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify func(ctx context.Context, tx *sqldb.Tx) (User, error)) (t Tokens, err error) {
 	restored := false
 	t, err = s.openSession(ctx, user, l.from(), func(ctx context.Context, tx *sqldb.Tx) (u User, err error) {
@@ -103,9 +99,9 @@ func (s *Service) openSessionAs(ctx context.Context, user ID, l Login, identify 
 	return t, err
 }
 
-// allowLogin decides about a log-in whose credentials proved right, of an account that
-// tx holds: whether it is allowed, and whether it takes a deletion back. A ban is
-// told only here: without the credentials every caller gets the same answer.
+// allowLogin decides about a log-in with correct credentials, for an account that tx has locked: whether it is allowed,
+// and whether it cancels a deletion. Only this check reveals a ban: without the credentials all callers get the same
+// error.
 func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, household string) (_ User, restored bool, err error) {
 	now := tx.Now()
 	if u.Deleted() && !now.Before(u.Erased) {
@@ -118,8 +114,8 @@ func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, househol
 	if !u.Deleted() {
 		return u, false, nil
 	}
-	// Stale copies are dropped after the commit, and by another node should this one
-	// die before: no rule rests on them.
+	// Stale cache entries are dropped after the commit, or by another node if this one dies before. No rule depends on
+	// them.
 	if err := restore(ctx, tx, u); err != nil {
 		return u, false, err
 	}
@@ -139,7 +135,7 @@ func (s *Service) allowLogin(ctx context.Context, tx *sqldb.Tx, u User, househol
 	return u, true, nil
 }
 
-// restore takes a deletion back and enqueues the notice of it.
+// restore cancels a deletion and enqueues the notice.
 func restore(ctx context.Context, tx *sqldb.Tx, u User) error {
 	if err := updateErased(ctx, tx, u.ID, time.Time{}); err != nil {
 		return err
@@ -147,7 +143,7 @@ func restore(ctx context.Context, tx *sqldb.Tx, u User) error {
 	return notify(ctx, tx, u.ID, u.Email, api.NoticeRestored)
 }
 
-// whyEnded returns the refusal for a device whose session has ended.
+// whyEnded returns the error for a device whose session has ended.
 func whyEnded(ctx context.Context, tx *sqldb.Tx, user ID) (refusal, err error) {
 	u, err := selectUser(ctx, tx, user)
 	switch {
@@ -159,7 +155,7 @@ func whyEnded(ctx context.Context, tx *sqldb.Tx, user ID) (refusal, err error) {
 	return banned(ctx, tx, u)
 }
 
-// banned returns the refusal, with the ban's end and reason.
+// banned returns the error with the end and the reason of the ban.
 func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
 	reason, err := selectBanReason(ctx, tx, u.ID)
 	if err != nil {
@@ -178,9 +174,8 @@ func banned(ctx context.Context, tx *sqldb.Tx, u User) (refusal, err error) {
 	return e, nil
 }
 
-// Ban keeps a user from logging in until then, and logs all devices out. Others
-// see what they see of a deleted one, and cannot find it. The reason is shown to the user.
-// ErrBan, ErrNoUser.
+// Ban prevents log-ins of a user until the given time, and logs out all devices. Other users see the user as deleted
+// and cannot find it. The user sees the reason.
 func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason string) (err error) {
 	defer errs.Wrap(&err, "accounts.Ban %s", user)
 	return s.endAll(ctx, user, DeviceID{}, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -188,8 +183,7 @@ func (s *Service) Ban(ctx context.Context, user ID, until time.Time, reason stri
 	}, AccountBanned.Of(s.caches.Runtime, user)...)
 }
 
-// Unban lets a user log in again; it changes nothing for a user who is not banned.
-// ErrNoUser.
+// Unban ends a ban. It does nothing for a user who is not banned.
 func (s *Service) Unban(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Unban %s", user)
 	return s.commit(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return unban(ctx, tx, user) }, AccountBanned.Of(s.caches.Runtime, user)...)
@@ -219,7 +213,7 @@ func unban(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	return writeOperators(ctx, tx, user, DeviceID{}, trail.Unbanned)
 }
 
-// lockAccount is lockUser for an account that is not due: ErrNoUser.
+// lockAccount is lockUser for an account whose erasure is not due: otherwise it returns ErrNoUser.
 func lockAccount(ctx context.Context, tx *sqldb.Tx, user ID) (User, error) {
 	u, err := lockUser(ctx, tx, user)
 	if err == nil && u.Deleted() && !tx.Now().Before(u.Erased) {
@@ -229,16 +223,16 @@ func lockAccount(ctx context.Context, tx *sqldb.Tx, user ID) (User, error) {
 }
 
 const (
-	// eraseEvery is how late an account is erased.
+	// eraseEvery bounds the delay of an erasure.
 	eraseEvery = 10 * time.Second
-	// eraseChunk is how many accounts one statement looks for.
+	// eraseChunk is the number of accounts per query.
 	eraseChunk = 100
-	// lateAfter is when the domains look again: a request that was under way when
-	// its device was logged out has ended, and what it wrote is there.
+	// lateAfter is the delay of the second erasure. By then requests that were running at the log-out have ended, and
+	// their data is stored.
 	lateAfter = time.Minute
 )
 
-// eraseDue erases the accounts whose time has come, one transaction for each.
+// eraseDue erases the accounts that are due, one transaction per account.
 func (s *Service) eraseDue(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "accounts.eraseDue")
 	for {
@@ -256,9 +250,8 @@ func (s *Service) eraseDue(ctx context.Context) (err error) {
 	}
 }
 
-// erase leaves of an account what others need to see a deleted user, and has every
-// domain erase what it holds. It does nothing when the account is not due. There are
-// no sessions to end: a deleted account has none.
+// erase keeps only what other users need to see a deleted user, and makes each domain erase its data. It does nothing
+// if the account is not due. A deleted account has no sessions to end.
 func (s *Service) erase(ctx context.Context, user ID) error {
 	if err := s.WithdrawCard(ctx, user); err != nil {
 		return err
@@ -285,9 +278,8 @@ func (s *Service) erase(ctx context.Context, user ID) error {
 	return nil
 }
 
-// ErasedEverywhere is called when every domain has done what an [Erasure] asks for.
-// After the first time it has them look once more. After the second it removes what was noted of
-// failures while the account was erased, and written later.
+// ErasedEverywhere is called when each domain has handled an [Erasure]. After the first time it schedules the second.
+// After the second it deletes the events of failures that were recorded late.
 func (s *Service) ErasedEverywhere(ctx context.Context, e Erasure) (err error) {
 	defer errs.Wrap(&err, "accounts.ErasedEverywhere %s", e.User)
 	if e.Late {
@@ -296,19 +288,17 @@ func (s *Service) ErasedEverywhere(ctx context.Context, e Erasure) (err error) {
 	return asKind(eraseLate(ctx, s.db, e.User))
 }
 
-// Erased returns those of ids whose accounts are erased: no domain may hold anything
-// of them.
+// Erased returns the ids whose accounts are erased. No domain may hold data of them.
 func (s *Service) Erased(ctx context.Context, ids []ID) (_ []ID, err error) {
 	defer errs.Wrap(&err, "accounts.Erased")
 	gone, err := selectErased(ctx, s.db, ids)
 	return gone, asKind(err)
 }
 
-// change is the payload of [TopicChanged]: a change of an account of which the nodes
-// do not know.
+// change is the payload of [TopicChanged]: a change of an account that the nodes have not applied yet.
 type change struct {
 	User   ID         `json:"user"`
-	Ended  []DeviceID `json:"ended,omitempty"`  // that were logged out
+	Ended  []DeviceID `json:"ended,omitempty"`  // devices that were logged out
 	Notice string     `json:"notice,omitempty"` // see api.AccountNotice
 }
 

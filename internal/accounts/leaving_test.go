@@ -80,7 +80,7 @@ func (w *world) stored(word string) (found []string) {
 	return slices.Compact(found)
 }
 
-func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
+func TestDelete_LoginRestoresTheAccount(t *testing.T) {
 	eachEngine(t, Settings{Grace: 48 * time.Hour}, func(t *testing.T, w *world) {
 		w.listen()
 		a := w.join("ann@example.org", "correct horse")
@@ -91,7 +91,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 			}
 		}
 		w.check("before", a.Access, nil)
-		if _, err := w.User(t.Context(), a.User.ID); err != nil { // so that there is something to forget
+		if _, err := w.User(t.Context(), a.User.ID); err != nil { // creates a cache entry
 			t.Fatal(err)
 		}
 
@@ -102,11 +102,11 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 			t.Errorf("erased on %s, want two days from %s", erased, began)
 		}
 		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeDeletion || n.Device != a.Device.String() {
-			t.Errorf("the devices were told %+v", n)
+			t.Errorf("the devices received %+v", n)
 		}
 		w.check("the device that asked", a.Access, ErrToken)
 		w.check("the other one", b.Access, ErrToken)
-		if err := w.erase(t.Context(), a.User.ID); err != nil { // nobody is erased who is not due
+		if err := w.erase(t.Context(), a.User.ID); err != nil { // the account is not due
 			t.Fatal(err)
 		}
 		if _, err := w.Refresh(t.Context(), b.Refresh); !errors.Is(err, ErrRefresh) {
@@ -116,7 +116,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 			t.Errorf("others see %+v, %v, want a deleted user", u, err)
 		}
 		if names, err := w.Profiles(t.Context(), []ID{a.User.ID}); err != nil || names[a.User.ID].Name != "" {
-			t.Errorf("the name is still told: %v, %v", names, err)
+			t.Errorf("the name is still returned: %v, %v", names, err)
 		}
 		name := "Late"
 		if _, err := w.Update(t.Context(), a.User.ID, Change{Name: &name}); !errors.Is(err, ErrNoUser) {
@@ -139,7 +139,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 		if _, err := w.Login(t.Context(), Login{Email: "ann@example.org", Password: "wrong horse"}); !errors.Is(err, ErrCredentials) {
 			t.Errorf("a wrong password: got %v", err)
 		}
-		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Deleted() { // so that there is something to forget
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Deleted() { // creates a cache entry
 			t.Errorf("others see %+v, %v, want a deleted user", u, err)
 		}
 		c := w.enter("ann@example.org", "correct horse")
@@ -150,7 +150,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 			t.Errorf("others see %+v, %v, want Ann", u, err)
 		}
 		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeRestored {
-			t.Errorf("the devices were told %+v", n)
+			t.Errorf("the devices received %+v", n)
 		}
 		if waiting, _, err := NewDirectory(w.db).Unapplied(t.Context(), a.User.ID); waiting != 1 || err != nil {
 			t.Errorf("%d messages wait for the others, %v, want one, should this node die here", waiting, err)
@@ -174,7 +174,7 @@ func TestADeletedAccountComesBackByLoggingIn(t *testing.T) {
 	})
 }
 
-func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
+func TestErase_LeavesOnlyTheID(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		a := w.join("Ann@example.org", "")
@@ -187,7 +187,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Fatal(err)
 		}
 		erased := w.leave(a, "")
-		if _, err := w.RequestCode(t.Context(), "ann@example.org", "login", "192.0.2.9"); err != nil { // its mail waits
+		if _, err := w.RequestCode(t.Context(), "ann@example.org", "login", "192.0.2.9"); err != nil { // its mail is waiting
 			t.Fatal(err)
 		}
 		w.pass(erased.Sub(w.db.Now()))
@@ -207,21 +207,21 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 		if _, err := w.RequestCode(t.Context(), "ann@example.org", "reset_password", "192.0.2.9"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.User(t.Context(), a.User.ID); err != nil { // which leaves copies
+		if _, err := w.User(t.Context(), a.User.ID); err != nil { // creates cache entries
 			t.Fatal(err)
 		}
-		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM dev_mails"); err != nil { // where mails are sent they are gone
+		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM dev_mails"); err != nil { // sent mails are not stored
 			t.Fatal(err)
 		}
 
-		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { // a mail that waits
+		if err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { // a waiting mail
 			return notify(ctx, tx, a.User.ID, "ann@example.org", api.NoticePasswordChanged)
 		}); err != nil {
 			t.Fatal(err)
 		}
 
 		var all sync.WaitGroup
-		for range 4 { // two nodes without leases, and some
+		for range 4 { // two nodes without leases, and more
 			all.Go(func() {
 				if err := w.eraseDue(t.Context()); err != nil {
 					t.Error(err)
@@ -271,7 +271,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Errorf("an import finds %v, %v, want the other alone", clocks, err)
 		}
 
-		// The domains are told a second time, a minute later, and no third.
+		// The domains erase a second time a minute later, and not a third time.
 		for _, e := range []Erasure{{User: a.User.ID}, {User: a.User.ID, Late: true}} {
 			if err := w.ErasedEverywhere(t.Context(), e); err != nil {
 				t.Fatal(err)
@@ -288,7 +288,7 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 			t.Errorf("the zone is %q, %v", u.Clock.Zone, err)
 		}
 
-		// Who erases, bans or brings back now finds nobody.
+		// Erasing, banning and restoring return ErrNoUser now.
 		d := NewDirectory(w.db)
 		if _, err := d.Delete(t.Context(), a.User.ID, 0); !errors.Is(err, ErrNoUser) {
 			t.Errorf("Delete: got %v", err)
@@ -316,8 +316,8 @@ func TestAnErasedAccountLeavesNothingButItsId(t *testing.T) {
 	})
 }
 
-// Failures wait in memory until they are written: of some that is after the erasure.
-func TestNothingIsKeptOfFailuresThatWereWrittenAfterTheErasure(t *testing.T) {
+// Failures wait in memory until they are written, which may be after the erasure.
+func TestErase_RemovesLateEvents(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		w.pass(w.leave(a, "correct horse").Sub(w.db.Now()))
@@ -341,7 +341,7 @@ func TestNothingIsKeptOfFailuresThatWereWrittenAfterTheErasure(t *testing.T) {
 	})
 }
 
-func TestAnErasureThatFailsOnTheWayIsDoneWholeLater(t *testing.T) {
+func TestErase_RetriesAfterAFailure(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		w.pass(w.leave(a, "").Sub(w.db.Now()))
@@ -351,7 +351,7 @@ func TestAnErasureThatFailsOnTheWayIsDoneWholeLater(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		exec("ALTER TABLE outbox RENAME TO lost") // it is the last that an erasure writes to
+		exec("ALTER TABLE outbox RENAME TO lost") // the last table that an erasure writes to
 		if err := w.eraseDue(t.Context()); err == nil {
 			t.Error("erased without telling the domains")
 		}
@@ -368,7 +368,7 @@ func TestAnErasureThatFailsOnTheWayIsDoneWholeLater(t *testing.T) {
 	})
 }
 
-func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
+func TestBan_ShownOnlyWithValidCredentials(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginFails: 100}}, func(t *testing.T, w *world) {
 		w.listen()
 		a := w.join("ann@example.org", "correct horse")
@@ -421,7 +421,7 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 		}
 		_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
 		if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
-			t.Errorf("a refresh token that nobody issued: got %v, want ErrRefresh", err)
+			t.Errorf("a refresh token that was never issued: got %v, want ErrRefresh", err)
 		}
 
 		w.pass(72 * time.Hour)
@@ -433,7 +433,7 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 		if refusal == nil || refusal.Text != "This account is banned." || refusal.After != 0 {
 			t.Errorf("for ever: got %+v", refusal)
 		}
-		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Banned.Equal(Forever) { // so that there is something to forget
+		if u, err := w.User(t.Context(), a.User.ID); err != nil || !u.Banned.Equal(Forever) { // creates a cache entry
 			t.Errorf("for ever: %+v, %v", u, err)
 		}
 		for range 2 {
@@ -448,7 +448,7 @@ func TestABannedUserLearnsOfItOnlyWithGoodCredentials(t *testing.T) {
 	})
 }
 
-func TestWhoIsBannedTakesNoDeletionBack(t *testing.T) {
+func TestBan_PreventsRestoringADeletedAccount(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a, d := w.join("ann@example.org", "correct horse"), NewDirectory(w.db)
@@ -471,8 +471,8 @@ func TestWhoIsBannedTakesNoDeletionBack(t *testing.T) {
 	})
 }
 
-// One that cannot be erased keeps no other waiting, and is told of.
-func TestManyAreErasedAtOnceAndOneThatFailsKeepsNobodyWaiting(t *testing.T) {
+// An account whose erasure fails delays no other, and the error is returned.
+func TestErase_OneFailureDelaysNoOther(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		left := func(want int) {
@@ -490,7 +490,7 @@ func TestManyAreErasedAtOnceAndOneThatFailsKeepsNobodyWaiting(t *testing.T) {
 		left(0)
 		stuck := w.people(3)[0]
 		w.exec("UPDATE users SET erased = 2 WHERE erased = 0")
-		w.exec("UPDATE users SET erased = 1 WHERE id = ?", stuck) // the first
+		w.exec("UPDATE users SET erased = 1 WHERE id = ?", stuck) // the first one
 		w.exec("CREATE TRIGGER stuck BEFORE UPDATE ON users WHEN OLD.id = '" + stuck.String() + "' BEGIN SELECT RAISE(ABORT, 'stuck'); END")
 		if err := w.eraseDue(t.Context()); err == nil || !strings.Contains(err.Error(), stuck.String()) {
 			t.Errorf("got %v, want it to name %s", err, stuck)
@@ -499,10 +499,10 @@ func TestManyAreErasedAtOnceAndOneThatFailsKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-func TestABanOutrunsLogInsAndRefreshes(t *testing.T) {
+func TestBan_StopsConcurrentLoginsAndRefreshes(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginFails: 1000}}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
-		enter := func() (Tokens, error) { // what follows a good password
+		enter := func() (Tokens, error) { // runs after a correct password
 			return w.openSessionAs(t.Context(), a.User.ID, Login{}, func(ctx context.Context, tx *sqldb.Tx) (User, error) {
 				return lockUser(ctx, tx, a.User.ID)
 			})
@@ -540,7 +540,7 @@ func TestABanOutrunsLogInsAndRefreshes(t *testing.T) {
 	})
 }
 
-func TestOperatorsFindAccounts(t *testing.T) {
+func TestDirectory_FindsAccounts(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		d := NewDirectory(w.db)
 		var all []ID
@@ -595,7 +595,7 @@ func TestOperatorsFindAccounts(t *testing.T) {
 		}
 		w.pass(w.cfg.RefreshLife)
 		if a, err := d.Find(t.Context(), "ann@example.org"); err != nil || a.Sessions != 0 {
-			t.Errorf("Find: got %+v, %v, want nobody logged in any more", a, err)
+			t.Errorf("Find: got %+v, %v, want no logged-in device", a, err)
 		}
 		if err := w.eraseDue(t.Context()); err != nil {
 			t.Fatal(err)
@@ -615,8 +615,8 @@ func (w *world) mustByCode(email string) Tokens {
 	return t
 }
 
-// What an operator does in SQL, some server makes good everywhere: here w.
-func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
+// A server applies an operator's changes in SQL everywhere: here w.
+func TestDirectory_ServerAppliesChanges(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		d, ctx := NewDirectory(w.db), t.Context()
@@ -696,7 +696,7 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		must(err)
 		followed()
 		if n := w.heard(sub, api.EventAccountNotice); n.Kind != api.NoticeDeletion {
-			t.Errorf("the devices were told %+v", n)
+			t.Errorf("the devices received %+v", n)
 		}
 		w.check("deleted", a.Access, ErrToken)
 		if u, err := w.User(ctx, id); err != nil || !u.Deleted() {
@@ -720,7 +720,7 @@ func TestAServerFollowsWhatAnOperatorDoes(t *testing.T) {
 		followed()
 		for _, want := range []string{api.NoticeDeletion, api.NoticeRestored} {
 			if n := w.heard(sub, api.EventAccountNotice); n.Kind != want {
-				t.Errorf("the devices were told %+v, want %s", n, want)
+				t.Errorf("the devices received %+v, want %s", n, want)
 			}
 		}
 		if u, err := w.User(ctx, id); err != nil || u.Deleted() {

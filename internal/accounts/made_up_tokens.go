@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// mostStrays is how many access tokens that nobody has one household presents to this node in a minute. Beyond, the node asks nobody
-	// about tokens from there that this server cannot have made.
-	mostStrays = 100
-	// mostStrayHouseholds bounds the memory: what comes from more households in a minute is not counted.
-	mostStrayHouseholds = 10_000
+	// maxStrays is the number of unknown access tokens per minute that one household may present to this node. After
+	// that the node refuses tokens from it that this server cannot have issued, without a check in Redis or SQL.
+	maxStrays = 100
+	// maxStrayHouseholds bounds the memory: households beyond it are not counted in that minute.
+	maxStrayHouseholds = 10_000
 )
 
-// strays counts the access tokens that nobody has, by household and minute. Each costs a look into Redis and SQL, and no
-// limit of an operation counts what has no caller. Tokens of sessions that are there, expired ones among them, are none.
+// strays counts unknown access tokens by household and minute. Each one costs a read of Redis and of SQL, and no limit
+// of an operation applies without a caller. Tokens of existing sessions, even expired ones, do not count.
 type strays struct {
-	full   atomic.Bool // some household has presented too many in this minute
+	full   atomic.Bool // a household has exceeded maxStrays in this minute
 	mu     sync.Mutex
 	minute int64
 	counts map[string]int
 }
 
-// note counts one.
+// note counts a token.
 func (s *strays) note(household string, now time.Time) {
 	if household == "" {
 		return
@@ -34,20 +34,20 @@ func (s *strays) note(household string, now time.Time) {
 		s.minute, s.counts = minute, map[string]int{}
 		s.full.Store(false)
 	}
-	if _, there := s.counts[household]; !there && len(s.counts) >= mostStrayHouseholds {
+	if _, found := s.counts[household]; !found && len(s.counts) >= maxStrayHouseholds {
 		return
 	}
 	s.counts[household]++
-	if s.counts[household] >= mostStrays {
+	if s.counts[household] >= maxStrays {
 		s.full.Store(true)
 	}
 }
 
-// tooMany returns errStrays for a household that has presented too many.
+// tooMany returns errStrays for a household that has presented too many unknown tokens.
 func (s *strays) tooMany(household string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Unix()/60 != s.minute || s.counts[household] < mostStrays {
+	if now.Unix()/60 != s.minute || s.counts[household] < maxStrays {
 		return nil
 	}
 	return errStrays.Retry(time.Unix((s.minute+1)*60, 0).Sub(now))

@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// TestMadeUpTokensEndForAHousehold without harm to who has a token in the same household.
-func TestMadeUpTokensEndForAHousehold(t *testing.T) {
+// TestVerify_UnknownTokensAreLimitedPerHousehold without harm to who has a token in the same household.
+func TestVerify_UnknownTokensAreLimitedPerHousehold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -27,13 +27,13 @@ func TestMadeUpTokensEndForAHousehold(t *testing.T) {
 			return accessPrefix + ids.New[User]().String() + "." + ids.New[Session]().String() + "." + strings.Repeat("A", secretLen)
 		}
 		const near, school, elsewhere = "10.0.0.1", "2001:db8::1", "192.0.2.1"
-		w.pass(time.Minute - time.Duration(w.db.Now().UnixNano()%int64(time.Minute))) // all of it is in one minute
+		w.pass(time.Minute - time.Duration(w.db.Now().UnixNano()%int64(time.Minute))) // all requests are within one minute
 
-		if err := from(elsewhere, ann.Access); err != nil { // this node has a copy
+		if err := from(elsewhere, ann.Access); err != nil { // this node has a cache entry
 			t.Fatal(err)
 		}
 		for _, ip := range []string{near, school} {
-			for i := range mostStrays {
+			for i := range maxStrays {
 				if err := from(ip, madeUp()); !errors.Is(err, ErrToken) {
 					t.Fatalf("made-up token %d from %s: got %v, want ErrToken", i, ip, err)
 				}

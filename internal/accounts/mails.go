@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// mailCode handles [codes.Topic]. An error that wraps mail.ErrRefused will not pass.
+// mailCode handles [codes.Topic]. An error that wraps mail.ErrRefused is permanent.
 func (s *Service) mailCode(ctx context.Context, n codes.Notice) (err error) {
 	defer errs.Wrap(&err, "accounts.mailCode")
 	m, good, err := s.codes.Message(n)
@@ -31,24 +31,24 @@ type notice struct {
 	Kind string `json:"kind"` // see api.AccountNotice
 	At   int64  `json:"at"`   // Unix milliseconds
 
-	// Until is when it can no longer be taken back, in Unix milliseconds; 0: it cannot be.
+	// Until is the last time at which the change can be undone, in Unix milliseconds; 0 means never.
 	Until int64 `json:"until,omitempty"`
 
-	// User and Seed make the token that takes a change of address back.
+	// User and Seed create the token that undoes a change of address.
 	User ID     `json:"user,omitzero"`
 	Seed string `json:"seed,omitempty"`
 
-	Lang i18n.Language `json:"lang,omitempty"` // of the account
+	Lang i18n.Language `json:"lang,omitempty"` // language of the account
 }
 
-// notify has a notice mailed once tx is committed. It goes to where the user is
-// known to read mail, which after a change of address is the old one.
+// notify enqueues the mail of a notice, sent after the commit of tx. to is an address that the user is known to read,
+// which after a change of address is the old one.
 func notify(ctx context.Context, tx *sqldb.Tx, user ID, to, kind string) error {
 	return notice{To: to, Kind: kind}.enqueue(ctx, tx, user)
 }
 
-// enqueue has n mailed in the language of the account, for whoever acts may be somebody else:
-// a thief, an operator. An account that has none yet gets that of the one who acts.
+// enqueue enqueues n in the language of the account, because the actor may be another person: a thief or an operator.
+// An account without a language uses the language of the actor.
 func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	if n.To == "" { // the account has no address
 		return nil
@@ -61,8 +61,7 @@ func (n notice) enqueue(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicNotice, Key: user.String(), NoDedup: true}, n)
 }
 
-// mailNotice handles [TopicNotice]. An error that wraps mail.ErrRefused will not
-// pass.
+// mailNotice handles [TopicNotice]. An error that wraps mail.ErrRefused is permanent.
 func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 	defer errs.Wrap(&err, "accounts.mailNotice")
 	m, ok := noticeMails[n.Kind]
@@ -73,7 +72,7 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 	switch {
 	case n.Until != 0 && n.Seed != "":
 		token := s.mint.undoToken(n.User, n.Seed)
-		if s.previous != nil { // the node that stored the offer may have had that secret
+		if s.previous != nil { // the node that stored the offer may have used the previous secret
 			if _, err := selectUndo(ctx, s.db, hash(token)); errors.Is(err, ErrUndo) {
 				token = s.previous.undoToken(n.User, n.Seed)
 			} else if err != nil {
@@ -89,16 +88,16 @@ func (s *Service) mailNotice(ctx context.Context, n notice) (err error) {
 
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04 MST") }
 
-// takeBack is added where there is something to take back.
+// takeBack is added to notices of changes that a log-in can undo.
 const takeBack = "\nUntil %s you can take that back: log in. Then everything is erased for good.\n"
 
-// undoText is added for the old address after a change.
+// undoText is added to the mail to the old address.
 const undoText = "\nIf it was not you, you can take that back until %s:\n\n%s\n\n" +
 	"Then this is the address of your account again, all devices are logged out, and there is no password any more: " +
 	"log in by a code that is mailed to this address. Show this link to nobody.\n"
 
-// pageLink is a link to the page. Where nobody has said where the page is, it is the part
-// behind its address; a request's Host is no help, for anybody can write that.
+// pageLink returns a link to the page. Without a configured page it returns only the part after the address. It does
+// not use the Host of a request, because any client can set that.
 func (s *Service) pageLink(l i18n.Language, fragment string) string {
 	if s.page == "" {
 		return l.Say("(the address of this service)") + "/" + fragment
@@ -106,7 +105,7 @@ func (s *Service) pageLink(l i18n.Language, fragment string) string {
 	return s.page + "/" + fragment
 }
 
-// noticeMails have the moment as a verb in their text.
+// noticeMails contain a verb for the time in their text.
 var noticeMails = map[string]mail.Message{
 	api.NoticePasswordChanged: {Subject: "Your password was changed",
 		Text: "The password of your account was changed on %s, and your other devices were logged out.\n\n" +

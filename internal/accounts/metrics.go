@@ -6,7 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 )
 
-// metrics are what an operator sees of attacks.
+// metrics show attacks to the operator.
 type metrics struct {
 	events    *prometheus.CounterVec
 	notesLost prometheus.Counter
@@ -15,8 +15,8 @@ type metrics struct {
 // newMetrics registers with reg, unless it is nil.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_security_events_total", Help: "What happened to the security of accounts, failures for unknown addresses included."}, []string{"kind"}),
-		notesLost: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_accounts_security_events_lost_total", Help: "Failures that were counted but not kept, because too many waited to be written."}),
+		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_security_events_total", Help: "Security events of accounts, including failures for unknown addresses."}, []string{"kind"}),
+		notesLost: prometheus.NewCounter(prometheus.CounterOpts{Name: "stoa_accounts_security_events_lost_total", Help: "Failures that were counted but not stored, because too many were waiting."}),
 	}
 	for _, kind := range trail.Kinds {
 		m.events.WithLabelValues(string(kind))

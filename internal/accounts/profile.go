@@ -10,23 +10,22 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Refusals about other users.
+// Errors about other users.
 var (
 	ErrUserNotFound = errs.New(errs.NotFound, "user.not_found", "There is no such user, or none who lets themselves be found.")
 	ErrSearch       = errs.New(errs.Invalid, "user.search_either", "Search either by id or by email.")
 )
 
-// Profile is an account as others see it.
+// Profile is an account as other users see it.
 type Profile struct {
 	ID      ID
-	Name    string // empty when the account is deleted
+	Name    string // empty if the account is deleted
 	Bio     string
-	Avatar  string // the picture's id; none when empty
+	Avatar  string // id of the picture; empty means none
 	Deleted bool
 }
 
-// profile returns what others see of u at that time. Of a deleted account, and of a banned
-// one, only its id is left.
+// profile returns what other users see of u at that time. For a deleted or banned account it contains only the id.
 func (u User) profile(now time.Time) Profile {
 	if u.Deleted() || u.BannedAt(now) {
 		return Profile{ID: u.ID, Deleted: true}
@@ -34,15 +33,15 @@ func (u User) profile(now time.Time) Profile {
 	return Profile{ID: u.ID, Name: u.Name, Bio: u.Bio, Avatar: u.Avatar}
 }
 
-// Wire returns p as the API shows it.
+// Wire returns p in the format of the API.
 func (p Profile) Wire() api.Profile {
 	return api.Profile{ID: p.ID.String(), Name: p.Name, Bio: p.Bio, Avatar: p.Avatar, Deleted: p.Deleted}
 }
 
-// Profiles are how some users look to others; nil: they could not be read.
+// Profiles are the profiles of some users; nil means that they could not be read.
 type Profiles map[ID]Profile
 
-// Wire returns the profile of a user as the API shows it.
+// Wire returns the profile of a user in the format of the API.
 func (p Profiles) Wire(user ID) api.Profile {
 	if found, ok := p[user]; ok {
 		return found.Wire()
@@ -50,8 +49,8 @@ func (p Profiles) Wire(user ID) api.Profile {
 	return api.Profile{ID: user.String(), Deleted: p != nil} // erased, unless the profiles could not be read
 }
 
-// Profiles returns the profiles of those users that exist or existed, as of a
-// moment ago (see User); a banned one looks like a deleted one. It is one round trip to Redis for each 500.
+// Profiles returns the profiles of the users that exist or existed, as of a moment ago (see User). A banned user looks
+// like a deleted one. It costs one round trip to Redis per 500 ids.
 func (s *Service) Profiles(ctx context.Context, ids []ID) (_ Profiles, err error) {
 	defer errs.Wrap(&err, "accounts.Profiles")
 	users, err := s.users.many(ctx, ids)
@@ -65,18 +64,18 @@ func (s *Service) Profiles(ctx context.Context, ids []ID) (_ Profiles, err error
 	return m, nil
 }
 
-// ProfilesOrNone is Profiles for the events of a change that is made, and for the answer to it: a lack of names does
-// not make it fail.
+// ProfilesOrNone is Profiles for the events and the response of a completed change, which must not fail because names
+// are missing.
 func (s *Service) ProfilesOrNone(ctx context.Context, ids ...ID) Profiles {
 	found, err := s.Profiles(ctx, ids)
 	if err != nil {
-		s.log.Warn("accounts: an answer or an event goes out without names", "err", err)
+		s.log.Warn("accounts: profiles not read, sending without names", "err", err)
 	}
 	return found
 }
 
-// Profile returns what others see of a user, as of a moment ago (see User).
-// ErrUserNotFound, also for a banned one.
+// Profile returns what other users see of a user, as of a moment ago (see User). It returns ErrUserNotFound also for a
+// banned user.
 func (s *Service) Profile(ctx context.Context, id ID) (_ Profile, err error) {
 	defer errs.Wrap(&err, "accounts.Profile %s", id)
 	u, err := s.users.get(ctx, id)
@@ -87,16 +86,15 @@ func (s *Service) Profile(ctx context.Context, id ID) (_ Profile, err error) {
 	return u.profile(now), err
 }
 
-// FindByID returns the profile of the user with that id, if the user can be found by
-// it. Deleted and banned users are not found either, and the refusal is the same:
-// ErrUserNotFound. It asks SQL, so that the setting not to be found holds at once.
+// FindByID returns the profile of the user with that id, if the user allows it. It returns ErrUserNotFound also for
+// deleted and banned users. It reads SQL, so that a change of the setting applies at once.
 func (s *Service) FindByID(ctx context.Context, id ID) (_ Profile, err error) {
 	defer errs.Wrap(&err, "accounts.FindByID")
 	u, err := selectUser(ctx, s.db, id)
 	return s.found(u, u.FindByID, err)
 }
 
-// FindByEmail is FindByID by the address. emails.ErrInvalid, ErrUserNotFound.
+// FindByEmail is FindByID by address.
 func (s *Service) FindByEmail(ctx context.Context, email string) (_ Profile, err error) {
 	defer errs.Wrap(&err, "accounts.FindByEmail")
 	e, err := emails.Parse(email)

@@ -17,7 +17,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// exec changes SQL behind the domain's back.
+// exec changes SQL without the domain.
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
 	if _, err := w.db.ExecContext(w.t.Context(), query, args...); err != nil {
@@ -44,7 +44,7 @@ func TestProfilesAndSearchByHTTP(t *testing.T) {
 		say("PATCH", "/v1/me", `{"find_by_id":"yes"}`)
 		say("PATCH", "/v1/me", `{"bio":"`+strings.Repeat("x", 201)+`"}`)
 		say("PATCH", "/v1/me", `{"bio":"a\u202eb"}`)
-		// What is not the owner's to say is refused, not ignored.
+		// Fields that the owner may not change are refused, not ignored.
 		say("PATCH", "/v1/me", `{"id":"000000000000","email":"eve@example.org","email_key":"eve@example.org","avatar":"000000000000"}`)
 		say("PATCH", "/v1/me", `{"name":"Eve","erased":0,"banned":false,"banned_until":0,"created":"2020-01-01T00:00:00Z","has_password":false}`)
 		say("PATCH", "/v1/me", `{"Name":"Eve","FindByID":true}`)
@@ -62,7 +62,7 @@ func TestProfilesAndSearchByHTTP(t *testing.T) {
 		say("GET", "/v1/users?ids="+strings.Repeat("000000000000,", 100)+"000000000000", "")
 
 		say("GET", "/v1/users/search?id="+bob.User.ID.String(), "")
-		say("GET", "/v1/users/search?email=bob@example.org", "") // who does not let themselves be found
+		say("GET", "/v1/users/search?email=bob@example.org", "") // cannot be found
 		say("GET", "/v1/users/search?email=nobody@example.org", "")
 		say("GET", "/v1/users/search?email=gone@example.org", "")
 		say("GET", "/v1/users/search?email=banned@example.org", "")
@@ -78,7 +78,7 @@ func TestProfilesAndSearchByHTTP(t *testing.T) {
 	})
 }
 
-func TestAWishToBeFoundHoldsAtOnce(t *testing.T) {
+func TestFind_SettingAppliesAtOnce(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		id := w.join("Ann@example.org", "").User.ID
@@ -111,7 +111,7 @@ func TestAWishToBeFoundHoldsAtOnce(t *testing.T) {
 	})
 }
 
-func TestOfADeletedUserOnlyTheIDIsLeft(t *testing.T) {
+func TestProfile_DeletedUserHasOnlyAnID(t *testing.T) {
 	u := User{ID: ids.New[User](), Email: "a@b", Name: "Ann", Bio: "bio", Avatar: "a"}
 	if got, want := u.profile(time.Now()), (Profile{ID: u.ID, Name: "Ann", Bio: "bio", Avatar: "a"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -122,7 +122,7 @@ func TestOfADeletedUserOnlyTheIDIsLeft(t *testing.T) {
 	}
 }
 
-func TestAHundredProfilesAreOneMGETAndOneBackfill(t *testing.T) {
+func TestProfiles_HundredUsersAreOneMGET(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		cold := w.neighbour()
@@ -133,7 +133,7 @@ func TestAHundredProfilesAreOneMGETAndOneBackfill(t *testing.T) {
 	})
 }
 
-// costOfProfiles reads a hundred profiles that nobody has read.
+// costOfProfiles reads a hundred profiles that are not cached.
 func (w *world) costOfProfiles(cold *world) string {
 	w.t.Helper()
 	all := w.people(100)
@@ -148,12 +148,12 @@ func (w *world) costOfProfiles(cold *world) string {
 			w.t.Fatalf("%s: got %d profiles, %v", tt.what, len(got), err)
 		}
 		costs = append(costs, fmt.Sprintf("%s: %d MGETs, %d from SQL", tt.what, w.calls()["mget"]-before["mget"], tt.from.users.kept.Stats().Loads-loads))
-		tt.from.caches.Wait() // some lives are extended by chance
+		tt.from.caches.Wait() // some entries are refreshed at random
 	}
 	return strings.Join(costs, "; ")
 }
 
-func TestSearchingIsLimitedForEachUser(t *testing.T) {
+func TestSearch_IsLimitedPerUser(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := web.New(web.Config{Auth: w.Service, Limiter: ratelimit.New(w.redis)})
@@ -181,9 +181,9 @@ func TestSearchingIsLimitedForEachUser(t *testing.T) {
 	})
 }
 
-// Of a banned user others see neither profile nor name, until the ban is over, and on
-// boards they see no name of a user who does not want it. The user does.
-func TestABannedUserAndOneWhoDoesNotWantItAreNotShown(t *testing.T) {
+// During a ban other users see neither the profile nor the name of a user. Boards do not show the name of a user who
+// hides it. The user sees both.
+func TestShownTo_HidesBannedAndHiddenUsers(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a, b := w.join("ann@example.org", "").User.ID, w.join("bob@example.org", "").User.ID
 		shown := func(viewer ID) string {
@@ -225,7 +225,7 @@ func TestABannedUserAndOneWhoDoesNotWantItAreNotShown(t *testing.T) {
 	})
 }
 
-func TestAUserWithoutAProfileIsErasedUnlessProfilesCouldNotBeRead(t *testing.T) {
+func TestProfiles_MissingUserCountsAsErased(t *testing.T) {
 	user := ids.New[User]()
 	if got, want := (Profiles{}).Wire(user), (api.Profile{ID: user.String(), Deleted: true}); got != want {
 		t.Errorf("among profiles that were read: got %+v, want %+v", got, want)

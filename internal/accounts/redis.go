@@ -16,14 +16,13 @@ var touchLua string
 
 var touchScript = redis.NewScript(touchLua)
 
-// redisStore is what Redis holds for this domain beside its caches and its counters: facts of
-// sessions.
+// redisStore stores the facts of sessions in Redis.
 type redisStore struct {
 	db     *redis.DB
 	budget time.Duration
 }
 
-// readBudget is how long a caller waits for Redis before SQL stands in.
+// readBudget bounds the wait for Redis before SQL is used instead.
 const readBudget = 100 * time.Millisecond
 
 // The fields of userSessionKeys.
@@ -32,20 +31,20 @@ const (
 	factLogin, factUsed         = "login", "used" // Unix milliseconds
 )
 
-// factsOf returns a session's fields and their values, but for its last use.
+// factsOf returns the fields of a session and their values, except its last use.
 func factsOf(s Session) []string {
 	return []string{factName, s.Name, factAgent, s.Agent, factIP, s.IP, factLogin, strconv.FormatInt(s.Created.UnixMilli(), 10)}
 }
 
-// touch is one run of lua/touch.lua, with the facts or without.
+// touch returns a call of lua/touch.lua, with or without facts.
 func touch(k sessionKey, used int64, facts ...string) redis.Call {
 	key := userSessionKeys.At(k.A, k.B).Key
 	args := []string{strconv.FormatInt(used, 10), strconv.FormatInt(userSessionKeys.TTL.Base.Milliseconds(), 10)}
 	return redis.Call{Script: touchScript, Keys: []keyspace.Key{key}, Args: append(args, facts...)}
 }
 
-// keepFacts writes what is known of sessions; a later use that is noted stays.
-func (s *redisStore) keepFacts(ctx context.Context, all map[sessionKey]Session) error {
+// storeFacts stores facts of sessions. It keeps a later recorded use.
+func (s *redisStore) storeFacts(ctx context.Context, all map[sessionKey]Session) error {
 	calls := make([]redis.Call, 0, len(all))
 	for k, session := range all {
 		calls = append(calls, touch(k, session.Used.UnixMilli(), factsOf(session)...))
@@ -53,8 +52,7 @@ func (s *redisStore) keepFacts(ctx context.Context, all map[sessionKey]Session) 
 	return keyspace.FirstErr(s.db.RunMulti(ctx, calls))
 }
 
-// touchAll notes last uses in one round trip and returns the sessions of which
-// Redis has no facts.
+// touchAll stores last uses in one round trip and returns the sessions without facts in Redis.
 func (s *redisStore) touchAll(ctx context.Context, batch []lastUse) (absent []sessionKey, err error) {
 	calls := make([]redis.Call, len(batch))
 	for i, u := range batch {
@@ -71,8 +69,8 @@ func (s *redisStore) touchAll(ctx context.Context, batch []lastUse) (absent []se
 	return absent, nil
 }
 
-// lastUses returns when a user's devices were last used as far as Redis knows, in
-// Unix milliseconds; 0 for a device that Redis has no facts of.
+// lastUses returns the last uses of a user's devices in Redis, in Unix milliseconds; 0 for a device without facts in
+// Redis.
 func (s *redisStore) lastUses(ctx context.Context, user ID, devices []Session) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
@@ -87,13 +85,13 @@ func (s *redisStore) lastUses(ctx context.Context, user ID, devices []Session) (
 			return nil, err
 		}
 		if found {
-			used[i], _ = strconv.ParseInt(text, 10, 64) // what is no number is written anew
+			used[i], _ = strconv.ParseInt(text, 10, 64) // an invalid number is overwritten
 		}
 	}
 	return used, nil
 }
 
-// forgetFacts is for sessions that have ended.
+// forgetFacts deletes the facts of ended sessions.
 func (s *redisStore) forgetFacts(ctx context.Context, user ID, devices []DeviceID) error {
 	cmds := make([]keyspace.Cmd, len(devices))
 	for i, d := range devices {
@@ -102,7 +100,7 @@ func (s *redisStore) forgetFacts(ctx context.Context, user ID, devices []DeviceI
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// away reports that an error means no more than that Redis is away.
+// away reports whether an error only means that Redis is unavailable.
 func away(err error) bool {
 	return errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }

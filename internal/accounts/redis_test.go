@@ -14,8 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// onMemory runs test in a bubble, on a Redis that it may kill and whose commands it may
-// count.
+// onMemory runs test in a bubble, with a Redis that it may kill and whose commands it may count.
 func onMemory(t *testing.T, settings Settings, test func(t *testing.T, w *world, server *redistest.Memory)) {
 	t.Helper()
 	redistest.Bubble(t, func(t *testing.T) {
@@ -32,7 +31,7 @@ func (w *world) back() {
 	eventually.NoError(w.t, "Redis to answer", func() error { return w.redis.Ping(w.t.Context()) })
 }
 
-func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
+func TestRedisOutage_LogsOutNoDevice(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		a := w.join("ann@example.org", "correct horse")
 		w.check("before", a.Access, nil)
@@ -71,7 +70,7 @@ func TestWithoutRedisNobodyIsLoggedOutAndEverythingGoesOn(t *testing.T) {
 	})
 }
 
-func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
+func TestRedisOutage_GuessesAreLimited(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.join("ann@example.org", "correct horse")
 		w.code("bob@example.org", "register")
@@ -108,7 +107,7 @@ func TestWithoutRedisGuessingIsCappedAllTheSame(t *testing.T) {
 	})
 }
 
-func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
+func TestRedisOutage_SuccessfulLoginsDoNotCount(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		w.join("ann@example.org", "correct horse")
 		server.Kill()
@@ -118,16 +117,16 @@ func TestWithoutRedisGoodLoginsAreNotCounted(t *testing.T) {
 	})
 }
 
-// A Redis that takes commands and never answers costs no more than the budgets.
-func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
+// A Redis that accepts commands and never answers costs no more than the budgets.
+func TestRedisOutage_WaitsAreBounded(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		cfg := wire.Config()
-		cfg.Patience, cfg.Connections = time.Minute, 1 // it does not count as away, and the connection is there
+		cfg.Patience, cfg.Connections = time.Minute, 1 // it does not count as unavailable, and the connection exists
 		w := newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.OpenConfig(t, cfg), Settings{})
 		w.join("ann@example.org", "correct horse")
 		wire.BlackHole()
-		for range 12 { // this process counts them, and forgets the good ones
+		for range 12 { // this process counts them and gives successful ones back
 			began := time.Now()
 			w.enter("ann@example.org", "correct horse")
 			if took := time.Since(began); took > 2*time.Second {
@@ -137,7 +136,7 @@ func TestNobodyWaitsForRedisLongerThanTheBudget(t *testing.T) {
 	})
 }
 
-// calls returns how often each command came to Redis so far.
+// calls returns the number of calls of each Redis command.
 func (w *world) calls() map[string]int { return w.memory.Calls() }
 
 func BenchmarkVerify(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// The kinds of token, in front so that a leaked one can be found by a scanner
-// and one kind cannot be sent for the other.
+// The prefixes of the token kinds. They allow scanners to find a leaked token, and prevent the use of one kind as
+// another.
 const (
 	accessPrefix  = "sa_"
 	refreshPrefix = "sr_"
@@ -26,14 +26,14 @@ const (
 	tokenLen  = len(accessPrefix) + ids.Len + 1 + ids.Len + 1 + secretLen
 )
 
-// token is a bearer token taken apart. Its secret is compared by its hash only.
+// token is a parsed bearer token. Its secret is compared only by hash.
 type token struct {
 	user   ID
 	device DeviceID
 	text   string
 }
 
-// parseToken reports false for anything that this package cannot have issued.
+// parseToken returns false for text that this package cannot have issued.
 func parseToken(prefix, s string) (token, bool) {
 	if len(s) != tokenLen || s[:len(prefix)] != prefix || s[15] != '.' || s[28] != '.' {
 		return token{}, false
@@ -49,7 +49,7 @@ func parseToken(prefix, s string) (token, bool) {
 	return token{user, device, s}, true
 }
 
-// hash is what is stored of a token.
+// hash returns the stored form of a token.
 func hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -57,11 +57,11 @@ func hash(token string) string {
 
 func sameHash(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// A mint makes secrets that only the holder of the server's secret can make.
+// A mint creates secrets that only a holder of the server's secret can create.
 type mint []byte
 
-// mac is HMAC-SHA256 over a label and parts, each led by its length, so that no
-// two lists of parts are the same bytes.
+// mac is HMAC-SHA256 over a label and parts. Each part is prefixed with its length, so that two lists of parts never
+// have the same bytes.
 func (m mint) mac(label string, parts ...string) []byte {
 	h := hmac.New(sha256.New, m)
 	for _, p := range append([]string{label}, parts...) {
@@ -71,30 +71,29 @@ func (m mint) mac(label string, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// pair derives a device's next tokens from the seed, which is the presented refresh
-// token (at log-in: fresh random bytes), and the nonce kept in the session.
-// Without the server's secret neither follows from the other.
+// pair derives the next tokens of a device from the seed and the nonce of the session. The seed is the presented
+// refresh token, or random bytes at log-in. Without the server's secret neither token can be computed from the other.
 func (m mint) pair(user ID, device DeviceID, seed, nonce string) (access, refresh string) {
 	who := user.String() + "." + device.String()
 	return accessPrefix + who + "." + m.vouched("issued access", who, m.mac("access", who, seed, nonce)[:16]),
 		refreshPrefix + who + "." + m.vouched("issued", who, m.mac("refresh", who, seed, nonce)[:16])
 }
 
-// vouched is a secret of which half vouches for the other half, so that a token of
-// long ago is known for what it is, see [mint.issued].
+// vouched returns a secret whose second half authenticates the first half, so that an old token can still be
+// recognized, see [mint.issued].
 func (m mint) vouched(label, who string, half []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(half[:16:16], m.mac(label, who, string(half))[:16]...))
 }
 
-// issued reports whether this server made the refresh token at some time. It
-// tells a replayed token from a guess: only the former ends a session.
+// issued reports whether this server ever issued the refresh token. It distinguishes a replayed token from a guess:
+// only a replayed one ends a session.
 func (m mint) issued(t token) bool { return m.vouches("issued", t) }
 
-// issuedAccess is issued for an access token. It does not know those of versions without it, nor those that were made with
-// another secret of the server, whose sessions last all the same.
+// issuedAccess is issued for an access token. It returns false for tokens of older versions, and of another secret of
+// the server, although their sessions are still valid.
 func (m mint) issuedAccess(t token) bool { return m.vouches("issued access", t) }
 
-// issued reports whether a server with the secret, or with the previous one, made the refresh token.
+// issued reports whether a server with the current or the previous secret issued the refresh token.
 func (s *Service) issued(t token) bool {
 	return s.mint.issued(t) || s.previous != nil && s.previous.issued(t)
 }
@@ -110,17 +109,16 @@ func (m mint) vouches(label string, t token) bool {
 	return err == nil && len(secret) == 32 && hmac.Equal(secret[16:], m.mac(label, who, string(secret[:16]))[:16])
 }
 
-// undoToken is the token of a link that takes a change of address back.
+// undoToken returns the token of a link that undoes a change of address.
 func (m mint) undoToken(user ID, seed string) string {
 	return undoPrefix + base64.RawURLEncoding.EncodeToString(m.mac("undo", user.String(), seed))
 }
 
-// cardToken is the token on the card of that name. SQL and Redis hold the name, and
-// nobody makes the token of it without the server's secret. One block of AES is a
-// permutation of 128 bits, so that a token leads back to its name.
+// cardToken returns the token for the name of a card. SQL and Redis store the name, and only the server's secret turns
+// it into the token. One block of AES is a permutation of 128 bits, so that cardName can invert it.
 func (m mint) cardToken(name string) string { return m.permute(name, cipher.Block.Encrypt) }
 
-// cardName is the name of the card with that token, which [isNonce] takes.
+// cardName returns the name of the card for a token that [isNonce] accepts.
 func (m mint) cardName(token string) string { return m.permute(token, cipher.Block.Decrypt) }
 
 func (m mint) permute(s string, by func(b cipher.Block, dst, src []byte)) string {
@@ -133,7 +131,7 @@ func (m mint) permute(s string, by func(b cipher.Block, dst, src []byte)) string
 	return base64.RawURLEncoding.EncodeToString(bits)
 }
 
-// newNonce draws 128 bits.
+// newNonce returns 128 random bits.
 func newNonce() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: see crypto/rand

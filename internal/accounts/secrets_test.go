@@ -20,14 +20,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// refusing is a mail server that takes nothing.
+// refusing is a mail server that accepts no mail.
 type refusing struct{}
 
 func (refusing) Send(context.Context, mail.Message) error {
 	return fmt.Errorf("%w: 554 no such mailbox", mail.ErrRefused)
 }
 
-// consume has a real consumer handle the outbox until so many letters are dead.
+// consume runs a real consumer of the outbox until there are n dead letters.
 func (w *world) consume(dead int) {
 	w.t.Helper()
 	store := queue.NewSQL(w.db)
@@ -49,7 +49,7 @@ func (w *world) consume(dead int) {
 	})
 }
 
-func TestNoSecretIsLoggedOrStored(t *testing.T) {
+func TestSecrets_NeitherLoggedNorStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := web.New(web.Config{Auth: w.Service, DB: w.db, Log: w.Service.log})
@@ -60,7 +60,7 @@ func TestNoSecretIsLoggedOrStored(t *testing.T) {
 		defer stored.Wait()
 		defer stop()
 		handler := a.Handler()
-		var texts []string // of the outbox, before its mails leave
+		var texts []string // the outbox before its mails are sent
 		secrets := []string{"a secret of exactly"}
 		secret := func(s string) string {
 			secrets = append(secrets, s)
@@ -139,7 +139,7 @@ func TestNoSecretIsLoggedOrStored(t *testing.T) {
 		}
 		lost := secret(w.codeOf(payload))
 		w.consume(3)
-		say("POST", "/v1/auth/login", "", http.StatusOK, map[string]string{"email": "bea@example.org", "code": lost}) // it was one
+		say("POST", "/v1/auth/login", "", http.StatusOK, map[string]string{"email": "bea@example.org", "code": lost}) // a valid code
 
 		for _, table := range []string{"users", "sessions", "codes", "outbox", "idempotency_keys"} {
 			text := w.dump("SELECT * FROM " + table)
@@ -155,13 +155,13 @@ func TestNoSecretIsLoggedOrStored(t *testing.T) {
 			}
 		}
 		for _, text := range append(texts, log) {
-			for _, s := range secrets { // six digits in a row are in many a number
+			for _, s := range secrets { // six digits may be part of other numbers
 				if at := regexp.MustCompile(`(^|\D)` + regexp.QuoteMeta(s) + `(\D|$)`).FindStringIndex(text); at != nil {
 					t.Errorf("the secret %q stands in …%s…", s, text[max(0, at[0]-200):min(len(text), at[1]+100)])
 				}
 			}
 		}
-		// A plain hash of a request with a password in it would be a secret as well.
+		// A plain hash of a request with a password is also a secret.
 		if kept := w.dump("SELECT scope FROM idempotency_keys"); strings.Contains(kept, "password") || strings.Contains(kept, "me.change_email") {
 			t.Errorf("requests with passwords are remembered: %s", kept)
 		}

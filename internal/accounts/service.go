@@ -36,14 +36,11 @@ import (
 
 // Topics of the outbox.
 const (
-	// TopicNotice mails what was done to an account. This package handles it
-	// itself.
+	// TopicNotice mails a notice about a change of an account. This package handles it.
 	TopicNotice = "accounts.notice"
-	// TopicZone tells that a user's zone will change; the payload is a
-	// [ZoneChanged].
+	// TopicZone reports that the time zone of a user will change; the payload is a [ZoneChanged].
 	TopicZone = "accounts.zone"
-	// TopicAudience tells that a user has changed who sees them on line; the payload is
-	// an [AudienceChanged].
+	// TopicAudience reports that a user has changed who sees their online status; the payload is an [AudienceChanged].
 	TopicAudience = "accounts.audience"
 )
 
@@ -55,62 +52,59 @@ type AudienceChanged struct {
 // ZoneChanged is the payload of [TopicZone].
 type ZoneChanged struct {
 	User ID `json:"user"`
-	// Skipped is a date that never was for the user, because a zone came into force
-	// that left it out; 0: none.
+	// Skipped is a date that the user never has, because a change of zone leaves it out; 0 means none.
 	Skipped civil.Day `json:"skipped,omitempty"`
 }
 
-// Limits bound how often codes are mailed and credentials tried.
+// Limits bound the codes mailed and the credentials tried.
 type Limits struct {
 	CodesPerMinute int           `koanf:"codes_per_minute" default:"1" help:"codes mailed to one address for one purpose per minute"`
 	CodesPerDay    int           `koanf:"codes_per_day" default:"10" help:"codes mailed to one address for one purpose per day"`
-	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes asked for from one household (IPv4 address, IPv6 /64) per hour"`
+	CodesPerIP     int           `koanf:"codes_per_ip" default:"30" help:"codes requested from one household (IPv4 address, IPv6 /64) per hour"`
 	Codes          int           `koanf:"codes" default:"10000" help:"codes mailed by the whole deployment per hour; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
-	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong guesses of codes per hour, beyond which a code is looked at only from a household that its account was used from; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
+	WrongCodes     int           `koanf:"wrong_codes" default:"2000" help:"wrong codes per hour; after that, codes are accepted only from known households of the account; a tenth of them, or codes_per_ip, for one network (IPv4 /24, IPv6 /48)"`
 	LoginFails     int           `koanf:"login_fails" default:"5" help:"wrong passwords or codes in a row that lock an address for one household (IPv4 address, IPv6 /64); ten times as many lock it for all households that it has not logged in from"`
-	HouseholdFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one household, for whatever address, until it has paused for an hour"`
+	HouseholdFails int           `koanf:"household_fails" default:"100" help:"wrong passwords or codes from one household, for all addresses, until it has paused for an hour"`
 	LoginLock      time.Duration `koanf:"login_lock" default:"30m" help:"how long log-in stays locked, at most a day"`
 }
 
-// ofCodes returns those that package codes keeps.
+// ofCodes returns the limits of package codes.
 func (l Limits) ofCodes() codes.Limits {
 	return codes.Limits{PerMinute: l.CodesPerMinute, PerDay: l.CodesPerDay, PerHousehold: l.CodesPerIP, All: l.Codes, Wrong: l.WrongCodes}
 }
 
-// Config has what the domain stands on.
+// Config configures the domain.
 type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Limiter *ratelimit.Limiter
-	Hooks   *webhooks.Service // asked before a registration, and told of it; nil: nobody is
-	Caches  *cache.Runtime    // keeps users and sessions
-	Bus     *events.Bus       // gets the events of an account, after the commit
-	Cache   cache.Policy      // of each cache; Unfenced is this domain's to choose
+	Hooks   *webhooks.Service // called before and after a registration; may be nil
+	Caches  *cache.Runtime    // caches users and sessions
+	Bus     *events.Bus       // receives the events of accounts after the commit
+	Cache   cache.Policy      // of each cache; this domain sets Unfenced
 	Mail    mail.Sender
-	Page    string // where people reach the page, "https://stoa.example.org", for links in mails; empty: nobody has said
+	Page    string // URL of the page for links in mails, such as "https://stoa.example.org"; empty: unknown
 	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil: nothing is collected
+	Metrics prometheus.Registerer // nil disables metrics
 
-	// PasswordCost is what hashing a password costs. The zero cost is
-	// [password.OWASP]; tests have a smaller one.
+	// PasswordCost is the cost of hashing a password. Zero means [password.OWASP]; tests use a smaller cost.
 	PasswordCost argon2id.Params
 
-	// DropsPending reports that drops of cached keys wait which this node cannot do, so
-	// that Redis may have sessions that have ended. Nil means never.
+	// DropsPending reports whether drops are waiting that this node cannot do, so that Redis may contain ended
+	// sessions. Nil means never.
 	DropsPending func() bool
 
-	// Notify tells the user in tx what was done to the account; kind is one of api.NoticeAccount…. Nil tells nothing.
+	// Notify enqueues a notice for the user in tx; kind is one of api.NoticeAccount…. Nil sends none.
 	Notify func(ctx context.Context, tx *sqldb.Tx, user ID, kind string, data api.NoticeOfAccount) error
 
-	// Secret is the server's own, at least 32 bytes of chance, the same on all
-	// nodes and at every start. With another one cards and codes that were mailed are
-	// worth nothing, and a refresh token that is used twice does not end its session.
+	// Secret is the server's secret: at least 32 random bytes, the same on all nodes and at each start. A new secret
+	// invalidates cards and mailed codes, and a refresh token that is used twice no longer ends its session.
 	Secret []byte
 
-	// Previous is another secret with which cards and tokens are accepted, while the secret is rotated; nil: none.
+	// Previous is another secret whose cards and tokens are accepted while the secret is rotated; nil means none.
 	Previous []byte
 
-	Studio *picture.Studio // makes pictures of users; nil: one of its own
+	Studio *picture.Studio // scales pictures of users; nil creates one
 
 	Settings
 }
@@ -121,13 +115,13 @@ const (
 	SignInJWT = "jwt"
 )
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings; 0 means the default.
 type Settings struct {
 	AccessLife  time.Duration `koanf:"access_life" default:"24h" help:"how long an access token lasts"`
 	RefreshLife time.Duration `koanf:"refresh_life" default:"1440h" help:"how long a refresh token lasts, not shorter than access_life"`
 	CodeLife    time.Duration `koanf:"code_life" default:"5m" help:"how long a mailed code lasts, at most an hour"`
-	Devices     int           `koanf:"devices" default:"50" help:"devices a user may have logged in; the least used are logged out"`
-	SignIn      string        `koanf:"sign_in" default:"own" enum:"own,jwt,both" help:"how users register and log in: own, by address here; jwt, by tokens of the app's own alone; or both"`
+	Devices     int           `koanf:"devices" default:"50" help:"devices a user may have logged in; the least recently used are logged out"`
+	SignIn      string        `koanf:"sign_in" default:"own" enum:"own,jwt,both" help:"how users register and log in: own: by address on this server; jwt: only by tokens of the app; or both"`
 	Grace       time.Duration `koanf:"grace" default:"168h" help:"how long a deleted account can be brought back by logging in, at most 90 days"`
 	Hashers     int           `koanf:"hashers" help:"passwords hashed at a time, 19 MB and a core each; 0 is half the cores"`
 	Limits      Limits        `koanf:"limits"`
@@ -154,11 +148,10 @@ func (c Settings) Validate() error {
 		config.Refuse(c.Limits.LoginLock < time.Second || c.Limits.LoginLock > loginFailKeys.TTL.Base, "limits.login_lock", "%s is not between a second and a day", c.Limits.LoginLock))
 }
 
-// afterBudget bounds what follows a commit.
+// afterBudget bounds the steps after a commit.
 const afterBudget = 250 * time.Millisecond
 
-// Service is the accounts domain as the rest of the program sees it. It is
-// safe for concurrent use.
+// Service is the accounts domain. It is safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
 	caches   *aggregate.Caches
@@ -171,7 +164,7 @@ type Service struct {
 	redis    redisStore
 	cfg      Settings
 	mint     mint
-	previous mint // see Config.Previous; nil: none
+	previous mint // see Config.Previous; nil means none
 	mail     mail.Sender
 	page     string
 	hasher   *password.Hasher
@@ -190,8 +183,7 @@ type Service struct {
 	dropsPending func() bool
 }
 
-// New returns the domain on those parts. The error has all faults of the
-// settings.
+// New returns the domain. Its error contains all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	err := cfg.Settings.Validate()
@@ -234,21 +226,19 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Registration is what opens an account.
+// Registration is the data for a new account.
 type Registration struct {
 	Email    string
 	Code     string // proves the address
-	Password string // empty: log-in by code only
+	Password string // empty: log-in only by code
 	Name     string
 	Zone     string // empty: UTC
-	Device   string // what the user calls the device
-	Agent    string // what the device's program calls itself
+	Device   string // the user's name for the device
+	Agent    string // User-Agent
 	IP       string
 }
 
-// Register opens an account and logs the device in. emails.ErrInvalid, ErrName,
-// ErrDeviceName, ErrPassword, ErrPasswordCommon, civil.ErrZone, codes.ErrWrong, ErrEmailTaken,
-// ErrBusy, webhooks.ErrRefused, webhooks.ErrAway.
+// Register creates an account and logs the device in.
 func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Register")
 	if err := s.ownSignIn(); err != nil {
@@ -298,11 +288,11 @@ func (s *Service) Register(ctx context.Context, r Registration) (t Tokens, err e
 		if err := insertUser(ctx, tx, u, e.Key, passwordHash); err != nil {
 			return User{}, err
 		}
-		return u, s.tellRegistered(ctx, tx, External{}, u)
+		return u, s.enqueueRegistered(ctx, tx, External{}, u)
 	}, trail.Registered)
 }
 
-// ownSignIn refuses to register and to log in by address where the operator has turned that off. ErrSignInOff.
+// ownSignIn returns ErrSignInOff if the operator has disabled registration and log-in by address.
 func (s *Service) ownSignIn() error {
 	if s.cfg.SignIn == SignInJWT {
 		return ErrSignInOff
@@ -317,28 +307,27 @@ func checkZone(name string) error {
 	return nil
 }
 
-// A Login is what logs a device in.
+// A Login is the data for a log-in.
 type Login struct {
 	Email    string
-	Password string // either this
-	Code     string // or this
-	Device   string // what the user calls the device
-	Agent    string // what the device's program calls itself
+	Password string // either Password
+	Code     string // or Code
+	Device   string // the user's name for the device
+	Agent    string // User-Agent
 	IP       string
 
-	// Session is the id that the session is to have, the same for each try of one request: the tokens of an earlier
-	// try are replaced. Zero: a fresh one.
+	// Session is the id of the session, the same for each try of one request: a retry replaces the tokens of the
+	// earlier try. Zero creates one.
 	Session DeviceID
 }
 
-// from is what is known of the device.
+// from returns the facts of the device.
 func (l Login) from() Session {
 	return Session{Device: l.Session, Name: l.Device, Agent: cleanAgent(l.Agent), IP: l.IP}
 }
 
-// Login opens a session for one more device. What is wrong is not told:
-// ErrCredentials. ErrLocked after too many wrong ones, for known and unknown
-// addresses alike. emails.ErrInvalid, ErrDeviceName, ErrEither, ErrBusy.
+// Login opens a session for one more device. It returns ErrCredentials without saying which part is wrong, and
+// ErrLocked after too many failures, for known and unknown addresses alike.
 func (s *Service) Login(ctx context.Context, l Login) (t Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Login")
 	if err := s.ownSignIn(); err != nil {
@@ -391,7 +380,7 @@ func (s *Service) loginByPassword(ctx context.Context, a attempt, l Login, c cre
 		return Tokens{}, err
 	}
 	t, err := s.openSessionAs(ctx, c.ID, l, c.admit)
-	if isWrong(err) { // the password was changed, or the account erased, in this moment
+	if isWrong(err) { // the password was changed or the account erased in the meantime
 		s.note(a, a.failed)
 	}
 	return t, err
@@ -407,7 +396,7 @@ func (s *Service) loginByCode(ctx context.Context, e emails.Address, l Login, c 
 			return User{}, err
 		}
 		u, err := lockUser(ctx, tx, c.ID)
-		if err == nil && emails.Key(u.Email) != e.Key { // changed in this moment
+		if err == nil && emails.Key(u.Email) != e.Key { // changed in the meantime
 			err = ErrCredentials
 		}
 		return u, err
@@ -417,25 +406,24 @@ func (s *Service) loginByCode(ctx context.Context, e emails.Address, l Login, c 
 // Users returns the cached users.
 func (s *Service) Users() *Users { return s.users }
 
-// Passwords hashes passwords, for others as well: the bound on how many at a time is the process'.
+// Passwords returns the password hasher, which is shared because it bounds the concurrent hashes of the process.
 func (s *Service) Passwords() *password.Hasher { return s.hasher }
 
-// User returns an account, as it was a moment ago: a change made on another node
-// shows here within [cache.Policy.MaxStale]. Rules that rest on a calendar ask
-// Clocks. ErrNoUser.
+// User returns an account as of a moment ago: a change on another node appears here within [cache.Policy.MaxStale].
+// Rules that depend on a calendar use Clocks. It returns ErrNoUser for an unknown user.
 func (s *Service) User(ctx context.Context, id ID) (User, error) {
 	u, err := s.users.get(ctx, id)
-	if err != nil { // a read from memory does not pay for a text that is seldom needed
+	if err != nil { // cached reads should not pay for an error text
 		return User{}, fmt.Errorf("accounts.User %s: %w", id, err)
 	}
 	return u, nil
 }
 
-// A Change of an account: what is nil stays.
+// A Change changes an account; nil fields stay.
 type Change struct {
 	Name        *string
 	Bio         *string
-	Zone        *string // counts from the next midnight in the zone in force
+	Zone        *string // applies from the next midnight in the current zone
 	FindByID    *bool
 	FindByEmail *bool
 	Requests    *bool
@@ -443,8 +431,7 @@ type Change struct {
 	Presence    *Audience
 }
 
-// Update changes an account and returns it as it is then. ErrName, ErrBio,
-// civil.ErrZone, ErrNoUser.
+// Update changes an account and returns the updated account.
 func (s *Service) Update(ctx context.Context, id ID, c Change) (u User, err error) {
 	defer errs.Wrap(&err, "accounts.Update %s", id)
 	if c.Name != nil {
@@ -483,7 +470,7 @@ func (s *Service) update(ctx context.Context, tx *sqldb.Tx, id ID, c Change) (u 
 	if u, err = lockLiving(ctx, tx, id); err != nil {
 		return User{}, err
 	}
-	if err := keepLanguage(ctx, tx, id); err != nil {
+	if err := storeLanguage(ctx, tx, id); err != nil {
 		return User{}, err
 	}
 	before := u
@@ -528,43 +515,42 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// enqueueZoneChange enqueues a change of zone for the other domains: at once, and,
-// where the change skips a date, again when it is in force. That message has its time
-// in its key, so that a later change of zone which comes before it replaces it. A
-// change after it takes the date out of the clock, and enqueues the date once more in
-// case no domain has handled it yet.
+// enqueueZoneChange enqueues a change of zone for the other domains: at once and, if the change skips a date, again
+// when it applies. The key of that message contains its time, so that a later change of zone before that time replaces
+// it. A change after that time removes the date from the clock, and enqueues the date once more in case no domain has
+// handled it yet.
 func (s *Service) enqueueZoneChange(ctx context.Context, tx *sqldb.Tx, user ID, before, after civil.Clock) error {
-	tell := func(key string, skipped civil.Day, due time.Time) error {
+	enqueue := func(key string, skipped civil.Day, due time.Time) error {
 		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicZone, Key: key, Due: due}, ZoneChanged{user, skipped})
 	}
 	inForce := func(c civil.Clock) string { return fmt.Sprintf("%s@%d", user, c.From) }
-	if err := tell(user.String(), 0, time.Time{}); err != nil {
+	if err := enqueue(user.String(), 0, time.Time{}); err != nil {
 		return err
 	}
 	if day, ok := before.Skipped(); ok {
 		due := time.UnixMilli(before.From)
 		if tx.Now().Before(due) {
-			day = 0 // it is taken back
+			day = 0 // the skip is canceled
 		}
-		if err := tell(inForce(before), day, due); err != nil {
+		if err := enqueue(inForce(before), day, due); err != nil {
 			return err
 		}
 	}
 	if day, ok := after.Skipped(); ok {
-		return tell(inForce(after), day, time.UnixMilli(after.From))
+		return enqueue(inForce(after), day, time.UnixMilli(after.From))
 	}
 	return nil
 }
 
-// UsersOf returns those users that exist, deleted ones too, as of a moment ago (see User):
-// one round trip to Redis for each 500.
+// UsersOf returns the existing users of ids, including deleted ones, as of a moment ago (see User). It costs one round
+// trip to Redis per 500 ids.
 func (s *Service) UsersOf(ctx context.Context, ids []ID) (_ map[ID]User, err error) {
 	defer errs.Wrap(&err, "accounts.UsersOf")
 	return s.users.many(ctx, ids)
 }
 
-// Audiences returns who sees whether users are on line, as of a moment ago: see User. Of
-// the deleted, the banned and those who do not exist it is nobody.
+// Audiences returns who sees whether users are online, as of a moment ago: see User. For deleted, banned and unknown
+// users it is ToNobody.
 func (s *Service) Audiences(ctx context.Context, ids []ID) (_ map[ID]Audience, err error) {
 	defer errs.Wrap(&err, "accounts.Audiences")
 	users, err := s.users.many(ctx, ids)
@@ -580,11 +566,11 @@ func (s *Service) Audiences(ctx context.Context, ids []ID) (_ map[ID]Audience, e
 	return m, nil
 }
 
-// Clocks returns the calendars of those users that exist.
+// Clocks returns the calendars of the existing users of ids.
 func (s *Service) Clocks(ctx context.Context, ids []ID) (_ map[ID]civil.Clock, err error) {
 	defer errs.Wrap(&err, "accounts.Clocks")
 	m := make(map[ID]civil.Clock, len(ids))
-	for chunk := range slices.Chunk(ids, inOne) {
+	for chunk := range slices.Chunk(ids, idsPerStatement) {
 		if err := selectClocks(ctx, s.db, chunk, m); err != nil {
 			return nil, asKind(err)
 		}
@@ -592,16 +578,16 @@ func (s *Service) Clocks(ctx context.Context, ids []ID) (_ map[ID]civil.Clock, e
 	return m, nil
 }
 
-// after runs what follows a commit or a read and may fail: the caller has an answer
-// in any case, and a caller that goes away does not stop it.
+// after runs a step that follows a commit or a read and may fail. It does not change the response, and continues if the
+// caller disconnects.
 func (s *Service) after(ctx context.Context, step string, fn func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	if err := fn(ctx); err != nil {
 		level := slog.LevelWarn
 		if away(err) {
-			level = slog.LevelDebug // the connection's watcher logs it once
+			level = slog.LevelDebug // the watcher of the connection logs it once
 		}
-		s.log.Log(ctx, level, "accounts: a step after the commit failed; the answer stands", "step", step, "err", err)
+		s.log.Log(ctx, level, "accounts: step after commit failed", "step", step, "err", err)
 	}
 }

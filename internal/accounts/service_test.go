@@ -36,34 +36,31 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// A world is the domain on a database and a Redis, with a clock that the test
-// moves and a log that it reads.
+// A world is the domain with a database, a Redis, a clock that the test sets, and a log that it reads.
 type world struct {
 	*Service
 	t      testing.TB
 	redis  *redis.DB
 	memory *redistest.Memory // of onMemory
-	bus    *events.Bus       // does not run: users come from SQL, unless a test calls listen
+	bus    *events.Bus       // not running: users come from SQL, unless a test calls listen
 	box    *mail.Box
 	ahead  *atomic.Int64 // nanoseconds
 	log    *logtest.Buffer
 	ips    atomic.Int64
 }
 
-// cheap is a cost of passwords for tests: with the race detector one of the real cost
-// takes an eighth of a second.
+// cheap is a password cost for tests: the real cost takes an eighth of a second with the race detector.
 var cheap = argon2id.Params{Memory: 256, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// patience ends a test that would otherwise hang.
+// patience ends a test that would hang.
 const patience = time.Minute
 
-// unhurried stands in for the budgets and the MaxStale of production on engines that are
-// real, where a machine that stalls must not be taken for a Redis that is away.
+// unhurried replaces the budgets and the MaxStale of production on real engines, where a slow machine must not look
+// like an unavailable Redis.
 const unhurried = 10 * time.Second
 
-// newWorld builds a world on a database made by open. It is noon in UTC, far
-// from every midnight that a test could run into. Redis' clock does not move,
-// so that codes are not limited to one a minute unless settings say so.
+// newWorld builds a world on a database made by open. The time is noon UTC, far from midnight. The clock of Redis
+// stands still, so that the limit of one code a minute applies only if settings set it.
 func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *redis.DB, settings Settings) *world {
 	t.Helper()
 	w := &world{t: t, redis: rdb, ahead: new(atomic.Int64), log: new(logtest.Buffer)}
@@ -79,7 +76,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 	})
 	w.box = mail.NewBox(db)
 	w.bus = events.NewBus(rdb, ids.New[world]().String(), log)
-	var budget time.Duration // in virtual time production's own
+	var budget time.Duration // in virtual time the budgets of production
 	if !bubble.In(t) {
 		budget = unhurried
 	}
@@ -95,14 +92,13 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 	return w
 }
 
-// onSQLite is a world on the embedded engines.
+// onSQLite returns a world on the embedded engines.
 func onSQLite(t testing.TB, settings Settings) *world {
 	t.Helper()
 	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.Open(t, "embedded"), settings)
 }
 
-// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a
-// real MariaDB.
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real MariaDB.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
@@ -123,7 +119,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// mails returns what was mailed to an address, newest first.
+// mails returns the mails to an address, newest first.
 func (w *world) mails(to string) []mail.Sent {
 	w.t.Helper()
 	w.deliver()
@@ -134,14 +130,14 @@ func (w *world) mails(to string) []mail.Sent {
 	return list
 }
 
-// code asks for a code and returns it as mailed; "" when the mail has none.
+// code requests a code and returns the mailed one, or "" if the mail has none.
 func (w *world) code(email, purpose string) string {
 	w.t.Helper()
-	// Each from an address of its own: the limit for addresses has its own test.
+	// Each request has its own address, because the limit for addresses has its own test.
 	return w.codeTo(email, purpose, fmt.Sprintf("10.0.%d.%d", w.ips.Add(1)/250, w.ips.Load()%250))
 }
 
-// codeTo is code for a request from that household.
+// codeTo returns the code for a request from that household.
 func (w *world) codeTo(email, purpose, household string) string {
 	w.t.Helper()
 	if _, err := w.RequestCode(w.t.Context(), email, purpose, household); err != nil {
@@ -161,8 +157,8 @@ func (w *world) join(email, password string) Tokens {
 	return t
 }
 
-// Accounts may have been stored by either spelling of their domain.
-func TestAnAccountIsFoundByEitherSpellingOfItsDomain(t *testing.T) {
+// Accounts may be stored with either spelling of their domain.
+func TestLogin_AcceptsBothSpellingsOfADomain(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		on := true
 		for name, stored := range map[string]string{"ann": "xn--mller-kva.example", "bea": "müller.example", "eve": "MÜller.example"} {
@@ -174,7 +170,7 @@ func TestAnAccountIsFoundByEitherSpellingOfItsDomain(t *testing.T) {
 			w.exec("UPDATE users SET email = ?, email_key = ? WHERE id = ?", email, emails.Lower(email), id)
 			for _, spelling := range []string{stored, "Müller.example", "xn--mller-kva.example"} {
 				if name == "eve" && spelling != stored {
-					continue // capitals beyond a to z are found as they were written
+					continue // capitals beyond a to z are found in their own spelling
 				}
 				typed := name + "@" + spelling
 				if got := w.enter(typed, "correct horse").User.ID; got != id {
@@ -195,7 +191,7 @@ func TestAnAccountIsFoundByEitherSpellingOfItsDomain(t *testing.T) {
 				}
 			}
 		}
-		// Two that were opened while a spelling was an account each.
+		// Two accounts from the time when each spelling was an account.
 		var both []ID
 		for _, domain := range []string{"müller.example", "xn--mller-kva.example"} {
 			both = append(both, w.join("x"+domain+"@example.org", domain+" horse").User.ID)
@@ -219,7 +215,7 @@ func (w *world) enter(email, password string) Tokens {
 	return t
 }
 
-// check compares what Verify makes of an access token with want.
+// check compares the result of Verify for an access token with want.
 func (w *world) check(what, access string, want error) Caller {
 	w.t.Helper()
 	c, err := w.Verify(w.t.Context(), access)
@@ -229,8 +225,8 @@ func (w *world) check(what, access string, want error) Caller {
 	return c
 }
 
-// deliver hands the due messages of the outbox to their handlers. The order
-// is theirs; who delivers twice at once is the worker's business.
+// deliver passes the due messages of the outbox to their handlers, in any order. Repeated delivery is the topic of the
+// worker's tests.
 func (w *world) deliver() {
 	w.t.Helper()
 	handlers := w.Handlers()
@@ -256,7 +252,7 @@ func (w *world) deliver() {
 	}
 }
 
-func TestSomebodyRegistersAndLogsInByPasswordAndByCode(t *testing.T) {
+func TestLogin_ByPasswordAndByCode(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("Ann@example.org", "correct horse")
 		if c := w.check("after registering", a.Access, nil); c.User != a.User.ID || c.Device != a.Device || c.Clock.Zone != "Europe/Athens" {
@@ -280,7 +276,7 @@ func TestSomebodyRegistersAndLogsInByPasswordAndByCode(t *testing.T) {
 	})
 }
 
-func TestOfManyWhoRegisterOneAddressOneWins(t *testing.T) {
+func TestRegister_OneOfManyWins(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		code := w.code("ann@example.org", "register")
 		var won, refused atomic.Int64
@@ -301,9 +297,9 @@ func TestOfManyWhoRegisterOneAddressOneWins(t *testing.T) {
 	})
 }
 
-func TestACodeOfAnAddressRegisteredMeanwhileIsAConflict(t *testing.T) {
+func TestRegister_TakenAddressIsAConflict(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		code := w.code("ann@example.org", "register") // it is mailed before the account is there
+		code := w.code("ann@example.org", "register") // it is mailed before the account exists
 		w.accounts([]string{"ann@example.org"}, "")
 		_, err := w.Register(t.Context(), Registration{Email: "ANN@example.org", Code: code, Name: "Ann"})
 		if !errors.Is(err, ErrEmailTaken) || errs.KindOf(err) != errs.Conflict {
@@ -312,7 +308,7 @@ func TestACodeOfAnAddressRegisteredMeanwhileIsAConflict(t *testing.T) {
 	})
 }
 
-func TestACodeWorksOnceHoweverManyUseIt(t *testing.T) {
+func TestCode_WorksOnce(t *testing.T) {
 	eachEngine(t, Settings{Limits: Limits{LoginFails: 1000}}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "")
 		code := w.code("ann@example.org", "login")
@@ -331,7 +327,7 @@ func TestACodeWorksOnceHoweverManyUseIt(t *testing.T) {
 	})
 }
 
-func TestACodeIsWorthlessAfterFiveWrongGuesses(t *testing.T) {
+func TestCode_VoidAfterFiveWrongGuesses(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		code := w.code("ann@example.org", "register")
 		try := func(code string) error {
@@ -354,7 +350,7 @@ func TestACodeIsWorthlessAfterFiveWrongGuesses(t *testing.T) {
 	})
 }
 
-func TestACodeExpires(t *testing.T) {
+func TestCode_Expires(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		code := w.code("ann@example.org", "register")
 		w.pass(5 * time.Minute)
@@ -365,7 +361,7 @@ func TestACodeExpires(t *testing.T) {
 	})
 }
 
-func TestACodeIsForItsPurposeOnly(t *testing.T) {
+func TestCode_OnlyForItsPurpose(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		code := w.code("ann@example.org", "register")
@@ -375,7 +371,7 @@ func TestACodeIsForItsPurposeOnly(t *testing.T) {
 	})
 }
 
-func TestTheAnswerDoesNotTellWhoHasAnAccount(t *testing.T) {
+func TestRequestCode_DoesNotRevealAccounts(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.join("ann@example.org", "correct horse")
@@ -421,7 +417,7 @@ func TestCodesAreLimitedByAddressAndByIP(t *testing.T) {
 	})
 }
 
-func TestCodesAreLimitedByTheDayToo(t *testing.T) {
+func TestRequestCode_DailyLimit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{Limits: Limits{CodesPerDay: 3, CodesPerIP: 4}})
 		refused := func(what, email, ip string, least, most time.Duration) {
@@ -445,13 +441,13 @@ func TestCodesAreLimitedByTheDayToo(t *testing.T) {
 	})
 }
 
-func TestALoginNeedsEitherAPasswordOrACode(t *testing.T) {
+func TestLogin_NeedsPasswordOrCode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.join("ann@example.org", "correct horse")
 		code := w.code("ann@example.org", "login")
 		before := w.dump("SELECT * FROM sessions") + w.dump("SELECT * FROM codes")
-		for range 6 { // more than may be wrong
+		for range 6 { // more than the allowed failures
 			for what, l := range map[string]Login{"both": {Password: "correct horse", Code: code}, "neither": {}} {
 				l.Email = "ann@example.org"
 				if _, err := w.Login(t.Context(), l); !errors.Is(err, ErrEither) {
@@ -468,7 +464,7 @@ func TestALoginNeedsEitherAPasswordOrACode(t *testing.T) {
 	})
 }
 
-func TestFiveWrongPasswordsLockAnAddressKnownOrNot(t *testing.T) {
+func TestLogin_FiveWrongPasswordsLock(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")
 		for _, email := range []string{"ann@example.org", "nobody@example.org"} {
@@ -495,7 +491,7 @@ func TestFiveWrongPasswordsLockAnAddressKnownOrNot(t *testing.T) {
 	})
 }
 
-func TestAGoodLoginForgetsTheWrongOnes(t *testing.T) {
+func TestLogin_SuccessResetsTheCount(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "correct horse")
 		for range 3 {
@@ -509,10 +505,10 @@ func TestAGoodLoginForgetsTheWrongOnes(t *testing.T) {
 	})
 }
 
-func TestARefreshReplacesBothTokens(t *testing.T) {
+func TestRefresh_ReplacesBothTokens(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
-		w.check("before", a.Access, nil) // the copy is there
+		w.check("before", a.Access, nil) // the cache entry exists
 		b, err := w.Refresh(t.Context(), a.Refresh)
 		if err != nil {
 			t.Fatal(err)
@@ -531,7 +527,7 @@ func TestARefreshReplacesBothTokens(t *testing.T) {
 	})
 }
 
-func TestManyRefreshesWithOneTokenBringOnePair(t *testing.T) {
+func TestRefresh_ConcurrentCallersGetOnePair(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		var mu sync.Mutex
@@ -550,7 +546,7 @@ func TestManyRefreshesWithOneTokenBringOnePair(t *testing.T) {
 		if len(pairs) != 1 {
 			t.Fatalf("64 refreshes of one token brought %d pairs, want one", len(pairs))
 		}
-		w.pass(9*time.Second - w.db.Now().Sub(began)) // what the machine took counts
+		w.pass(9*time.Second - w.db.Now().Sub(began)) // includes real time
 		b, err := w.Refresh(t.Context(), a.Refresh)
 		if err != nil || pairs[[2]string{b.Access, b.Refresh}] != 64 {
 			t.Errorf("once more after nine seconds: got another pair, or %v", err)
@@ -559,7 +555,7 @@ func TestManyRefreshesWithOneTokenBringOnePair(t *testing.T) {
 	})
 }
 
-func TestARefreshTokenUsedLaterEndsItsDevice(t *testing.T) {
+func TestRefresh_LateReplayEndsTheSession(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		other := w.enter("ann@example.org", "correct horse")
@@ -580,7 +576,7 @@ func TestARefreshTokenUsedLaterEndsItsDevice(t *testing.T) {
 	})
 }
 
-func TestPreviousSecret_VouchesForItsTokens(t *testing.T) {
+func TestPreviousSecret_ItsTokensAreAccepted(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "correct horse")
@@ -596,7 +592,7 @@ func TestPreviousSecret_VouchesForItsTokens(t *testing.T) {
 		if again, err := w.Refresh(t.Context(), a.Refresh); err != nil || again.Refresh != next.Refresh || again.Access != next.Access {
 			t.Errorf("a repeated refresh: got another pair, or %v", err)
 		}
-		for range mostStrays {
+		for range maxStrays {
 			w.strays.note("192.0.2.9/32", w.db.Now())
 		}
 		crowded := context.WithValue(t.Context(), clientnet.Key{}, func() string { return "192.0.2.9/32" })
@@ -614,8 +610,8 @@ func TestPreviousSecret_VouchesForItsTokens(t *testing.T) {
 	})
 }
 
-// Whoever asks again while the COMMIT hangs has not been told anything.
-func TestARefreshThatWaitsForASlowCommitBringsItsPair(t *testing.T) {
+// A client that retries while the COMMIT hangs has not received the pair.
+func TestRefresh_SlowCommitReturnsThePair(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "")
@@ -644,23 +640,23 @@ func TestARefreshThatWaitsForASlowCommitBringsItsPair(t *testing.T) {
 		}
 		w.pass(replayWindow)
 		if _, err := w.Refresh(t.Context(), a.Refresh); !errors.Is(err, ErrReused) {
-			t.Errorf("once the pair was told: got %v, want ErrReused", err)
+			t.Errorf("after the pair was returned: got %v, want ErrReused", err)
 		}
 	})
 }
 
-func TestTheTimeForALostAnswerBeginsWithTheAnswer(t *testing.T) {
-	// What happens some time after a token was rotated: the transaction ends, or the same token comes again, which is told the
-	// pair or taken for stolen.
+func TestRefresh_ReplayWindowStartsWithTheResponse(t *testing.T) {
+	// Events after the rotation of a token: the transaction ends, or the same token is presented again and returns the
+	// pair or counts as stolen.
 	type step struct {
 		after time.Duration
 		what  string
 	}
 	for name, steps := range map[string][]step{
 		"a slow commit": {{12 * time.Second, "committed"}, {21 * time.Second, "told"}, {22 * time.Second, "stolen"}},
-		"a slow commit, and the pair was told by then": {{5 * time.Second, "told"}, {12 * time.Second, "committed"}, {13 * time.Second, "stolen"}},
+		"a slow commit, and the pair was already returned": {{5 * time.Second, "told"}, {12 * time.Second, "committed"}, {13 * time.Second, "stolen"}},
 		"no answer": {{12 * time.Second, "unanswered"}, {time.Hour, "told"}, {time.Hour + 9*time.Second, "told"}, {time.Hour + 10*time.Second, "stolen"}},
-		"no answer, and the pair was told by then": {{5 * time.Second, "told"}, {12 * time.Second, "unanswered"}, {13 * time.Second, "stolen"}},
+		"no answer, and the pair was already returned": {{5 * time.Second, "told"}, {12 * time.Second, "unanswered"}, {13 * time.Second, "stolen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -678,9 +674,9 @@ func TestTheTimeForALostAnswerBeginsWithTheAnswer(t *testing.T) {
 					w.pass(first.made.Used.Add(step.after).Sub(w.db.Now()))
 					switch step.what {
 					case "committed":
-						w.keepUntold(t.Context(), first.made, nil)
+						w.startReplayWindow(t.Context(), first.made, nil)
 					case "unanswered":
-						w.keepUntold(t.Context(), first.made, errors.Join(ErrStore, sqldb.ErrOutcomeUnknown))
+						w.startReplayWindow(t.Context(), first.made, errors.Join(ErrStore, sqldb.ErrOutcomeUnknown))
 						if err := w.flushUntold(t.Context()); err != nil {
 							t.Fatal(err)
 						}
@@ -699,7 +695,7 @@ func TestTheTimeForALostAnswerBeginsWithTheAnswer(t *testing.T) {
 	}
 }
 
-func TestARefreshTokenOfLongAgoEndsItsDeviceAndAGuessDoesNot(t *testing.T) {
+func TestRefresh_OldTokenEndsTheSessionGuessDoesNot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "")
@@ -712,7 +708,7 @@ func TestARefreshTokenOfLongAgoEndsItsDeviceAndAGuessDoesNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, guess := mint("the secret of an impostor, 32 B.").pair(a.User.ID, a.Device, "", "")
-		for _, guess := range []string{guess, guess[:tokenLen-secretLen] + strings.Repeat("\n", secretLen)} { // base64 passes over the latter
+		for _, guess := range []string{guess, guess[:tokenLen-secretLen] + strings.Repeat("\n", secretLen)} { // base64 ignores the latter
 			if _, err := w.Refresh(t.Context(), guess); !errors.Is(err, ErrRefresh) {
 				t.Errorf("the guess %q: got %v, want ErrRefresh", guess, err)
 			}
@@ -761,7 +757,7 @@ func (w *world) count(table string) (n int) {
 	return n
 }
 
-func TestTheSweepTakesWhatExpiredAndLeavesTheRest(t *testing.T) {
+func TestSweep_DeletesOnlyExpiredRows(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.join("ann@example.org", "")
 		w.code("bob@example.org", "register")
@@ -803,7 +799,7 @@ func TestLoggingOutEndsOneDeviceOrAll(t *testing.T) {
 	})
 }
 
-func TestNobodyRevokesAnothersDevice(t *testing.T) {
+func TestRevoke_OnlyOwnDevices(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a, b := w.join("ann@example.org", ""), w.join("bob@example.org", "")
@@ -814,7 +810,7 @@ func TestNobodyRevokesAnothersDevice(t *testing.T) {
 	})
 }
 
-func TestTheLeastUsedDevicesBeyondTheLimitAreLoggedOut(t *testing.T) {
+func TestLogin_LeastUsedDevicesAreLoggedOut(t *testing.T) {
 	eachEngine(t, Settings{Devices: 2}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		w.pass(time.Second)
@@ -833,7 +829,7 @@ func TestTheLeastUsedDevicesBeyondTheLimitAreLoggedOut(t *testing.T) {
 	})
 }
 
-func TestAChangedZoneCountsFromTheNextMidnightAndIsTold(t *testing.T) {
+func TestUpdate_ZoneAppliesFromNextMidnight(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		w.check("before", a.Access, nil)
@@ -867,7 +863,7 @@ func TestAChangedZoneCountsFromTheNextMidnightAndIsTold(t *testing.T) {
 	})
 }
 
-func TestADateThatAZoneLeavesOutIsToldWhenTheZoneIsInForce(t *testing.T) {
+func TestUpdate_SkippedDateIsPublished(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		user := w.join("ben@example.org", "").User.ID
 		if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET zone = 'Pacific/Pago_Pago' WHERE id = ?", user); err != nil {
@@ -881,7 +877,7 @@ func TestADateThatAZoneLeavesOutIsToldWhenTheZoneIsInForce(t *testing.T) {
 			}
 			return u.Clock
 		}
-		// expect holds what waits, but the news of now, against what is due then.
+		// expect compares the waiting messages, except those due now, with the given ones.
 		expect := func(when string, due int64, want ...civil.Day) {
 			t.Helper()
 			rows, err := w.db.QueryContext(t.Context(), "SELECT payload, due FROM outbox WHERE topic = ? AND msg_key <> ?", TopicZone, user)
@@ -921,7 +917,7 @@ func TestADateThatAZoneLeavesOutIsToldWhenTheZoneIsInForce(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoNameOrZoneChangesNothing(t *testing.T) {
+func TestUpdate_InvalidFieldsChangeNothing(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "")
@@ -943,9 +939,9 @@ func TestWhatIsNoNameOrZoneChangesNothing(t *testing.T) {
 	})
 }
 
-func TestNamesAndClocksOfManyUsersComeWhole(t *testing.T) {
+func TestClocks_ManyUsers(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { namesAndClocks(t, onSQLite(t, Settings{})) })
-	t.Run("server", func(t *testing.T) { namesAndClocks(t, onRealSQL(t)) }) // it may have an order of its own
+	t.Run("server", func(t *testing.T) { namesAndClocks(t, onRealSQL(t)) }) // its order may differ
 }
 
 func namesAndClocks(t *testing.T, w *world) {
@@ -995,7 +991,7 @@ func namesAndClocks(t *testing.T, w *world) {
 	}
 }
 
-// dump returns a query's rows as text.
+// dump returns the rows of a query as text.
 func (w *world) dump(query string) string {
 	w.t.Helper()
 	rows, err := w.db.QueryContext(w.t.Context(), query)
@@ -1048,7 +1044,7 @@ func otherThan(code string) string {
 	return "000000"
 }
 
-func TestACodeThatExpiredBeforeItsMailLeftIsNotMailed(t *testing.T) {
+func TestMailCode_ExpiredCodeIsNotMailed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		if _, err := w.RequestCode(t.Context(), "ann@example.org", "register", "192.0.2.1"); err != nil {
@@ -1064,8 +1060,8 @@ func TestACodeThatExpiredBeforeItsMailLeftIsNotMailed(t *testing.T) {
 	})
 }
 
-// during calls change in a transaction that has the user's row locked, do meanwhile,
-// and commits when do waits for that row.
+// during runs change in a transaction that has locked the row of the user, runs do meanwhile, and commits when do waits
+// for that row.
 func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u User) error, do func()) {
 	w.t.Helper()
 	waiting := func() (n int) {
@@ -1090,9 +1086,9 @@ func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u
 		})
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 			select {
-			case <-done: // wrongly without a wait
+			case <-done: // wrong: it did not wait
 				return nil
-			case <-time.After(150 * time.Millisecond): // InnoDB renews that table only if nobody read it for 100 ms
+			case <-time.After(150 * time.Millisecond): // InnoDB updates that table only if it was not read for 100 ms
 			}
 			if waiting() > 0 {
 				return nil
@@ -1106,15 +1102,15 @@ func (w *world) during(user ID, change func(ctx context.Context, tx *sqldb.Tx, u
 	}
 }
 
-// onRealSQL is a world where a row can be waited for.
+// onRealSQL returns a world with row locks.
 func onRealSQL(t testing.TB) *world {
 	t.Helper()
 	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.Default(t).Open(t, f...) }, redistest.Open(t, "embedded"), Settings{})
 }
 
-// Whoever proves an address while the account leaves it proves nothing of the
-// account, and who logs all devices out misses none that logs in meanwhile.
-func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
+// A proof of an address that the account changes meanwhile proves nothing for the account. A log-out of all devices
+// includes a device that logs in meanwhile.
+func TestLocks_WaitersRecheckTheAccount(t *testing.T) {
 	w := onRealSQL(t)
 	a := w.join("ann@example.org", "correct horse")
 	reset, login := w.code("ann@example.org", "reset_password"), w.code("ann@example.org", "login")
@@ -1147,7 +1143,7 @@ func TestWhatWaitsForAnAccountLooksAtItAgain(t *testing.T) {
 	}
 }
 
-func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
+func TestLogin_DuringAZoneChangeGetsTheNewClock(t *testing.T) {
 	w := onRealSQL(t)
 	a := w.join("ann@example.org", "correct horse")
 	var b Tokens
@@ -1162,7 +1158,7 @@ func TestALoginDuringAChangeOfZoneGetsTheNewClock(t *testing.T) {
 		return w.enqueueZoneChange(ctx, tx, u.ID, before, u.Clock)
 	}, func() {
 		b = w.enter("ann@example.org", "correct horse")
-		w.check("at once", b.Access, nil) // fills the copy
+		w.check("at once", b.Access, nil) // creates the cache entry
 	})
 	if c := w.check("after both", b.Access, nil); c.Clock.Next != "Asia/Tokyo" {
 		t.Errorf("the caller's clock is %+v, want Tokyo to come", c.Clock)

@@ -23,27 +23,28 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// A sessionKey names a session.
+// A sessionKey identifies a session.
 type sessionKey = keyspace.Args2[ID, DeviceID]
 
-// access is what a check needs of a session. As JSON it is what caches hold: see
-// Doc.Version before you change that.
+// access is the data for a check of an access token. Caches store it as JSON: see Doc.Version before you change the
+// JSON.
 type access struct {
 	Hash    string `json:"hash"`    // of the access token
 	Expires int64  `json:"expires"` // Unix milliseconds
 }
 
-// SessionChanged drops a session's copies.
+// SessionChanged invalidates the cache entries of a session.
 var SessionChanged = cache.NewEvent[sessionKey]("session refreshed or ended")
 
-// replayWindow is how long a refresh token brings the same pair again, once somebody can have been told it.
+// replayWindow is how long a refresh token returns the same pair again, from the time at which the pair may have
+// reached the client.
 const replayWindow = 10 * time.Second
 
-// loadBudget bounds a check's own read of SQL.
+// loadBudget bounds a read of SQL during a check.
 const loadBudget = 10 * time.Second
 
-// newChecks returns the sessions as checks of access tokens need them. Sessions end
-// while Redis is away, too ([cache.Proceed]): see doc.go for what holds then.
+// newChecks returns the cache of sessions for checks of access tokens. Sessions end even while Redis is unavailable
+// ([cache.Proceed]): see doc.go for the guarantees.
 func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[sessionKey, access] {
 	p.Unfenced = cache.Proceed
 	c := cache.New2(rt, accessKeys, p, cache.Source[sessionKey, access]{
@@ -57,7 +58,7 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 		Life: func(a access) time.Duration {
 			left := time.UnixMilli(a.Expires).Sub(db.Now())
 			if left >= accessKeys.TTL.Longest() {
-				return 0 // as the family says, with its jitter
+				return 0 // the TTL of the family with its jitter
 			}
 			return max(time.Second, left)
 		},
@@ -66,10 +67,9 @@ func newChecks(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *cache.Cache[ses
 	return c
 }
 
-// Verify returns the caller that an access token belongs to, or ErrToken. With copies
-// in this process it costs no I/O; it costs one GET for the session and one for the
-// user where this process has none. A token that contradicts its copy is looked up in
-// SQL. errStrays where the caller's household presents very many that nobody has.
+// Verify returns the caller of an access token, or ErrToken. It costs no I/O for cached entries, and one GET each for a
+// session and a user that this process has not cached. A token that does not match its cache entry is checked in SQL.
+// It returns errStrays if the caller's household presents too many unknown tokens.
 func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err error) {
 	t, ok := parseToken(accessPrefix, presented)
 	if !ok {
@@ -79,7 +79,7 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	key := sessionKey{A: t.user, B: t.device}
 	if s.strays.full.Load() && !s.issuedAccess(t) {
 		if err := s.strays.tooMany(clientnet.FromFar(ctx), now); err != nil {
-			if copied, there := s.checks.Peek(key); !there || !sameHash(copied.Hash, h) {
+			if copied, ok := s.checks.Peek(key); !ok || !sameHash(copied.Hash, h) {
 				return Caller{}, err
 			}
 		}
@@ -107,9 +107,8 @@ func (s *Service) Verify(ctx context.Context, presented string) (_ Caller, err e
 	return Caller{t.user, t.device, u.Clock, time.UnixMilli(held.Expires)}, nil
 }
 
-// Continues returns who c is by now, or ErrToken when c's session has ended. A token
-// that a refresh has replaced does not end it. It costs no I/O with copies in this
-// process.
+// Continues returns the current state of caller c, or ErrToken if the session of c has ended. A token that a refresh
+// has replaced does not end it. It costs no I/O for cached entries.
 func (s *Service) Continues(ctx context.Context, c Caller) (_ Caller, err error) {
 	defer errs.Wrap(&err, "accounts.Continues")
 	held, err := s.held(ctx, sessionKey{A: c.User, B: c.Device})
@@ -127,8 +126,8 @@ func (s *Service) Continues(ctx context.Context, c Caller) (_ Caller, err error)
 	return Caller{c.User, c.Device, u.Clock, time.UnixMilli(held.Expires)}, nil
 }
 
-// held returns what a check needs of a session: from copies, or from SQL while drops
-// are pending and a copy may have outlived its session.
+// held returns the data for a check of a session: from the cache, or from SQL while drops are pending and a cache entry
+// may outlive its session.
 func (s *Service) held(ctx context.Context, key sessionKey) (access, error) {
 	if s.dropsPending != nil && s.dropsPending() {
 		return selectAccess(ctx, s.db, key.A, key.B)
@@ -136,9 +135,8 @@ func (s *Service) held(ctx context.Context, key sessionKey) (access, error) {
 	return s.checks.Get(ctx, key)
 }
 
-// recheck asks SQL about a token that the copy held does not know: it may be the
-// one that a refresh elsewhere has just issued. A copy that proves to be old is
-// dropped.
+// recheck checks a token in SQL that does not match its cache entry: a refresh on another node may have just issued it.
+// It drops an outdated entry.
 func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (access, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadBudget)
 	defer cancel()
@@ -151,11 +149,9 @@ func (s *Service) recheck(ctx context.Context, key sessionKey, held access) (acc
 	return found, err
 }
 
-// openSession opens a session for the user in one transaction with admit, which
-// decides whether the user may log in, and logs out the least used devices beyond the
-// number allowed. from has what is known of the device, kind is how the session came
-// to be. Where from has an id, a session with it is that of an earlier try, whose tokens
-// the caller was not told: they are replaced.
+// openSession opens a session for the user in one transaction with admit, which decides whether the user may log in. It
+// logs out the least used devices beyond the limit. from contains the facts of the device, kind the kind of log-in. If
+// from has an id, a session with that id belongs to an earlier try whose response was lost: its tokens are replaced.
 func (s *Service) openSession(ctx context.Context, user ID, from Session, admit func(ctx context.Context, tx *sqldb.Tx) (User, error), kind trail.Kind) (t Tokens, err error) {
 	likely, err := selectSurplus(ctx, s.db, user, s.cfg.Devices-1)
 	if err != nil {
@@ -170,7 +166,7 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		if err != nil {
 			return nil, err
 		}
-		if err := keepLanguage(ctx, tx, u.ID); err != nil {
+		if err := storeLanguage(ctx, tx, u.ID); err != nil {
 			return nil, err
 		}
 		from.Device = chosen
@@ -205,17 +201,16 @@ func (s *Service) openSession(ctx context.Context, user ID, from Session, admit 
 		return Tokens{}, err
 	}
 	key := sessionKey{A: user, B: from.Device}
-	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.redis.keepFacts(ctx, map[sessionKey]Session{key: from}) })
+	s.after(ctx, "note a session's facts", func(ctx context.Context) error { return s.redis.storeFacts(ctx, map[sessionKey]Session{key: from}) })
 	if again == 0 {
 		s.publish(api.EventSessionOpened, user, from.Created, wireSession(from))
 	}
 	return t, nil
 }
 
-// Refresh exchanges a refresh token for a new pair. The same token again within
-// ten seconds gets the same pair; later it ends its session: ErrReused. The time in
-// which nobody could be told the pair does not count, for SQL may be slow. Any
-// other token that is not in force is ErrRefresh.
+// Refresh exchanges a refresh token for a new pair. Within ten seconds the same token returns the same pair; later it
+// ends its session with ErrReused. Time in which no response could reach a client does not count, because SQL may be
+// slow. All other tokens get ErrRefresh.
 func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err error) {
 	defer errs.Wrap(&err, "accounts.Refresh")
 	old, ok := parseToken(refreshPrefix, presented)
@@ -228,8 +223,8 @@ func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err 
 	}
 	inForce := found && sameHash(last.hash, hash(presented))
 	if !inForce && !s.issued(old) {
-		// The token is made up, unless the server's secret has changed since. To know
-		// the name of a session must not suffice to have its copies dropped.
+		// The token is unknown, unless the server's secret has changed since. A session id alone must not be enough to
+		// drop the cache entries of a session.
 		return Tokens{}, ErrRefresh
 	}
 	var r refreshed
@@ -237,23 +232,23 @@ func (s *Service) Refresh(ctx context.Context, presented string) (_ Tokens, err 
 		r, err = s.rotateTokens(ctx, tx, old, inForce)
 		return r.ended, err
 	})
-	s.keepUntold(ctx, r.made, err)
+	s.startReplayWindow(ctx, r.made, err)
 	if err = errors.Join(err, r.refusal); err != nil {
 		return Tokens{}, err
 	}
 	return r.tokens, nil
 }
 
-// A refreshed is what the transaction of a refresh came to.
+// A refreshed is the result of a refresh transaction.
 type refreshed struct {
 	tokens  Tokens
-	made    *sessionRow // what it has rotated the session to; nil: it has not
+	made    *sessionRow // the rotated session; nil: not rotated
 	ended   []DeviceID
-	refusal error // it is to be committed, unlike an error: the session's end must stay
+	refusal error // an error that is committed, because the end of the session must stay
 }
 
-// rotateTokens is the transaction of Refresh. inForce says that the token was in force when
-// it came: if it is not any more, the same token was rotated meanwhile.
+// rotateTokens is the transaction of Refresh. inForce reports whether the token was current when the request arrived:
+// if it no longer is, the same token was rotated in the meantime.
 func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inForce bool) (r refreshed, err error) {
 	now, nonce, presented := tx.Now(), newNonce(), hash(old.text)
 	t := Tokens{Device: old.device, Expires: now.Add(s.cfg.AccessLife)}
@@ -275,9 +270,9 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inF
 		case err != nil:
 			return refreshed{}, err
 		case found && sameHash(last.hash, presented):
-			return refreshed{refusal: ErrRefresh}, nil // the one in force, but expired
+			return refreshed{refusal: ErrRefresh}, nil // the current one, but expired
 		case found && sameHash(last.prevHash, presented) && (inForce || now.Before(last.prevUntil)):
-			if err := noteReplay(ctx, tx, old.user, old.device, now.Add(replayWindow)); err != nil {
+			if err := recordReplay(ctx, tx, old.user, old.device, now.Add(replayWindow)); err != nil {
 				return refreshed{}, err
 			}
 			t.Access, t.Refresh = s.mint.pair(old.user, old.device, old.text, last.nonce)
@@ -303,13 +298,13 @@ func (s *Service) rotateTokens(ctx context.Context, tx *sqldb.Tx, old token, inF
 	return r, err
 }
 
-// slowAnswer is how late a pair is told whose ten seconds begin with the answer. Clients ask a second time after three.
+// slowAnswer is the delay after which the ten seconds start with the response. Clients retry after three seconds.
 const slowAnswer = time.Second
 
-// keepUntold has the time in which a rotated token brings its pair again begin when somebody can have been told the
-// pair; err is how the transaction ended. Where nobody was, that is with the first who asks again: until then it
-// is as safe as a token in force.
-func (s *Service) keepUntold(ctx context.Context, made *sessionRow, err error) {
+// startReplayWindow starts the replay window of a rotated token when the pair may have reached a client; err is the result of
+// the transaction. If no response reached a client, the window starts with the first retry: until then the token is as
+// safe as a current one.
+func (s *Service) startReplayWindow(ctx context.Context, made *sessionRow, err error) {
 	switch {
 	case made == nil:
 	case errors.Is(err, sqldb.ErrOutcomeUnknown):
@@ -321,7 +316,7 @@ func (s *Service) keepUntold(ctx context.Context, made *sessionRow, err error) {
 	}
 }
 
-// untold are the sessions whose rotation this node has sent to SQL, and got no answer.
+// untold lists sessions whose rotation was sent to SQL without a response.
 type untold struct {
 	mu   sync.Mutex
 	list []sessionRow
@@ -333,8 +328,8 @@ func (u *untold) add(list ...sessionRow) {
 	u.list = append(u.list, list...)
 }
 
-// take removes them from u, and returns those whose pair is still good.
-func (u *untold) take(now time.Time) []sessionRow {
+// drain removes all sessions from u, and returns those whose pair is still valid.
+func (u *untold) drain(now time.Time) []sessionRow {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := u.list
@@ -342,13 +337,13 @@ func (u *untold) take(now time.Time) []sessionRow {
 	return slices.DeleteFunc(list, func(s sessionRow) bool { return !now.Before(s.accessExpires) })
 }
 
-// flushUntold tells SQL of them once it answers. A rotation under way holds it up by its lock; one that has
-// not happened is left alone.
+// flushUntold writes them to SQL when it answers. The lock of a running rotation delays it. It ignores rotations that
+// did not happen.
 func (s *Service) flushUntold(ctx context.Context) error {
-	list := s.untold.take(s.db.Now())
+	list := s.untold.drain(s.db.Now())
 	for len(list) > 0 {
-		n := min(len(list), inOne)
-		if err := keepReplays(ctx, s.db, list[:n]); err != nil {
+		n := min(len(list), idsPerStatement)
+		if err := extendReplays(ctx, s.db, list[:n]); err != nil {
 			s.untold.add(list...)
 			return asKind(err)
 		}
@@ -357,7 +352,7 @@ func (s *Service) flushUntold(ctx context.Context) error {
 	return nil
 }
 
-// Sessions lists the user's logged-in devices, the last used first.
+// Sessions returns the logged-in devices of the user, last used first.
 func (s *Service) Sessions(ctx context.Context, user ID) (_ []Session, err error) {
 	defer errs.Wrap(&err, "accounts.Sessions %s", user)
 	list, err := selectSessions(ctx, s.db, user, s.db.Now())
@@ -371,7 +366,7 @@ func (s *Service) Sessions(ctx context.Context, user ID) (_ []Session, err error
 	return list, nil
 }
 
-// Revoke logs one device of the user out. ErrNoSession.
+// Revoke logs out one device of the user, or returns ErrNoSession.
 func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err error) {
 	defer errs.Wrap(&err, "accounts.Revoke %s %s", user, device)
 	devices := []DeviceID{device}
@@ -387,8 +382,7 @@ func (s *Service) Revoke(ctx context.Context, user ID, device DeviceID) (err err
 	})
 }
 
-// RevokeAll logs every device of the user out but one; the zero device excepts
-// none.
+// RevokeAll logs out all devices of the user except one; the zero device excepts none.
 func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err error) {
 	defer errs.Wrap(&err, "accounts.RevokeAll %s", user)
 	return s.endAll(ctx, user, except, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -396,19 +390,17 @@ func (s *Service) RevokeAll(ctx context.Context, user ID, except DeviceID) (err 
 	})
 }
 
-// endAll calls commit in a transaction, with the user's row locked, and logs out every
-// device of the user but one in the same transaction; the zero device excepts none. When it
-// returns nil no node accepts an access token of those devices for longer than
-// MaxStale. commit's error, which undoes everything, is returned as it is; commit
-// may be called again after a deadlock. also names what else it changes
-// that is cached. ErrNoUser.
+// endAll runs commit in a transaction that locks the row of the user, and logs out all devices except one in the same
+// transaction; the zero device excepts none. After it returns nil, no node accepts an access token of those devices for
+// longer than MaxStale. It returns an error of commit unchanged after a rollback. commit may run again after a
+// deadlock. also lists further cache targets of the change.
 func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) error, also ...cache.Target) error {
 	likely, err := selectDevices(ctx, s.db, user, except)
 	if err != nil {
 		return asKind(err)
 	}
 	return s.end(ctx, user, likely, func(ctx context.Context, tx *sqldb.Tx) (devices []DeviceID, err error) {
-		// A log-in locks the user, too: none comes between the list and the commit.
+		// A log-in locks the user as well, so no device logs in between the list and the commit.
 		if _, err := lockUser(ctx, tx, user); err != nil {
 			return nil, err
 		}
@@ -423,10 +415,9 @@ func (s *Service) endAll(ctx context.Context, user ID, except DeviceID, commit f
 	}, also...)
 }
 
-// end calls commit in a transaction that ends sessions of the user and returns their
-// devices. likely are the devices that it is expected to end: they are fenced
-// beforehand. A session that ends beside them was opened a moment ago; without a fence
-// its drop is enqueued in the transaction itself, as [drops.Tx] does where Redis is away.
+// end runs commit in a transaction that ends sessions of the user and returns their devices. likely lists the devices
+// that it probably ends: they are fenced before. A further session was opened a moment ago. Without a fence its drop is
+// enqueued in the transaction, as [drops.Tx] does while Redis is unavailable.
 func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit func(ctx context.Context, tx *sqldb.Tx) ([]DeviceID, error), also ...cache.Target) error {
 	targets := append(s.targets(user, likely), also...)
 	var ended []DeviceID
@@ -450,7 +441,7 @@ func (s *Service) end(ctx context.Context, user ID, likely []DeviceID, commit fu
 	return nil
 }
 
-// loggedOut removes the facts of sessions that have ended, and publishes their end.
+// loggedOut deletes the facts of ended sessions, and publishes their end.
 func (s *Service) loggedOut(ctx context.Context, user ID, ended []DeviceID, at time.Time) {
 	if len(ended) == 0 {
 		return
@@ -477,11 +468,11 @@ func keysOf(targets []cache.Target) []keyspace.Key {
 	return keys
 }
 
-// agentRunes is what the column holds.
+// agentRunes is the length of the column.
 const agentRunes = 200
 
-// cleanAgent makes a User-Agent header fit to be shown. It refuses none: a device
-// must not be kept out by what its program calls itself.
+// cleanAgent makes a User-Agent header printable. It refuses none, because a device must not be locked out for its
+// User-Agent.
 func cleanAgent(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

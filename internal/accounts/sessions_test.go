@@ -26,8 +26,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// refused waits until the node refuses a token. In virtual time that has to be within
-// MaxStale.
+// refused waits until the node refuses a token. In virtual time it must do so within MaxStale.
 func (w *world) refused(what, access string) {
 	w.t.Helper()
 	last := time.Now().Add(500 * time.Millisecond)
@@ -43,7 +42,7 @@ func (w *world) refused(what, access string) {
 	}
 }
 
-// spent returns what Redis was asked for by fn, beside the bus' beats.
+// spent returns the Redis commands of fn, without the beats of the bus.
 func (w *world) spent(fn func()) map[string]int {
 	w.t.Helper()
 	beat := []string{"publish", "spublish", "xadd", "xrange", "xread", "time", "ping", "xinfo"}
@@ -58,20 +57,20 @@ func (w *world) spent(fn func()) map[string]int {
 	return spent
 }
 
-func TestAWarmCheckIsNothingFromTheProcessAndOneGETFromRedis(t *testing.T) {
+func TestVerify_CostsNothingWhenCached(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		a := w.join("ann@example.org", "")
 		w.check("cold", a.Access, nil)
 		if _, err := w.db.ExecContext(t.Context(), "DELETE FROM sessions"); err != nil {
-			t.Fatal(err) // not by the domain: a check that reads SQL is refused
+			t.Fatal(err) // without the domain: a check that reads SQL is refused
 		}
-		// A read in a hundred also renews the copy, by a script.
+		// One read of a hundred also refreshes the entry with a script.
 		var other *world
 		var got map[string]int
 		for range 3 {
 			other = w.neighbour()
-			other.named(a.User.ID, "Ann") // the node has the user and not the session
+			other.named(a.User.ID, "Ann") // the node has cached the user but not the session
 			if got = w.spent(func() { other.check("from Redis", a.Access, nil) }); maps.Equal(got, map[string]int{"get": 1}) {
 				break
 			}
@@ -85,7 +84,7 @@ func TestAWarmCheckIsNothingFromTheProcessAndOneGETFromRedis(t *testing.T) {
 	})
 }
 
-func TestATokenThatWasMadeUpLeavesNothingBehind(t *testing.T) {
+func TestVerify_UnknownTokenLeavesNoData(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		a := w.join("ann@example.org", "")
@@ -113,7 +112,7 @@ func TestATokenThatWasMadeUpLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-func TestARefreshTokenThatWasMadeUpDisturbsNobody(t *testing.T) {
+func TestRefresh_UnknownTokenEndsNoSession(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		a := w.join("ann@example.org", "")
@@ -131,7 +130,7 @@ func TestARefreshTokenThatWasMadeUpDisturbsNobody(t *testing.T) {
 	})
 }
 
-func TestWhoseSecretWasReplacedCanStillRefresh(t *testing.T) {
+func TestRefresh_WorksAfterANewSecret(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "")
@@ -144,7 +143,7 @@ func TestWhoseSecretWasReplacedCanStillRefresh(t *testing.T) {
 	})
 }
 
-func TestEveryEndOfASessionReachesEveryNode(t *testing.T) {
+func TestSessions_EndReachesAllNodes(t *testing.T) {
 	eachEngine(t, Settings{Devices: 3}, func(t *testing.T, w *world) {
 		w.listen()
 		other := w.neighbour()
@@ -196,12 +195,12 @@ func TestEveryEndOfASessionReachesEveryNode(t *testing.T) {
 	})
 }
 
-func TestARefreshedTokenIsGoodWhereAnOldCopyIs(t *testing.T) {
+func TestVerify_NewTokenWithOldCacheEntry(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		a := w.join("ann@example.org", "")
 		w.check("the copy is there", a.Access, nil)
-		// What a node sees that has not heard of a refresh on another one yet.
+		// The view of a node that has not received the refresh on another node yet.
 		access, _ := w.mint.pair(a.User.ID, a.Device, "x", "y")
 		if _, err := w.db.ExecContext(t.Context(), "UPDATE sessions SET access_hash = ?", hash(access)); err != nil {
 			t.Fatal(err)
@@ -210,11 +209,11 @@ func TestARefreshedTokenIsGoodWhereAnOldCopyIs(t *testing.T) {
 		if held, err := w.checks.Get(t.Context(), sessionKey{A: a.User.ID, B: a.Device}); err != nil || held.Hash != hash(access) {
 			t.Errorf("the copy is still %+v, %v: each check would ask SQL", held, err)
 		}
-		w.check("the old one, once somebody came with the new one", a.Access, ErrToken)
+		w.check("the old one after a use of the new one", a.Access, ErrToken)
 	})
 }
 
-func TestEndAllEndsTheOthersWithTheCommitOrNothing(t *testing.T) {
+func TestEndAll_CommitsOrRollsBack(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		w.listen()
 		other := w.neighbour()
@@ -260,9 +259,9 @@ func TestEndAllEndsTheOthersWithTheCommitOrNothing(t *testing.T) {
 	})
 }
 
-// The list of devices to fence is made before the transaction. Whoever logs in
-// between, and is seen by another node, must not be missed.
-func TestADeviceThatLogsInMeanwhileIsNotMissed(t *testing.T) {
+// The list of devices to fence is read before the transaction. A device that logs in after that, and that another node
+// has cached, must be logged out, too.
+func TestEndAll_IncludesNewDevices(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		other := w.neighbour()
@@ -298,7 +297,7 @@ func namesOf(keys []keyspace.Key) (all []string) {
 	return all
 }
 
-// leftDrops returns the keys whose drop was left in SQL.
+// leftDrops returns the keys of the drops in SQL.
 func (w *world) leftDrops() (names []string) {
 	w.t.Helper()
 	found, err := queue.NewSQL(w.db).Waiting(w.t.Context(), drops.Topic, 100)
@@ -349,8 +348,8 @@ func TestTx_WithoutFenceEnqueuesTheDrop(t *testing.T) {
 	})
 }
 
-// A panic leaves what a kill does: the commit, and fences that stand.
-func TestANodeThatDiesAfterTheCommitLeavesNothingOld(t *testing.T) {
+// A panic has the effect of a kill: the commit is done and the fences stay.
+func TestSessions_CrashAfterCommitLeavesNoStaleEntry(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, _ *redistest.Memory) {
 		w.listen()
 		other := w.neighbour()
@@ -373,9 +372,8 @@ func TestANodeThatDiesAfterTheCommitLeavesNothingOld(t *testing.T) {
 	})
 }
 
-// A COMMIT that nobody answered may still take effect: until that is over, nobody
-// may keep a copy of what was before.
-func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
+// A COMMIT without a response may still take effect. Until that is decided, no node may cache the previous value.
+func TestSessions_UnknownCommitLeavesNoStaleEntry(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -395,7 +393,7 @@ func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
 	})
 }
 
-func TestWhileDropsArePendingCopiesCountForNothing(t *testing.T) {
+func TestVerify_IgnoresCacheWhileDropsPend(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		w.listen()
@@ -410,7 +408,7 @@ func TestWhileDropsArePendingCopiesCountForNothing(t *testing.T) {
 	})
 }
 
-// listed returns the user's device as GET /v1/sessions has it.
+// listed returns the user's device as GET /v1/sessions returns it.
 func (w *world) listed(user ID, device DeviceID) Session {
 	w.t.Helper()
 	list, err := w.Sessions(w.t.Context(), user)
@@ -431,7 +429,7 @@ func (w *world) flush() {
 	}
 }
 
-// facts returns what Redis knows of a session, and for how long.
+// facts returns the facts of a session in Redis, and their TTL.
 func (w *world) facts(k sessionKey) (map[string]string, time.Duration) {
 	w.t.Helper()
 	key := userSessionKeys.At(k.A, k.B)
@@ -446,7 +444,7 @@ func (w *world) facts(k sessionKey) (map[string]string, time.Duration) {
 	return m, time.Duration(life) * time.Millisecond
 }
 
-func TestTheLastUseIsNotedInRedisAndNowAndThenInSQL(t *testing.T) {
+func TestUses_WrittenToRedisAndSQL(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		k := sessionKey{A: a.User.ID, B: a.Device}
@@ -472,7 +470,7 @@ func TestTheLastUseIsNotedInRedisAndNowAndThenInSQL(t *testing.T) {
 			t.Errorf("flushed: Redis knows %v, want the use at %s", m, used)
 		}
 		if !inSQL().Equal(opened) {
-			t.Errorf("SQL was told after five minutes: %s", inSQL())
+			t.Errorf("SQL was updated after five minutes: %s", inSQL())
 		}
 		other := newWorld(t, func(...func(*sqldb.Config)) *sqldb.DB { return w.db }, w.redis, Settings{})
 		if got := fmt.Sprint(other.listed(k.A, k.B).Used.UnixMilli()); got != used {
@@ -496,7 +494,7 @@ func TestTheLastUseIsNotedInRedisAndNowAndThenInSQL(t *testing.T) {
 	})
 }
 
-func TestFactsThatRedisLostAreWrittenAgain(t *testing.T) {
+func TestFacts_RestoredAfterALoss(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		a := w.join("ann@example.org", "correct horse")
 		b := w.enter("ann@example.org", "correct horse")
@@ -528,7 +526,7 @@ func TestFactsThatRedisLostAreWrittenAgain(t *testing.T) {
 	})
 }
 
-func TestWithoutRedisLastUsesWait(t *testing.T) {
+func TestUses_WaitForRedis(t *testing.T) {
 	onMemory(t, Settings{}, func(t *testing.T, w *world, server *redistest.Memory) {
 		a := w.join("ann@example.org", "")
 		k := sessionKey{A: a.User.ID, B: a.Device}
@@ -552,9 +550,9 @@ func TestWithoutRedisLastUsesWait(t *testing.T) {
 	})
 }
 
-func TestAFlushIsOneRoundTripAndOneStatementForManySessions(t *testing.T) {
+func TestFlushUses_OneRoundTripAndOneStatement(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		people := w.people(someSessions + 20)
+		people := w.people(sessionsPerStatement + 20)
 		long := w.db.Now().Add(-time.Hour)
 		var keys []sessionKey
 		err := w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
@@ -590,7 +588,7 @@ func TestAFlushIsOneRoundTripAndOneStatementForManySessions(t *testing.T) {
 	})
 }
 
-func TestTheMemoryOfLastUsesIsBounded(t *testing.T) {
+func TestUses_MemoryIsBounded(t *testing.T) {
 	var u uses
 	now := time.Now()
 	user := ids.New[User]()
@@ -605,12 +603,12 @@ func TestTheMemoryOfLastUsesIsBounded(t *testing.T) {
 		t.Errorf("%d sessions in memory", n)
 	}
 	tell, store := u.due(now)
-	if len(tell) != tellAtOnce || len(store) != storeAtOnce {
-		t.Errorf("one flush has %d and %d sessions, want %d and %d", len(tell), len(store), tellAtOnce, storeAtOnce)
+	if len(tell) != redisFlushSize || len(store) != sqlFlushSize {
+		t.Errorf("one flush has %d and %d sessions, want %d and %d", len(tell), len(store), redisFlushSize, sqlFlushSize)
 	}
 }
 
-// touched is lua/touch.lua, in Go. A hash that is not there is nil.
+// touched is lua/touch.lua in Go. A missing hash is nil.
 func touched(hash map[string]string, used int64, facts []string) (map[string]string, int64) {
 	if hash == nil && len(facts) == 0 {
 		return nil, 0
@@ -628,7 +626,7 @@ func touched(hash map[string]string, used int64, facts []string) (map[string]str
 	return next, 1
 }
 
-func TestTouchDoesWhatItsTwinDoes(t *testing.T) {
+func TestTouch_MatchesItsModel(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 		for range 20 {

@@ -17,10 +17,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// A credential is what a log-in needs of an account.
+// A credential is the data of an account for a log-in.
 type credential struct {
 	User
-	passwordHash string // empty: none was set
+	passwordHash string // empty means no password
 }
 
 const userColumns = "id, email, name, bio, avatar, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, password_hash IS NOT NULL, created, erased, banned_until, version"
@@ -30,7 +30,7 @@ func (u *User) columns() []any {
 		&u.HasPassword, (*millis)(&u.Created), (*erasure)(&u.Erased), (*millis)(&u.Banned), &u.Version}
 }
 
-// millis is a time kept as Unix milliseconds, 0 for none.
+// millis is a time stored as Unix milliseconds; 0 means none.
 type millis time.Time
 
 // Scan implements sql.Scanner.
@@ -41,8 +41,8 @@ func (m *millis) Scan(src any) error {
 	return err
 }
 
-// selectCredential returns the zero credential when no account has that address. Of two, stored by either spelling of the
-// domain, it is that of the one which is given.
+// selectCredential returns the zero credential if no account has the address. If two accounts were stored with
+// different spellings of the domain, it returns the one with the given spelling.
 func selectCredential(ctx context.Context, q sqldb.Querier, email string) (c credential, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+userColumns+", COALESCE(password_hash, '') FROM users WHERE email_key IN (?) ORDER BY email_key = ? DESC LIMIT 1", bun.List(emails.Keys(email)), emails.Lower(email)).
 		Scan(append(c.columns(), &c.passwordHash)...)
@@ -53,7 +53,7 @@ func selectUser(ctx context.Context, q sqldb.Querier, id ID) (u User, err error)
 	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE id = ?", id))
 }
 
-// lockUser is selectUser for a change: the row is locked until tx ends.
+// lockUser is selectUser that locks the row until tx ends.
 func lockUser(ctx context.Context, tx *sqldb.Tx, id ID) (u User, err error) {
 	return scanUser(tx.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE id = ?"+tx.Dialect().ForUpdate(), id))
 }
@@ -63,27 +63,27 @@ func scanUser(row *sql.Row) (u User, err error) {
 	return u, sqldb.Missing(err, ErrNoUser)
 }
 
-// insertUser answers ErrEmailTaken for an address that has an account already.
+// insertUser returns ErrEmailTaken if an account has the address.
 func insertUser(ctx context.Context, tx *sqldb.Tx, u User, emailKey, passwordHash string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO users (id, email, email_key, name, bio, password_hash, zone, zone_next, zone_from, find_by_id, find_by_email, requests, on_boards, presence, created) VALUES (?, ?, ?, ?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		u.ID, u.Email, emailKey, u.Name, u.Bio, passwordHash, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.Created.UnixMilli())
 	if sqldb.IsDuplicate(err) {
-		return ErrEmailTaken // the id has 71 bits of chance; it is the address
+		return ErrEmailTaken // an id has 71 random bits, so the duplicate is the address
 	}
 	return err
 }
 
-// updateUser writes what its owner may change, see [Change], and counts the version of the row.
+// updateUser stores what the owner may change, see [Change], and increments the version of the row.
 func updateUser(ctx context.Context, tx *sqldb.Tx, u User) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET name = ?, bio = ?, zone = ?, zone_next = ?, zone_from = ?, find_by_id = ?, find_by_email = ?, requests = ?, on_boards = ?, presence = ?, version = version + 1 WHERE id = ?",
 		u.Name, u.Bio, u.Clock.Zone, u.Clock.Next, u.Clock.From, u.FindByID, u.FindByEmail, u.Requests, u.OnBoards, u.Presence, u.ID)
 	return err
 }
 
-// inOne is how many identifiers one statement asks for.
-const inOne = 500
+// idsPerStatement is the number of ids per statement.
+const idsPerStatement = 500
 
-// selectUsers returns those of up to inOne ids that exist.
+// selectUsers returns the existing users of up to idsPerStatement ids.
 func selectUsers(ctx context.Context, q sqldb.Querier, ids []ID) (map[ID]User, error) {
 	all := make(map[ID]User, len(ids))
 	return all, eachUser(ctx, q, userColumns, ids, func(rows *sql.Rows) error {
@@ -94,15 +94,14 @@ func selectUsers(ctx context.Context, q sqldb.Querier, ids []ID) (map[ID]User, e
 	})
 }
 
-// activePage is how many sessions one statement of recentlyActive reads.
+// activePage is the number of sessions per statement of recentlyActive.
 const activePage = 1000
 
-// recentlyActive returns up to n users, the most recently active first. It looks at
-// ten sessions for each, which is enough unless users have more devices than that.
+// recentlyActive returns up to n users, most recently active first. It reads ten sessions per user, which is enough
+// unless users have more devices.
 //
-// A session is used when it is opened and at each refresh, and both set the end of
-// its refresh token, which has an index. Sessions of one millisecond at the border
-// of two pages may be passed over.
+// A log-in and each refresh use a session and set the expiry of its refresh token, which has an index. It may skip
+// sessions of the same millisecond at the border of two pages.
 func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err error) {
 	seen := make(map[ID]bool, n)
 	before := int64(math.MaxInt64)
@@ -125,13 +124,12 @@ func recentlyActive(ctx context.Context, q sqldb.Querier, n int) (ids []ID, err 
 	return ids, nil
 }
 
-// selectClocks adds the calendars of those of up to inOne ids that exist. Where
-// there are many, in order, as a pass over all users has them, it reads the users from
-// the first to the last: a tenth of the server's work of finding each. Where far more
-// lie between than are asked for, it finds each of the rest.
+// selectClocks adds the calendars of the existing users of up to idsPerStatement ids. If there are many ids in order, as in a
+// pass over all users, it reads the users from the first to the last id: that is a tenth of the work of finding each.
+// If the range has far more users than ids, it finds each of the rest.
 func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]civil.Clock) error {
 	const columns = "id, zone, zone_next, zone_from"
-	if len(ids) >= inARow && slices.IsSortedFunc(ids, ID.Compare) {
+	if len(ids) >= minRangeIDs && slices.IsSortedFunc(ids, ID.Compare) {
 		rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?", ids[0], ids[len(ids)-1], 4*len(ids))
 		n, rest := 0, ids
 		err = eachClock(rows, err, func(id ID, c civil.Clock) {
@@ -152,8 +150,8 @@ func selectClocks(ctx context.Context, q sqldb.Querier, ids []ID, into map[ID]ci
 	return eachClock(rows, err, func(id ID, c civil.Clock) { into[id] = c })
 }
 
-// inARow is how many ids are worth reading what lies between.
-const inARow = 50
+// minRangeIDs is the number of ids from which a range read is cheaper.
+const minRangeIDs = 50
 
 func eachClock(rows *sql.Rows, err error, fn func(ID, civil.Clock)) error {
 	return sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -165,14 +163,13 @@ func eachClock(rows *sql.Rows, err error, fn func(ID, civil.Clock)) error {
 	})
 }
 
-// eachUser calls scan for every user among ids, with the columns asked for.
+// eachUser calls scan for each user of ids, with the given columns.
 func eachUser(ctx context.Context, q sqldb.Querier, columns string, ids []ID, scan func(rows *sql.Rows) error) error {
 	rows, err := q.QueryContext(ctx, "SELECT "+columns+" FROM users WHERE id IN (?)", bun.List(ids))
 	return sqldb.Each(rows, err, scan)
 }
 
-// sweepExpired removes what has expired, up to sweepChunk rows of each kind, and
-// reports whether there may be more.
+// sweepExpired deletes expired rows, up to sweepChunk of each kind, and reports whether there may be more.
 func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 	old, err := codes.Sweep(ctx, db, sweepChunk)
 	if err != nil {
@@ -190,11 +187,16 @@ func sweepExpired(ctx context.Context, db *sqldb.DB) (more bool, err error) {
 	return max(old, sessions, undos, events) == sweepChunk, err
 }
 
-// sweepChunk keeps each deletion, and the locks it holds, short.
+// sweepChunk keeps each DELETE and its locks short.
 const sweepChunk = 1000
 
-// ErrStore reports that SQL is away.
+// ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "accounts.store_away", "Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
+// transact runs fn in one transaction for package cache: see [drops.Tx].
+func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	return drops.Tx(ctx, db, fn)
+}
+
+// asKind maps errors of the engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }

@@ -7,7 +7,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// The column token holds the names of cards.
+// The column token contains the names of cards.
 
 // upsertCard replaces the user's card.
 func upsertCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
@@ -21,7 +21,7 @@ func upsertCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
 	return err
 }
 
-// selectCard answers ErrNoCard when the user has none.
+// selectCard returns ErrNoCard if the user has none.
 func selectCard(ctx context.Context, q sqldb.Querier, user ID) (Card, error) {
 	return scanCard(q.QueryRowContext(ctx, "SELECT user_id, token, expires FROM cards WHERE user_id = ?", user))
 }
@@ -35,7 +35,7 @@ func scanCard(row *sql.Row) (c Card, err error) {
 	return c, sqldb.Missing(err, ErrNoCard)
 }
 
-// deleteCard removes this card, and not one drawn since.
+// deleteCard deletes this card, but not one drawn later.
 func deleteCard(ctx context.Context, tx *sqldb.Tx, c Card) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM cards WHERE user_id = ? AND token = ?", c.User, c.Name)
 	return err

@@ -8,18 +8,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Registered is a user with the moment of registration, in Unix milliseconds.
+// Registered is a user with the time of registration, in Unix milliseconds.
 type Registered struct {
 	User    ID
 	Created int64
 }
 
-// RegisteredBetween returns up to n users who registered from one moment on and before
-// another, in the order of registration, from behind after on. Those whose accounts are
-// deleted or erased are among them.
+// RegisteredBetween returns up to n users who registered at or after from and before until, in order of registration,
+// after the user after. It includes deleted and erased accounts.
 func RegisteredBetween(ctx context.Context, q sqldb.Querier, from, until time.Time, after Registered, n int) ([]Registered, error) {
 	if after.User.IsZero() {
-		after.Created = from.UnixMilli() // and every id is behind none
+		after.Created = from.UnixMilli() // every id is larger than the zero id
 	}
 	rows, err := q.QueryContext(ctx, "SELECT id, created FROM users WHERE (created > ? OR created = ? AND id > ?) AND created >= ? AND created < ? ORDER BY created, id LIMIT ?",
 		after.Created, after.Created, after.User, after.Created, until.UnixMilli(), n)

@@ -12,12 +12,12 @@ import (
 
 const credentialByID = "SELECT " + userColumns + ", COALESCE(password_hash, '') FROM users WHERE id = ?"
 
-// credentialOf returns ErrNoUser when there is no such account.
+// credentialOf returns ErrNoUser if there is no such account.
 func credentialOf(ctx context.Context, q sqldb.Querier, id ID) (credential, error) {
 	return scanCredential(q.QueryRowContext(ctx, credentialByID, id))
 }
 
-// lockCredential is credentialOf for a change: the row is locked until tx ends.
+// lockCredential is credentialOf that locks the row until tx ends.
 func lockCredential(ctx context.Context, tx *sqldb.Tx, id ID) (credential, error) {
 	return scanCredential(tx.QueryRowContext(ctx, credentialByID+tx.Dialect().ForUpdate(), id))
 }
@@ -33,7 +33,7 @@ func updatePassword(ctx context.Context, tx *sqldb.Tx, id ID, hash string) error
 	return err
 }
 
-// updateEmail answers ErrEmailTaken for an address that has an account already.
+// updateEmail returns ErrEmailTaken if an account has the address.
 func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e emails.Address) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET email = ?, email_key = ?, version = version + 1 WHERE id = ?", e.Given, e.Key, id)
 	if sqldb.IsDuplicate(err) {
@@ -42,14 +42,14 @@ func updateEmail(ctx context.Context, tx *sqldb.Tx, id ID, e emails.Address) err
 	return err
 }
 
-// hasSessionRow reports whether SQL has a session of the device, expired ones included.
+// hasSessionRow reports whether SQL has a session of the device, even an expired one.
 func hasSessionRow(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (in bool, err error) {
 	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sessions WHERE user_id = ? AND device_id = ?)", user, device).Scan(&in)
 	return in, err
 }
 
-// addressOf returns the address of the account that has it, as its owner
-// wrote it; "" when there is none, or when it is except's.
+// addressOf returns the address of its account in the owner's spelling, or "" if there is no account or it belongs to
+// except.
 func addressOf(ctx context.Context, q sqldb.Querier, email, except string) (owners string, err error) {
 	err = q.QueryRowContext(ctx, "SELECT email FROM users WHERE email_key IN (?) AND id <> ?", bun.List(emails.Keys(email)), except).Scan(&owners)
 	return owners, sqldb.Missing(err, nil)

@@ -18,16 +18,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Directory looks accounts up in SQL alone, for tools beside a running server.
+// Directory reads accounts only from SQL, for tools that run while a server runs.
 type Directory struct{ db *sqldb.DB }
 
 // NewDirectory returns the directory of the accounts in db.
 func NewDirectory(db *sqldb.DB) Directory { return Directory{db} }
 
-// Clocks returns the calendars of those users that exist and are not erased.
+// Clocks returns the calendars of the users that exist and are not erased.
 func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, error) {
 	m := make(map[ID]civil.Clock, len(ids))
-	for chunk := range slices.Chunk(ids, inOne) {
+	for chunk := range slices.Chunk(ids, idsPerStatement) {
 		if err := selectClocks(ctx, d.db, chunk, m); err != nil {
 			return nil, asKind(err)
 		}
@@ -42,22 +42,22 @@ func (d Directory) Clocks(ctx context.Context, ids []ID) (map[ID]civil.Clock, er
 	return m, nil
 }
 
-// Erased returns those of ids whose accounts are erased.
+// Erased returns the ids whose accounts are erased.
 func (d Directory) Erased(ctx context.Context, ids []ID) (gone []ID, err error) {
-	for chunk := range slices.Chunk(ids, inOne) {
-		some, err := selectErased(ctx, d.db, chunk)
+	for chunk := range slices.Chunk(ids, idsPerStatement) {
+		part, err := selectErased(ctx, d.db, chunk)
 		if err != nil {
 			return nil, asKind(err)
 		}
-		gone = append(gone, some...)
+		gone = append(gone, part...)
 	}
 	return gone, nil
 }
 
-// ByEmail returns the accounts with those addresses, by the address as it is given.
+// ByEmail returns the accounts with the addresses, by the given spelling.
 func (d Directory) ByEmail(ctx context.Context, addresses []string) (map[string]User, error) {
 	m := make(map[string]User, len(addresses))
-	for chunk := range slices.Chunk(addresses, inOne) {
+	for chunk := range slices.Chunk(addresses, idsPerStatement) {
 		if err := d.byEmail(ctx, chunk, m); err != nil {
 			return nil, asKind(err)
 		}
@@ -66,7 +66,7 @@ func (d Directory) ByEmail(ctx context.Context, addresses []string) (map[string]
 }
 
 func (d Directory) byEmail(ctx context.Context, addresses []string, into map[string]User) error {
-	asked := map[string][]string{} // addresses by the keys that their accounts may have
+	asked := map[string][]string{} // addresses by the possible keys of their accounts
 	for _, email := range addresses {
 		for _, key := range emails.Keys(email) {
 			asked[key] = append(asked[key], email)
@@ -85,14 +85,14 @@ func (d Directory) byEmail(ctx context.Context, addresses []string, into map[str
 	})
 }
 
-// What follows is for operators: it changes SQL alone, and enqueues a message by
-// which a server brings everything else up to date, see [TopicChanged].
+// The following methods are for operators. They change only SQL, and enqueue a message so that a server updates all
+// derived data, see [TopicChanged].
 
 // Account is a user as operators see it.
 type Account struct {
 	User
 	Reason   string // of the ban
-	Sessions int    // devices logged in
+	Sessions int    // number of logged-in devices
 }
 
 const accountColumns = userColumns + ", ban_reason, (SELECT COUNT(*) FROM sessions s WHERE s.user_id = users.id AND s.refresh_expires > ?)"
@@ -107,23 +107,21 @@ func (d Directory) accounts(ctx context.Context, where string, args ...any) ([]A
 	return list, asKind(err)
 }
 
-// List returns up to n accounts by id, from behind after on. Those that are
-// erased are among them.
+// List returns up to n accounts by id, starting after the given id. It includes erased accounts.
 func (d Directory) List(ctx context.Context, after ID, n int) (_ []Account, err error) {
 	defer errs.Wrap(&err, "accounts.List")
 	return d.accounts(ctx, "id > ? ORDER BY id LIMIT ?", after, n)
 }
 
-// Search is List for the accounts that have text for their id, at the beginning of
-// their address, or anywhere in their name whatever its case. It looks at every
-// account.
+// Search is List for accounts with text as their id, as the start of their address, or anywhere in their name, ignoring
+// case. It scans all accounts.
 func (d Directory) Search(ctx context.Context, text string, after ID, n int) (_ []Account, err error) {
 	defer errs.Wrap(&err, "accounts.Search")
 	return d.accounts(ctx, "id > ? AND (id = ? OR erased >= 0 AND (INSTR(LOWER(email), LOWER(?)) = 1 OR INSTR(LOWER(name), LOWER(?)) > 0)) ORDER BY id LIMIT ?",
 		after, text, text, text, n)
 }
 
-// Find returns the account with that id or address. ErrNoUser.
+// Find returns the account with an id or address, or ErrNoUser.
 func (d Directory) Find(ctx context.Context, who string) (_ Account, err error) {
 	defer errs.Wrap(&err, "accounts.Find")
 	where, arg := "email_key IN (?)", any(bun.List(emails.Keys(who)))
@@ -140,28 +138,26 @@ func (d Directory) Find(ctx context.Context, who string) (_ Account, err error) 
 	return list[0], nil
 }
 
-// Sessions returns the logged-in devices, the last used first.
+// Sessions returns the logged-in devices, last used first.
 func (d Directory) Sessions(ctx context.Context, user ID) (_ []Session, err error) {
 	defer errs.Wrap(&err, "accounts.Sessions %s", user)
 	list, err := selectSessions(ctx, d.db, user, d.db.Now())
 	return list, asKind(err)
 }
 
-// Events returns up to limit things that happened to the security of an account, the
-// newest first, from behind the cursor on; see [trail.Page]. trail.ErrCursor.
+// Events returns up to limit security events of an account, newest first, starting after the cursor; see [trail.Page].
 func (d Directory) Events(ctx context.Context, user ID, cursor string, limit int) (_ []trail.Event, next string, err error) {
 	defer errs.Wrap(&err, "accounts.Events %s", user)
 	list, next, err := trail.Page(ctx, d.db, user.String(), cursor, limit)
 	return list, next, asKind(err)
 }
 
-// writeOperators keeps what an operator did.
+// writeOperators records an action of an operator.
 func writeOperators(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, kind trail.Kind) error {
 	return trail.Write(ctx, tx, trail.Event{User: user.String(), Device: device.String(), Kind: kind})
 }
 
-// Kick logs a device out, or all when device is zero, and returns how many those
-// were. ErrNoUser, ErrNoSession.
+// Kick logs out a device, or all devices if device is zero, and returns their number.
 func (d Directory) Kick(ctx context.Context, user ID, device DeviceID) (n int, err error) {
 	defer errs.Wrap(&err, "accounts.Kick %s", user)
 	err = d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, _ User) (c change, err error) {
@@ -203,8 +199,8 @@ func (d Directory) Unban(ctx context.Context, user ID) (err error) {
 	})
 }
 
-// Delete is [Service.Delete], without a password, and with a grace that may be
-// zero. What is deleted already is erased at the earlier of both moments.
+// Delete is [Service.Delete] without a password, and with a grace that may be zero. A deleted account is erased at the
+// earlier of both times.
 func (d Directory) Delete(ctx context.Context, user ID, grace time.Duration) (erased time.Time, err error) {
 	defer errs.Wrap(&err, "accounts.Delete %s", user)
 	err = d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, u User) (c change, err error) {
@@ -219,13 +215,13 @@ func (d Directory) Delete(ctx context.Context, user ID, grace time.Duration) (er
 	return erased, err
 }
 
-// deleteFor deletes an account for an operator, and reports when it is erased, and whether that is new.
+// deleteFor deletes an account for an operator. It returns the time of the erasure and whether that is new.
 func deleteFor(ctx context.Context, tx *sqldb.Tx, u User, grace time.Duration) (erased time.Time, fresh bool, err error) {
 	erased = tx.Now().Add(grace)
 	switch {
 	case u.Deleted() && !erased.Before(u.Erased):
 		return u.Erased, false, nil
-	case u.Deleted() || grace == 0: // nothing that a mail could tell in time
+	case u.Deleted() || grace == 0: // a mail would arrive too late
 		err = updateErased(ctx, tx, u.ID, erased)
 	default:
 		err = deleteUser(ctx, tx, u, erased)
@@ -236,7 +232,7 @@ func deleteFor(ctx context.Context, tx *sqldb.Tx, u User, grace time.Duration) (
 	return erased, true, writeOperators(ctx, tx, u.ID, DeviceID{}, trail.OperatorDeleted)
 }
 
-// Restore takes a deletion back. ErrNotDeleted, ErrNoUser once it is too late.
+// Restore cancels a deletion. It returns ErrNotDeleted, or ErrNoUser if the account is already due.
 func (d Directory) Restore(ctx context.Context, user ID) (err error) {
 	defer errs.Wrap(&err, "accounts.Restore %s", user)
 	return d.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx, u User) (change, error) {
@@ -250,8 +246,7 @@ func (d Directory) Restore(ctx context.Context, user ID) (err error) {
 	})
 }
 
-// change runs fn with an account that is not due, and has what it returns
-// followed.
+// change runs fn with an account that is not due, and enqueues the change that fn returns.
 func (d Directory) change(ctx context.Context, user ID, fn func(ctx context.Context, tx *sqldb.Tx, u User) (change, error)) error {
 	return asKind(d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		u, err := lockAccount(ctx, tx, user)
@@ -277,8 +272,8 @@ func endEvery(ctx context.Context, tx *sqldb.Tx, user ID) ([]DeviceID, error) {
 	return devices, err
 }
 
-// Unapplied returns how many messages wait for a server to apply what was changed of a
-// user here, and how many of them were given up.
+// Unapplied returns how many messages wait for a server to apply changes of a user, and how many of them are dead
+// letters.
 func (d Directory) Unapplied(ctx context.Context, user ID) (waiting, dead int, err error) {
 	defer errs.Wrap(&err, "accounts.Unapplied %s", user)
 	err = d.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(1 - dead), 0), COALESCE(SUM(dead), 0) FROM outbox WHERE topic = ? AND msg_key = ?", TopicChanged, user).

@@ -9,10 +9,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// externalEmail is what stands where the address would be: no address has no @ in it.
+// externalEmail replaces the address. It has no @, so it equals no address.
 const externalEmail = "external:"
 
-// selectExternal returns those of up to inOne external users who have accounts.
+// selectExternal returns the accounts of up to idsPerStatement external users.
 func selectExternal(ctx context.Context, q sqldb.Querier, external []string, lock string) (map[string]User, error) {
 	found := make(map[string]User, len(external))
 	rows, err := q.QueryContext(ctx, "SELECT external_id, "+userColumns+" FROM users WHERE external_id IN (?)"+lock, bun.List(external))
@@ -25,7 +25,7 @@ func selectExternal(ctx context.Context, q sqldb.Querier, external []string, loc
 	})
 }
 
-// insertExternal opens accounts for external users, by their ids.
+// insertExternal creates accounts for external users, by their ids.
 func insertExternal(ctx context.Context, tx *sqldb.Tx, external []string, users map[string]User) error {
 	args := make([]any, 0, 13*len(external))
 	for _, id := range external {
@@ -36,7 +36,7 @@ func insertExternal(ctx context.Context, tx *sqldb.Tx, external []string, users 
 	return err
 }
 
-// selectExternalID returns the external id of a user, or nothing.
+// selectExternalID returns the external id of a user, or "".
 func selectExternalID(ctx context.Context, q sqldb.Querier, user ID) (id string, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COALESCE(external_id, '') FROM users WHERE id = ?", user).Scan(&id)
 	return id, sqldb.Missing(err, ErrNoUser)

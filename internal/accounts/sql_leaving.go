@@ -11,9 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// erasure is the column users.erased: 0 for an account that is not deleted, when
-// it will be erased, and that with a minus once it is. So the index finds what is
-// due without passing over all that were erased before.
+// erasure is the column users.erased: 0 for an account that is not deleted, the time of the erasure, and its negative
+// after the erasure. So the index finds due accounts without scanning erased ones.
 type erasure time.Time
 
 // Scan implements sql.Scanner.
@@ -25,11 +24,11 @@ func (e *erasure) Scan(src any) error {
 	return (*millis)(e).Scan(max(n.Int64, -n.Int64))
 }
 
-// anonymizedEmail is what stands where the address was: no address has no @ in it.
+// anonymizedEmail replaces the address. It has no @, so it equals no address.
 const anonymizedEmail = "deleted:"
 
-// lockLiving is lockUser for what only the owner of an account that is not deleted
-// may do. The devices of others are logged out; what comes late gets ErrNoUser.
+// lockLiving is lockUser that returns ErrNoUser for a deleted account, whose devices are logged out: only late requests
+// reach it.
 func lockLiving(ctx context.Context, tx *sqldb.Tx, id ID) (User, error) {
 	u, err := lockUser(ctx, tx, id)
 	if err == nil && u.Deleted() {
@@ -38,7 +37,7 @@ func lockLiving(ctx context.Context, tx *sqldb.Tx, id ID) (User, error) {
 	return u, err
 }
 
-// updateErased says when an account is erased; 0 takes that back.
+// updateErased sets the time of the erasure; 0 cancels it.
 func updateErased(ctx context.Context, tx *sqldb.Tx, id ID, at time.Time) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET erased = ? WHERE id = ? AND erased >= 0", sqldb.MillisOrZero(at), id)
 	return err
@@ -54,18 +53,18 @@ func selectBanReason(ctx context.Context, q sqldb.Querier, id ID) (reason string
 	return reason, err
 }
 
-// selectDue returns up to n accounts that are to be erased, the longest due first.
+// selectDue returns up to n accounts to erase, longest due first.
 func selectDue(ctx context.Context, q sqldb.Querier, now time.Time, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM users WHERE erased > 0 AND erased <= ? ORDER BY erased LIMIT ?", now.UnixMilli(), n))
 }
 
-// selectErased returns those of up to inOne ids that are erased.
+// selectErased returns the erased accounts of up to idsPerStatement ids.
 func selectErased(ctx context.Context, q sqldb.Querier, ids []ID) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM users WHERE id IN (?) AND erased < 0", bun.List(ids)))
 }
 
-// anonymize leaves nothing of an account but its id and its dates, if it is due, and
-// reports whether it did. The zone stays until the domains have counted by it.
+// anonymize removes everything of a due account except its id and its dates, and reports whether it did. The zone stays
+// until the domains have used it for their last counts.
 func anonymize(ctx context.Context, tx *sqldb.Tx, id ID) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, `UPDATE users SET email = '', email_key = ?, name = '', bio = '', avatar = '', password_hash = NULL,
 		find_by_id = 0, find_by_email = 0, requests = 0, on_boards = 0, presence = 0, banned_until = 0, ban_reason = '', lang = '', external_id = NULL, erased = -erased
@@ -76,8 +75,7 @@ func (e Erasure) enqueue(ctx context.Context, tx *sqldb.Tx, due time.Time) error
 	return tx.EnqueueJSON(ctx, sqldb.Message{Topic: TopicErased, Key: e.User.String(), Due: due, NoDedup: true}, e)
 }
 
-// eraseLate has the domains look once more for what they hold of a user, after
-// they have counted by the user's zone for the last time.
+// eraseLate makes the domains erase data of a user once more, after they have used the zone for the last time.
 func eraseLate(ctx context.Context, db *sqldb.DB, user ID) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := forgetZone(ctx, tx, user); err != nil {
@@ -87,19 +85,18 @@ func eraseLate(ctx context.Context, db *sqldb.DB, user ID) error {
 	})
 }
 
-// eraseTrail removes what was written of a user since.
+// eraseTrail deletes the events that were written since.
 func eraseTrail(ctx context.Context, db *sqldb.DB, user ID) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return trail.Erase(ctx, tx, user.String()) })
 }
 
-// forgetZone removes what anonymize has left for the domains.
+// forgetZone removes the zone that anonymize left for the domains.
 func forgetZone(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE users SET zone = 'UTC', zone_next = '', zone_from = 0 WHERE id = ? AND erased < 0", id)
 	return err
 }
 
-// deleteRest removes what other tables of this domain hold of an account, but for codes, and
-// mails that wait or were given up.
+// deleteRest deletes what other tables of this domain store of an account, except codes and mails in the outbox.
 func deleteRest(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	for _, q := range []struct {
 		text string

@@ -11,8 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// NewUser checks what an account is opened with, as Register does, and gives it
-// an id. emails.ErrInvalid, ErrName, civil.ErrZone.
+// NewUser checks the data of a new account, as Register does, and assigns an id.
 func NewUser(email, name, zone string) (u User, err error) {
 	e, err := emails.Parse(email)
 	if err != nil {
@@ -25,10 +24,10 @@ func NewUser(email, name, zone string) (u User, err error) {
 	return u, checkZone(u.Clock.Zone)
 }
 
-// InsertUsers opens accounts without a password, whose owners log in by code. The users
-// must come from [NewUser]. ErrEmailTaken.
+// InsertUsers creates accounts without a password, whose owners log in by code. The users must come from [NewUser]. It
+// returns ErrEmailTaken.
 func InsertUsers(ctx context.Context, tx *sqldb.Tx, users []User) error {
-	for chunk := range slices.Chunk(users, inOne) {
+	for chunk := range slices.Chunk(users, idsPerStatement) {
 		args := make([]any, 0, 8*len(chunk))
 		for _, u := range chunk {
 			args = append(args, u.ID, u.Email, emails.Key(u.Email), u.Name, u.Clock.Zone, u.Clock.Next, u.Clock.From, tx.Now().UnixMilli())

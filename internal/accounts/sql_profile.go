@@ -10,14 +10,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// selectUserByEmail answers ErrNoUser when there is no such account.
+// selectUserByEmail returns ErrNoUser if there is no such account.
 func selectUserByEmail(ctx context.Context, q sqldb.Querier, email string) (User, error) {
 	return scanUser(q.QueryRowContext(ctx, "SELECT "+userColumns+" FROM users WHERE email_key IN (?)", bun.List(emails.Keys(email))))
 }
 
-// keepLanguage notes the language that the caller, who is the user, reads: for mails that
-// come of what others do. A caller who names none changes nothing.
-func keepLanguage(ctx context.Context, tx *sqldb.Tx, user ID) error {
+// storeLanguage stores the language of the caller, who is the user, for mails about actions of other people. A request
+// without a language changes nothing.
+func storeLanguage(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	lang := i18n.Named(ctx)
 	if lang == "" {
 		return nil
@@ -26,7 +26,7 @@ func keepLanguage(ctx context.Context, tx *sqldb.Tx, user ID) error {
 	return err
 }
 
-// languageOf returns the language that the user reads; empty: not known. ErrNoUser.
+// languageOf returns the language of the user, or "" if it is unknown.
 func languageOf(ctx context.Context, q sqldb.Querier, user ID) (lang i18n.Language, err error) {
 	err = q.QueryRowContext(ctx, "SELECT lang FROM users WHERE id = ?", user).Scan((*string)(&lang))
 	return lang, sqldb.Missing(err, ErrNoUser)

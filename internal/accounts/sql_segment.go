@@ -11,19 +11,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Segment is a part of all users whose accounts are not deleted. The zero Segment is everybody.
+// Segment selects users whose accounts are not deleted. The zero Segment selects all of them.
 type Segment struct {
-	Language         i18n.Language `json:"language,omitempty"` // that they read; a user who has told none reads English
+	Language         i18n.Language `json:"language,omitempty"` // users without a language count as English
 	Zone             string        `json:"zone,omitempty"`     // IANA's name
 	RegisteredFrom   time.Time     `json:"registered_from,omitzero"`
 	RegisteredBefore time.Time     `json:"registered_before,omitzero"`
-	ActiveSince      time.Time     `json:"active_since,omitzero"` // of those who are logged in, exact to twenty minutes
+	ActiveSince      time.Time     `json:"active_since,omitzero"` // of logged-in users, with a precision of twenty minutes
 }
 
-// where is the segment as a condition on users u, and its arguments.
+// where returns the segment as a condition on users u, and its arguments.
 func (s Segment) where() (text string, args []any) {
 	text = "u.erased = 0"
-	and := func(condition string, some ...any) { text, args = text+" AND "+condition, append(args, some...) }
+	and := func(condition string, more ...any) { text, args = text+" AND "+condition, append(args, more...) }
 	switch {
 	case s.Language == i18n.English:
 		and("u.lang IN (?, '')", string(s.Language))
@@ -45,13 +45,13 @@ func (s Segment) where() (text string, args []any) {
 	return text, args
 }
 
-// Reader is a user with the language that the user reads.
+// Reader is a user with their language.
 type Reader struct {
 	User     ID
 	Language i18n.Language
 }
 
-// Readers returns up to n users of a segment behind one of them, in the order of their ids.
+// Readers returns up to n users of a segment after a given user, in the order of their ids.
 func (s Segment) Readers(ctx context.Context, q sqldb.Querier, after ID, n int) (_ []Reader, err error) {
 	defer errs.Wrap(&err, "accounts.Readers")
 	where, args := s.where()
@@ -65,7 +65,7 @@ func scanReader(rows *sql.Rows) (r Reader, err error) {
 	return r, err
 }
 
-// Count returns how many users are in a segment.
+// Count returns the number of users in a segment.
 func (s Segment) Count(ctx context.Context, q sqldb.Querier) (n int64, err error) {
 	defer errs.Wrap(&err, "accounts.Count")
 	where, args := s.where()
@@ -73,7 +73,7 @@ func (s Segment) Count(ctx context.Context, q sqldb.Querier) (n int64, err error
 	return n, asKind(err)
 }
 
-// ReadersOf returns those of up to 500 users whose accounts are not deleted.
+// ReadersOf returns the users of up to 500 ids whose accounts are not deleted.
 func ReadersOf(ctx context.Context, q sqldb.Querier, users []ID) (all []Reader, err error) {
 	defer errs.Wrap(&err, "accounts.ReadersOf")
 	return all, eachUser(ctx, q, "id, lang, erased", users, func(rows *sql.Rows) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// A sessionRow is a session as it is stored.
+// A sessionRow is a stored session.
 type sessionRow struct {
 	Session
 	user           ID
@@ -33,9 +33,8 @@ func insertSession(ctx context.Context, tx *sqldb.Tx, s sessionRow) error {
 	return err
 }
 
-// rotateSession replaces the pair if presented is the hash of the refresh token
-// in force; of many callers with the same token one gets true. The one replaced
-// is remembered until replay.
+// rotateSession replaces the pair if presented is the hash of the current refresh token. Of many callers with the same
+// token one gets true. The replaced token is stored until replay.
 func rotateSession(ctx context.Context, tx *sqldb.Tx, s sessionRow, presented string, replay time.Time) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, `UPDATE sessions SET prev_refresh_hash = refresh_hash, prev_until = ?, refresh_hash = ?, refresh_expires = ?,
 		access_hash = ?, access_expires = ?, nonce = ?, used = ?
@@ -44,16 +43,16 @@ func rotateSession(ctx context.Context, tx *sqldb.Tx, s sessionRow, presented st
 		s.user, s.Device, presented, s.Used.UnixMilli()))
 }
 
-// A rotation is what the last refresh of a session left behind.
+// A rotation is the stored state of the last refresh of a session.
 type rotation struct {
-	hash          string // of the refresh token in force
-	prevHash      string // of the refresh token that was rotated; empty before the first
+	hash          string // of the current refresh token
+	prevHash      string // of the rotated refresh token; empty before the first refresh
 	prevUntil     time.Time
 	nonce         string
 	accessExpires time.Time
 }
 
-// selectRotation reports false when there is no such session; lock is "" or a clause.
+// selectRotation returns false if there is no such session; lock is "" or a clause.
 func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device DeviceID, lock string) (r rotation, found bool, err error) {
 	err = q.QueryRowContext(ctx, "SELECT refresh_hash, prev_refresh_hash, prev_until, nonce, access_expires FROM sessions WHERE user_id = ? AND device_id = ?"+lock, user, device).
 		Scan(&r.hash, &r.prevHash, (*millis)(&r.prevUntil), &r.nonce, (*millis)(&r.accessExpires))
@@ -63,24 +62,23 @@ func selectRotation(ctx context.Context, q sqldb.Querier, user ID, device Device
 	return r, err == nil, err
 }
 
-// noteReplay notes that the pair of a session is told once more, and ends the time in which it can be at until, unless that
-// is over before. The session's last use is another one then, even if it was at the same moment.
-func noteReplay(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, until time.Time) error {
+// recordReplay records that the pair of a session is returned once more, and ends the replay window at until, unless it
+// ends earlier. It also changes the last use of the session, even within the same millisecond.
+func recordReplay(ctx context.Context, tx *sqldb.Tx, user ID, device DeviceID, until time.Time) error {
 	_, err := tx.ExecContext(ctx, `UPDATE sessions SET prev_until = CASE WHEN prev_until > ? THEN ? ELSE prev_until END,
 		used = CASE WHEN used < ? THEN ? ELSE used + 1 END WHERE user_id = ? AND device_id = ?`,
 		until.UnixMilli(), until.UnixMilli(), tx.Now().UnixMilli(), tx.Now().UnixMilli(), user, device)
 	return err
 }
 
-// restartReplay has the token that a session was rotated from bring the same pair until a moment, unless the session
-// was used since.
+// restartReplay extends the replay window of a rotated session to until, unless the session was used since.
 func restartReplay(ctx context.Context, db *sqldb.DB, s sessionRow, until time.Time) error {
 	_, err := db.ExecContext(ctx, "UPDATE sessions SET prev_until = ? WHERE "+asRotated, until.UnixMilli(), s.user, s.Device, s.nonce, s.Used.UnixMilli())
 	return err
 }
 
-// keepReplays has the token that each session was rotated from bring the same pair until the access token expires.
-func keepReplays(ctx context.Context, db *sqldb.DB, list []sessionRow) error {
+// extendReplays extends the replay window of each rotated session until its access token expires.
+func extendReplays(ctx context.Context, db *sqldb.DB, list []sessionRow) error {
 	args := make([]any, 0, 4*len(list))
 	for _, s := range list {
 		args = append(args, s.user, s.Device, s.nonce, s.Used.UnixMilli())
@@ -89,32 +87,32 @@ func keepReplays(ctx context.Context, db *sqldb.DB, list []sessionRow) error {
 	return err
 }
 
-// asRotated is of a session that was not used since it was rotated.
+// asRotated is the condition for a session that was not used since its rotation.
 const asRotated = "user_id = ? AND device_id = ? AND nonce = ? AND used = ?"
 
-// selectAccess returns what a check needs of a session. ErrNoSession.
+// selectAccess returns the data for a check of a session, or ErrNoSession.
 func selectAccess(ctx context.Context, q sqldb.Querier, user ID, device DeviceID) (a access, err error) {
 	err = q.QueryRowContext(ctx, "SELECT access_hash, access_expires FROM sessions WHERE user_id = ? AND device_id = ?", user, device).
 		Scan(&a.Hash, &a.Expires)
 	return a, sqldb.Missing(err, ErrNoSession)
 }
 
-// selectSurplus returns the devices beyond the keep last used.
+// selectSurplus returns the devices beyond the keep last used ones.
 func selectSurplus(ctx context.Context, q sqldb.Querier, user ID, keep int) ([]DeviceID, error) {
 	return sqldb.Column[DeviceID](q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? ORDER BY used DESC, created DESC, device_id LIMIT 1000 OFFSET ?", user, keep))
 }
 
-// selectDevices returns the user's devices but one.
+// selectDevices returns the devices of the user except one.
 func selectDevices(ctx context.Context, q sqldb.Querier, user ID, except DeviceID) ([]DeviceID, error) {
 	return sqldb.Column[DeviceID](q.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?", user, except))
 }
 
-// lockDevices is selectDevices for their deletion.
+// lockDevices is selectDevices that locks the rows until tx ends.
 func lockDevices(ctx context.Context, tx *sqldb.Tx, user ID, except DeviceID) ([]DeviceID, error) {
 	return sqldb.Column[DeviceID](tx.QueryContext(ctx, "SELECT device_id FROM sessions WHERE user_id = ? AND device_id <> ?"+tx.Dialect().ForUpdate(), user, except))
 }
 
-// deleteSessions returns how many there were.
+// deleteSessions returns the number of deleted sessions.
 func deleteSessions(ctx context.Context, tx *sqldb.Tx, user ID, devices []DeviceID) (int64, error) {
 	if len(devices) == 0 {
 		return 0, nil
@@ -122,8 +120,7 @@ func deleteSessions(ctx context.Context, tx *sqldb.Tx, user ID, devices []Device
 	return sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM sessions WHERE user_id = ? AND device_id IN (?)", user, bun.List(devices)))
 }
 
-// selectSessions returns the sessions alive at now. There are never more than
-// Config.Devices.
+// selectSessions returns the sessions that are alive at now, at most Config.Devices.
 func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time) ([]Session, error) {
 	rows, err := q.QueryContext(ctx, "SELECT device_id, name, agent, ip, created, used FROM sessions WHERE user_id = ? AND refresh_expires > ?",
 		user, now.UnixMilli())
@@ -133,12 +130,11 @@ func selectSessions(ctx context.Context, q sqldb.Querier, user ID, now time.Time
 	})
 }
 
-// someSessions is how many sessions of several users one statement names: it
-// names both parts of each key, because SQLite and MySQL spell lists of pairs
-// differently.
-const someSessions = 100
+// sessionsPerStatement is the number of sessions of several users per statement. A statement names both parts of each key,
+// because SQLite and MySQL write lists of pairs differently.
+const sessionsPerStatement = 100
 
-// ofKeys is the condition for up to someSessions keys, and its arguments.
+// ofKeys returns the condition for up to sessionsPerStatement keys, and its arguments.
 func ofKeys(keys []sessionKey) (where string, args []any) {
 	args = make([]any, 0, 2*len(keys))
 	for _, k := range keys {
@@ -147,7 +143,7 @@ func ofKeys(keys []sessionKey) (where string, args []any) {
 	return sqldb.AnyOf("user_id = ? AND device_id = ?", len(keys)), args
 }
 
-// selectFacts returns those of up to someSessions sessions that exist.
+// selectFacts returns the existing sessions of up to sessionsPerStatement keys.
 func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[sessionKey]Session, error) {
 	where, args := ofKeys(keys)
 	rows, err := q.QueryContext(ctx, "SELECT user_id, device_id, name, agent, ip, created, used FROM sessions WHERE "+where, args...)
@@ -161,9 +157,8 @@ func selectFacts(ctx context.Context, q sqldb.Querier, keys []sessionKey) (map[s
 	})
 }
 
-// updateUsed notes the last use of up to someSessions sessions, where what is
-// noted is older than before. Rows are taken in the order of their keys, as every
-// node does.
+// updateUsed stores the last use of up to sessionsPerStatement sessions whose stored use is older than before. All nodes lock
+// the rows in the order of their keys.
 func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.Time) error {
 	slices.SortFunc(batch, func(a, b lastUse) int {
 		return cmp.Or(a.key.A.Compare(b.key.A), a.key.B.Compare(b.key.B))
@@ -179,8 +174,8 @@ func updateUsed(ctx context.Context, db *sqldb.DB, batch []lastUse, before time.
 	return err
 }
 
-// sweepSessions removes up to sweepChunk sessions whose refresh token expired.
-// Their access tokens ended before: Config.AccessLife is the shorter one.
+// sweepSessions deletes up to sweepChunk sessions with an expired refresh token. Their access tokens expired before,
+// because Config.AccessLife is shorter.
 func sweepSessions(ctx context.Context, db *sqldb.DB) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "sessions", []string{"user_id", "device_id"}, sweepChunk, "refresh_expires <= ?", db.Now().UnixMilli())
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Standing is what rules between people ask of an account.
+// Standing is the state of an account for rules between users.
 type Standing struct {
-	Deleted  bool // others see a deleted user
-	Requests bool // others may ask for friendship
+	Deleted  bool // other users see a deleted user
+	Requests bool // other users may send friend requests
 	Banned   bool
 	Presence Audience
 }
 
-// Away reports whether the user cannot log in: the account is deleted or banned.
+// Away reports whether the user cannot log in, because the account is deleted or banned.
 func (s Standing) Away() bool { return s.Deleted || s.Banned }
 
-// Standings returns how those of up to 500 users stand that exist or existed. It
-// asks SQL, in the caller's transaction: rules may rest on it.
+// Standings returns the state of up to 500 users that exist or existed. It reads SQL in the caller's transaction, so
+// that rules may depend on it.
 func Standings(ctx context.Context, q sqldb.Querier, users ...ID) (map[ID]Standing, error) {
 	all := make(map[ID]Standing, len(users))
 	return all, eachUser(ctx, q, "id, erased, requests, banned_until, presence", users, func(rows *sql.Rows) error {

@@ -11,7 +11,7 @@ func insertUndo(ctx context.Context, tx *sqldb.Tx, u undo, expires int64) error 
 	return err
 }
 
-// selectUndo answers ErrUndo for a token that takes nothing back.
+// selectUndo returns ErrUndo for a token that undoes nothing.
 func selectUndo(ctx context.Context, q sqldb.Querier, tokenHash string) (u undo, err error) {
 	u.tokenHash = tokenHash
 	err = q.QueryRowContext(ctx, "SELECT user_id, email, at FROM email_undos WHERE token_hash = ? AND expires > ?", tokenHash, q.Now().UnixMilli()).
@@ -19,8 +19,7 @@ func selectUndo(ctx context.Context, q sqldb.Querier, tokenHash string) (u undo,
 	return u, sqldb.Missing(err, ErrUndo)
 }
 
-// consumeUndo removes what takes that change back, and what takes later ones back; all but
-// one of many callers get ErrUndo.
+// consumeUndo deletes the undo of that change and of later ones. All but one of many callers get ErrUndo.
 func consumeUndo(ctx context.Context, tx *sqldb.Tx, u undo) error {
 	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM email_undos WHERE token_hash = ? AND expires > ?", u.tokenHash, tx.Now().UnixMilli()))
 	if err == nil && !ok {
@@ -33,7 +32,7 @@ func consumeUndo(ctx context.Context, tx *sqldb.Tx, u undo) error {
 	return err
 }
 
-// sweepUndos removes up to sweepChunk expired ones.
+// sweepUndos deletes up to sweepChunk expired undos.
 func sweepUndos(ctx context.Context, db *sqldb.DB) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "email_undos", []string{"token_hash"}, sweepChunk, "expires <= ?", db.Now().UnixMilli())
 }

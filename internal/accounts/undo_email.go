@@ -12,20 +12,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// A thief who has taken an account over changes its address. The old address is told, with
-// a link that takes the change back, and every change after it:
+// A thief who has taken over an account may change its address. The old address gets a mail with a link that undoes the
+// change and all later ones:
 //
-//	offerUndo  in the transaction of the change: a row with the hash of the link's token
-//	mailNotice makes the token of its seed and mails it to the old address
-//	UndoEmail  puts the old address back, and trusts nothing else that was set since
+//	offerUndo  in the transaction of the change: stores a row with the hash of the link's token
+//	mailNotice creates the token from its seed and mails it to the old address
+//	UndoEmail  restores the old address, and resets everything else that was set since
 
-// undoLife is how long a change of address can be taken back.
+// undoLife is how long a change of address can be undone.
 const undoLife = 72 * time.Hour
 
-// ErrUndo reports a link that takes nothing back.
+// ErrUndo reports a link that undoes nothing.
 var ErrUndo = errs.New(errs.Invalid, "auth.undo_invalid", "The link is wrong, used or older than three days.")
 
-// An undo is what takes a change of address back, as it is stored.
+// An undo is a stored offer to undo a change of address.
 type undo struct {
 	tokenHash string
 	user      ID
@@ -33,8 +33,8 @@ type undo struct {
 	at        int64  // of the change, Unix milliseconds
 }
 
-// offerUndo keeps that u had this address and enqueues the mail to it. The message has a
-// seed of which the server's secret makes the token, as with codes.
+// offerUndo stores the address of u and enqueues the mail to it. The message contains a seed from which the server's
+// secret derives the token, as with codes.
 func (s *Service) offerUndo(ctx context.Context, tx *sqldb.Tx, u User) error {
 	n := notice{To: u.Email, Kind: api.NoticeEmailChanged, Until: tx.Now().Add(undoLife).UnixMilli(), User: u.ID, Seed: newNonce()}
 	row := undo{hash(s.mint.undoToken(u.ID, n.Seed)), u.ID, u.Email, tx.Now().UnixMilli()}
@@ -44,12 +44,10 @@ func (s *Service) offerUndo(ctx context.Context, tx *sqldb.Tx, u User) error {
 	return n.enqueue(ctx, tx, u.ID)
 }
 
-// UndoEmail puts the address back to which the link with that token was mailed. It ends
-// all sessions and removes the password, which whoever changed the address may have set:
-// log-in is by a code to the address then. Links of changes after this one are worth
-// nothing any more; a link of an earlier one still takes more back. A deleted account
-// stays deleted until its owner logs in. ErrUndo; ErrEmailTaken where the address has
-// another account by now, and then the link stays good.
+// UndoEmail restores the address to which the link with that token was mailed. It ends all sessions and removes the
+// password, which the thief may have set: then log-in is by a code to the address. It invalidates the links of later
+// changes; a link of an earlier change still works. A deleted account stays deleted until its owner logs in. It returns
+// ErrEmailTaken if the address has another account in the meantime; the link then stays valid.
 func (s *Service) UndoEmail(ctx context.Context, token, household string) (err error) {
 	defer errs.Wrap(&err, "accounts.UndoEmail")
 	back, err := selectUndo(ctx, s.db, hash(token))
@@ -76,8 +74,8 @@ func (s *Service) UndoEmail(ctx context.Context, token, household string) (err e
 			}
 		}
 		return s.write(ctx, tx, back.user, DeviceID{}, trail.EmailUndone, household)
-	}, append(EmailChanged.Of(s.caches.Runtime, back.user), PasswordChanged.Of(s.caches.Runtime, back.user)...)...)
-	if errors.Is(err, ErrNoUser) { // erased meanwhile
+	}, append(EmailChanged.Of(s.caches, back.user), PasswordChanged.Of(s.caches, back.user)...)...)
+	if errors.Is(err, ErrNoUser) { // erased in the meantime
 		err = ErrUndo
 	}
 	return err

@@ -39,14 +39,13 @@ func (w *world) emailOf(user ID) string {
 	return u.Email
 }
 
-// A thief has an access token of an account without a password, and a mailbox, but not the
-// owner's.
-func TestAStolenTokenTakesNoAccountOver(t *testing.T) {
+// A thief has an access token of an account without a password, and another mailbox than the owner.
+func TestUndo_StolenTokenCannotTakeOverAnAccount(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		w.join("eve@example.org", "")
 		toEve := w.emailCode(a.User.ID, "eve2@example.org")
-		login := w.code("ann@example.org", "login") // of another purpose
+		login := w.code("ann@example.org", "login") // for another purpose
 		before := w.dump("SELECT * FROM users ORDER BY id") + w.dump("SELECT user_id FROM sessions ORDER BY device_id")
 		setPassword := func(code string) error {
 			return w.ChangePassword(t.Context(), a.User.ID, a.Device, PasswordChange{Code: code, Password: "battery staple"})
@@ -90,8 +89,8 @@ func TestAStolenTokenTakesNoAccountOver(t *testing.T) {
 	})
 }
 
-// A code to one's own address has the tries and the mails of every other code.
-func TestACodeToOnesOwnAddressHasItsLimits(t *testing.T) {
+// A code to the user's own address has the same limits as other codes.
+func TestRequestOwnCode_IsLimited(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "")
 		for _, purpose := range []string{api.PurposeRegister, api.PurposeChangeEmail, ""} {
@@ -124,7 +123,7 @@ func TestACodeToOnesOwnAddressHasItsLimits(t *testing.T) {
 	})
 }
 
-func TestAChangeOfAddressIsTakenBackByTheOldOne(t *testing.T) {
+func TestUndo_RestoresTheOldAddress(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("Ann@example.org", "correct horse")
 		b := w.enter("ann@example.org", "correct horse")
@@ -182,10 +181,9 @@ func TestAChangeOfAddressIsTakenBackByTheOldOne(t *testing.T) {
 	})
 }
 
-// After Ann → Bea → Eve the link to Ann takes both back, and the one to Bea, which may be
-// the thief's, is worth nothing then. In the other order Bea's takes back hers, and Ann's
-// the rest.
-func TestAnUndoTakesAllLaterChangesBack(t *testing.T) {
+// After Ann → Bea → Eve the link to Ann undoes both changes and invalidates the link to Bea, who may be the thief. In
+// the other order the link to Bea undoes her change, and the link to Ann the rest.
+func TestUndo_UndoesLaterChanges(t *testing.T) {
 	for name, order := range map[string][]struct {
 		link, want string
 		err        error
@@ -218,7 +216,7 @@ func TestAnUndoTakesAllLaterChangesBack(t *testing.T) {
 	}
 }
 
-func TestOfManyUndosOneHappens(t *testing.T) {
+func TestUndo_WorksOnce(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		a := w.join("ann@example.org", "correct horse")
 		if err := w.move(a, "eve@example.org", w.emailCode(a.User.ID, "eve@example.org"), "correct horse"); err != nil {
@@ -239,7 +237,7 @@ func TestOfManyUndosOneHappens(t *testing.T) {
 	})
 }
 
-func TestAnUndoEndsInTime(t *testing.T) {
+func TestUndo_Expires(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "correct horse")
@@ -268,9 +266,9 @@ func TestAnUndoEndsInTime(t *testing.T) {
 	})
 }
 
-// A thief deletes the account: the link still takes the address back, and a log-in the
-// deletion. Once it is erased nothing of it is left, the old address neither.
-func TestAnUndoAfterADeletion(t *testing.T) {
+// A thief deletes the account: the link still undoes the change of address, and a log-in cancels the deletion. After
+// the erasure no data remains, not even the old address.
+func TestUndo_AfterADeletion(t *testing.T) {
 	eachEngine(t, Settings{Grace: time.Hour}, func(t *testing.T, w *world) {
 		stolen := func(email, to string) (Tokens, string) {
 			a := w.join(email, "correct horse")
@@ -305,9 +303,8 @@ func TestAnUndoAfterADeletion(t *testing.T) {
 	})
 }
 
-// The link's token is nowhere but in the mail: who reads SQL, the queue included, can take
-// nothing back.
-func TestTheTokenOfAnUndoIsStoredNowhere(t *testing.T) {
+// The token of the link is only in the mail: a reader of SQL, including the queue, can undo nothing.
+func TestUndo_TokenIsNotStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
 		a := w.join("ann@example.org", "correct horse")

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// local counts tries in this process, by the rules of lua/try.lua, for when
-// Redis is away.
+// local counts tries in this process by the rules of lua/try.lua, while Redis is unavailable.
 type local struct {
 	mu    sync.Mutex
 	byKey map[string]tries
@@ -14,16 +13,14 @@ type local struct {
 
 type tries struct {
 	n     int
-	until time.Time // then the count is forgotten
+	until time.Time // the end of the count
 }
 
-// localKeys bounds the memory, some megabytes. Keys beyond it share one
-// count: a flood of made-up addresses locks strangers out early, but cannot wash
-// away the count of a password under attack.
+// localKeys bounds the memory to some megabytes. Further keys share one count: a flood of unknown addresses locks
+// unknown households out early, but cannot evict the count of a password under attack.
 const localKeys = 20_000
 
-// take counts one try of key, up to max, and reports whether it is allowed and
-// for how long the count is kept.
+// take counts one try of key, up to max, and reports whether it is allowed and how long the count lasts.
 func (l *local) take(key string, max int, life time.Duration, now time.Time) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +49,7 @@ func (l *local) take(key string, max int, life time.Duration, now time.Time) (bo
 	return true, life
 }
 
-// giveBack takes one counted try back.
+// giveBack removes one counted try.
 func (l *local) giveBack(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

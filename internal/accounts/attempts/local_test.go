@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestAttemptsOfThisProcessAreBounded(t *testing.T) {
+func TestLocal_MemoryIsBounded(t *testing.T) {
 	var a local
 	now := time.Now()
 	for i := range localKeys {

@@ -23,21 +23,21 @@ var (
 	untryScript = redis.NewScript(untryLua)
 )
 
-// A Meter is one counter of tries.
+// A Meter is a counter of tries.
 type Meter struct {
 	Key  keyspace.Key
-	Cap  int           // the tries that it allows
-	Life time.Duration // since the last try that was allowed
+	Cap  int           // number of allowed tries
+	Life time.Duration // from the last allowed try
 }
 
-// Counter counts tries. Make one for each process with [New]. It is safe for concurrent use.
+// Counter counts tries. Create one per process with [New]. It is safe for concurrent use.
 type Counter struct {
 	db    *redis.DB
-	local local // stands in for Redis
+	local local // used while Redis is unavailable
 	log   *slog.Logger
 
-	// Within is how long a caller waits for Redis before this process counts, and After
-	// bounds Settle. [New] sets them; tests on engines that are real have longer ones.
+	// Within bounds the wait for Redis before this process counts itself, and After bounds Settle. [New] sets them;
+	// tests with real servers use longer times.
 	Within, After time.Duration
 }
 
@@ -46,10 +46,9 @@ func New(db *redis.DB, log *slog.Logger) *Counter {
 	return &Counter{db: db, log: log, Within: 100 * time.Millisecond, After: 250 * time.Millisecond}
 }
 
-// Take counts one try by each of meters in one round trip, or by none if one of them
-// refuses, and reports what is left of the lock then. While Redis is away this process
-// counts; now is its clock. Else it fails with the cause of ctx, or with what the server has
-// against a key.
+// Take counts one try with each of meters in one round trip, or with none if one of them refuses, and returns the
+// remaining time of the lock. While Redis is unavailable this process counts; now is its clock. Otherwise Take returns
+// the cause of ctx or the server's error about a key.
 func (c *Counter) Take(ctx context.Context, meters []Meter, now time.Time) (allowed bool, left time.Duration, err error) {
 	answers, err := c.try(ctx, meters)
 	if away(err) && ctx.Err() == nil {
@@ -80,32 +79,31 @@ func (c *Counter) Take(ctx context.Context, meters []Meter, now time.Time) (allo
 	return false, left, nil
 }
 
-// Allows counts one try where Redis answers, and reports whether it is allowed. It is for
-// tries that SQL counts, too: where Redis does not answer, all are.
+// Allows counts one try if Redis answers, and reports whether it is allowed. It is for tries that SQL counts as well:
+// if Redis does not answer, all are allowed.
 func (c *Counter) Allows(ctx context.Context, m Meter) bool {
 	answers, err := c.try(ctx, []Meter{m})
 	return err != nil || answers[0].allowed
 }
 
-// Settle forgets all tries that some meters have counted, and takes one of each of others
-// back. The caller has an answer in any case: a caller that goes away does not stop it, and
-// what fails is logged.
+// Settle resets the meters in forget, and gives one try back to each meter in back. It does not change the response: it
+// continues if the caller disconnects, and logs errors.
 func (c *Counter) Settle(ctx context.Context, forget, back []Meter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.After)
 	defer cancel()
 	if err := errors.Join(c.forget(ctx, forget), c.giveBack(ctx, back)); err != nil {
 		level := slog.LevelWarn
 		if away(err) {
-			level = slog.LevelDebug // the connection's watcher logs it once
+			level = slog.LevelDebug // the watcher of the connection logs it once
 		}
-		c.log.Log(ctx, level, "accounts: tries stay counted; the answer stands", "err", err)
+		c.log.Log(ctx, level, "accounts: tries not given back", "err", err)
 	}
 }
 
-// tried is the answer of lua/try.lua.
+// tried is the result of lua/try.lua.
 type tried struct {
 	allowed bool
-	left    time.Duration // until the count is forgotten
+	left    time.Duration // until the count ends
 }
 
 // try runs lua/try.lua for each of meters.
@@ -130,7 +128,7 @@ func (c *Counter) try(ctx context.Context, meters []Meter) ([]tried, error) {
 	return answers, nil
 }
 
-// giveBack takes a counted try back, in Redis and in this process.
+// giveBack gives a counted try back, in Redis and in this process.
 func (c *Counter) giveBack(ctx context.Context, meters []Meter) error {
 	if len(meters) == 0 {
 		return nil
@@ -143,7 +141,7 @@ func (c *Counter) giveBack(ctx context.Context, meters []Meter) error {
 	return keyspace.FirstErr(c.db.RunMulti(ctx, calls))
 }
 
-// forget forgets all tries.
+// forget resets the meters.
 func (c *Counter) forget(ctx context.Context, meters []Meter) error {
 	if len(meters) == 0 {
 		return nil
@@ -156,7 +154,7 @@ func (c *Counter) forget(ctx context.Context, meters []Meter) error {
 	return keyspace.FirstErr(c.db.DoMulti(ctx, cmds))
 }
 
-// away reports that an error means no more than that Redis is away.
+// away reports whether an error only means that Redis is unavailable.
 func away(err error) bool {
 	return errors.Is(err, redis.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }

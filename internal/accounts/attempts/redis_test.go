@@ -19,7 +19,7 @@ func meter(who string, most int) Meter {
 	return Meter{Key: loginKeys.At(keyspace.Hashed{S: who}).Key, Cap: most, Life: time.Hour}
 }
 
-// onMemory runs test on a Redis, and then while it is away.
+// onMemory runs test with Redis, and then while Redis is unavailable.
 func onMemory(t *testing.T, test func(t *testing.T, c *Counter, when string)) {
 	t.Helper()
 	redistest.Bubble(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func onMemory(t *testing.T, test func(t *testing.T, c *Counter, when string)) {
 	})
 }
 
-func TestATryIsCountedByAllMetersOrByNone(t *testing.T) {
+func TestTake_CountsWithAllMetersOrNone(t *testing.T) {
 	onMemory(t, func(t *testing.T, c *Counter, when string) {
 		narrow, wide := meter(when+" narrow", 2), meter(when+" wide", 5)
 		take := func(what string, want bool, meters ...Meter) {
@@ -61,8 +61,8 @@ func TestATryIsCountedByAllMetersOrByNone(t *testing.T) {
 	})
 }
 
-// Tries that SQL counts as well go on without Redis.
-func TestWhatSQLCountsIsAllowedWithoutRedis(t *testing.T) {
+// Tries that SQL counts as well work without Redis.
+func TestAllows_TrueWithoutRedis(t *testing.T) {
 	onMemory(t, func(t *testing.T, c *Counter, when string) {
 		for i := range 3 {
 			if got, want := c.Allows(t.Context(), meter("a code", 1)), i == 0 || when == "without Redis"; got != want {

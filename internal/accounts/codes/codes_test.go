@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/i18n"
 )
 
-func TestAChangeOfAddressIsNoPublicPurpose(t *testing.T) {
+func TestParsePurpose_RefusesChangeOfAddress(t *testing.T) {
 	for in, want := range map[string]Purpose{"register": ForRegister, "login": ForLogin, "reset_password": ForResetPassword, "change_email": 0, "": 0} {
 		got, err := ParsePurpose(in)
 		if got != want || errors.Is(err, ErrPurpose) != (want == 0) {
@@ -20,7 +20,7 @@ func TestAChangeOfAddressIsNoPublicPurpose(t *testing.T) {
 	}
 }
 
-func TestACodeIsBoundToWhatItProves(t *testing.T) {
+func TestMAC_BindsCodeToProof(t *testing.T) {
 	m := MAC(mac)
 	ann, bob := emails.Address{Key: "ann@example.org"}, emails.Address{Key: "bob@example.org"}
 	const one, two = "V1StGXR8_Z5j", "V1StGXR8_Z5k"
@@ -56,7 +56,7 @@ func TestCodesAreSixDigits(t *testing.T) {
 	}
 }
 
-func TestAMailWithoutACodeHasNone(t *testing.T) {
+func TestCodeMail_WithoutCode(t *testing.T) {
 	for _, tt := range []struct {
 		p      Purpose
 		known  bool

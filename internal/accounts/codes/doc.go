@@ -1,26 +1,23 @@
-// Package codes has the six digits that are mailed to an address and typed in again. Whoever has
-// them proves to read the mail of that address, for one purpose ([Proof]).
+// Package codes handles the six digits that are mailed to an address. A user who enters them proves to read the mail of
+// that address, for one purpose ([Proof]).
 //
-// # What is truth
+// # Source of truth
 //
-// SQL is: the table codes has one code for each proof, and how often it was tried. A code is made
-// of a seed and the server's secret. The row has a hash of it and the message of the outbox its
-// seed: neither is worth anything without that secret.
+// SQL is the source of truth: the table codes has one code per proof and the number of its tries. A code is derived
+// from a seed and the server's secret. The row contains a hash of the code, and the outbox message contains the seed:
+// both are worthless without the secret.
 //
-// # What holds
+// # Guarantees
 //
-//   - A try counts before it is looked at, in SQL in any case: a code outlives four wrong guesses.
-//   - A code that was asked for from a household that the account knows keeps its place, and its
-//     tries from there: strangers can neither have it replaced nor use it up.
-//   - A code is consumed in the transaction of what it is for ([Code.Consume]), by one of many.
-//   - For known and unknown addresses the same is written, and the same is answered. Only the mail
-//     tells whether the address has an account.
-//   - How many are mailed, and how many may be guessed wrong, is limited for an address, a
-//     household, a network and the whole deployment ([Limits]).
+//   - A try counts before the code is checked, always in SQL: a code survives four wrong guesses.
+//   - A code that was requested from a known household of the account stays valid and keeps its own tries: strangers
+//     can neither replace it nor use it up.
+//   - A code is consumed in the transaction of its purpose ([Code.Consume]), by one of many callers.
+//   - Known and unknown addresses cause the same writes and the same response. Only the mail differs.
+//   - Mailed codes and wrong guesses are limited per address, household, network and deployment ([Limits]).
 //
-// Counters live in Redis. Losing it costs limits that start anew; a code's own tries stay in SQL.
+// The counters are in Redis. Losing it resets the limits; the tries of a code stay in SQL.
 //
-// What an address and a household have to do with accounts, package accounts says ([Config]). A
-// user is the text of an id here, or empty where nobody is logged in. Errors of SQL are returned
-// as they are.
+// Package accounts provides the relation of addresses and households to accounts ([Config]). A user is the text of an
+// id here, or empty without a log-in. Errors of SQL are returned unchanged.
 package codes

@@ -6,14 +6,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys is the codes' share of the accounts' part of the keyspace.
+// Keys is the keyspace of codes, which is part of the accounts keyspace.
 var Keys = keyspace.New("accounts")
 
 // AppendSegment implements keyspace.Segment.
 func (p Purpose) AppendSegment(b []byte) []byte { return append(b, '0'+byte(p)) }
 
-// SegmentForm implements keyspace.Formed: one of six words, so that a code's
-// key can never be one of a limit.
+// SegmentForm implements keyspace.Formed: one of six words, so that a code's key never equals the key of a limit.
 func (Purpose) SegmentForm() keyspace.Form {
 	return keyspace.Form{Words: []string{"1", "2", "3", "4", "5", "6"}}
 }
@@ -25,15 +24,15 @@ var (
 
 	minuteKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1m:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Minute),
-		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per minute; of a household that the account knows apart", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes requested for an address and purpose, per minute; separate for each known household", MaxBytes: 8})
 
 	dayKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:24h:{email}", keyspace.CounterKind(),
 		keyspace.UpTo(24*time.Hour),
-		keyspace.Doc{Purpose: "codes asked for to an address for one purpose, per day; of a household that the account knows apart", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes requested for an address and purpose, per day; separate for each known household", MaxBytes: 8})
 
 	hourKeys = keyspace.Def1[keyspace.Hashed](Keys, "user:verify_code:1h:{ip}", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),
-		keyspace.Doc{Purpose: "codes asked for from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
+		keyspace.Doc{Purpose: "codes requested from an IPv4 address or an IPv6 /64, or from a network of them (IPv4 /24, IPv6 /48), per hour", MaxBytes: 8})
 
 	allKey = keyspace.Def0(Keys, "user:verify_code:all", keyspace.CounterKind(),
 		keyspace.UpTo(time.Hour),

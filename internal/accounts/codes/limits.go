@@ -13,22 +13,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits bound how many codes are mailed, and how many are guessed. A network (IPv4 /24, IPv6
-// /48) has a tenth of All and of Wrong, and no less than one household.
+// Limits bound mailed codes and guesses. A network (IPv4 /24, IPv6 /48) has a tenth of All and of Wrong, but at least
+// the limit of one household.
 type Limits struct {
 	PerMinute    int // codes mailed to one address for one purpose per minute
 	PerDay       int // the same per day
-	PerHousehold int // codes asked for from one household per hour
+	PerHousehold int // codes requested from one household per hour
 	All          int // codes mailed by the whole deployment per hour
-	Wrong        int // wrong guesses per hour, beyond which codes of known households alone are looked at
+	Wrong        int // wrong guesses per hour; after that only codes from known households are checked
 }
 
-// share is how much one network has of what all have: a tenth, and no less than one household of it.
+// share returns the share of one network in a limit: a tenth, but at least the limit of one household.
 func (l Limits) share(all int) int { return max(all/10, l.PerHousehold) }
 
-// mayMail counts a code against the limits on sending: to one address for one purpose, and
-// for each household that the account knows apart from all others; asked for from one
-// household, and from its network; and mailed by the whole server.
+// mayMail counts a code against the sending limits: per address and purpose, separately for each known household; per
+// requesting household and its network; and for the whole server.
 func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool) (ratelimit.Result, error) {
 	quota, l := p.Email.Key+" "+strconv.Itoa(int(p.Purpose)), s.limits
 	if known {
@@ -46,9 +45,9 @@ func (s *Service) mayMail(ctx context.Context, p Proof, from string, known bool)
 	return s.limiter.AllowAll(ctx, asks)
 }
 
-// wrong counts a wrong guess of a code that there is. Beyond Limits.Wrong an hour this
-// node takes codes for the rest of that hour from households alone that the account knows: that stops an attacker who tries codes of very many
-// addresses. Beyond its share it takes none from the network of the guess, so that no single network uses up what all have.
+// wrong counts a wrong guess of an existing code. After Limits.Wrong guesses in an hour this node accepts codes only
+// from known households for the rest of that hour: that stops an attacker who guesses codes of very many addresses.
+// After its share it accepts none from the network of the guess, so that one network cannot use up the limit of all.
 func (s *Service) wrong(ctx context.Context, network string) {
 	s.metrics.WithLabelValues("wrong").Inc()
 	if network == "" || !s.countWrong(ctx, network, wrongFromKeys.At(keyspace.Hashed{S: network}), s.limits.share(s.limits.Wrong)) {
@@ -56,26 +55,26 @@ func (s *Service) wrong(ctx context.Context, network string) {
 	}
 }
 
-// countWrong counts a wrong guess from a network, or from all where it is empty, and reports whether that suspends codes.
+// countWrong counts a wrong guess from a network, or from all if it is empty, and reports whether that suspends codes.
 func (s *Service) countWrong(ctx context.Context, network string, key keyspace.Counter, most int) (suspends bool) {
 	res, err := s.limiter.Allow(ctx, key, ratelimit.Limit{Max: most, Window: time.Hour})
 	if err != nil || res.Allowed {
 		return false
 	}
 	if s.suspensions.add(network, s.db.Now(), res.Reset) {
-		s.log.Warn("accounts: too many wrong codes; those of unknown households are not looked at for a while", "network", cmp.Or(network, "all"), "limit", most, "for", res.Reset)
+		s.log.Warn("accounts: too many wrong codes, unknown households suspended", "network", cmp.Or(network, "all"), "limit", most, "for", res.Reset)
 	}
 	return true
 }
 
-// suspensions are until when this node looks at no code from a network, or from any: the empty one. There are few: as many wrong
-// guesses as suspend some networks suspend all.
+// suspensions maps each suspended network to the end of its suspension; the empty network means all. There are few: the
+// guesses that suspend some networks suspend all.
 type suspensions struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// add suspends a network for d, and reports whether that is news.
+// add suspends a network for d, and reports whether it was not suspended before.
 func (s *suspensions) add(network string, now time.Time, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *suspensions) add(network string, now time.Time, d time.Duration) bool {
 	return s.until[network].Sub(before) > time.Second
 }
 
-// of returns ErrSuspended for a network from which no code is looked at.
+// of returns ErrSuspended for a suspended network.
 func (s *suspensions) of(network string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,25 +9,24 @@ import (
 	"github.com/stoa-dev/stoa/internal/mail"
 )
 
-// Topic of the outbox has a code mailed; the payload is a [Notice].
+// Topic is the outbox topic that mails a code; the payload is a [Notice].
 const Topic = "accounts.code"
 
-// Notice is the payload of [Topic]. It has the code's seed and not the
-// code, which the server's secret makes of it when the mail is written: a reader of
-// the outbox, or of a dead letter, can log in nowhere.
+// Notice is the payload of [Topic]. It contains the seed of the code and not the code, which is derived with the
+// server's secret when the mail is written. So a reader of the outbox, or of a dead letter, cannot log in.
 type Notice struct {
 	To      string  `json:"to"`
 	Purpose Purpose `json:"purpose"`
-	User    string  `json:"user,omitempty"` // the user who asked, where one was logged in
-	Known   bool    `json:"known"`          // the address has an account, and not that of the user who asked
+	User    string  `json:"user,omitempty"` // the requesting user, if logged in
+	Known   bool    `json:"known"`          // the address has an account, other than that of the requesting user
 	Seed    string  `json:"seed"`
 	Expires int64   `json:"expires"` // Unix milliseconds
 
-	Lang i18n.Language `json:"lang,omitempty"` // of the one who asked
+	Lang i18n.Language `json:"lang,omitempty"` // of the requesting user
 }
 
-// Message returns the mail of a notice, and false where its code has expired meanwhile and is
-// not worth one. An error wraps [mail.ErrRefused]: it will not pass.
+// Message returns the mail of a notice, or false if its code has already expired. An error wraps [mail.ErrRefused] and
+// is permanent.
 func (s *Service) Message(n Notice) (_ mail.Message, good bool, err error) {
 	e, err := emails.Parse(n.To)
 	if err != nil {
@@ -41,9 +40,8 @@ func (s *Service) Message(n Notice) (_ mail.Message, good bool, err error) {
 	return m, true, nil
 }
 
-// codeMail returns the mail for a request of a code. The answer to the request is the
-// same for known and unknown addresses; only the mail tells whether the address has an
-// account.
+// codeMail returns the mail for a request of a code. The response to the request is the same for known and unknown
+// addresses; only the mail shows whether the address has an account.
 func codeMail(l i18n.Language, p Purpose, known bool, code string, life time.Duration) mail.Message {
 	var subject, what string
 	switch p {

@@ -18,27 +18,27 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Config has what codes stand on.
+// Config configures the service.
 type Config struct {
 	DB       *sqldb.DB
 	Limiter  *ratelimit.Limiter
 	Attempts *attempts.Counter
 	Log      *slog.Logger
-	Metrics  prometheus.Registerer // nil: nothing is collected
+	Metrics  prometheus.Registerer // nil disables metrics
 
-	MAC    MAC           // by the server's secret
+	MAC    MAC           // with the server's secret
 	Life   time.Duration // of a code, at most [MaxLife]
 	Limits Limits
 
-	// Knows reports whether an address has an account that has been used from a household.
+	// Knows reports whether the account of an address has been used from a household.
 	Knows func(ctx context.Context, e emails.Address, household string) (bool, error)
 
-	// Owner returns the address, as its owner wrote it, of the account that has it; empty
-	// when there is none, or when it is that of the user except.
+	// Owner returns the address of its account in the owner's spelling, or "" if there is none or it is the account of
+	// except.
 	Owner func(ctx context.Context, q sqldb.Querier, email, except string) (string, error)
 }
 
-// Service makes codes and checks them. It is safe for concurrent use.
+// Service creates and checks codes. It is safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
 	limiter  *ratelimit.Limiter
@@ -54,7 +54,7 @@ type Service struct {
 	suspensions suspensions
 }
 
-// New returns the codes on those parts.
+// New returns the service.
 func New(cfg Config) *Service {
 	return &Service{
 		db: cfg.DB, limiter: cfg.Limiter, attempts: cfg.Attempts, log: cfg.Log, metrics: newMetrics(cfg.Metrics),
@@ -64,7 +64,7 @@ func New(cfg Config) *Service {
 
 // newMetrics registers with reg, unless it is nil.
 func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
-	codes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_codes_total", Help: "Verification codes: asked for and mailed, refused by a limit, guessed wrong."}, []string{"result"})
+	codes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "stoa_accounts_codes_total", Help: "Verification codes by result: asked (requested and mailed), refused (by a limit), wrong (guesses)."}, []string{"result"})
 	for _, result := range []string{"asked", "refused", "wrong"} {
 		codes.WithLabelValues(result)
 	}
@@ -74,9 +74,8 @@ func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return codes
 }
 
-// Send makes a code, in the place of one that was asked for before, and has it
-// mailed. A code that was asked for from a household that the account knows keeps its
-// place: what strangers ask for then is counted, and not mailed. ErrTooMany.
+// Send creates a code, replaces an earlier one, and enqueues its mail. A code that was requested from a known household
+// is not replaced: requests of strangers are then counted but not mailed. It returns ErrTooMany if a limit is reached.
 func (s *Service) Send(ctx context.Context, p Proof, household string) error {
 	known, err := s.knows(ctx, p.Email, household)
 	if err != nil {
@@ -98,25 +97,24 @@ func (s *Service) Send(ctx context.Context, p Proof, household string) error {
 		return err
 	}
 	s.metrics.WithLabelValues("asked").Inc()
-	s.attempts.Settle(ctx, []attempts.Meter{s.meter(p, household)}, nil) // those of the code before
+	s.attempts.Settle(ctx, []attempts.Meter{s.meter(p, household)}, nil) // the tries of the previous code
 	return nil
 }
 
-// of returns a code as it is stored.
+// of returns the stored form of a code.
 func (s *Service) of(p Proof, code string) Code {
 	return Code{emailHash: s.mac.emailHash(p), purpose: p.Purpose, codeHash: s.mac.codeHash(p, code)}
 }
 
-// meter counts the tries of a code from one household.
+// meter returns the counter of a code's tries from one household.
 func (s *Service) meter(p Proof, household string) attempts.Meter {
 	return attempts.Meter{Key: triesKeys.At(p.segment(household), p.Purpose).Key, Cap: triesOfOne, Life: s.life}
 }
 
-// Check counts a try from a household and compares. The code is not used up by
-// it: that belongs into the transaction of what the code is for, see [Code.Consume]. While
-// codes are suspended, the account of the address has to know the household, whoever is
-// logged in: else one with many accounts would guess codes of ever new addresses at
-// home. ErrWrong, ErrSuspended.
+// Check counts a try from a household and compares the code. It does not consume the code: the transaction of its
+// purpose does, see [Code.Consume]. While codes are suspended, the account of the address must know the household, even
+// if the caller is logged in: otherwise an attacker with many accounts could guess codes of ever new addresses. It
+// returns ErrWrong or ErrSuspended.
 func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, error) {
 	network := clientnet.Network(from)
 	if suspended := s.suspensions.of(network, s.db.Now()); suspended != nil {
@@ -142,5 +140,5 @@ func (s *Service) Check(ctx context.Context, p Proof, code, from string) (Code, 
 	return c, nil
 }
 
-// errWrong is ErrWrong where most requests have the code.
+// errWrong is ErrWrong for the usual place of the code.
 var errWrong = Wrong("body.code")

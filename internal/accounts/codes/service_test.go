@@ -11,9 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// Between the look at a code and the transaction of what it is for, it may have
-// been used, replaced, or have expired.
-func TestACodeIsLookedAtAgainWhereItIsSpent(t *testing.T) {
+// Between the check of a code and its transaction, the code may be used, replaced or expire.
+func TestConsume_RechecksTheCode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, plenty)
 		p := to("ann@example.org", ForRegister)
@@ -44,7 +43,7 @@ func TestACodeIsLookedAtAgainWhereItIsSpent(t *testing.T) {
 	})
 }
 
-func TestACodeOfAKnownHouseholdHasFiveTriesThereAndFiveElsewhere(t *testing.T) {
+func TestCheck_KnownHouseholdHasItsOwnTries(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		const home, elsewhere = "192.0.2.1", "203.0.113.1"
 		p := to("ann@example.org", ForResetPassword)
@@ -64,8 +63,8 @@ func TestACodeOfAKnownHouseholdHasFiveTriesThereAndFiveElsewhere(t *testing.T) {
 	})
 }
 
-// What an erased account leaves are neither codes nor mails of them, and other addresses keep theirs.
-func TestCodesOfAnAddressAreForgotten(t *testing.T) {
+// An erased account leaves neither codes nor their mails. Other addresses keep theirs.
+func TestForget(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		const user = "V1StGXR8_Z5j"
 		own := func(p Purpose) Proof {
@@ -101,9 +100,10 @@ func TestCodesOfAnAddressAreForgotten(t *testing.T) {
 	})
 }
 
-// A network has a tenth of what the whole deployment has, so that nobody with one of them has codes suspended for all. An account's
-// own households are not suspended, but for an address that is to be its own: whoever has many accounts would guess on at home.
-func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
+// A network has a tenth of the deployment's limit, so that one network cannot suspend codes for all. The known
+// households of an account are not suspended, except for a new address: otherwise an attacker with many accounts could
+// continue to guess.
+func TestLimits_NetworkHasATenth(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerHousehold: 3, All: 100, Wrong: 40})
 		from := func(network, of int) string { return clientnet.Parse(fmt.Sprintf("2001:db8:%x:%x::1", network, of)) }
@@ -158,8 +158,8 @@ func TestNoNetworkUsesUpTheCodesOfAll(t *testing.T) {
 	})
 }
 
-// Who lets a household ask for many codes, such as a school, lets its people mistype as many.
-func TestANetworkMayMistypeAsManyCodesAsAHouseholdMayAskFor(t *testing.T) {
+// A limit that allows a household many codes, such as a school, also allows it as many mistakes.
+func TestLimits_NetworkHasAtLeastAHousehold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Limits{PerMinute: 100, PerDay: 100, PerHousehold: 50, All: 10_000, Wrong: 100})
 		for i, want := range []error{nil, ErrSuspended} {

@@ -10,18 +10,18 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// A Code is one that [Service.Check] has found right, as it is stored.
+// A Code is the stored form of a code that [Service.Check] accepted.
 type Code struct {
 	emailHash string // see MAC.emailHash
 	purpose   Purpose
 	codeHash  string
-	household string // the one that asked, where the account knows it
+	household string // the requesting household, if the account knows it
 }
 
-// mailKey names the message that mails the code.
+// mailKey returns the key of the message that mails the code.
 func (c Code) mailKey() string { return c.emailHash + string(c.purpose.AppendSegment(nil)) }
 
-// replace stores a code in the place of the one before and enqueues its mail.
+// replace stores a code in place of the previous one and enqueues its mail.
 func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error {
 	return s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		account, err := s.owner(ctx, tx, p.Email.Given, p.User)
@@ -30,8 +30,7 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 		}
 		n.To, n.Known = p.Email.Given, account != ""
 		if n.Known {
-			// As the owner wrote it: should a provider tell Ann from ann after
-			// all, Ann gets no mail meant for ann.
+			// The owner's spelling: if a provider distinguishes Ann from ann after all, Ann gets no mail for ann.
 			n.To = account
 		}
 		if c.household == "" {
@@ -39,28 +38,25 @@ func (s *Service) replace(ctx context.Context, p Proof, c Code, n Notice) error 
 				return err
 			}
 		}
-		// The same is written for known and unknown addresses. A code that is not
-		// mailed cannot be known.
+		// Known and unknown addresses cause the same writes. A code that is not mailed is known to no one.
 		expires := tx.Now().Add(s.life)
 		if err := upsert(ctx, tx, c, expires); err != nil {
 			return err
 		}
 		n.Expires = expires.UnixMilli()
-		// By its key the message replaces a mail that still waits, whose code is
-		// worth nothing any more.
+		// By its key the message replaces a waiting mail, whose code is no longer valid.
 		return tx.EnqueueJSON(ctx, sqldb.Message{Topic: Topic, Key: c.mailKey()}, n)
 	})
 }
 
-// keepsPlace reports whether there is a code that was asked for from a household that the
-// account knows, and can still be used.
+// keepsPlace reports whether there is a valid code that was requested from a known household.
 func keepsPlace(ctx context.Context, tx *sqldb.Tx, c Code) (kept bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM codes WHERE email_hash = ? AND purpose = ? AND household <> '' AND tries < ? AND expires > ?)",
 		c.emailHash, int(c.purpose), triesOfOne, tx.Now().UnixMilli()).Scan(&kept)
 	return kept, err
 }
 
-// upsert replaces the code of that address and purpose, its tries included.
+// upsert replaces the code of an address and purpose, including its tries.
 func upsert(ctx context.Context, tx *sqldb.Tx, c Code, expires time.Time) error {
 	text := tx.Dialect().Compile(sqldb.Upsert{
 		Table:   "codes",
@@ -72,10 +68,9 @@ func upsert(ctx context.Context, tx *sqldb.Tx, c Code, expires time.Time) error 
 	return err
 }
 
-// try counts a try from that household and returns the hash to compare with; "" when
-// there is no code, or none any more. Counting comes before comparing: of a thousand
-// guesses at once five are looked at. A code that belongs to a household counts the tries
-// from there apart from all others.
+// try counts a try from a household and returns the hash to compare with, or "" if there is no valid code. It counts
+// before the comparison: of a thousand concurrent guesses five are checked. A code of a household counts the tries from
+// there separately.
 func try(ctx context.Context, db *sqldb.DB, c Code, household string) (codeHash string, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		codeHash = ""
@@ -93,8 +88,8 @@ func try(ctx context.Context, db *sqldb.DB, c Code, household string) (codeHash 
 	return codeHash, err
 }
 
-// Consume removes the code in the transaction of what it is for; all but one of many callers
-// get ErrWrong, and so does one whose code was replaced or has expired since the check.
+// Consume deletes the code in the transaction of its purpose. All but one of many callers get ErrWrong, and so does a
+// caller whose code was replaced or has expired since the check.
 func (c Code) Consume(ctx context.Context, tx *sqldb.Tx) error {
 	ok, err := sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM codes WHERE email_hash = ? AND purpose = ? AND code_hash = ? AND expires > ?",
 		c.emailHash, int(c.purpose), c.codeHash, tx.Now().UnixMilli()))
@@ -104,8 +99,8 @@ func (c Code) Consume(ctx context.Context, tx *sqldb.Tx) error {
 	return err
 }
 
-// Forget removes all codes to an address that nobody logged in has asked for, those to it that
-// are a user's own, and mails of these that wait or were given up.
+// Forget deletes all codes to an address that were requested without a log-in, the user's own codes, and their mails in
+// the outbox.
 func (s *Service) Forget(ctx context.Context, tx *sqldb.Tx, e emails.Address, user string) error {
 	var hashes, keys []string
 	for _, p := range []Proof{{e, ForRegister, ""}, {e, ForLogin, ""}, {e, ForResetPassword, ""}, {e, ForSetPassword, user}, {e, ForLeaveEmail, user}} {
@@ -119,7 +114,7 @@ func (s *Service) Forget(ctx context.Context, tx *sqldb.Tx, e emails.Address, us
 	return err
 }
 
-// Sweep removes up to chunk expired codes and returns how many.
+// Sweep deletes up to chunk expired codes and returns their number.
 func Sweep(ctx context.Context, db *sqldb.DB, chunk int) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "codes", []string{"email_hash", "purpose"}, chunk, "expires <= ?", db.Now().UnixMilli())
 }

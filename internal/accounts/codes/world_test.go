@@ -21,17 +21,17 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// A world is the codes on a database and a Redis, with a clock that the test moves. It says
-// itself who has an account.
+// A world is the service with a database, a Redis and a clock that the test sets. It defines which addresses have
+// accounts.
 type world struct {
 	*Service
 	t     testing.TB
 	redis *redis.DB
 	ahead *atomic.Int64     // nanoseconds
-	known map[string]string // of the address of each account the household that it knows
+	known map[string]string // the known household of each account, by address
 }
 
-// plenty are limits that no test reaches by the way.
+// plenty are limits that tests do not reach by accident.
 var plenty = Limits{PerMinute: 100, PerDay: 100, PerHousehold: 100, All: 10_000, Wrong: 2_000}
 
 // mac has a secret that no server has.
@@ -51,7 +51,7 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 	})
 	log := slog.New(slog.DiscardHandler)
 	tries := attempts.New(rdb, log)
-	if !bubble.In(t) { // a machine that stalls must not be taken for a Redis that is away
+	if !bubble.In(t) { // a slow machine must not look like an unavailable Redis
 		tries.Within, tries.After = 10*time.Second, 10*time.Second
 	}
 	w.Service = New(Config{DB: db, Limiter: ratelimit.New(rdb), Attempts: tries, Log: log, MAC: mac, Life: 5 * time.Minute, Limits: limits,
@@ -68,14 +68,13 @@ func newWorld(t testing.TB, open func(...func(*sqldb.Config)) *sqldb.DB, rdb *re
 	return w
 }
 
-// onSQLite is a world on the embedded engines.
+// onSQLite returns a world on the embedded engines.
 func onSQLite(t testing.TB, limits Limits) *world {
 	t.Helper()
 	return newWorld(t, func(f ...func(*sqldb.Config)) *sqldb.DB { return sqldbtest.SQLite(t, f...) }, redistest.Open(t, "embedded"), limits)
 }
 
-// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a
-// real MariaDB.
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real MariaDB.
 func eachEngine(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
@@ -95,12 +94,12 @@ func eachEngine(t *testing.T, test func(t *testing.T, w *world)) {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// to is a proof of an address for which nobody is logged in.
+// to returns the proof of an address without a log-in.
 func to(email string, p Purpose) Proof {
 	return Proof{Email: emails.Address{Given: email, Key: email}, Purpose: p}
 }
 
-// ask asks for a code from a household and returns it.
+// ask requests a code from a household and returns it.
 func (w *world) ask(p Proof, household string) string {
 	w.t.Helper()
 	if err := w.Send(w.t.Context(), p, household); err != nil {
@@ -109,7 +108,7 @@ func (w *world) ask(p Proof, household string) string {
 	return w.mailed(p)
 }
 
-// mailed returns the code that is mailed last.
+// mailed returns the last mailed code.
 func (w *world) mailed(p Proof) string {
 	w.t.Helper()
 	var payload []byte

@@ -1,4 +1,3 @@
-// Package emails knows the form of e-mail addresses, and which of them are one: an account has
-// one address, and whoever types it need not spell it as its owner did. It does no I/O; whether
-// mail arrives at an address only a code tells.
+// Package emails checks the format of e-mail addresses and normalizes them: different spellings of an address name the
+// same account. It does no I/O; only a mailed code proves that an address works.
 package emails

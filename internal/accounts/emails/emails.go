@@ -13,18 +13,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/mail"
 )
 
-// ErrInvalid reports text that is no address to which mail can be sent.
+// ErrInvalid reports text that is not an address for mail.
 var ErrInvalid = errs.New(errs.Invalid, "auth.email_invalid", "That is not an e-mail address.")
 
 // Address is an address that passed [Parse].
 type Address struct {
 	Given string // as written, trimmed
-	Key   string // the form that is unique: lower case, the domain in ASCII
+	Key   string // the unique form: lower case, the domain in ASCII
 }
 
-// Parse checks the form of an address. Lower and upper case of a to z name the same account,
-// also before the @: no provider tells them apart, and people do not either. So do the two
-// spellings of a domain, "müller.de" and "xn--mller-kva.de". ErrInvalid.
+// Parse checks the format of an address. Upper and lower case of a to z name the same account, also before the @,
+// because no provider distinguishes them. So do the two spellings of a domain, "müller.de" and "xn--mller-kva.de".
 func Parse(s string) (Address, error) {
 	s = strings.TrimSpace(s)
 	a, err := netmail.ParseAddress(s)
@@ -38,9 +37,8 @@ func Parse(s string) (Address, error) {
 	return e, nil
 }
 
-// isPublicDomain reports whether mail to a domain leaves this machine and its network: no
-// address literal, no name without a dot, none of those that RFC 6761, 6762 and 8375
-// reserve for local use.
+// isPublicDomain reports whether mail to a domain leaves this machine and its network: no address literal, no name
+// without a dot, and no name that RFC 6761, 6762 or 8375 reserves for local use.
 func isPublicDomain(domain string) bool {
 	domain = strings.ToLower(domain)
 	if strings.ContainsAny(domain, "[]") || !strings.Contains(domain, ".") || strings.HasSuffix(domain, ".") {
@@ -52,13 +50,12 @@ func isPublicDomain(domain string) bool {
 	return !slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa"}, func(local string) bool { return strings.HasSuffix(domain, local) })
 }
 
-// Key returns the form of an address that is unique. It leaves letters beyond a to z alone, but for the domain's. The
-// small letter of the Kelvin sign K is an ordinary k: the owner of a mailbox with that sign in its name must not
-// be taken for the owner of another.
+// Key returns the unique form of an address. It changes only the letters a to z, except in the domain. The lower case
+// of the Kelvin sign K is an ordinary k: a mailbox with that sign must not be confused with another one.
 func Key(address string) string { return Lower(mail.ASCII(address)) }
 
-// Keys returns those that the account of an address may be stored with: its key, and, of accounts that are older than the one
-// form of domains, its domain in Unicode or as it is written here. They are sorted.
+// Keys returns the possible stored keys of an address, sorted: its key and, for accounts older than the normalization
+// of domains, its domain in Unicode or in the given spelling.
 func Keys(address string) []string {
 	key := Key(address)
 	keys := []string{key}
@@ -71,7 +68,7 @@ func Keys(address string) []string {
 	return slices.Compact(keys)
 }
 
-// Lower returns s with A to Z in lower case, and every other letter as it is.
+// Lower returns s with A to Z in lower case; other letters stay.
 func Lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {

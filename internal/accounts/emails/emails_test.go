@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-func TestEmailsThatNameOneAccountHaveOneKey(t *testing.T) {
+func TestKey_EqualForSpellingsOfOneAccount(t *testing.T) {
 	for _, in := range []string{"Ann@Example.org", " ann@example.org ", "ANN@EXAMPLE.ORG"} {
 		e, err := Parse(in)
 		if err != nil || e.Key != "ann@example.org" || e.Given != strings.TrimSpace(in) {
@@ -16,7 +16,7 @@ func TestEmailsThatNameOneAccountHaveOneKey(t *testing.T) {
 	}
 }
 
-func TestADomainHasOneKeyInEitherSpelling(t *testing.T) {
+func TestKey_EqualForBothSpellingsOfADomain(t *testing.T) {
 	for _, in := range []string{"Ann@müller.example", "ann@MÜLLER.example", "ann@xn--mller-kva.example", "ann@XN--MLLER-KVA.example", "ann@mu\u0308ller.example"} {
 		e, err := Parse(in)
 		if err != nil || e.Key != "ann@xn--mller-kva.example" || e.Given != in {
@@ -25,7 +25,7 @@ func TestADomainHasOneKeyInEitherSpelling(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAddressIsRefused(t *testing.T) {
+func TestParse_RefusesInvalidAddresses(t *testing.T) {
 	for _, in := range []string{
 		"", "ann", "ann@", "@example.org", "ann@example.org, bob@example.org", "Ann <ann@example.org>",
 		"ann@exa\nmple.org", "ann\u202e@example.org", "ann@example.org\r\nBcc: all@example.org",
@@ -38,7 +38,7 @@ func TestWhatIsNoAddressIsRefused(t *testing.T) {
 	}
 }
 
-func TestLettersThatOnlyLookAlikeAreOtherAddresses(t *testing.T) {
+func TestKey_DiffersForSimilarLetters(t *testing.T) {
 	// Unicode's lower case of the first three is mike@…, mike@… and link@….
 	for _, in := range []string{"mi\u212ae@example.org", "m\u0130ke@example.org", "lin\u212a@example.org", "Änn@example.org"} {
 		e, err := Parse(in)
@@ -65,8 +65,7 @@ func FuzzParse(f *testing.F) {
 		if strings.ContainsFunc(e.Given, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.ContainsAny(e.Given, "\r\n<>") {
 			t.Errorf("%q would be more than one address in a mail", e.Given)
 		}
-		// What is stored is read again when a code is mailed, and must not be
-		// another account by then.
+		// The stored address is parsed again when a code is mailed, and must not name another account then.
 		for _, again := range []string{e.Given, e.Key} {
 			if a, err := Parse(again); err != nil || a.Key != e.Key {
 				t.Errorf("%q was read as %+v, and %q of it as %+v, %v", s, e, again, a, err)

@@ -17,15 +17,15 @@ const (
 	MaxLength = 128
 )
 
-// The refusals of [Check].
+// Errors of [Check].
 var (
 	ErrLength = errors.New("password: not 8 to 128 characters")
 	ErrText   = errors.New("password: has control or unassigned characters")
 	ErrCommon = errors.New("password: among the first that are guessed")
 )
 
-// Normalize returns the form of a password that is hashed and compared: RFC 8265's
-// OpaqueString, so that the same keys on another keyboard give the same password. ErrText.
+// Normalize returns the form of a password for hashing and comparing: OpaqueString of RFC 8265, so that the same
+// characters from another keyboard are the same password. It returns ErrText for invalid text.
 func Normalize(s string) (string, error) {
 	if !utf8.ValidString(s) {
 		return "", ErrText
@@ -37,8 +37,8 @@ func Normalize(s string) (string, error) {
 	return normal, nil
 }
 
-// Check returns the form of a new password that is hashed, unless it is refused. known
-// has what everybody knows of the owner: address, name. ErrLength, ErrText, ErrCommon.
+// Check returns the normalized form of a new password, or ErrLength, ErrText or ErrCommon. known lists public facts of
+// the owner, such as the address and the name.
 func Check(s string, known ...string) (string, error) {
 	if n := utf8.RuneCountInString(s); n < MinLength || n > MaxLength {
 		return "", ErrLength
@@ -53,12 +53,12 @@ func Check(s string, known ...string) (string, error) {
 	return normal, nil
 }
 
-// leastRest is how many characters a password must have beside one that is guessed
-// first: four digits, such as a year, are tried with every word.
+// leastRest is the number of characters that a password needs in addition to a common part: attackers try four digits,
+// such as a year, with each word.
 const leastRest = 5
 
-// guessedFirst reports whether a password is common, a run or a repetition of few
-// characters, or made of what is known, but for fewer than leastRest characters.
+// guessedFirst reports whether a password is common, a run, a repetition of few characters or made of known facts,
+// except for fewer than leastRest characters.
 func guessedFirst(s string, known []string) bool {
 	s = strings.ToLower(s)
 	if len(distinct(s)) < 4 || repeats(s) || isRun(s) {
@@ -81,7 +81,7 @@ func guessedFirst(s string, known []string) bool {
 	return false
 }
 
-// contains reports whether s is word, but for fewer than leastRest characters.
+// contains reports whether s is word, except for fewer than leastRest characters.
 func contains(s, word string) bool {
 	return utf8.RuneCountInString(word) >= leastRest && strings.Contains(s, word) &&
 		utf8.RuneCountInString(s)-utf8.RuneCountInString(word) < leastRest
@@ -95,8 +95,7 @@ func distinct(s string) map[rune]bool {
 	return set
 }
 
-// repeats reports whether s is a shorter text several times over, the last time perhaps
-// in part, and that text is too short for a password.
+// repeats reports whether s is a shorter text repeated, possibly cut at the end, that is too short for a password.
 func repeats(s string) bool {
 	runes := []rune(s)
 	for n := 1; n < MinLength && 2*n <= len(runes); n++ {
@@ -111,14 +110,14 @@ func repeats(s string) bool {
 	return false
 }
 
-// rows are what fingers run along: a keyboard's rows and columns, digits, the alphabet.
+// rows are sequences that people type: rows and columns of keyboards, digits, the alphabet.
 var rows = []string{
 	"1234567890", "0123456789", "qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "azertyuiop",
 	"abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb6yhn7ujm", "qazwsxedcrfvtgbyhnujm", "1q2w3e4r5t6y7u8i9o0p",
 }
 
-// isRun reports whether s is put together from runs of three or more characters along
-// rows, forwards or backwards, but for fewer than leastRest characters.
+// isRun reports whether s consists of runs of three or more characters along rows, forwards or backwards, except for
+// fewer than leastRest characters.
 func isRun(s string) bool {
 	left := utf8.RuneCountInString(s)
 	for rest := s; rest != ""; {
@@ -132,7 +131,7 @@ func isRun(s string) bool {
 	return left < leastRest
 }
 
-// longestRun returns how many bytes of s, from its beginning, lie along one row.
+// longestRun returns the number of bytes at the start of s that follow one row.
 func longestRun(s string) (longest int) {
 	for _, row := range rows {
 		for _, way := range []string{row, reverse(row)} {
@@ -158,20 +157,19 @@ func reverse(s string) string {
 	return string(b)
 }
 
-// signs are what people write for letters.
+// signs are characters that people write instead of letters.
 var signs = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t", "+", "t")
 
-// plain returns s with its signs read as letters.
+// plain returns s with its signs replaced by letters.
 func plain(s string) string { return signs.Replace(s) }
 
-// letters returns s without what is put before and after a word to make it longer.
+// letters returns s without other characters before and after the word.
 func letters(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
-// commonText has the passwords of four characters and more from the list of the zxcvbn
-// project (Dropbox, MIT licence), which were counted in published leaks: one in a line,
-// in lower case.
+// commonText contains the passwords of four or more characters from the list of the zxcvbn project (Dropbox, MIT
+// licence), which was counted in published leaks: one per line, in lower case.
 //
 //go:embed common.txt
 var commonText string

@@ -8,7 +8,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts/password"
 )
 
-func TestWhatIsGuessedFirstIsRefused(t *testing.T) {
+func TestCheck_RefusesCommonPasswords(t *testing.T) {
 	for _, tt := range []struct {
 		password string
 		want     error
@@ -54,7 +54,7 @@ func TestWhatIsGuessedFirstIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheSameKeysGiveTheSamePassword(t *testing.T) {
+func TestNormalize_EqualForEquivalentText(t *testing.T) {
 	composed, err := password.Check("caf\u00e9 au lait")
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 // Package password checks, hashes and compares passwords.
 //
-// [Check] refuses what is guessed first, by the rules of NIST SP 800-63B: a password has a
-// least length and no rules about kinds of characters; it is neither common nor made of
-// what everybody knows of its owner. [Hasher] bounds how many passwords are hashed and
-// how many wait, so that a flood of log-ins costs neither memory nor other people's time.
+// [Check] refuses common passwords by the rules of NIST SP 800-63B: a password has a minimum length and no rules about
+// kinds of characters; it must be neither common nor made of public facts of its owner. [Hasher] bounds the passwords
+// that are hashed and that wait, so that a flood of log-ins costs neither memory nor the time of other users.
 package password

@@ -16,22 +16,22 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/fairqueue"
 )
 
-// OWASP is the cost of a password by OWASP's second recommendation: 19 MB, two passes,
-// one lane; about 23 ms on the machine the project was measured on.
+// OWASP is the cost of OWASP's second recommendation: 19 MB, two passes, one lane; about 23 ms on the machine of the
+// project's measurements.
 var OWASP = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// ErrBusy reports that more passwords wait than are hashed within a second or two.
+// ErrBusy reports that the queue is longer than a second or two of hashing.
 var ErrBusy = errors.New("password: too many wait to be hashed")
 
-// waiting and waitingPerAsker are the largest numbers of passwords that wait for each one that is hashed at a time: 1.5 s and
-// 0.4 s of hashing.
+// waiting and waitingPerAsker are the largest numbers of waiting passwords per hashing slot: 1.5 s and 0.4 s of
+// hashing.
 const (
 	waiting         = 64
 	waitingPerAsker = 16
 )
 
-// Hasher hashes passwords, a bounded number at a time: each one takes 19 MB and
-// a core for as long as it lasts. It is safe for concurrent use.
+// Hasher hashes a bounded number of passwords at a time, because each takes 19 MB and a core. It is safe for concurrent
+// use.
 type Hasher struct {
 	cost    argon2id.Params
 	decoy   string
@@ -50,17 +50,16 @@ func NewHasher(n int, cost argon2id.Params) *Hasher {
 	return &Hasher{cost: cost, decoy: decoy(cost), queue: queue, release: debug.FreeOSMemory}
 }
 
-// decoy returns what is compared with where there is no password, so that an
-// unknown address takes as long as a known one. No password has this hash that
-// anybody could find.
+// decoy returns the hash to compare with if there is no password, so that an unknown address takes as long as a known
+// one. No findable password has this hash.
 func decoy(cost argon2id.Params) string {
 	zero := base64.RawStdEncoding.EncodeToString(make([]byte, cost.KeyLength))
 	return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", cost.Memory, cost.Iterations, cost.Parallelism,
 		zero[:base64.RawStdEncoding.EncodedLen(int(cost.SaltLength))], zero)
 }
 
-// Hash returns the hash of a password in the form that [Normalize] gives. asker is on
-// whose behalf it waits: nobody's requests keep out those of others. ErrBusy.
+// Hash returns the hash of a normalized password, see [Normalize]. It waits on behalf of asker: the requests of one
+// asker do not block others. It returns ErrBusy if too many wait.
 func (h *Hasher) Hash(ctx context.Context, asker, password string) (hash string, err error) {
 	err = h.Do(ctx, asker, func() error {
 		hash, err = argon2id.CreateHash(password, &h.cost)
@@ -90,8 +89,7 @@ func (h *Hasher) Matches(password, stored string) (bool, error) {
 	return argon2id.ComparePasswordAndHash(password, stored)
 }
 
-// done releases the slot. A single log-in frees its memory itself; for many at once
-// [Hasher.Tidy] does so.
+// done releases the slot. After a single log-in it frees the memory; during many log-ins [Hasher.Tidy] does.
 func (h *Hasher) done(release func()) {
 	h.litter.Store(true)
 	release()
@@ -100,18 +98,15 @@ func (h *Hasher) done(release func()) {
 	}
 }
 
-// smallHeap is how much live data makes the memory of a password (19 MB) not
-// worth a collection.
+// smallHeap is the size of live data above which the memory of a password (19 MB) is not worth a collection.
 const smallHeap = 128 << 20
 
-// tidyEvery keeps collections far below a hundredth of the work of a server with
-// many log-ins.
+// tidyEvery keeps collections far below one percent of the work of a server with many log-ins.
 const tidyEvery = 2 * time.Second
 
-// Tidy gives the memory of past passwords back to the system while no password is
-// being hashed; call it every second or so. The runtime would keep 20 to 40 MB for
-// minutes, half of all that a small server uses; a collection of a small heap costs a
-// millisecond or two.
+// Tidy returns the memory of past passwords to the system while no password is being hashed. Call it about once a
+// second. The runtime would keep 20 to 40 MB for minutes, half of the memory of a small server. A collection of a small
+// heap costs a millisecond or two.
 func (h *Hasher) Tidy() {
 	if h.queue.InUse() > 0 || !h.litter.Swap(false) {
 		return

@@ -11,11 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// cheap is a cost for tests: with the race detector a password of the real one takes an
-// eighth of a second.
+// cheap is a cost for tests: a password of the real cost takes an eighth of a second with the race detector.
 var cheap = argon2id.Params{Memory: 256, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-func TestAPasswordCostsWhatOWASPAsksForWhetherThereIsOneOrNot(t *testing.T) {
+func TestMatches_CostIsEqualWithoutAPassword(t *testing.T) {
 	if OWASP.Memory < 19*1024 || OWASP.Iterations < 2 || OWASP.Parallelism != 1 {
 		t.Errorf("got %+v, want 19 MB, two passes, one lane", OWASP)
 	}
@@ -34,7 +33,7 @@ func TestAPasswordCostsWhatOWASPAsksForWhetherThereIsOneOrNot(t *testing.T) {
 	}
 }
 
-func TestAPasswordMatchesItsOwnHashOnly(t *testing.T) {
+func TestMatches_OnlyItsOwnHash(t *testing.T) {
 	h := NewHasher(1, cheap)
 	stored, err := h.Hash(t.Context(), "", "correct horse")
 	if err != nil {
@@ -101,7 +100,7 @@ func (h *Hasher) hold(t *testing.T) (release func()) {
 	return release
 }
 
-func TestMemoryIsGivenBackOnceAfterTheLastPassword(t *testing.T) {
+func TestTidy_ReleasesMemoryOnce(t *testing.T) {
 	h := NewHasher(2, cheap)
 	released := 0
 	h.release = func() { released++ }
@@ -113,7 +112,7 @@ func TestMemoryIsGivenBackOnceAfterTheLastPassword(t *testing.T) {
 	h.litter.Store(true)
 	h.Tidy()
 	if released != 0 {
-		t.Error("released while somebody is hashing")
+		t.Error("released while a password is being hashed")
 	}
 	h.done(release)
 	h.Tidy()

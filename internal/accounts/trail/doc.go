@@ -1,10 +1,10 @@
-// Package trail keeps what happened to the security of accounts: log-ins and failures,
-// locks, changes of credentials, bans, what operators did. Owners and operators read it,
-// and it tells from where an account is used, which decides whom a lock keeps out.
+// Package trail records security events of accounts: log-ins and failures, locks, changes of credentials, bans, and
+// actions of operators. Owners and operators read them. The events also show the households of an account, which decide
+// who is locked out.
 //
-// What belongs to a change is written in its transaction ([Write]). What has none, such as a
-// wrong password, is noted in memory ([Notes]) and written a second later, so that it
-// takes the same time whether there is an account or not; a crash loses that second.
+// Events of a change are written in its transaction ([Write]). Events without a transaction, such as a wrong password,
+// are recorded in memory ([Notes]) and written a second later, so that the response takes the same time whether or not
+// there is an account. A crash loses that second.
 //
-// An event names a household rather than an address, and lives for [Kept].
+// An event contains a household instead of an address, and is deleted after [Kept].
 package trail

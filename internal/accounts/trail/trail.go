@@ -16,10 +16,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Kept is how long an event is kept.
+// Kept is the retention of events.
 const Kept = 90 * 24 * time.Hour
 
-// Kind is what happened. It is a part of rows and of the wire: none ever changes.
+// Kind is the kind of an event. Kinds are stored in rows and sent to clients, and never change.
 type Kind string
 
 // The kinds.
@@ -27,54 +27,54 @@ const (
 	Registered       Kind = "registered"
 	LoggedIn         Kind = "login"
 	LoginFailed      Kind = "login_failed"      // a wrong password or code
-	LoginLocked      Kind = "login_locked"      // wrong ones have locked log-in, for that household or for all unknown ones
+	LoginLocked      Kind = "login_locked"      // failures have locked log-in for that household or for all unknown ones
 	LoggedOut        Kind = "logout"            // of one device, by the user
 	LoggedOutAll     Kind = "logout_all"        // of all devices, or all others, by the user
 	RefreshReused    Kind = "refresh_reused"    // a refresh token was used twice; its device was logged out
 	PasswordSet      Kind = "password_changed"  // by a logged-in user; other devices were logged out
 	PasswordReset    Kind = "password_reset"    // by a mailed code; all devices were logged out
-	PasswordWrong    Kind = "password_wrong"    // of a logged-in user who was asked for the present one
+	PasswordWrong    Kind = "password_wrong"    // by a logged-in user who had to confirm the current password
 	EmailSet         Kind = "email_changed"     // by a logged-in user
-	EmailUndone      Kind = "email_undone"      // the old address took the change back
+	EmailUndone      Kind = "email_undone"      // the old address undid the change
 	Deleted          Kind = "deleted"           // by the user
-	Restored         Kind = "restored"          // by logging in
+	Restored         Kind = "restored"          // by a log-in
 	Banned           Kind = "banned"            // by an operator
 	Unbanned         Kind = "unbanned"          // by an operator
 	OperatorKicked   Kind = "operator_kicked"   // an operator logged devices out
 	OperatorDeleted  Kind = "operator_deleted"  // an operator deleted the account
-	OperatorRestored Kind = "operator_restored" // an operator took the deletion back
+	OperatorRestored Kind = "operator_restored" // an operator canceled the deletion
 	ProfileSet       Kind = "profile_changed"   // by a service key
 )
 
-// Kinds has all of them.
+// Kinds lists all kinds.
 var Kinds = []Kind{Registered, LoggedIn, LoginFailed, LoginLocked, LoggedOut, LoggedOutAll, RefreshReused, PasswordSet, PasswordReset, PasswordWrong,
 	EmailSet, EmailUndone, Deleted, Restored, Banned, Unbanned, OperatorKicked, OperatorDeleted, OperatorRestored, ProfileSet}
 
-// Event is one thing that happened to an account.
+// Event is a security event of an account.
 type Event struct {
 	ID        ids.ID[Event]
 	User      string // id
-	Device    string // id; empty where none is concerned
+	Device    string // id; empty if no device is concerned
 	Kind      Kind
-	Household string // an IPv4 address or an IPv6 /64; empty where nobody knows
-	Actor     string // the name of the service key that did it; empty: no key did
+	Household string // an IPv4 address or an IPv6 /64; empty if unknown
+	Actor     string // the name of the acting service key; empty if there is none
 	At        time.Time
 }
 
 type actorKey struct{}
 
-// By returns a context under which a service key acts: what [Write] writes bears its name.
+// By returns a context for actions of a service key: [Write] stores its name.
 func By(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, actorKey{}, key)
 }
 
-// Actor is the name of the service key that acts, or empty.
+// Actor returns the name of the acting service key, or "".
 func Actor(ctx context.Context) string {
 	name, _ := ctx.Value(actorKey{}).(string)
 	return name
 }
 
-// Write writes events in the transaction that they belong to, at its time.
+// Write stores events in their transaction, with its time.
 func Write(ctx context.Context, tx *sqldb.Tx, events ...Event) error {
 	for i := range events {
 		events[i].At, events[i].Actor = tx.Now(), Actor(ctx)
@@ -97,25 +97,24 @@ func insert(ctx context.Context, tx *sqldb.Tx, events []Event) error {
 	return err
 }
 
-// Knows reports whether the user has registered or logged in from that household within
-// [Kept].
+// Knows reports whether the user has registered or logged in from that household within [Kept].
 func Knows(ctx context.Context, db *sqldb.DB, user, household string) (known bool, err error) {
 	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE user_id = ? AND household = ? AND kind IN (?) AND at > ?)",
 		user, household, bun.List([]string{string(Registered), string(LoggedIn)}), db.Now().Add(-Kept).UnixMilli()).Scan(&known)
 	return known, err
 }
 
-// Has reports whether there is an event with that id.
+// Has reports whether an event has that id.
 func Has(ctx context.Context, db *sqldb.DB, id ids.ID[Event]) (has bool, err error) {
 	err = db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM security_events WHERE id = ?)", id).Scan(&has)
 	return has, err
 }
 
-// ErrCursor reports text that is no cursor of [Page].
+// ErrCursor reports text that is not a cursor of [Page].
 var ErrCursor = errs.New(errs.Invalid, "security.cursor_invalid", "The cursor is not one of this list.")
 
-// Page returns up to limit events of a user, the newest first, from behind the cursor on,
-// and where to go on; next is empty at the end. ErrCursor.
+// Page returns up to limit events of a user, newest first, starting after the cursor, and the next cursor, which is
+// empty at the end.
 func Page(ctx context.Context, q sqldb.Querier, user, cursor string, limit int) (events []Event, next string, err error) {
 	at, id := int64(1<<62), "~"
 	if cursor != "" {
@@ -156,31 +155,30 @@ func parseCursor(cursor string) (at int64, id string, err error) {
 	return at, last.String(), nil
 }
 
-// Erase removes what there is of a user.
+// Erase deletes all events of a user.
 func Erase(ctx context.Context, tx *sqldb.Tx, user string) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM security_events WHERE user_id = ?", user)
 	return err
 }
 
-// Sweep removes up to chunk events older than [Kept] and returns how many.
+// Sweep deletes up to chunk events older than [Kept] and returns their number.
 func Sweep(ctx context.Context, db *sqldb.DB, chunk int) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "security_events", []string{"id"}, chunk, "at <= ?", db.Now().Add(-Kept).UnixMilli())
 }
 
-// notesKept bounds the memory of notes that wait; beyond it they are lost.
+// notesKept bounds the memory of waiting notes; further notes are lost.
 const notesKept = 10_000
 
-// notesInOne is how many notes one statement writes.
+// notesInOne is the number of notes per statement.
 const notesInOne = 100
 
-// Notes are events that wait to be written. The zero Notes is empty. It is safe for
-// concurrent use.
+// Notes are events that wait to be written. The zero Notes is empty. It is safe for concurrent use.
 type Notes struct {
 	mu      sync.Mutex
 	waiting []Event
 }
 
-// Add notes an event, and reports whether there was room.
+// Add adds an event, and reports whether there was room.
 func (n *Notes) Add(e Event) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -191,7 +189,7 @@ func (n *Notes) Add(e Event) bool {
 	return true
 }
 
-// Flush writes what waits. What could not be written waits on.
+// Flush writes the waiting events. After an error they keep waiting.
 func (n *Notes) Flush(ctx context.Context, db *sqldb.DB) error {
 	n.mu.Lock()
 	batch := n.waiting

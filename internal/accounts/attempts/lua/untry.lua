@@ -1,8 +1,8 @@
--- untry: take one try back that try.lua has counted.
+-- untry: gives back one try that try.lua has counted.
 --
 -- KEYS[1] counter  string  tries
 --
--- Returns the tries that are left counted. The life stays as it is.
+-- Returns the remaining count. The TTL does not change.
 local n = tonumber(redis.call('GET', KEYS[1]) or 0)
 if n == 0 then return 0 end
 if n == 1 then redis.call('UNLINK', KEYS[1]) return 0 end
