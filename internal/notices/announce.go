@@ -20,55 +20,55 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// AnnouncementID names an announcement.
+// AnnouncementID identifies an announcement.
 type AnnouncementID = ids.ID[Announcement]
 
-// State is how far an announcement has come.
+// State is the progress of an announcement.
 type State string
 
-// The states, in their order; Stopped takes the place of Done.
+// The states in their order. An announcement ends as Done or as Stopped.
 const (
 	Waiting State = "waiting"
 	Running State = "running"
 	Done    State = "done"
-	Stopped State = "stopped" // nobody sees it any more
+	Stopped State = "stopped" // no longer listed
 )
 
-// Wording is what an announcement says in one language.
+// Wording is the text of an announcement in one language.
 type Wording struct {
 	Title string `json:"title"`
 	Text  string `json:"text,omitempty"`
 }
 
-// Announcement is what an operator tells users.
+// Announcement is a message of an operator to users.
 type Announcement struct {
 	ID        AnnouncementID     `json:"id"`
 	Texts     map[string]Wording `json:"texts"` // by BCP 47 tag
 	Link      string             `json:"link,omitempty"`
 	Segment   accounts.Segment   `json:"segment"`
-	Listed    bool               `json:"listed"` // it goes to users who were named one by one, in place of the segment
+	Listed    bool               `json:"listed"` // it goes to named users instead of the segment
 	Created   time.Time          `json:"created"`
 	Expires   time.Time          `json:"expires,omitzero"`
 	State     State              `json:"state"`
-	Total     int64              `json:"total"`     // users of the segment when it was made
-	Done      int64              `json:"done"`      // users whom the walk has passed
-	Delivered int64              `json:"delivered"` // users who got it
+	Total     int64              `json:"total"`     // number of recipients at its creation
+	Done      int64              `json:"done"`      // users that the delivery has passed
+	Delivered int64              `json:"delivered"` // users who received it
 	Started   time.Time          `json:"started,omitzero"`
 	Ended     time.Time          `json:"ended,omitzero"`
 
-	place accounts.ID // the last user whom the walk has passed
+	place accounts.ID // the last user that the delivery has passed
 }
 
-// Draft is an announcement that is to be made.
+// Draft is a new announcement.
 type Draft struct {
 	Texts   map[string]Wording // by BCP 47 tag
-	Link    string             // an https address, or a path of the page; empty: none
+	Link    string             // an https address or a path of the page; may be empty
 	Segment accounts.Segment
-	Users   []accounts.ID // whom it goes to in place of the segment; nil: to the segment
-	Life    time.Duration // how long it is listed; 0: as long as notices are
+	Users   []accounts.ID // the recipients instead of the segment; nil means the segment
+	Life    time.Duration // how long it is listed; 0 means as long as other notices
 }
 
-// clean returns d with its texts trimmed and each user once. ErrText, ErrLink, ErrLife.
+// clean returns d with trimmed texts and unique users.
 func (d Draft) clean() (Draft, error) {
 	if len(d.Texts) == 0 {
 		return d, ErrText
@@ -100,15 +100,15 @@ func (d Draft) clean() (Draft, error) {
 		return d, ErrLife
 	}
 	if d.Users != nil {
-		users := append([]accounts.ID{}, d.Users...) // never nil, which would be everybody
+		users := append([]accounts.ID{}, d.Users...) // never nil, because nil means the segment
 		slices.SortFunc(users, accounts.ID.Compare)
 		d.Users = slices.Compact(users)
 	}
 	return d, nil
 }
 
-// said is what the announcement says to somebody who reads these languages, the best first, which
-// may be an Accept-Language header; English, else the first language there is, to somebody who reads none of them.
+// said returns the text for a reader of these languages, best first, which may be an Accept-Language header. For a
+// reader of none of them it returns English or else the first language.
 func (a Announcement) said(languages ...string) (tag string, w Wording) {
 	there := slices.Sorted(maps.Keys(a.Texts))
 	if at := slices.Index(there, "en"); at > 0 { // the first is what the rest gets
@@ -122,19 +122,19 @@ func (a Announcement) said(languages ...string) (tag string, w Wording) {
 	return there[at], a.Texts[there[at]]
 }
 
-// document is the data of a notice of it.
+// document returns the data of its notice.
 func (a Announcement) document(languages ...string) (json.RawMessage, error) {
 	_, w := a.said(languages...)
 	return json.Marshal(api.Announcement{V: 1, ID: a.ID.String(), Title: w.Title, Text: w.Text, Link: a.Link})
 }
 
-// Admin is what operators do about announcements, on SQL alone.
+// Admin manages announcements for operators, only in SQL.
 type Admin struct{ db *sqldb.DB }
 
 // NewAdmin returns the Admin of a database.
 func NewAdmin(db *sqldb.DB) Admin { return Admin{db} }
 
-// Reach returns to how many users an announcement would go. ErrText, ErrLink, ErrLife.
+// Reach returns the number of recipients of an announcement.
 func (r Admin) Reach(ctx context.Context, d Draft) (n int64, err error) {
 	defer errs.Wrap(&err, "notices.Reach")
 	if d, err = d.clean(); err != nil {
@@ -154,7 +154,7 @@ func (r Admin) Reach(ctx context.Context, d Draft) (n int64, err error) {
 	return n, nil
 }
 
-// Announce has a server deliver an announcement. ErrText, ErrLink, ErrLife, ErrNobody.
+// Announce stores an announcement, which a server delivers. It returns ErrNobody if the segment is empty.
 func (r Admin) Announce(ctx context.Context, d Draft) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announce")
 	total, err := r.Reach(ctx, d)
@@ -187,14 +187,14 @@ func (r Admin) Announcements(ctx context.Context, n int) (_ []Announcement, err 
 	return list, asKind(err)
 }
 
-// Announcement returns one as it is now. ErrAnnouncement.
+// Announcement returns an announcement, or ErrAnnouncement.
 func (r Admin) Announcement(ctx context.Context, id AnnouncementID) (_ Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Announcement %s", id)
 	a, err := selectAnnouncement(ctx, r.db, id, "")
 	return a, asKind(err)
 }
 
-// Stop takes an announcement out of everybody's list, and ends its delivery. ErrAnnouncement.
+// Stop removes an announcement from all lists, and ends its delivery.
 func (r Admin) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err error) {
 	defer errs.Wrap(&err, "notices.Stop %s", id)
 	err = inTx(ctx, r.db, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -211,13 +211,13 @@ func (r Admin) Stop(ctx context.Context, id AnnouncementID) (a Announcement, err
 }
 
 const (
-	// slice is to how many users an announcement goes in one transaction.
+	// slice is the number of recipients per transaction.
 	slice = 500
-	// deliverFor is how long a job delivers before another one may.
+	// deliverFor bounds one run of the delivery job.
 	deliverFor = 20 * time.Second
 )
 
-// deliver goes on with announcements that are not done.
+// deliver continues the delivery of unfinished announcements.
 func (s *Service) deliver(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "notices.deliver")
 	for until := s.db.Now().Add(deliverFor); s.db.Now().Before(until); {
@@ -235,12 +235,12 @@ func (s *Service) deliver(ctx context.Context) (err error) {
 	return nil
 }
 
-// deliverSlice gives an announcement to the next users. What they get, and how far it has come, is one transaction under
-// the lock of the announcement.
+// deliverSlice delivers an announcement to the next users. It stores the notices and the progress in one transaction
+// that locks the announcement.
 func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
 	return inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		a, err := selectAnnouncement(ctx, tx, id, tx.Dialect().ForUpdate())
-		if err != nil || a.State != Waiting && a.State != Running { // another node was quicker, or an operator
+		if err != nil || a.State != Waiting && a.State != Running { // another node was faster, or an operator stopped it
 			return err
 		}
 		if a.State == Waiting {
@@ -270,7 +270,7 @@ func (s *Service) deliverSlice(ctx context.Context, id AnnouncementID) error {
 	})
 }
 
-// give writes the notices of an announcement for some readers, and returns those that are new.
+// give stores the notices of an announcement for some readers, and returns the new ones.
 func (s *Service) give(ctx context.Context, tx *sqldb.Tx, a Announcement, readers []accounts.Reader) ([]Notice, error) {
 	list := make([]Entry, len(readers))
 	documents, languages := map[i18n.Language]json.RawMessage{}, make(map[accounts.ID]i18n.Language, len(readers))
@@ -294,8 +294,8 @@ func (s *Service) give(ctx context.Context, tx *sqldb.Tx, a Announcement, reader
 	return fresh, s.told(ctx, tx, fresh)
 }
 
-// next returns the users behind the announcement's place who are to get it, how many that passes, of whom some may have no account any
-// more, and the last of these.
+// next returns the next recipients, the number of users that this passes, including users without an account, and the
+// last of them.
 func (a Announcement) next(ctx context.Context, tx *sqldb.Tx, n int) (readers []accounts.Reader, passed int, last accounts.ID, err error) {
 	if a.Listed {
 		named, err := listedBehind(ctx, tx, a.ID, a.place, n)
@@ -307,7 +307,7 @@ func (a Announcement) next(ctx context.Context, tx *sqldb.Tx, n int) (readers []
 	}
 	segment := a.Segment
 	if segment.RegisteredBefore.IsZero() || segment.RegisteredBefore.After(a.Created) {
-		segment.RegisteredBefore = a.Created // a user who comes while it is delivered is not counted in its total
+		segment.RegisteredBefore = a.Created // the total does not count users who register during the delivery
 	}
 	readers, err = segment.Readers(ctx, tx, a.place, n)
 	if len(readers) > 0 {

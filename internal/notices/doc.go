@@ -1,33 +1,30 @@
-// Package notices tells users what has happened to them: requests and what became of them, what
-// was done to them in groups, the security of their account, and what operators announce.
+// Package notices stores notices for users: about requests and their results, groups, the security of the account, and
+// announcements of operators.
 //
-// # Truth
+// # Source of truth
 //
-// SQL: notices, and a row for each user in notice_lists. The notices of a user are numbered 1, 2, 3
-// and so on: seq, which is given under the lock of the user's row in notice_lists and names the
-// notice in that user's list. So a higher number is never seen before a lower one, a list is paged by it, and
-// one mark says up to where all is read; single notices above it can be read before.
+// SQL is the source of truth: the table notices, and a row per user in notice_lists. The notices of a user have the
+// numbers 1, 2, 3 and so on (seq). A number is assigned while the user's row in notice_lists is locked, so that a
+// reader never sees a higher number before a lower one. Lists are paged by number. One mark says up to which number all
+// notices are read; single notices above it can be read earlier.
 //
-// A notice is written in the transaction of what it tells ([Service.Record]), and tells of a source. Of one source a user
-// gets one notice, which a constraint sees to: what is told again, after a kill, changes nothing.
-// What is over (a request that was answered) is taken back ([Service.Withdraw]); what has expired
-// is not listed.
+// A notice is written in the transaction of its cause ([Service.Record]) and has a source. A constraint ensures that a
+// user has at most one notice per source, so that a retry after a kill changes nothing. A notice that no longer
+// applies, such as an answered request, is withdrawn ([Service.Withdraw]). Expired notices are not listed.
 //
 // # Announcements
 //
-// An operator writes one row ([Admin]). A worker walks through the users of its segment in
-// slices ([Service.deliver]): the notices of a slice, and how far the walk has come, are one transaction under the
-// lock of the announcement, so that a kill loses and doubles nothing. A notice of an announcement has no text:
-// it is read from the announcement, in the language of whoever reads, and one that was stopped is
-// not listed any more. Why each user has a row: decision 22.
+// An operator writes one row ([Admin]). A worker goes through the users of its segment in slices ([Service.deliver]).
+// The notices of a slice and the progress are one transaction that locks the announcement, so that a kill loses and
+// repeats nothing. The text of an announcement is read from its row, in the language of the reader, and a stopped
+// announcement is no longer listed. Decision 22 explains why each user has a row.
 //
-// # What is derived
+// # Derived data
 //
-// Nothing: a list, and the numbers of its red dots, are read from SQL, each by one statement over one user's rows.
+// There is none: a list and its unread counts are read from SQL, each with one statement over the rows of one user.
 //
-// # Who is told
+// # Publishing
 //
-// What was committed goes as an event to all devices of the user, and to the Redis channel
-// channel:system_notification:{uid}. Whoever hands on what users should see while they are off line is told in the same transaction
-// ([Config].Pushes).
+// After the commit an event goes to all devices of the user and to the Redis channel channel:system_notification:{uid}.
+// The transaction also passes new notices on for pushes to users who are offline ([Config].Pushes).
 package notices

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// publishNew tells users' devices of notices that are committed.
+// publishNew publishes committed notices to the devices of their users.
 func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
 	who := s.people.ProfilesOrNone(context.WithoutCancel(ctx), subjects(fresh)...)
 	batch := make([]events.Event, 0, len(fresh))
@@ -25,7 +25,7 @@ func (s *Service) publishNew(ctx context.Context, fresh []Notice) {
 	s.bus.Publish(batch)
 }
 
-// publishCounts tells users' devices how much is unread.
+// publishCounts publishes unread counts to the devices of users.
 func (s *Service) publishCounts(at time.Time, all map[accounts.ID]Counts) {
 	batch := make([]events.Event, 0, len(all))
 	for user, c := range all {
@@ -46,7 +46,7 @@ func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (e
 	return e, true
 }
 
-// subjects are the users of whom notices tell.
+// subjects returns the users that notices are about.
 func subjects(list []Notice) (users []accounts.ID) {
 	for _, n := range list {
 		if u, ok := n.about(); ok {
@@ -56,7 +56,7 @@ func subjects(list []Notice) (users []accounts.ID) {
 	return users
 }
 
-// about is the user of whom a notice tells.
+// about returns the user that a notice is about.
 func (n Notice) about() (accounts.ID, bool) {
 	if n.Kind == api.NoticeAnnouncement {
 		return accounts.ID{}, false
@@ -78,8 +78,7 @@ func (c Counts) wire() api.NoticeCounts {
 	return api.NoticeCounts{Unread: c.unread(), Categories: c.Categories, Last: c.Newest, Read: c.Seen}
 }
 
-// word puts the texts of announcements into notices, in the language of the caller, else in the one that
-// the user of each is known to read.
+// word inserts the texts of announcements, in the language of the caller or else of the user of each notice.
 func (s *Service) word(ctx context.Context, list []Notice) error {
 	var announced []any
 	var users []accounts.ID

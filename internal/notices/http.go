@@ -14,17 +14,17 @@ import (
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"notices"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices", ID: "notices.list", Tags: tags,
-		Summary:     "The caller's notices, newest first, and how many are unread",
-		Description: "Announcements are in the language of Accept-Language. New ones come as notice.new: open the socket or stream first, then ask.",
+		Summary:     "List notices, newest first",
+		Description: "Announcements are in the language of Accept-Language. New notices arrive as notice.new events: open the socket or stream before this call.",
 		Errors:      []*errs.Error{ErrCursor, ErrStore, accounts.ErrStore}}, s.getNotices)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/notices/counts", ID: "notices.counts", Tags: tags,
-		Summary: "The red dots: how many notices the caller has not read, by category", Errors: []*errs.Error{ErrStore}}, s.getCounts)
+		Summary: "Get unread counts by category", Errors: []*errs.Error{ErrStore}}, s.getCounts)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/mark", ID: "notices.mark", Tags: tags, Status: http.StatusOK,
-		Summary:     "Say that all notices up to a number are read",
-		Description: "Take the highest number that was shown: what has come since stays unread. The mark goes forward only.",
+		Summary:     "Mark notices as read",
+		Description: "Marks all notices up to a number. Send the highest number shown, so that newer notices stay unread. The mark never moves back.",
 		Errors:      []*errs.Error{ErrStore}}, s.putMark)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/notices/{seq}/read", ID: "notices.read", Tags: tags, Status: http.StatusOK,
-		Summary: "Say that one notice is read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
+		Summary: "Mark one notice as read", Errors: []*errs.Error{ErrNotice, ErrStore}}, s.putRead)
 }
 
 func (s *Service) getNotices(ctx context.Context, caller accounts.Caller, in *struct {

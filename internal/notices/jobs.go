@@ -6,7 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
-// Jobs are what this domain does by itself. Two nodes that deliver at once take turns, slice by slice.
+// Jobs returns the background jobs. Two nodes that deliver at the same time alternate by slice.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		{Name: "notices.deliver", Every: time.Second, Singleton: true, RunWithoutLease: true, Run: s.deliver},

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// The domain's refusals.
+// Errors of the domain.
 var (
 	ErrNotice       = errs.New(errs.NotFound, "notice.unknown", "There is no such notice.")
 	ErrCursor       = errs.New(errs.Invalid, "notice.cursor", "That cursor does not come from this list.")
@@ -25,7 +25,7 @@ var (
 	ErrNobody       = errs.New(errs.Invalid, "announcement.nobody", "Nobody is in this segment.")
 )
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings; 0 means the default.
 type Settings struct {
 	Keep time.Duration `koanf:"keep" default:"2160h" help:"how long notices stay in users' lists, between a day and ten years"`
 }
@@ -36,61 +36,61 @@ func (c Settings) Validate() error {
 	return errors.Join(config.Refuse(c.Keep < 24*time.Hour || c.Keep > 3653*24*time.Hour, "keep", "%s is not between a day and ten years", c.Keep))
 }
 
-// Notice is something that a user is told.
+// Notice is a stored notice of a user.
 type Notice struct {
 	User    accounts.ID
-	Seq     int64 // in the user's list
+	Seq     int64 // number in the user's list
 	Kind    string
-	Source  string          // what it tells of; each user has one notice of a source
-	Subject ids.ID[subject] // the user, or the announcement, of which it tells; zero: none
-	Data    json.RawMessage // the document of its kind, see package api; an announcement's is made when it is read
-	At      int64           // Unix ms, as are the next two; 0: never
+	Source  string          // the cause; a user has one notice per source
+	Subject ids.ID[subject] // the user or announcement that it is about; may be zero
+	Data    json.RawMessage // the document of its kind, see package api; that of an announcement is created at each read
+	At      int64           // Unix ms, like the next two; 0 means never
 	Expires int64
 	Read    int64
 }
 
-// subject is what a notice tells of: a user or an announcement.
+// subject is what a notice is about: a user or an announcement.
 type subject struct{}
 
-// Entry is a notice that is to be written.
+// Entry is a new notice.
 type Entry struct {
 	User    accounts.ID
 	Kind    string      // one of api.Notice…
 	Source  string      // at most 80 bytes
-	About   accounts.ID // of whom it tells; zero: of nobody
+	About   accounts.ID // the user that it is about; may be zero
 	Data    any         // the document of the kind, see package api
-	Expires time.Time   // when it is not listed any more; zero: when it is old
+	Expires time.Time   // when it is no longer listed; zero means at the end of the retention
 
-	subject ids.ID[subject] // in place of About
+	subject ids.ID[subject] // instead of About
 }
 
-// Counts are how many notices a user has not read.
+// Counts are the unread counts of a user.
 type Counts struct {
-	Categories   map[string]int // by category; those with none are left out
-	Newest, Seen int64          // the highest number so far; all up to this one are read
+	Categories   map[string]int // without categories that have none
+	Newest, Seen int64          // the highest number so far; the number up to which all are read
 }
 
-// Category is the part of a kind by which notices are counted.
+// Category returns the part of a kind that unread counts are grouped by.
 func Category(kind string) string {
 	category, _, _ := strings.Cut(kind, ".")
 	return category
 }
 
-// unread is the sum.
+// unread returns the sum.
 func (c Counts) unread() (n int) {
-	for _, some := range c.Categories {
-		n += some
+	for _, count := range c.Categories {
+		n += count
 	}
 	return n
 }
 
-// subjectOf is a user as a subject.
+// subjectOf converts an id to a subject.
 func subjectOf[T any](id ids.ID[T]) ids.ID[subject] {
-	s, _ := ids.Parse[subject](id.String()) // the zero ID is none
+	s, _ := ids.Parse[subject](id.String()) // the zero ID is valid
 	return s
 }
 
-// parseCursor returns the number below which a page begins. ErrCursor.
+// parseCursor returns the number below which a page starts, or ErrCursor.
 func parseCursor(cursor string) (below int64, err error) {
 	if cursor == "" {
 		return 1<<63 - 1, nil

@@ -12,28 +12,28 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this domain uses; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of the users that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	// ProfilesOrNone is Profiles for the events of a completed change. It returns nil if they cannot be read.
 	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 }
 
-// Config has what the domain stands on.
+// Config configures the domain.
 type Config struct {
 	DB     *sqldb.DB
-	Bus    *events.Bus // gets the events, after the commit
+	Bus    *events.Bus // receives the events after the commit
 	People People
 	Log    *slog.Logger
 
-	// Pushes is told of new notices within their transaction. Nil: nobody is.
+	// Pushes is called with new notices in their transaction. It may be nil.
 	Pushes func(ctx context.Context, tx *sqldb.Tx, fresh []Notice) error
 
 	Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service is the domain. It is safe for concurrent use.
 type Service struct {
 	db     *sqldb.DB
 	bus    *events.Bus
@@ -43,7 +43,7 @@ type Service struct {
 	log    *slog.Logger
 }
 
-// New returns the domain on those parts. The error has all faults of the settings.
+// New returns the domain. Its error contains all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -52,9 +52,8 @@ func New(cfg Config) (*Service, error) {
 	return &Service{db: cfg.DB, bus: cfg.Bus, people: cfg.People, pushes: cfg.Pushes, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
-// Record writes notices in the transaction of what they tell, and publishes them when it is committed. One of a
-// source that its user was told of already is left out. It locks the users' lists until tx ends, so it comes
-// last in a transaction that takes other locks.
+// Record stores notices in the transaction of their cause, and publishes them after the commit. It skips a notice whose
+// user already has one of its source. It locks the lists of the users until tx ends, so call it after all other locks.
 func (s *Service) Record(ctx context.Context, tx *sqldb.Tx, list ...Entry) (err error) {
 	defer errs.Wrap(&err, "notices.Record")
 	fresh, err := insert(ctx, tx, list)
@@ -64,7 +63,7 @@ func (s *Service) Record(ctx context.Context, tx *sqldb.Tx, list ...Entry) (err 
 	return s.told(ctx, tx, fresh)
 }
 
-// told hands on notices that were written in tx.
+// told passes on notices that were stored in tx.
 func (s *Service) told(ctx context.Context, tx *sqldb.Tx, fresh []Notice) error {
 	if len(fresh) == 0 {
 		return nil
@@ -78,13 +77,13 @@ func (s *Service) told(ctx context.Context, tx *sqldb.Tx, fresh []Notice) error 
 	return nil
 }
 
-// Told names what a user was told: a source.
+// Told identifies a notice by its user and source.
 type Told struct {
 	User   accounts.ID
 	Source string
 }
 
-// Withdraw takes notices back, in the transaction by which what they tell is over.
+// Withdraw deletes notices in the transaction that ends their cause.
 func (s *Service) Withdraw(ctx context.Context, tx *sqldb.Tx, list ...Told) (err error) {
 	defer errs.Wrap(&err, "notices.Withdraw")
 	users, err := deleteTold(ctx, tx, list)
@@ -97,14 +96,14 @@ func (s *Service) Withdraw(ctx context.Context, tx *sqldb.Tx, list ...Told) (err
 	return err
 }
 
-// List returns at most limit notices of a user, newest first, from behind the cursor on. ErrCursor.
+// List returns at most limit notices of a user, newest first, starting after the cursor.
 func (s *Service) List(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Notice, next string, _ Counts, err error) {
 	defer errs.Wrap(&err, "notices.List %s", user)
 	below, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", Counts{}, err
 	}
-	all, err := count(ctx, s.db, user) // first: what comes meanwhile has a number above its newest
+	all, err := count(ctx, s.db, user) // first, so that later notices have a number above its newest
 	if err != nil {
 		return nil, "", Counts{}, asKind(err)
 	}
@@ -125,27 +124,26 @@ func (s *Service) List(ctx context.Context, user accounts.ID, cursor string, lim
 	return list, next, c, nil
 }
 
-// Counts returns how many notices a user has not read.
+// Counts returns the unread counts of a user.
 func (s *Service) Counts(ctx context.Context, user accounts.ID) (_ Counts, err error) {
 	defer errs.Wrap(&err, "notices.Counts %s", user)
 	all, err := count(ctx, s.db, user)
 	return all[user], asKind(err)
 }
 
-// Mark says that all notices up to a number are read; the mark only goes forward, and not beyond the newest.
+// Mark marks all notices up to a number as read. The mark never moves back, nor beyond the newest notice.
 func (s *Service) Mark(ctx context.Context, user accounts.ID, upTo int64) (_ Counts, err error) {
 	defer errs.Wrap(&err, "notices.Mark %s", user)
 	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return mark(ctx, tx, user, upTo) })
 }
 
-// Read says that one notice is read; saying it again changes nothing. ErrNotice.
+// Read marks one notice as read. It is idempotent.
 func (s *Service) Read(ctx context.Context, user accounts.ID, seq int64) (_ Counts, err error) {
 	defer errs.Wrap(&err, "notices.Read %s", user)
 	return s.change(ctx, user, func(ctx context.Context, tx *sqldb.Tx) (bool, error) { return readOne(ctx, tx, user, seq) })
 }
 
-// change runs fn in a transaction, and tells the user's devices what is unread after it if fn has
-// changed something.
+// change runs fn in a transaction, and publishes the unread counts to the user's devices if fn changed something.
 func (s *Service) change(ctx context.Context, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx) (changed bool, err error)) (c Counts, err error) {
 	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		changed, err := fn(ctx, tx)
@@ -162,27 +160,26 @@ func (s *Service) change(ctx context.Context, user accounts.ID, fn func(ctx cont
 	return c, asKind(err)
 }
 
-// Erase removes the notices of a user who has no account any more. It may be repeated; until it
-// has returned without an error something may be left.
+// Erase deletes the notices of a user without an account. It is complete when it returns no error, and may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "notices.Erase %s", user)
 	return asKind(erase(ctx, s.db, user))
 }
 
-// prune removes notices that are old or have expired.
+// prune deletes old and expired notices.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "notices.prune")
 	now := s.db.Now()
 	return asKind(deleteOld(ctx, s.db, now.Add(-s.cfg.Keep), now))
 }
 
-// Place is a notice's: a user and its number there.
+// Place identifies a notice by its user and number.
 type Place struct {
 	User accounts.ID
 	Seq  int64
 }
 
-// Pending returns those of up to 500 notices that are listed and unread, each with its data in the language that its user reads.
+// Pending returns the listed and unread ones of up to 500 notices, each with its data in the language of its user.
 func (s *Service) Pending(ctx context.Context, places []Place) (_ map[Place]Notice, err error) {
 	defer errs.Wrap(&err, "notices.Pending")
 	found, err := pending(ctx, s.db, places)

@@ -15,27 +15,27 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind maps errors of the engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// inTx is [sqldb.DB.Tx]: nothing of this package is cached.
+// inTx calls [sqldb.DB.Tx], because this package caches nothing.
 func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return db.Tx(ctx, fn)
 }
 
-// atOnce bounds the rows of a statement.
+// atOnce is the largest number of rows per statement.
 const atOnce = 500
 
 var (
 	lists   = sqldb.Upsert{Table: "notice_lists", Columns: []string{"user_id", "newest", "seen"}, Key: []string{"user_id"}, Set: []string{"newest = newest + {new.newest}"}}
 	columns = []string{"user_id", "seq", "kind", "source", "subject", "data", "at", "expires", "read_at"}
-	// No number was given before, so that only a source can be there already.
+	// The numbers are new, so only a source can be a duplicate.
 	inserts = sqldb.Upsert{Table: "notices", Columns: columns, Key: []string{"user_id", "source"}}
 )
 
-// insert writes notices and returns those whose source their users were not told of before.
+// insert stores notices and returns those with a new source.
 func insert(ctx context.Context, tx *sqldb.Tx, list []Entry) (fresh []Notice, err error) {
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b Entry) int { return a.User.Compare(b.User) }) // locks are taken in one order
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b Entry) int { return a.User.Compare(b.User) }) // all transactions lock in this order
 	for some := range slices.Chunk(list, atOnce) {
 		some, err := insertSome(ctx, tx, some)
 		if err != nil {
@@ -66,7 +66,7 @@ func insertSome(ctx context.Context, tx *sqldb.Tx, list []Entry) ([]Notice, erro
 	return store(ctx, tx, made)
 }
 
-// number gives notices, which are in the order of their users, the next numbers of their lists.
+// number assigns the next numbers of their lists to notices, which are sorted by user.
 func number(ctx context.Context, tx *sqldb.Tx, made []Notice, many map[accounts.ID]int64) error {
 	users := make([]accounts.ID, 0, len(many))
 	var args []any
@@ -99,7 +99,7 @@ func number(ctx context.Context, tx *sqldb.Tx, made []Notice, many map[accounts.
 	return nil
 }
 
-// store writes numbered notices and returns those that are new.
+// store stores numbered notices and returns the new ones.
 func store(ctx context.Context, tx *sqldb.Tx, made []Notice) ([]Notice, error) {
 	args := make([]any, 0, len(columns)*len(made))
 	for _, n := range made {
@@ -125,8 +125,7 @@ func store(ctx context.Context, tx *sqldb.Tx, made []Notice) ([]Notice, error) {
 	return slices.DeleteFunc(made, func(n Notice) bool { return !slices.Contains(there[n.User], n.Seq) }), err
 }
 
-// listed are the conditions under which a user's notices are shown: their time is not over, and they are
-// of no announcement that was stopped.
+// listed is the condition for listed notices: not expired, and not of a stopped announcement.
 const listed = ` AND (n.expires = 0 OR n.expires > ?) AND (n.kind <> '` + api.NoticeAnnouncement + `' OR NOT EXISTS (SELECT 1 FROM announcements a WHERE a.id = n.subject AND a.state = '` + string(Stopped) + `'))`
 
 const noticeColumns = "n.user_id, n.seq, n.kind, n.source, n.subject, n.data, n.at, n.expires, n.read_at"
@@ -144,7 +143,7 @@ func page(ctx context.Context, q sqldb.Querier, user accounts.ID, below int64, n
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
-// one returns a notice that is shown. ErrNotice.
+// one returns a listed notice, or ErrNotice.
 func one(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Notice, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+noticeColumns+" FROM notices n WHERE n.user_id = ? AND n.seq = ?"+listed, user, seq, q.Now().UnixMilli())
 	found, err := sqldb.Collect(rows, err, scanNotice)
@@ -157,7 +156,7 @@ func one(ctx context.Context, q sqldb.Querier, user accounts.ID, seq int64) (Not
 	return found[0], nil
 }
 
-// pending returns those of up to 500 notices that are shown and unread.
+// pending returns the listed and unread ones of up to 500 notices.
 func pending(ctx context.Context, q sqldb.Querier, places []Place) ([]Notice, error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -171,7 +170,7 @@ func pending(ctx context.Context, q sqldb.Querier, places []Place) ([]Notice, er
 	return sqldb.Collect(rows, err, scanNotice)
 }
 
-// count counts what users have not read, by two statements for all.
+// count returns the unread counts of users, with two statements for all.
 func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]Counts, error) {
 	all := make(map[accounts.ID]Counts, len(users))
 	for _, u := range users {
@@ -202,12 +201,12 @@ func count(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acco
 	})
 }
 
-// mark moves a user's mark forward, and reports whether it did.
+// mark moves the mark of a user forward, and reports whether it moved.
 func mark(ctx context.Context, tx *sqldb.Tx, user accounts.ID, upTo int64) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notice_lists SET seen = CASE WHEN newest < ? THEN newest ELSE ? END WHERE user_id = ? AND seen < ? AND seen < newest", upTo, upTo, user, upTo))
 }
 
-// readOne marks one notice as read, and reports whether it was not. ErrNotice.
+// readOne marks one notice as read, and reports whether it was unread. It returns ErrNotice if there is none.
 func readOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bool, error) {
 	n, err := one(ctx, tx, user, seq)
 	if err != nil || n.Read != 0 {
@@ -216,7 +215,7 @@ func readOne(ctx context.Context, tx *sqldb.Tx, user accounts.ID, seq int64) (bo
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE notices SET read_at = ? WHERE user_id = ? AND seq = ? AND read_at = 0", tx.Now().UnixMilli(), user, seq))
 }
 
-// deleteTold removes what users were told of sources, and returns those of whom there was something.
+// deleteTold deletes notices by user and source, and returns the users who had one.
 func deleteTold(ctx context.Context, tx *sqldb.Tx, list []Told) (users []accounts.ID, err error) {
 	for some := range slices.Chunk(list, atOnce/2) {
 		args := make([]any, 0, 2*len(some))
@@ -239,7 +238,7 @@ func deleteTold(ctx context.Context, tx *sqldb.Tx, list []Told) (users []account
 	return users, nil
 }
 
-// erase removes all that there is of a user, in batches.
+// erase deletes all data of a user, in batches.
 func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	for {
 		list, err := sqldb.Column[int64](db.QueryContext(ctx, "SELECT seq FROM notices WHERE user_id = ? LIMIT ?", user, atOnce))
@@ -260,7 +259,7 @@ func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	})
 }
 
-// deleteOld removes notices from before a moment, and those that have expired, in batches.
+// deleteOld deletes notices from before a time, and expired ones, in batches.
 func deleteOld(ctx context.Context, db *sqldb.DB, before, now time.Time) error {
 	for _, some := range []struct {
 		where string

@@ -38,14 +38,14 @@ func insertAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error
 	return err
 }
 
-// updateAnnouncement writes how far a locked announcement has come.
+// updateAnnouncement stores the progress of a locked announcement.
 func updateAnnouncement(ctx context.Context, tx *sqldb.Tx, a Announcement) error {
 	_, err := tx.ExecContext(ctx, "UPDATE announcements SET state = ?, done = ?, delivered = ?, place = ?, started = ?, ended = ? WHERE id = ?",
 		string(a.State), a.Done, a.Delivered, a.place, sqldb.MillisOrZero(a.Started), sqldb.MillisOrZero(a.Ended), a.ID)
 	return err
 }
 
-// selectAnnouncement returns ErrAnnouncement when there is none.
+// selectAnnouncement returns ErrAnnouncement if there is none.
 func selectAnnouncement(ctx context.Context, q sqldb.Querier, id AnnouncementID, lock string) (Announcement, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE id = ?"+lock, id)
 	return firstAnnouncement(sqldb.Collect(rows, err, scanAnnouncement))
@@ -61,14 +61,14 @@ func firstAnnouncement(found []Announcement, err error) (Announcement, error) {
 	return found[0], nil
 }
 
-// nextAnnouncement returns the oldest announcement that is not done. ErrAnnouncement.
+// nextAnnouncement returns the oldest unfinished announcement, or ErrAnnouncement.
 func nextAnnouncement(ctx context.Context, q sqldb.Querier) (AnnouncementID, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+announcementColumns+" FROM announcements WHERE state IN (?, ?) ORDER BY created, id LIMIT 1", string(Waiting), string(Running))
 	a, err := firstAnnouncement(sqldb.Collect(rows, err, scanAnnouncement))
 	return a.ID, err
 }
 
-// announcementsOf returns those of some announcements that exist.
+// announcementsOf returns the existing ones of some announcements.
 func announcementsOf(ctx context.Context, q sqldb.Querier, list []any) (map[AnnouncementID]Announcement, error) {
 	found := map[AnnouncementID]Announcement{}
 	if len(list) == 0 {
@@ -87,7 +87,7 @@ func latestAnnouncements(ctx context.Context, q sqldb.Querier, n int) ([]Announc
 	return sqldb.Collect(rows, err, scanAnnouncement)
 }
 
-// insertListed names the users of an announcement, who are sorted and each once.
+// insertListed stores the recipients of an announcement, which are sorted and unique.
 func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []accounts.ID) error {
 	for some := range slices.Chunk(users, atOnce) {
 		args := make([]any, 0, 2*len(some))
@@ -101,12 +101,12 @@ func insertListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID, users []
 	return nil
 }
 
-// listedBehind returns up to n users who are named, behind one of them.
+// listedBehind returns up to n recipients after a given one.
 func listedBehind(ctx context.Context, q sqldb.Querier, id AnnouncementID, after accounts.ID, n int) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM announcement_users WHERE announcement = ? AND user_id > ? ORDER BY user_id LIMIT ?", id, after, n))
 }
 
-// deleteListed forgets those who were named.
+// deleteListed deletes the recipients.
 func deleteListed(ctx context.Context, tx *sqldb.Tx, id AnnouncementID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM announcement_users WHERE announcement = ?", id)
 	return err
