@@ -16,14 +16,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/notices"
 )
 
-// reader is a user to whom something is pushed.
+// reader is a user who may get a push.
 type reader struct {
 	choice Choice
 	lang   i18n.Language
 	there  bool // has an account
 }
 
-// readers returns what is to be known of users.
+// readers returns the settings and languages of users.
 func (s *Service) readers(ctx context.Context, users []accounts.ID) (map[accounts.ID]reader, error) {
 	picked, err := choices(ctx, s.db, users, "")
 	if err != nil {
@@ -40,16 +40,16 @@ func (s *Service) readers(ctx context.Context, users []accounts.ID) (map[account
 	return all, nil
 }
 
-// facts are what pushes of a batch say, read at once for all of them.
+// facts are the data for the pushes of a batch, read once for all of them.
 type facts struct {
 	readers map[accounts.ID]reader
 	waiting map[messaging.Place]messaging.Waiting
 	wishes  map[groups.Seat]groups.Notify
 	notices map[notices.Place]notices.Notice
-	names   map[accounts.ID]string // of those who have written, or done something; none: nobody knows
+	names   map[accounts.ID]string // of authors and actors; nil if they could not be read
 }
 
-// facts looks up what deliveries come to by now: by so many statements, whatever their number up to a hundred.
+// facts reads the current data of deliveries, with a fixed number of statements for up to a hundred of them.
 func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts.ID]reader) (f facts, err error) {
 	f = facts{readers: about, names: map[accounts.ID]string{}}
 	var chats []messaging.Place
@@ -106,13 +106,13 @@ func (s *Service) facts(ctx context.Context, list []delivery, about map[accounts
 	return f, err
 }
 
-// compose returns what a job comes to; there is false where nothing is to be pushed.
+// compose returns the push of a job; there is false if there is nothing to push.
 func (f facts) compose(j job) (p api.Push, there bool, err error) {
 	to := f.readers[j.User]
 	switch {
 	case !to.there:
 		return p, false, nil
-	case j.Device.IsZero(): // whoever sends pushes of their own has settings of their own
+	case j.Device.IsZero(): // a backend with its own pushes has its own settings
 		to.choice = Choice{true, true, true, true}
 	}
 	p = api.Push{V: 1, Lang: string(to.lang), At: j.At}
@@ -124,7 +124,7 @@ func (f facts) compose(j job) (p api.Push, there bool, err error) {
 	return p, there, err
 }
 
-// previewed is how many characters of a message a push has.
+// previewed is the number of characters of a message in a push.
 const previewed = 200
 
 func (f facts) ofMessages(p *api.Push, j job, to reader) (there bool) {
@@ -155,7 +155,7 @@ func (f facts) ofMessages(p *api.Push, j job, to reader) (there bool) {
 	return true
 }
 
-// name is what somebody is called.
+// name returns the name of a user.
 func (f facts) name(id string, lang i18n.Language) string {
 	user, err := ids.Parse[accounts.User](id)
 	if name := f.names[user]; err == nil && name != "" {
@@ -164,7 +164,7 @@ func (f facts) name(id string, lang i18n.Language) string {
 	return lang.Say("Somebody")
 }
 
-// saying is the body of a push of a notice: what it says, with the name of whoever it tells of in the place of %s.
+// saying lists the bodies of notices. %s is the name of the user that the notice is about.
 var saying = map[string]string{
 	api.NoticeFriendRequested: "%s wants to be your friend.",
 	api.NoticeFriendAccepted:  "%s has accepted your friend request.",
@@ -180,7 +180,7 @@ var saying = map[string]string{
 	api.NoticeAccountReused:   "A device was logged out, because a token of it was used twice.",
 }
 
-// ofNotice composes the push of a notice. What nobody wants to be woken for, a refusal, is none.
+// ofNotice returns the push of a notice. Refusals are not pushed.
 func (f facts) ofNotice(p *api.Push, j job, to reader) (there bool, err error) {
 	n, there := f.notices[notices.Place{User: j.User, Seq: j.Notice}]
 	if !there || !to.choice.wants(n.Kind) {
@@ -225,8 +225,8 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// topicOf is a tag as the Topic header takes it: at most 32 characters of base64url. Of one topic a push service keeps
-// the newest push for a browser that is away.
+// topicOf returns a tag for the Topic header: at most 32 characters of base64url. A push service keeps only the newest
+// push per topic for an offline browser.
 func topicOf(tag string) string {
 	sum := sha256.Sum256([]byte(tag))
 	return base64.RawURLEncoding.EncodeToString(sum[:24])

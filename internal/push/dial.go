@@ -13,11 +13,11 @@ import (
 // errPrivate reports an endpoint at an address that is not public.
 var errPrivate = errors.New("the endpoint is at an address that is not public")
 
-// reserved are networks that are neither private nor public by package netip's words: no push service is there, and
-// some lead to what is private.
+// reserved lists networks that package netip does not exclude: no push service is there, and some lead to private
+// networks.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"), // carriers' own
+	netip.MustParsePrefix("100.64.0.0/10"), // carrier-grade NAT
 	netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"),
 	netip.MustParsePrefix("192.88.99.0/24"),
@@ -34,7 +34,7 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),
 }
 
-// isPublic reports whether an address is one at which a push service can be.
+// isPublic reports whether a push service can have this address.
 func isPublic(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Zone() != "" {
@@ -48,8 +48,8 @@ func isPublic(ip netip.Addr) bool {
 	return true
 }
 
-// dialer connects to public addresses only, unless private is set. What a name resolves to is looked at
-// for the very connection that is made: a name that resolves otherwise the next time gains nothing.
+// dialer connects only to public addresses, unless private is set. It checks the address of the actual connection, so
+// that a name that resolves differently next time does not help an attacker.
 func dialer(private bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: requestTime, KeepAlive: 30 * time.Second}
 	if !private {

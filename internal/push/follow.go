@@ -15,32 +15,33 @@ import (
 )
 
 const (
-	// lately is how far back each look goes: further than a commit is behind the time that its rows have, as a rule.
+	// lately is how far back each check reads. Most commits are less behind the time in their rows.
 	lately = 2 * time.Second
-	// deepEvery is how often a look goes back by deep, for commits that took longer, and for users who looked on line then, because
-	// nobody had noticed that their connection is dead: pings notice after half a minute.
+	// deepEvery is the interval of checks that read back by deep, for slow commits, and for users who seemed online
+	// because of a dead connection: pings detect that after half a minute.
 	deepEvery = 15 * time.Second
 	deep      = time.Minute
-	// markEvery is how often the mark is written when there is nothing else to write. After a kill the follower goes on from there.
+	// markEvery is the interval of writes of the mark without other writes. After a kill the follower continues from
+	// the mark.
 	markEvery = time.Minute
-	// chatsAtOnce is of how many conversations members are read in one statement.
+	// chatsAtOnce is the number of conversations per statement.
 	chatsAtOnce = 100
-	// atOnce is how many members' chats are looked at in one statement, and are read of each conversation at a time.
+	// atOnce is the number of members per statement, and per page of a conversation.
 	atOnce = 200
-	// mostLate bounds what is looked at after no node has followed for long.
+	// mostLate bounds how far back is read after a time without a follower.
 	mostLate = life
 )
 
-// marks are how far the follower on this node has come. One goroutine has them.
+// marks are the progress of the follower on this node. Only one goroutine uses them.
 type marks struct {
-	at      time.Time // up to then all that was committed in time is looked at; zero: not known
-	cut     time.Time // the last look was cut off, and had come to there; zero: it was whole, or had come to nothing
-	deep    time.Time // of the last deep look
+	at      time.Time // all timely commits up to then are checked; zero means unknown
+	cut     time.Time // progress of an interrupted check; zero if the last one was complete or had no progress
+	deep    time.Time // of the last deep check
 	written time.Time
 }
 
-// follow looks at what has been said since the last time, and has those told who are not on line. What a look that is
-// cut off has done stays done: the next one goes on there.
+// follow checks new messages and notifies members who are offline. An interrupted check keeps its progress: the next
+// one continues there.
 func (s *Service) follow(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "push.follow")
 	now := s.db.Now()
@@ -49,17 +50,17 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	if err != nil {
 		return asKind(err)
 	}
-	ahead := now.Add(deep) // nodes' clocks differ by less: a later mark is that of a clock that was wrong
+	ahead := now.Add(deep) // clocks of nodes differ by less, so a wrong clock wrote a later mark
 	if m.at.After(ahead) || m.deep.After(ahead) {
 		m = marks{}
 	}
 	switch {
 	case stored.After(ahead):
-		m.written = time.Time{} // another one takes its place
-	case stored.After(m.at): // another node has followed meanwhile
+		m.written = time.Time{} // the next write replaces it
+	case stored.After(m.at): // another node has followed in the meantime
 		m.at, m.written, m.cut = stored, stored, time.Time{}
 	}
-	if m.at.IsZero() { // for the first time
+	if m.at.IsZero() { // the first time
 		m.at = now
 	}
 	since := m.at.Add(-lately)
@@ -92,7 +93,7 @@ func (s *Service) follow(ctx context.Context) (err error) {
 	return nil
 }
 
-// condition says of whose chats the follower reads.
+// condition returns the condition for members whose chats the follower reads.
 func (s *Service) condition() string {
 	if s.offline != nil {
 		return everybody
@@ -100,9 +101,9 @@ func (s *Service) condition() string {
 	return subscribed
 }
 
-// look has those told who are not on line, of what has been said since a moment, and reports whether there was anybody. While
-// Redis is away nobody knows who is on line: then the look is not whole, and nobody is told. Up to the changes at upTo it was whole
-// in any case; zero: it had come to none.
+// look notifies offline members of messages since a time, and reports whether there were any. While Redis is
+// unavailable it is unknown who is online: then the check is not complete, and no member is notified. The check was
+// complete up to the changes at upTo; zero means that it was for none.
 func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, upTo time.Time, err error) {
 	for after := (messaging.Said{}); ; {
 		said, err := messaging.SaidSince(ctx, s.db, since, after, chatsAtOnce)
@@ -122,11 +123,11 @@ func (s *Service) look(ctx context.Context, since time.Time) (told, whole bool, 
 	}
 }
 
-// lookInto is [Service.look] into some conversations, but for those where nobody is left to tell: since their newest message was looked at,
-// all have got it, or are told.
+// lookInto is [Service.look] for some conversations. It skips conversations whose members have all received the newest
+// message or were notified.
 func (s *Service) lookInto(ctx context.Context, said []messaging.Said) (told, whole bool, err error) {
 	said = slices.DeleteFunc(slices.Clone(said), func(c messaging.Said) bool { return s.done[c.Conv].Seq == c.Seq })
-	open := map[messaging.ConversationID]bool{} // a member of theirs looks on line
+	open := map[messaging.ConversationID]bool{} // a member seems online
 	for left := said; len(left) > 0; {
 		list, rest, err := messaging.UndeliveredIn(ctx, s.db, left, atOnce, s.condition())
 		if err != nil {
@@ -159,7 +160,7 @@ func (s *Service) lookInto(ctx context.Context, said []messaging.Said) (told, wh
 	return told, true, nil
 }
 
-// away are the chats of users who are not on line. Conversations of others are noted in open.
+// away returns the chats of users who are offline. It adds the conversations of other users to open.
 func (s *Service) away(ctx context.Context, list []messaging.Undelivered, open map[messaging.ConversationID]bool) (away []messaging.Undelivered, partial bool, err error) {
 	seen := map[accounts.ID]bool{}
 	var users []accounts.ID
@@ -183,7 +184,7 @@ func (s *Service) away(ctx context.Context, list []messaging.Undelivered, open m
 	return away, false, nil
 }
 
-// notified leaves out groups that their members do not want to be notified of.
+// notified filters out groups whose notifications the member has turned off.
 func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (out []messaging.Undelivered, err error) {
 	var seats []groups.Seat
 	for _, u := range list {
@@ -203,8 +204,8 @@ func (s *Service) notified(ctx context.Context, list []messaging.Undelivered) (o
 	return out, nil
 }
 
-// tell enqueues a push for each chat of which its member was not told up to the newest message, and notes that, in one transaction.
-// What comes soon after a push waits.
+// tell enqueues a push for each chat with messages that its member was not notified of, and records that in one
+// transaction. Messages soon after a push wait.
 func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some bool, err error) {
 	err = inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
 		some = false
@@ -219,9 +220,9 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 			if k := (memberKey{u.User, u.Conv}); u.Seq > before[k].seq {
 				at := max(now, before[k].at+pause)
 				switch {
-				case before[k].at > now+pause+deep.Milliseconds(): // by a clock that was wrong
+				case before[k].at > now+pause+deep.Milliseconds(): // written by a wrong clock
 					at = now
-				case before[k].at > now: // one waits already, and takes this with it
+				case before[k].at > now: // a push already waits and will include this message
 					at = before[k].at
 				}
 				fresh[k] = told{seq: u.Seq, at: at}
@@ -249,8 +250,7 @@ func (s *Service) tell(ctx context.Context, list []messaging.Undelivered) (some 
 	return some, err
 }
 
-// enqueue has jobs done once tx is committed. A job takes the place of an earlier one that waits and is about the
-// same chat.
+// enqueue enqueues jobs in tx. A job replaces an earlier one that waits for the same chat.
 func enqueue(ctx context.Context, tx *sqldb.Tx, jobs []job) error {
 	all := make([]sqldb.Message, len(jobs))
 	for i, j := range jobs {
@@ -262,7 +262,7 @@ func enqueue(ctx context.Context, tx *sqldb.Tx, jobs []job) error {
 		if j.Device.IsZero() {
 			all[i].Topic = TopicOffline
 		}
-		all[i].NoDedup = j.Notice != 0 // each is one of its own
+		all[i].NoDedup = j.Notice != 0 // each notice is a separate push
 	}
 	return tx.Enqueue(ctx, all...)
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// subscribeLimit is more than a browser needs, and makes trying out addresses slow.
+// subscribeLimit is more than a browser needs, and too little to try out many addresses.
 var subscribeLimit = ratelimit.Limit{Max: 30, Window: time.Minute}
 
 // Routes adds the domain's operations to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"notices"}
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/push/key", ID: "push.key", Tags: tags,
-		Summary: "The server's key, with which a browser subscribes", Errors: []*errs.Error{ErrStore}}, s.getKey)
+		Summary: "Get the key for push subscriptions", Errors: []*errs.Error{ErrStore}}, s.getKey)
 	web.Handle(a, web.Op{Method: http.MethodGet, Path: "/v1/push", ID: "push.get", Tags: tags,
-		Summary: "What is pushed to the caller", Errors: []*errs.Error{ErrStore}}, s.getStatus)
+		Summary: "Get the push settings", Errors: []*errs.Error{ErrStore}}, s.getStatus)
 	web.Handle(a, web.Op{Method: http.MethodPatch, Path: "/v1/push", ID: "push.set", Tags: tags, Status: http.StatusOK,
-		Summary: "Change what is pushed to the caller",
-		Description: "A chat that is muted is never pushed, and a group as its notification setting says. " +
+		Summary: "Update the push settings",
+		Description: "A muted chat is never pushed, and a group follows its notification setting. " +
 			"A push has the text of a message only with previews.",
 		Errors: []*errs.Error{ErrStore}}, s.patchStatus)
 	web.Handle(a, web.Op{Method: http.MethodPut, Path: "/v1/push/subscription", ID: "push.subscribe", Tags: tags, Status: http.StatusOK, Limit: subscribeLimit,
-		Summary:     "Push to the calling device while none of the caller's is on line",
-		Description: "Takes what PushSubscription.toJSON returns. It ends with the device's session. An endpoint that another device has is taken over only with the same keys.",
+		Summary:     "Subscribe this device to pushes",
+		Description: "Pushes are sent while none of the caller's devices is online. The body is the result of PushSubscription.toJSON. The subscription ends with the session of the device. Taking over the endpoint of another device needs the same keys.",
 		Errors:      []*errs.Error{ErrEndpoint, ErrKeys, ErrStore}}, s.putSubscription)
 	web.Handle(a, web.Op{Method: http.MethodDelete, Path: "/v1/push/subscription", ID: "push.unsubscribe", Tags: tags, Status: http.StatusOK,
-		Summary: "Push nothing to the calling device any more", Errors: []*errs.Error{ErrStore}}, s.deleteSubscription)
+		Summary: "Unsubscribe this device from pushes", Errors: []*errs.Error{ErrStore}}, s.deleteSubscription)
 }
 
 func (s *Service) getKey(ctx context.Context, _ accounts.Caller, _ *web.Empty) (*web.Body[api.PushKey], error) {

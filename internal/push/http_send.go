@@ -17,13 +17,13 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// Transport carries requests to push services.
+// Transport sends requests to push services.
 type Transport = http.RoundTripper
 
 // poster sends requests to push services.
 type poster struct{ *http.Client }
 
-// newPoster returns one on a transport; nil is the one that connects to public addresses only, unless private is set.
+// newPoster returns a poster on a transport; nil connects only to public addresses, unless private is set.
 func newPoster(transport Transport, private bool) poster {
 	if transport == nil {
 		transport = &http.Transport{DialContext: dialer(private), ForceAttemptHTTP2: true, MaxIdleConnsPerHost: perHost, IdleConnTimeout: time.Minute,
@@ -32,7 +32,7 @@ func newPoster(transport Transport, private bool) poster {
 	return poster{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// post is the request, and what its answer means.
+// post sends the request and returns its outcome.
 func (s *Service) post(ctx context.Context, d delivery) (outcome string, err error) {
 	host, now := hostOf(d.sub), s.db.Now()
 	k, err := s.signing(ctx)
@@ -54,14 +54,14 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 	if err != nil {
 		var wait net.Error
 		switch {
-		case errors.Is(err, errPrivate): // whoever gives such an address gets nothing
+		case errors.Is(err, errPrivate): // the user who gave such an address gets no detail
 			return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
 		case errors.As(err, &wait) && wait.Timeout() || errors.Is(err, context.DeadlineExceeded):
 			return postponed, later{s.hosts.rest(host, now, restAfter)}
 		}
 		return failed, fmt.Errorf("%w: %w", errRefused, unwrapped(err))
 	}
-	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // allows reuse of the connection
 	_ = res.Body.Close()
 	s.hosts.well(host)
 	switch code := res.StatusCode; {
@@ -70,14 +70,14 @@ func (s *Service) post(ctx context.Context, d delivery) (outcome string, err err
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return ended, asKind(deleteEndpoint(context.WithoutCancel(ctx), s.db, d.sub))
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as none
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date counts as 0
 		return postponed, later{s.hosts.rest(host, now, time.Duration(seconds)*time.Second)}
 	default:
 		return failed, fmt.Errorf("%w: status %d", errRefused, code)
 	}
 }
 
-// unwrapped is an error of a request without its address, which is a secret of the browser's.
+// unwrapped removes the address from an error, because it is a secret of the browser.
 func unwrapped(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err

@@ -13,10 +13,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// remembered is how long is known up to where a member of a chat was told.
+// remembered is the retention of push_chats.
 const remembered = 30 * 24 * time.Hour
 
-// Jobs are what this domain does by itself. Two nodes that follow at once tell nobody twice.
+// Jobs returns the background jobs. Two nodes that follow at once push nothing twice.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		{Name: "push.follow", Every: time.Second, Singleton: true, RunWithoutLease: true, Run: s.follow},
@@ -27,19 +27,21 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
-// longest is how far ahead a push is due at most: after one of the same chat, for a host that rests, or for somebody who looks on line.
+// longest returns the largest delay of a push: after another push of the chat, for a resting host, or for a user who
+// seems online.
 func (s *Service) longest() time.Duration { return max(s.cfg.Pause, mostRest) + deep }
 
-// Batches send what waits. They have lanes of their own, so that no other message waits for a push service.
+// Batches returns the queue batches that send pushes. They have separate lanes, so that no other message waits for a
+// push service.
 func (s *Service) Batches() []queue.Batch {
 	return []queue.Batch{{Topics: []string{TopicSend}, Size: batchSize, Longest: s.longest(), Handle: s.sendAll},
 		{Topics: []string{TopicOffline}, Size: batchSize, Longest: s.longest(), Handle: s.offlineAll}}
 }
 
-// maxTries is after how many failures a push is given up.
+// maxTries is the number of failures after which a push is dropped.
 const maxTries = queue.Tries
 
-// asked are the jobs of deliveries. What is no job is given up.
+// asked decodes the jobs of deliveries. Invalid jobs are given up.
 func asked(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
 	jobs, attempts, answers = make([]job, len(ds)), make([]int, len(ds)), make([]error, len(ds))
 	for i, d := range ds {
@@ -51,8 +53,7 @@ func asked(ds []queue.Delivery) (jobs []job, attempts []int, answers []error) {
 	return jobs, attempts, answers
 }
 
-// settled are the answers of a batch as the queue takes them. What is to be sent later is enqueued anew for then, so that nothing
-// asks for it before.
+// settled converts the results of a batch for the queue. It enqueues jobs for later again, with a new due time.
 func (s *Service) settled(ctx context.Context, jobs []job, malformed, answers []error) []error {
 	var again []job
 	var places []int
@@ -89,7 +90,7 @@ func (s *Service) offlineAll(ctx context.Context, ds []queue.Delivery) []error {
 	jobs, _, malformed := asked(ds)
 	list, answers := s.prepared(ctx, jobs)
 	for _, d := range list {
-		if s.offline != nil { // else whoever wanted it is not there any more
+		if s.offline != nil { // otherwise the backend with its own pushes is gone
 			answers[d.at] = s.offline(ctx, d.job.User, d.push)
 		}
 	}

@@ -19,18 +19,18 @@ import (
 	"github.com/stoa-dev/stoa/internal/messaging"
 )
 
-// The domain's refusals.
+// Errors of the domain.
 var (
 	ErrEndpoint = errs.New(errs.Invalid, "push.endpoint", "An endpoint is an https address of a push service.")
 	ErrKeys     = errs.New(errs.Invalid, "push.keys", "These are not the keys of a subscription.")
 	ErrStore    = errs.New(errs.Unavailable, "push.store_away", "Pushes cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings; 0 means the default.
 type Settings struct {
 	Contact string        `koanf:"contact" help:"how push services reach the operator: an address, or https://…; empty: public_url where that is https, else the address of smtp.from, else nobody@localhost, which Apple refuses"`
 	Pause   time.Duration `koanf:"pause" default:"30s" help:"how long further messages of a chat wait after a push, and become one, at most an hour"`
-	Private bool          `koanf:"private" default:"false" help:"send to endpoints in private networks, too: for push services of one's own"`
+	Private bool          `koanf:"private" default:"false" help:"send to endpoints in private networks, too: for your own push services"`
 }
 
 // Validate returns all faults, joined.
@@ -42,7 +42,7 @@ func (c Settings) Validate() error {
 		config.Refuse(c.Contact != "" && !strings.HasPrefix(c.Contact, "https://") && (err != nil || address.Address != c.mailbox()), "contact", "is neither an e-mail address nor an https address"))
 }
 
-// Subscription is a browser's on a device of a user.
+// Subscription is the push subscription of a browser on a device of a user.
 type Subscription struct {
 	User     accounts.ID
 	Device   accounts.DeviceID
@@ -52,13 +52,13 @@ type Subscription struct {
 	Created  int64  // Unix ms
 }
 
-// hash names the endpoint.
+// hash returns an identifier of the endpoint.
 func (s Subscription) hash() string {
 	sum := sha256.Sum256([]byte(s.Endpoint))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// check refuses what nobody can send to. ErrEndpoint, ErrKeys.
+// check returns ErrEndpoint or ErrKeys for an invalid subscription.
 func (s Subscription) check() error {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || len(s.Endpoint) > 1000 {
@@ -75,7 +75,7 @@ func (s Subscription) check() error {
 	return nil
 }
 
-// sameKeys reports whether two subscriptions have the same keys, of which a browser tells its own page alone.
+// sameKeys reports whether two subscriptions have the same keys, which a browser reveals only to its own page.
 func (s Subscription) sameKeys(other Subscription) bool {
 	keys := func(s Subscription) []byte {
 		point, _ := decode(s.P256DH)
@@ -85,20 +85,20 @@ func (s Subscription) sameKeys(other Subscription) bool {
 	return subtle.ConstantTimeCompare(keys(s), keys(other)) == 1
 }
 
-// decode takes base64url with and without padding.
+// decode decodes base64url with or without padding.
 func decode(s string) ([]byte, error) {
 	return base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
 }
 
-// Choice is what a user wants to be pushed.
+// Choice is the push setting of a user.
 type Choice struct {
 	Messages bool
 	Requests bool
 	Notices  bool
-	Previews bool // pushes have the text of messages
+	Previews bool // pushes contain the text of messages
 }
 
-// usual is the choice of a user who has made none.
+// usual is the default choice.
 var usual = Choice{Messages: true, Requests: true, Notices: true}
 
 // wants reports whether notices of a kind are pushed.
@@ -109,19 +109,19 @@ func (c Choice) wants(kind string) bool {
 	return c.Notices
 }
 
-// job is the payload of [TopicSend] and [TopicOffline]: what is to be sent is looked up when it is sent.
+// job is the payload of [TopicSend] and [TopicOffline]. The content of the push is read when it is sent.
 type job struct {
 	User   accounts.ID              `json:"user"`
-	Device accounts.DeviceID        `json:"device,omitzero"` // none: to whoever sends pushes of their own
-	Conv   messaging.ConversationID `json:"conv,omitzero"`   // messages that wait in it
+	Device accounts.DeviceID        `json:"device,omitzero"` // zero: to the backend with its own pushes
+	Conv   messaging.ConversationID `json:"conv,omitzero"`   // conversation with waiting messages
 	Notice int64                    `json:"notice,omitempty"`
-	After  int64                    `json:"after,omitempty"` // up to which message a push was sent before: mentions up to there were told
+	After  int64                    `json:"after,omitempty"` // a push was sent up to this message, including its mentions
 	At     int64                    `json:"at"`              // Unix ms
 
-	due int64 // Unix ms when it is to be done; 0: at once
+	due int64 // due time in Unix ms; 0 means now
 }
 
-// key is what a later job of the same takes the place of.
+// key returns the queue key. A later job with the same key replaces this one.
 func (j job) key() string {
 	about := "n:" + j.User.String()
 	if !j.Conv.IsZero() {
@@ -130,20 +130,20 @@ func (j job) key() string {
 	return about + ":" + j.Device.String()
 }
 
-// life is how long a push is worth anything.
+// life is how long a push is useful.
 const life = 24 * time.Hour
 
-// The topics of what waits to be sent.
+// The outbox topics of pushes.
 const (
 	TopicSend    = "push.send"
 	TopicOffline = "push.offline"
 )
 
-// mailbox is the contact without what the library writes before an address.
+// mailbox returns the contact without the prefix that the library adds.
 func (c Settings) mailbox() string { return strings.TrimPrefix(c.Contact, "mailto:") }
 
-// contact is the subject of tokens, as the library takes it: that of the settings, else the page, else the
-// sender of mails.
+// contact returns the subject of tokens for the library: the contact from the settings, the page, or the sender of
+// mails.
 func (c Settings) contact(page, sender string) string {
 	if !strings.HasPrefix(page, "https://") {
 		page = sender

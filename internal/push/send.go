@@ -14,19 +14,20 @@ import (
 )
 
 const (
-	// requestTime is how long a push service may take to answer; the public ones take a tenth of a second.
+	// requestTime bounds the response of a push service; public ones take a tenth of it.
 	requestTime = 5 * time.Second
-	// perHost is how many requests to one host are under way at once.
+	// perHost is the number of concurrent requests per host.
 	perHost = 16
-	// batchSize is how many pushes are taken at a time, and batchTime how long that may last: what has not begun by then comes again.
+	// batchSize is the number of pushes per batch, and batchTime bounds a batch: pushes that have not started are
+	// retried.
 	batchSize = 200
 	batchTime = 20 * time.Second
-	// restAfter is how long nothing is sent to a host that did not answer in time, and mostRest the longest that one may ask for.
+	// restAfter is the rest of a host after a timeout, and mostRest is the longest rest that a host may ask for.
 	restAfter = 30 * time.Second
 	mostRest  = 10 * time.Minute
 )
 
-// The outcomes of a push, as metrics have them.
+// The outcomes of a push in metrics.
 const (
 	sent      = "sent"
 	needless  = "needless"
@@ -36,22 +37,21 @@ const (
 	givenUp   = "given_up"
 )
 
-// errRefused is an answer that another try may change.
+// errRefused is a response that may change with a retry.
 var errRefused = errors.New("the push service does not take it")
 
-// later says that a push is to be sent at another time, and that this is no fault of its own.
+// later reports that a push will be sent at another time, without a fault of its own.
 type later struct{ at time.Time }
 
 func (l later) Error() string { return "to be sent later" }
 
-// hosts are those to which nothing is sent for now. The zero hosts are not ready.
+// hosts lists hosts that rest. The zero hosts is not ready for use.
 type hosts struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// resting returns until when nothing is to be sent to a host. When the time is over, one request finds out how the host is,
-// and the others wait for that.
+// resting returns the end of the rest of a host. After the rest one request tests the host, and the others wait for it.
 func (h *hosts) resting(host string, now time.Time) (until time.Time, yes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,11 +67,11 @@ func (h *hosts) resting(host string, now time.Time) (until time.Time, yes bool) 
 	return until, there
 }
 
-// rest has nothing sent to a host for a while, and returns until when.
+// rest starts the rest of a host, and returns its end.
 func (h *hosts) rest(host string, now time.Time, d time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for other, until := range h.until { // those that nobody asks about any more
+	for other, until := range h.until { // removes old entries
 		if now.Sub(until) > mostRest {
 			delete(h.until, other)
 		}
@@ -80,30 +80,29 @@ func (h *hosts) rest(host string, now time.Time, d time.Duration) time.Time {
 	return h.until[host]
 }
 
-// rests returns until when a host rests, or is found out about; zero: it does not.
+// rests returns the end of the rest or test of a host; zero means neither.
 func (h *hosts) rests(host string) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.until[host]
 }
 
-// well notes that a host answers.
+// well records that a host answers.
 func (h *hosts) well(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.until, host)
 }
 
-// delivery is a push on its way: what it says, and to whom.
+// delivery is a push with its recipient.
 type delivery struct {
-	at   int // in the batch
+	at   int // position in the batch
 	job  job
 	sub  Subscription
 	push api.Push
 }
 
-// prepared looks up what jobs come to by now. answers has an answer for each job that is not among
-// the deliveries.
+// prepared reads the current data of jobs. answers has a result for each job without a delivery.
 func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, answers []error) {
 	answers = make([]error, len(jobs))
 	all := func(err error) ([]delivery, []error) {
@@ -117,7 +116,7 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 	switch {
 	case err != nil:
 		return all(err)
-	case partial: // nobody knows who is on line
+	case partial: // it is unknown who is online
 		return all(later{s.db.Now().Add(restAfter)})
 	}
 	subs, err := liveSubscriptions(ctx, s.db, users)
@@ -149,14 +148,14 @@ func (s *Service) prepared(ctx context.Context, jobs []job) (list []delivery, an
 			}
 		}
 	}
-	// What came since the follower has looked is part of these pushes.
+	// Messages since the last check of the follower are part of these pushes.
 	if err := noteTold(ctx, s.db, messages); err != nil {
 		return all(asKind(err))
 	}
 	return list, answers
 }
 
-// sortOut returns the deliveries that are wanted now, and answers jobs that are to come later.
+// sortOut returns the deliveries that are still wanted, and the results of jobs for later.
 func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscription, answers []error) (wanted []delivery) {
 	bySub := make(map[device]Subscription, len(subs))
 	for _, sub := range subs {
@@ -165,7 +164,7 @@ func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscr
 	now := s.db.Now()
 	for i, j := range jobs {
 		d := delivery{at: i, job: j, sub: bySub[device{j.User, j.Device}]}
-		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and no follower looks at notices again
+		if online[j.User] && j.Notice != 0 && now.UnixMilli()-j.At < deep.Milliseconds() { // the connection may be dead, and the follower does not check notices again
 			s.metrics.sent.WithLabelValues(postponed).Inc()
 			answers[i] = later{time.UnixMilli(j.At).Add(deep)}
 			continue
@@ -184,7 +183,8 @@ func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscr
 	return wanted
 }
 
-// noteSent notes up to where pushes of messages were sent. One that is to be sent later, or again, has told of no mention yet.
+// noteSent records up to which messages pushes were sent. A push that is sent later or again has not delivered its
+// mentions yet.
 func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error) {
 	all := map[memberKey]told{}
 	for _, d := range list {
@@ -193,7 +193,7 @@ func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error
 		}
 	}
 	if err := noteTold(context.WithoutCancel(ctx), s.db, all); err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "pushes were sent and could not be noted: a mention may be pushed again", slog.Any("err", err))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "push: sent pushes not recorded, a mention may be pushed again", slog.Any("err", err))
 	}
 }
 
@@ -213,19 +213,19 @@ func usersOf(jobs []job) (users []accounts.ID) {
 	return users
 }
 
-// send sends one push. nil: it was taken, or nobody will ever take it.
+// send sends one push. It returns nil if the push was accepted or can never be accepted.
 func (s *Service) send(ctx context.Context, d delivery, attempt int) error {
 	outcome, err := s.post(ctx, d)
 	if outcome == failed && attempt >= maxTries { // a push is not worth a dead letter
-		s.log.LogAttrs(ctx, slog.LevelWarn, "a push is given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("err", err))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "push: given up", slog.String("user", d.job.User.String()), slog.String("device", d.job.Device.String()), slog.Any("err", err))
 		outcome, err = givenUp, nil
 	}
 	s.metrics.sent.WithLabelValues(outcome).Inc()
 	return err
 }
 
-// deliver sends to all hosts side by side, and to none more at once than it may bear, nor any more once it has come to rest.
-// It fills in the answers.
+// deliver sends to all hosts in parallel, with a limit per host, and stops for a host that starts to rest. It fills in
+// the results.
 func (s *Service) deliver(ctx context.Context, list []delivery, attempts []int, answers []error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()

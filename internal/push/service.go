@@ -20,60 +20,59 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this domain uses; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of the users that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
-// Presence says who is on line; *presence.Service does.
+// Presence returns who is online; *presence.Service implements it.
 type Presence interface {
-	// Online returns which of users are connected; partial: others may be, too.
+	// Online returns the connected ones of users. partial reports whether others may be connected, too.
 	Online(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]bool, partial bool, err error)
 }
 
-// Chats says what waits in them; *messaging.Service does.
+// Chats returns unread messages; *messaging.Service implements it.
 type Chats interface {
-	// Waiting returns what waits for users in conversations; a place that is not in the answer has nothing that waits.
+	// Waiting returns the unread messages of users in conversations, without places that have none.
 	Waiting(ctx context.Context, places []messaging.Place) (map[messaging.Place]messaging.Waiting, error)
 }
 
-// Told has users' notices; *notices.Service does.
+// Told returns the notices of users; *notices.Service implements it.
 type Told interface {
-	// Pending returns those of some notices that are listed and unread.
+	// Pending returns the listed and unread ones of some notices.
 	Pending(ctx context.Context, places []notices.Place) (map[notices.Place]notices.Notice, error)
 }
 
-// Config has what the domain stands on.
+// Config configures the domain.
 type Config struct {
 	DB       *sqldb.DB
 	People   People
 	Presence Presence
 	Chats    Chats
 	Told     Told
-	Secret   []byte // the server's own, under which the keys are stored
-	// Previous is another secret under which the keys may be stored, while the secret is rotated; nil: none.
+	Secret   []byte // the server's secret, which encrypts the keys in SQL
+	// Previous is another secret that the keys may be encrypted with, while the secret is rotated; nil means none.
 	Previous []byte
-	// Origin is the secret of which keys are made that are not stored yet; nil: Secret.
+	// Origin is the secret for deriving keys that are not stored yet; nil means Secret.
 	Origin  []byte
-	Page    string // where people reach the page, for whoever asks whose pushes these are
-	Sender  string // address of the server's mails, for the same where Page is not https
+	Page    string // URL of the page, as the contact for push services
+	Sender  string // address of the server's mails, as the contact if Page is not https
 	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil: nothing is collected
+	Metrics prometheus.Registerer // nil disables metrics
 
-	// Offline hands what a user should see to whoever sends pushes of their own (APNs, FCM), for each push once, and
-	// after a kill perhaps twice. It comes while no device of the user is on line, whether one has a
-	// subscription or not, and whatever the user wants pushed to browsers: but for chats that are muted, and groups that
-	// are not to notify. An error has it tried again. Nil: nobody does.
+	// Offline passes pushes to a backend that sends its own (APNs, FCM), once per push, and perhaps twice after a kill.
+	// It is called while no device of the user is online, with or without subscriptions and whatever the push settings
+	// are, except for muted chats and groups without notifications. After an error it is retried. It may be nil.
 	Offline func(ctx context.Context, user accounts.ID, p api.Push) error
 
-	// Transport is in place of the one that connects to public addresses only: for tests. Nil: that one.
+	// Transport replaces the transport for public addresses in tests. Nil means that one.
 	Transport Transport
 
 	Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service is the domain. It is safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
 	people   People
@@ -92,13 +91,13 @@ type Service struct {
 	metrics  *metrics
 
 	mu   sync.Mutex
-	keys keys // zero until they are asked for
+	keys keys // zero until first used
 
 	mark marks                                       // of the follower
-	done map[messaging.ConversationID]messaging.Said // by the follower: conversations of the last minute, as they were when nobody was left to tell later
+	done map[messaging.ConversationID]messaging.Said // of the follower: conversations of the last minute in which no member is left to notify
 }
 
-// New returns the domain on those parts. The error has all faults of the settings.
+// New returns the domain. Its error contains all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -113,7 +112,7 @@ func New(cfg Config) (*Service, error) {
 		http: newPoster(cfg.Transport, cfg.Private)}, nil
 }
 
-// signing returns the deployment's keys.
+// signing returns the keys of the deployment.
 func (s *Service) signing(ctx context.Context) (keys, error) {
 	s.mu.Lock()
 	have := s.keys
@@ -131,8 +130,8 @@ func (s *Service) signing(ctx context.Context) (keys, error) {
 	return have, nil
 }
 
-// stored returns the keys from SQL, where they are sealed under the secret. The first node that asks stores them, and
-// one with a new secret seals them again.
+// stored returns the keys from SQL, which are encrypted with the secret. The first node stores them, and a node with a
+// new secret encrypts them again.
 func (s *Service) stored(ctx context.Context) (k keys, err error) {
 	sealed, err := setting(ctx, s.db, keyName)
 	if err != nil {
@@ -159,18 +158,18 @@ func (s *Service) stored(ctx context.Context) (k keys, err error) {
 	return k, err
 }
 
-// errSealed reports keys that this node cannot read.
+// errSealed reports keys that this node cannot decrypt.
 var errSealed = errors.New("push: the keys in the database belong to another secret; set secret_previous to it")
 
-// Key returns the key with which browsers subscribe, in base64url.
+// Key returns the public key for subscriptions of browsers, in base64url.
 func (s *Service) Key(ctx context.Context) (_ string, err error) {
 	defer errs.Wrap(&err, "push.Key")
 	k, err := s.signing(ctx)
 	return k.public, err
 }
 
-// Subscribe has pushes to a user go to a device, until it is logged out. An earlier subscription of the device, and one of the same
-// endpoint, ends. ErrEndpoint, ErrKeys.
+// Subscribe subscribes a device of a user to pushes until its log-out. It replaces an earlier subscription of the
+// device or of the same endpoint.
 func (s *Service) Subscribe(ctx context.Context, sub Subscription) (err error) {
 	defer errs.Wrap(&err, "push.Subscribe %s", sub.User)
 	if err := sub.check(); err != nil {
@@ -182,19 +181,19 @@ func (s *Service) Subscribe(ctx context.Context, sub Subscription) (err error) {
 	}))
 }
 
-// Unsubscribe ends that; where there is none, it changes nothing.
+// Unsubscribe ends the subscription of a device. It is idempotent.
 func (s *Service) Unsubscribe(ctx context.Context, user accounts.ID, device accounts.DeviceID) (err error) {
 	defer errs.Wrap(&err, "push.Unsubscribe %s", user)
 	return asKind(deleteSubscription(ctx, s.db, user, device))
 }
 
-// Status is what is pushed to a user.
+// Status is the push status of a user.
 type Status struct {
 	Choice
-	Devices []accounts.DeviceID // that have a subscription
+	Devices []accounts.DeviceID // devices with a subscription
 }
 
-// Status returns it.
+// Status returns the push status of a user.
 func (s *Service) Status(ctx context.Context, user accounts.ID) (st Status, err error) {
 	defer errs.Wrap(&err, "push.Status %s", user)
 	found, err := subscriptionsOf(ctx, s.db, []accounts.ID{user})
@@ -209,10 +208,10 @@ func (s *Service) Status(ctx context.Context, user accounts.ID) (st Status, err 
 	return st, asKind(err)
 }
 
-// Update is what changes of a choice; nil changes nothing.
+// Update changes a choice; nil fields stay.
 type Update struct{ Messages, Requests, Notices, Previews *bool }
 
-// Choose changes what a user wants to be pushed.
+// Choose changes the push settings of a user.
 func (s *Service) Choose(ctx context.Context, user accounts.ID, u Update) (err error) {
 	defer errs.Wrap(&err, "push.Choose %s", user)
 	return asKind(inTx(ctx, s.db, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -229,13 +228,13 @@ func (s *Service) Choose(ctx context.Context, user accounts.ID, u Update) (err e
 	}))
 }
 
-// Erase removes all that there is of a user who has no account any more. It may be repeated.
+// Erase deletes all data of a user without an account. It may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "push.Erase %s", user)
 	return asKind(erase(ctx, s.db, user))
 }
 
-// Notices has new notices pushed, in their transaction; it is a notices.Config.Pushes.
+// Notices enqueues pushes of new notices in their transaction. It is a notices.Config.Pushes.
 func (s *Service) Notices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Notice) (err error) {
 	defer errs.Wrap(&err, "push.Notices")
 	users := make([]accounts.ID, len(fresh))
@@ -254,7 +253,7 @@ func (s *Service) Notices(ctx context.Context, tx *sqldb.Tx, fresh []notices.Not
 	return enqueue(ctx, tx, jobs)
 }
 
-// jobs are a job for each device of its user, and for the hook.
+// jobs returns a job for each device, and one for the hook.
 func (s *Service) jobs(of job, devices []accounts.DeviceID) (all []job) {
 	for _, d := range devices {
 		of.Device = d

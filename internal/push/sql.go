@@ -16,15 +16,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind maps errors of the engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// inTx is [sqldb.DB.Tx]: nothing of this package is cached.
+// inTx calls [sqldb.DB.Tx], because this package caches nothing.
 func inTx(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return db.Tx(ctx, fn)
 }
 
-// setting reads one of the deployment's own settings; empty: there is none.
+// setting returns a setting of the deployment, or "".
 func setting(ctx context.Context, q sqldb.Querier, name string) (value string, err error) {
 	err = q.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = ?", name).Scan(&value)
 	return value, sqldb.Missing(err, nil)
@@ -36,7 +36,7 @@ const (
 	markName = "push_mark"
 )
 
-// firstSetting returns the value of a setting. The first node that asks stores its own.
+// firstSetting returns the value of a setting. The first node stores its own value.
 func firstSetting(ctx context.Context, db *sqldb.DB, name, own string) (value string, err error) {
 	if value, err = setting(ctx, db, name); err != nil || value != "" {
 		return value, err
@@ -51,7 +51,7 @@ func firstSetting(ctx context.Context, db *sqldb.DB, name, own string) (value st
 	return value, err
 }
 
-// readMark returns up to when the follower has come; zero: nowhere.
+// readMark returns the progress of the follower, or zero.
 func readMark(ctx context.Context, q sqldb.Querier) (time.Time, error) {
 	value, err := setting(ctx, q, markName)
 	if err != nil || value == "" {
@@ -78,15 +78,16 @@ func scanSubscription(rows *sql.Rows) (s Subscription, err error) {
 	return s, err
 }
 
-// The conditions on a member m of a chat by which the follower reads: subscribed is who has a subscription and wants to be told of
-// messages. No engine makes a join of a subquery that counts, and reads in the order of another table then.
+// Conditions on a member m of a chat for the follower: subscribed selects members with a subscription who want pushes
+// of messages. No engine converts a counting subquery into a join, which would read in the order of another table.
 const (
 	subscribed = "(SELECT COUNT(*) FROM push_subscriptions p LEFT JOIN push_settings o ON o.user_id = p.user_id WHERE p.user_id = m.user_id AND COALESCE(o.messages, 1) <> 0) > 0"
 	everybody  = "1 = 1"
 )
 
-// insertSubscription replaces a device's subscription, and that of the same endpoint if its keys are the same: a browser has one
-// subscription for all users who log in there. The keys prove that the caller has that browser. ErrKeys.
+// insertSubscription replaces the subscription of a device, and one of the same endpoint if its keys are equal: a
+// browser has one subscription for all users who log in there. The keys prove that the caller has that browser. It
+// returns ErrKeys if they differ.
 func insertSubscription(ctx context.Context, tx *sqldb.Tx, s Subscription) error {
 	rows, err := tx.QueryContext(ctx, "SELECT "+subscriptionColumns+" FROM push_subscriptions WHERE hash = ?"+tx.Dialect().ForUpdate(), s.hash())
 	if err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -111,7 +112,7 @@ func deleteSubscription(ctx context.Context, db *sqldb.DB, user accounts.ID, dev
 	return err
 }
 
-// deleteEndpoint removes a subscription that has ended, unless another one has taken its place.
+// deleteEndpoint deletes an ended subscription, unless another one has replaced it.
 func deleteEndpoint(ctx context.Context, db *sqldb.DB, s Subscription) error {
 	_, err := db.ExecContext(ctx, "DELETE FROM push_subscriptions WHERE user_id = ? AND device_id = ? AND hash = ?", s.User, s.Device, s.hash())
 	return err
@@ -123,14 +124,14 @@ func subscriptionsOf(ctx context.Context, q sqldb.Querier, users []accounts.ID) 
 	return sqldb.Collect(rows, err, scanSubscription)
 }
 
-// liveSubscriptions returns those of devices that are logged in.
+// liveSubscriptions returns the subscriptions of logged-in devices.
 func liveSubscriptions(ctx context.Context, q sqldb.Querier, users []accounts.ID) ([]Subscription, error) {
 	rows, err := q.QueryContext(ctx, "SELECT p.user_id, p.device_id, p.endpoint, p.p256dh, p.auth, p.created FROM push_subscriptions p JOIN sessions s ON s.user_id = p.user_id AND s.device_id = p.device_id"+
 		" WHERE p.user_id IN (?) AND s.refresh_expires > ?", bun.List(users), q.Now().UnixMilli())
 	return sqldb.Collect(rows, err, scanSubscription)
 }
 
-// choices returns what up to 500 users want to be pushed.
+// choices returns the push settings of up to 500 users.
 func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID, lock string) (map[accounts.ID]Choice, error) {
 	all := make(map[accounts.ID]Choice, len(users))
 	for _, u := range users {
@@ -146,7 +147,7 @@ func choices(ctx context.Context, q sqldb.Querier, users []accounts.ID, lock str
 	})
 }
 
-// lockChoice returns a user's choice, and locks it until tx ends. Its row is there then.
+// lockChoice creates the row of a user's choice if needed, locks it until tx ends, and returns it.
 func lockChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID) (Choice, error) {
 	first := tx.Dialect().Compile(sqldb.Upsert{Table: "push_settings", Columns: []string{"user_id", "messages", "requests", "notices", "previews"}, Key: []string{"user_id"}})
 	if _, err := tx.ExecContext(ctx, first.For(1), user, usual.Messages, usual.Requests, usual.Notices, usual.Previews); err != nil {
@@ -156,16 +157,16 @@ func lockChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID) (Choice, er
 	return all[user], err
 }
 
-// setChoice writes a choice that is locked.
+// setChoice stores a locked choice.
 func setChoice(ctx context.Context, tx *sqldb.Tx, user accounts.ID, c Choice) error {
 	_, err := tx.ExecContext(ctx, "UPDATE push_settings SET messages = ?, requests = ?, notices = ?, previews = ? WHERE user_id = ?", c.Messages, c.Requests, c.Notices, c.Previews, user)
 	return err
 }
 
-// told is up to where a member of a conversation was told of messages, and when.
+// told is the state of a member of a conversation: the last message with a push, and its time.
 type told struct {
 	seq, at int64
-	sent    int64 // up to where a push was sent, and not only queued
+	sent    int64 // the last message whose push was sent and not only queued
 }
 
 type memberKey struct {
@@ -173,7 +174,7 @@ type memberKey struct {
 	conv messaging.ConversationID
 }
 
-// lockTold returns up to where some members were told, and locks that until tx ends.
+// lockTold returns the state of some members, and locks it until tx ends.
 func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (map[memberKey]told, error) {
 	args := make([]any, 0, 2*len(list))
 	for _, u := range list {
@@ -193,7 +194,7 @@ func lockTold(ctx context.Context, tx *sqldb.Tx, list []messaging.Undelivered) (
 var tolds = sqldb.Upsert{Table: "push_chats", Columns: []string{"user_id", "conversation", "seq", "at", "sent"}, Key: []string{"user_id", "conversation"},
 	Set: []string{"seq = {greatest}(seq, {new.seq})", "at = CASE WHEN {new.at} = 0 THEN at ELSE {new.at} END", "sent = {greatest}(sent, {new.sent})"}}
 
-// putTold notes up to where members were told, in the order of their keys. An at of zero leaves when they were told.
+// putTold stores the state of members, in the order of their keys. An at of zero keeps the stored time.
 func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
 	keys := make([]memberKey, 0, len(all))
 	for k := range all {
@@ -208,7 +209,7 @@ func putTold(ctx context.Context, tx *sqldb.Tx, all map[memberKey]told) error {
 	return err
 }
 
-// noteTold is [putTold] in a transaction of its own.
+// noteTold is [putTold] in its own transaction.
 func noteTold(ctx context.Context, db *sqldb.DB, all map[memberKey]told) error {
 	if len(all) == 0 {
 		return nil
@@ -216,7 +217,7 @@ func noteTold(ctx context.Context, db *sqldb.DB, all map[memberKey]told) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return putTold(ctx, tx, all) })
 }
 
-// erase removes all that there is of a user.
+// erase deletes all data of a user.
 func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var faults []error
@@ -230,7 +231,7 @@ func erase(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 
 const pruneAtOnce = 500
 
-// prune forgets of chats up to where members were told before a moment, and subscriptions of devices that are logged out.
+// prune deletes states from before a time, and subscriptions of devices that are logged out.
 func prune(ctx context.Context, db *sqldb.DB, before time.Time) error {
 	if err := pruneSome(ctx, db, "push_chats", "conversation", "t.at < ?", before.UnixMilli()); err != nil {
 		return err
@@ -238,7 +239,7 @@ func prune(ctx context.Context, db *sqldb.DB, before time.Time) error {
 	return pruneSome(ctx, db, "push_subscriptions", "device_id", "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.user_id = t.user_id AND s.device_id = t.device_id)")
 }
 
-// pruneSome removes rows by a condition on a table t whose key is a user and something else, in batches.
+// pruneSome deletes rows that meet a condition on a table t whose key is a user and another column, in batches.
 func pruneSome(ctx context.Context, db *sqldb.DB, table, second, where string, args ...any) error {
 	for {
 		var keys []any

@@ -10,12 +10,12 @@ import (
 	"encoding/base64"
 )
 
-// keys are the deployment's, with which pushes are signed (RFC 8292), in base64url.
+// keys are the deployment's signing keys (RFC 8292), in base64url.
 type keys struct{ private, public string }
 
-// keysOf makes the keys of a seed. Without the server's secret nothing follows from it; all nodes have the same.
+// keysOf derives the keys from a seed. All nodes derive the same keys, and the seed is useless without the secret.
 func keysOf(secret []byte, seed string) keys {
-	for n := byte(0); ; n++ { // one in four thousand million is no key
+	for n := byte(0); ; n++ { // one of 4,000 million values is no valid key
 		h := hmac.New(sha256.New, secret)
 		h.Write([]byte("push vapid " + seed))
 		h.Write([]byte{n})
@@ -36,7 +36,7 @@ func (k keys) seal(secret []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sealing(secret).Seal(nil, nil, private, nil))
 }
 
-// unseal decrypts what seal returned. It reports false for another secret's.
+// unseal decrypts the result of seal. It returns false if another secret encrypted it.
 func unseal(secret []byte, text string) (keys, bool) {
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -57,7 +57,7 @@ func keysFrom(key *ecdh.PrivateKey) keys {
 	return keys{base64.RawURLEncoding.EncodeToString(key.Bytes()), base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes())}
 }
 
-// sealing is AES-GCM under a key of the secret, with a random nonce in what it seals.
+// sealing returns AES-GCM with a key derived from the secret and a random nonce in the ciphertext.
 func sealing(secret []byte) cipher.AEAD {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte("push key"))
