@@ -15,7 +15,7 @@ type Caller struct {
 	people People
 }
 
-// UserID implements web.Caller by the key's id, which is nobody's.
+// UserID implements web.Caller with the id of the key, which is no user's id.
 func (c *Caller) UserID() string { return c.ID.String() }
 
 // Rate implements web.Delegate.
@@ -23,7 +23,7 @@ func (c *Caller) Rate() ratelimit.Limit {
 	return ratelimit.Limit{Max: c.Key.Rate, Window: time.Minute}
 }
 
-// Act implements web.Delegate. ErrClosed, ErrScope, ErrAs, accounts.ErrNoUser, accounts.ErrBanned.
+// Act implements web.Delegate.
 func (c *Caller) Act(ctx context.Context, op web.Op, as string) (web.Caller, error) {
 	need, acting := Need(op.ID, op.Method, op.Tags)
 	switch {
@@ -47,7 +47,7 @@ func (c *Caller) Act(ctx context.Context, op web.Op, as string) (web.Caller, err
 	return caller, nil
 }
 
-// Acts says, for the description of the API, which scope calls an operation in the name of a user; empty: none does.
+// Acts returns the scope that calls an operation as a user, for the API description, or "" if there is none.
 func Acts(op web.Op) string {
 	need, acting := Need(op.ID, op.Method, op.Tags)
 	if !acting {

@@ -11,13 +11,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// People is what this package asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this package uses; *accounts.Service implements it.
 type People interface {
 	Resolve(ctx context.Context, name string) (accounts.ID, error)
 	Acting(ctx context.Context, user accounts.ID, reads bool) (accounts.Caller, error)
 }
 
-// Service knows the keys. It is safe for concurrent use.
+// Service checks keys. It is safe for concurrent use.
 type Service struct {
 	db     *sqldb.DB
 	people People
@@ -25,31 +25,31 @@ type Service struct {
 
 	load func(context.Context) ([]Key, error) // all keys, from SQL
 
-	turn   chan struct{} // of one: held while SQL is read, so that many callers make one statement
-	keys   map[ID]Key    // never changed, only replaced
-	loaded time.Time     // when keys was
-	looked time.Time     // when SQL was asked last,
-	fault  error         // and what came of that
+	turn   chan struct{} // capacity 1; held while SQL is read, so that many callers cause one statement
+	keys   map[ID]Key    // replaced as a whole, never modified
+	loaded time.Time     // time of keys
+	looked time.Time     // time of the last read of SQL
+	fault  error         // error of the last read
 
 	used sync.Map // ID: true, since the last flush
 }
 
 const (
-	// maxAge is how long a key is good that was revoked.
+	// maxAge is how long a revoked key stays valid.
 	maxAge = time.Second
-	// minAge keeps made-up keys from having SQL asked again and again; a new one is good after that.
+	// minAge limits the reads of SQL for unknown keys. A new key is valid after that time.
 	minAge = 100 * time.Millisecond
-	// loadTime bounds one look at SQL.
+	// loadTime bounds one read of SQL.
 	loadTime = 5 * time.Second
 )
 
-// New returns the keys in db.
+// New returns the service for the keys in db.
 func New(db *sqldb.DB, people People, log *slog.Logger) *Service {
 	return &Service{db: db, people: people, log: log, turn: make(chan struct{}, 1),
 		load: func(ctx context.Context) ([]Key, error) { return selectKeys(ctx, db) }}
 }
 
-// Authenticate returns who holds a key. ErrKey, ErrStore.
+// Authenticate returns the caller of a key, or ErrKey or ErrStore.
 func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, err error) {
 	id, err := parse(token)
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (_ *Caller, er
 	return &Caller{Key: k, people: s.people}, nil
 }
 
-// find looks a key up in the copy of this node. Whoever has waited for others that asked SQL meanwhile takes what they
-// were told, however long that took: while SQL is slow or away a statement is for all who wait.
+// find returns a key from the cache of this node. A caller that has waited for another read of SQL uses its result, so
+// that all waiting callers share one statement while SQL is slow or unavailable.
 func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error) {
 	asked := time.Now()
 	select {
@@ -99,7 +99,7 @@ func (s *Service) find(ctx context.Context, id ID) (k Key, there bool, err error
 	return k, there, nil
 }
 
-// flush notes the last uses of keys.
+// flush stores the last uses of keys.
 func (s *Service) flush(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "servicekeys.flush")
 	var list []ID

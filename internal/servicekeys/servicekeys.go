@@ -14,27 +14,27 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// ID names a key. It stands where a user's id would in limits and log lines.
+// ID identifies a key. It replaces the user id in limits and log lines.
 type ID = ids.ID[Key]
 
-// Key is what an app's own backend calls the API with.
+// Key is a service key of an app's own backend.
 type Key struct {
 	ID       ID
 	Name     string
 	Scopes   []Scope
-	Rate     int // requests a minute
+	Rate     int // requests per minute
 	Created  time.Time
-	Expires  time.Time // zero: never
-	Used     time.Time // to some seconds; zero: never
-	OldUntil time.Time // until when the secret before the rotation is good; zero: there was none
+	Expires  time.Time // zero means never
+	Used     time.Time // accurate to some seconds; zero means never
+	OldUntil time.Time // end of the validity of the secret before the rotation; zero means there was none
 
 	hash, oldHash string
 
-	olderHash  string // of the secret before that: it is in use where the one that followed it was shown to nobody
+	olderHash  string // of the secret before the old one, in use if the response with the old one was lost
 	olderUntil time.Time
 }
 
-// good reports whether a secret is the key's at that time.
+// good reports whether a secret is valid for the key at that time.
 func (k Key) good(secretHash string, now time.Time) bool {
 	if !k.Expires.IsZero() && !now.Before(k.Expires) {
 		return false
@@ -44,18 +44,18 @@ func (k Key) good(secretHash string, now time.Time) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// Scope is what a key may do.
+// Scope is a permission of a key.
 type Scope string
 
-// The scopes. Those of chats, groups, friends and check-in are for what a key does in the name of a user.
+// The scopes. Those of chats, groups, friends and check-in are for calls as a user.
 const (
-	UsersRead    Scope = "users:read"    // look users up
-	UsersWrite   Scope = "users:write"   // open accounts and change profiles
+	UsersRead    Scope = "users:read"    // read users
+	UsersWrite   Scope = "users:write"   // create accounts and change profiles
 	UsersBan     Scope = "users:ban"     // ban, unban, log out
 	UsersErase   Scope = "users:erase"   // delete accounts
-	TokensIssue  Scope = "tokens:issue"  // log a user's device in
-	MessagesSend Scope = "messages:send" // send messages from any user to any other, and as the system
-	GroupsManage Scope = "groups:manage" // make groups, and put users into them and out, whoever they are
+	TokensIssue  Scope = "tokens:issue"  // log in devices of users
+	MessagesSend Scope = "messages:send" // send messages from any user to any other, and system messages
+	GroupsManage Scope = "groups:manage" // create groups, and add and remove any members
 	ChatsRead    Scope = "chats:read"
 	ChatsWrite   Scope = "chats:write"
 	GroupsRead   Scope = "groups:read"
@@ -66,10 +66,10 @@ const (
 	CheckinWrite Scope = "checkin:write"
 )
 
-// Scopes are all of them.
+// Scopes lists all scopes.
 var Scopes = []Scope{UsersRead, UsersWrite, UsersBan, UsersErase, TokensIssue, MessagesSend, GroupsManage, ChatsRead, ChatsWrite, GroupsRead, GroupsWrite, FriendsRead, FriendsWrite, CheckinRead, CheckinWrite}
 
-// own are the scopes of the operations that only keys can call, by their ids.
+// own lists the scopes of the operations for keys only, by operation id.
 var own = map[string]Scope{
 	"service.users":        UsersWrite,
 	"service.user":         UsersRead,
@@ -85,15 +85,15 @@ var own = map[string]Scope{
 	"service.group_remove": GroupsManage,
 }
 
-// reads reports whether a scope lets a key change nothing.
+// reads reports whether a scope only allows reading.
 func (s Scope) reads() bool { return strings.HasSuffix(string(s), ":read") }
 
-// acts are the tags of the operations that a key can call in the name of a user, with the first part of
-// the scopes: the second is read or write.
+// acts lists the tags of operations that a key can call as a user, with the first part of the scope. The second part is
+// read or write.
 var acts = map[string]string{"chats": "chats", "groups": "groups", "friends": "friends", "blocks": "friends", "check-in": "checkin"}
 
-// Need returns the scope that an operation needs, by its id, method and tags, and whether it is called in
-// the name of a user. Empty: no key may call it.
+// Need returns the scope that an operation needs, by its id, method and tags, and whether the key acts as a user. An
+// empty scope means that no key may call it.
 func Need(id, method string, tags []string) (need Scope, acting bool) {
 	if scope, ok := own[id]; ok {
 		return scope, false
@@ -107,7 +107,7 @@ func Need(id, method string, tags []string) (need Scope, acting bool) {
 	return Scope(acts[tags[0]] + ":write"), true
 }
 
-// The refusals.
+// Errors of the package.
 var (
 	ErrKey     = errs.New(errs.Unauthenticated, "service.key_invalid", "The service key is wrong, expired or revoked.")
 	ErrScope   = errs.New(errs.Forbidden, "service.scope", "The service key has not the scope that this needs.")
@@ -120,13 +120,13 @@ var (
 	ErrStore   = errs.New(errs.Unavailable, "service.store_away", "Service keys cannot be checked right now. Please try again.").Retry(2 * time.Second)
 )
 
-// AuthErrors are the refusals of a caller with a key.
+// AuthErrors lists the errors for a caller with a key.
 var AuthErrors = []*errs.Error{ErrKey, ErrScope, ErrClosed, ErrAs, ErrStore, accounts.ErrBanned}
 
-// Prefix is what each key begins with, and no user's token.
+// Prefix is the start of each key. No user's token starts with it.
 const Prefix = "sk_"
 
-// newToken returns a key as its holder has it, and its hash.
+// newToken returns the token of a key, and its hash.
 func newToken(id ID) (token, hash string) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
@@ -134,7 +134,7 @@ func newToken(id ID) (token, hash string) {
 	return token, hashOf(token)
 }
 
-// parse returns the id in a key. ErrKey.
+// parse returns the id in a key, or ErrKey.
 func parse(token string) (ID, error) {
 	name, secret, ok := strings.Cut(strings.TrimPrefix(token, Prefix), ".")
 	id, err := ids.Parse[Key](name)
@@ -149,7 +149,7 @@ func hashOf(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// ParseScopes returns the scopes of those names, each once. The error names the first that is none.
+// ParseScopes returns the scopes with the given names, without duplicates. Its error names the first unknown scope.
 func ParseScopes(names []string) (list []Scope, err error) {
 	for _, n := range names {
 		if !slices.Contains(Scopes, Scope(n)) {

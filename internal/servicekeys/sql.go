@@ -14,10 +14,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind maps errors of the engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// MaxKeys is how many keys there may be: each node has them all in memory.
+// MaxKeys is the largest number of keys, because each node caches all of them.
 const MaxKeys = 1000
 
 const keyColumns = "id, name, scopes, rate, hash, old_hash, old_until, created, expires, used, older_hash, older_until"
@@ -42,7 +42,7 @@ func updateUsed(ctx context.Context, db *sqldb.DB, list []ID) error {
 	return err
 }
 
-// Admin looks after keys in SQL alone, for operators. Nodes follow within a second.
+// Admin manages keys for operators, only in SQL. Nodes see changes within a second.
 type Admin struct{ db *sqldb.DB }
 
 // NewAdmin returns the Admin of the keys in db.
@@ -55,8 +55,7 @@ func (d Admin) List(ctx context.Context) (_ []Key, err error) {
 	return list, asKind(err)
 }
 
-// Create makes a key and returns it as its holder has it, which nobody can be shown again. A zero life is
-// for ever. ErrName, ErrTaken, ErrMany.
+// Create creates a key and returns its token, which cannot be shown again. A zero life means forever.
 func (d Admin) Create(ctx context.Context, name string, scopes []Scope, rate int, life time.Duration) (_ Key, token string, err error) {
 	defer errs.Wrap(&err, "servicekeys.Create")
 	name, ok := words.Line(name, 60)
@@ -91,8 +90,8 @@ func (d Admin) Create(ctx context.Context, name string, scopes []Scope, rate int
 	return k, token, asKind(err)
 }
 
-// Rotate gives a key another secret; the one in force is good for overlap still, and so is the one before it, if that was
-// said: whoever did not get the answer of a rotation rotates once more. ErrUnknown.
+// Rotate creates a new secret for a key. The current secret, and the one before it, stay valid for overlap, because the
+// response of the last rotation may have been lost.
 func (d Admin) Rotate(ctx context.Context, name string, overlap time.Duration) (token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "servicekeys.Rotate")
 	err = d.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -104,7 +103,7 @@ func (d Admin) Rotate(ctx context.Context, name string, overlap time.Duration) (
 		var hash string
 		token, hash = newToken(id)
 		until = tx.Now().Add(overlap)
-		// MySQL sees what the statement has set so far; hence this order.
+		// MySQL uses the values that the statement has already set, so the order matters.
 		_, err = tx.ExecContext(ctx, `UPDATE service_keys SET older_hash = old_hash, older_until = CASE WHEN old_until < ? THEN old_until ELSE ? END,
 			old_hash = hash, old_until = ?, hash = ? WHERE id = ?`, until.UnixMilli(), until.UnixMilli(), until.UnixMilli(), hash, id)
 		return err
@@ -112,7 +111,7 @@ func (d Admin) Rotate(ctx context.Context, name string, overlap time.Duration) (
 	return token, until, asKind(err)
 }
 
-// Revoke ends a key. ErrUnknown.
+// Revoke deletes a key, or returns ErrUnknown.
 func (d Admin) Revoke(ctx context.Context, name string) (err error) {
 	defer errs.Wrap(&err, "servicekeys.Revoke")
 	there, err := sqldb.AffectedOne(d.db.ExecContext(ctx, "DELETE FROM service_keys WHERE name = ?", name))
