@@ -1,13 +1,14 @@
-// Package jwtlogin logs users in by a token of the app's own: a JSON Web Token that names the user, signed
-// by the app's backend or its identity provider, is exchanged for a session of a device.
+// Package jwtlogin logs users in with a token of the app: a JSON Web Token with the user's id, signed by the app's
+// backend or its identity provider, is exchanged for a session of a device.
 //
-// A token is good if its signature, issuer, audience and times are: only algorithms that the operator has named are
-// taken, never none, and an algorithm decides which key is asked, so that no public key can pass for a shared
-// secret. Keys come from a shared secret, a file, or an address (JWKS), which is fetched every hour
-// and, for a key that nobody knows, at most once in half a minute.
+// The signature, issuer, audience and times of a token must be valid. Only the algorithms in the settings are accepted,
+// never none. The algorithm selects the kind of key, so that a public key cannot be used as a shared secret. Keys come
+// from a shared secret, a file, or an address (JWKS) that is fetched every hour and, for an unknown key, at most every
+// 30 seconds.
 //
-// The same token may be exchanged again until it expires: it is what proves who the user is, on each of their devices. Hence it must
-// expire, within the operator's max_life at the latest. After that, and for log-outs, bans and refreshes, a session is as any other.
+// A token may be exchanged repeatedly until it expires, because it proves the user's identity on each device. So it
+// must expire, at most max_life ahead. Afterwards the session is like any other, for log-outs, bans and refreshes.
 //
-// Truth: accounts, which know the user by the external id in the token. This package holds nothing but keys, in memory.
+// The accounts are the source of truth: they have the external id in the token. This package stores only keys, in
+// memory.
 package jwtlogin

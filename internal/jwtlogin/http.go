@@ -14,8 +14,8 @@ import (
 // Routes adds the operation to a.
 func (s *Service) Routes(a *web.API) {
 	web.HandlePublic(a, web.Op{Method: http.MethodPost, Path: "/v1/auth/jwt", ID: "auth.jwt", Tags: []string{"accounts"},
-		Summary:     "Log a device in by a token of the app's own",
-		Description: "The token is a JSON Web Token that the app's backend or identity provider has signed. A user who is seen for the first time gets an account, unless the operator does not want that.",
+		Summary:     "Log in by the app's token",
+		Description: "The token is a JSON Web Token that the app's backend or identity provider has signed. A new user gets an account, unless the operator has disabled that.",
 		Errors: []*errs.Error{ErrOff, ErrToken, ErrUnknown, accounts.ErrExternalID, accounts.ErrDeviceName, accounts.ErrBanned, accounts.ErrCredentials, accounts.ErrStore,
 			webhooks.ErrRefused, webhooks.ErrAway}}, s.post)
 }
@@ -28,5 +28,5 @@ func (s *Service) post(ctx context.Context, in *web.Body[api.JWTRequest]) (*web.
 	return web.NewBody(s.cfg.People.WireTokens(t)), nil
 }
 
-// Fetcher is by what the public keys at an address are fetched.
+// Fetcher is the HTTP client for the public keys.
 type Fetcher = *http.Client

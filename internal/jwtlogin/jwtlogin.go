@@ -11,29 +11,29 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// The refusals.
+// Errors of the package.
 var (
 	ErrToken   = errs.New(errs.Unauthenticated, "auth.jwt_invalid", "The app's token is wrong or expired, or not for this server.")
 	ErrUnknown = errs.New(errs.Forbidden, "auth.jwt_unknown_user", "The app's token names a user who has no account here.")
 	ErrOff     = errs.New(errs.Forbidden, "auth.jwt_off", "This server does not log in by tokens of an app.")
 )
 
-// Settings are what an operator may choose.
+// Settings are the operator's settings.
 type Settings struct {
-	Issuer     string        `koanf:"issuer" help:"the iss that a token has to have"`
-	Audience   string        `koanf:"audience" help:"what has to be among a token's aud"`
-	Algorithms []string      `koanf:"algorithms" help:"the algorithms that are taken: HS256 with secret, RS256, ES256, EdDSA and their like with keys of jwks_url or jwks_file"`
+	Issuer     string        `koanf:"issuer" help:"the required iss of a token"`
+	Audience   string        `koanf:"audience" help:"a value that a token's aud must contain"`
+	Algorithms []string      `koanf:"algorithms" help:"the accepted algorithms: HS256 with secret, RS256, ES256, EdDSA and their like with keys of jwks_url or jwks_file"`
 	Secret     string        `koanf:"secret" secret:"true" help:"the secret that is shared with the app's backend, for HS256; at least 32 characters"`
 	JWKSURL    string        `koanf:"jwks_url" help:"where the public keys are fetched, https://app.example.org/.well-known/jwks.json"`
 	JWKSFile   string        `koanf:"jwks_file" help:"a file with the public keys, in place of jwks_url"`
-	IDClaim    string        `koanf:"id_claim" default:"sub" help:"the claim with the app's own name for the user; an empty one is sub"`
+	IDClaim    string        `koanf:"id_claim" default:"sub" help:"the claim with the app's id of the user; an empty one is sub"`
 	NameClaim  string        `koanf:"name_claim" default:"name" help:"the claim with the name that others see, taken when the account is opened; an empty one is name"`
 	Create     bool          `koanf:"create" default:"true" help:"open an account for a user who has none"`
 	Leeway     time.Duration `koanf:"leeway" default:"30s" help:"how far the app's clock may be off, at most 5m"`
 	MaxLife    time.Duration `koanf:"max_life" default:"1h" help:"how far ahead a token's exp may lie, at most a day: until then it can be used again"`
 }
 
-// On reports whether there is a key by which tokens can be checked.
+// On reports whether a key for checking tokens is configured.
 func (c Settings) On() bool { return c.Secret != "" || c.JWKSURL != "" || c.JWKSFile != "" }
 
 var (

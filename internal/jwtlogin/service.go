@@ -26,7 +26,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-// People is what this package asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this package uses; *accounts.Service implements it.
 type People interface {
 	ExternalUser(ctx context.Context, id string) (accounts.User, error)
 	Provide(ctx context.Context, list []accounts.External) ([]accounts.Provided, error)
@@ -34,14 +34,14 @@ type People interface {
 	WireTokens(t accounts.Tokens) api.Tokens
 }
 
-// Config has what the package stands on.
+// Config configures the package.
 type Config struct {
 	People People
-	Hooks  *webhooks.Service // asked before an account is opened; nil: nobody is
+	Hooks  *webhooks.Service // called before an account is created; may be nil
 	Log    *slog.Logger
 	Now    func() time.Time
-	Off    bool // nobody is logged in by tokens of an app
-	// Client fetches the keys at an address; nil means http.DefaultClient.
+	Off    bool // disables log-in by tokens of an app
+	// Client fetches the keys; nil means http.DefaultClient.
 	Client Fetcher
 
 	Settings
@@ -51,17 +51,17 @@ type Config struct {
 type Service struct {
 	cfg    Config
 	parser *jwt.Parser
-	public jwt.Keyfunc // nil: there is a shared secret alone
+	public jwt.Keyfunc // nil if there is only a shared secret
 }
 
 const (
-	fetchEvery   = time.Hour        // the keys at an address
-	fetchTime    = 5 * time.Second  // for one fetch
-	fetchUnknown = 30 * time.Second // between fetches for keys that nobody knows
+	fetchEvery   = time.Hour        // interval of fetches of the keys
+	fetchTime    = 5 * time.Second  // bounds one fetch
+	fetchUnknown = 30 * time.Second // between fetches for unknown keys
 )
 
-// New returns a service with those settings; keys that cannot be fetched now are fetched later, until ctx ends. The
-// error has all faults of the settings.
+// New returns a service. Keys that cannot be fetched now are fetched later, until ctx ends. Its error contains all
+// faults of the settings.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	cfg.IDClaim, cfg.NameClaim = cmp.Or(cfg.IDClaim, "sub"), cmp.Or(cfg.NameClaim, "name")
@@ -85,10 +85,10 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		keys, err = keyfunc.NewDefaultOverrideCtx(ctx, []string{cfg.JWKSURL}, keyfunc.Override{
 			Client:      cfg.Client,
 			HTTPTimeout: fetchTime, RefreshInterval: fetchEvery, NoErrorReturnFirstHTTPReq: &later,
-			RefreshUnknownKID: rate.NewLimiter(rate.Inf, 0), RateLimitWaitMax: fetchTime, // the latter is for the fetch, too; how often is said by fetching
+			RefreshUnknownKID: rate.NewLimiter(rate.Inf, 0), RateLimitWaitMax: fetchTime, // the latter also bounds the fetch; fetching limits the rate
 			RefreshErrorHandlerFunc: func(string) func(context.Context, error) {
 				return func(_ context.Context, err error) {
-					cfg.Log.Error("jwt: the keys cannot be fetched; those that are known stay", "err", err)
+					cfg.Log.Error("jwt: keys not fetched, keeping the known ones", "err", err)
 				}
 			},
 		})
@@ -102,8 +102,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// fetching returns the key that a token names. For one that nobody knows the keys are fetched, and whoever comes with the
-// same one meanwhile waits for that. A token that names none has them fetched where there are none.
+// fetching returns the key that a token names. For an unknown key it fetches the keys, and concurrent callers with the
+// same key wait for that fetch. For a token without a key name it fetches only if there are no keys.
 func fetching(ctx context.Context, keys keyfunc.Keyfunc) jwt.Keyfunc {
 	var flight singleflight.Group
 	seldom := rate.NewLimiter(rate.Every(fetchUnknown), 1)
@@ -116,21 +116,21 @@ func fetching(ctx context.Context, keys keyfunc.Keyfunc) jwt.Keyfunc {
 			}
 			if !slices.ContainsFunc(all, func(k jwkset.JWK) bool { return !named || k.Marshal().KID == kid }) {
 				if !seldom.Allow() {
-					return nil, errors.New("nobody knows the key, and the keys were fetched a moment ago")
+					return nil, errors.New("the key is unknown, and the keys were just fetched")
 				}
 				if !named {
-					_, _ = keys.Storage().KeyRead(ctx, "") // fetches; what came of that is seen below
+					_, _ = keys.Storage().KeyRead(ctx, "") // fetches; the result is checked below
 				}
 			}
-			return keys.Keyfunc(t) // fetches a key with a name that nobody knows
+			return keys.Keyfunc(t) // fetches an unknown key with a name
 		})
 		return key, err
 	}
 }
 
-// key returns by which key a token is checked: the algorithm decides which it can be.
+// key returns the key to check a token with. The algorithm selects the kind of key.
 func (s *Service) key(t *jwt.Token) (any, error) {
-	if extensions, ok := t.Header["crit"]; ok { // RFC 7515, 4.1.11: a token is invalid if its recipient supports none of them
+	if extensions, ok := t.Header["crit"]; ok { // RFC 7515, 4.1.11: a token with unsupported critical extensions is invalid
 		return nil, fmt.Errorf("crit names extensions that are not supported: %v", extensions)
 	}
 	if _, shared := t.Method.(*jwt.SigningMethodHMAC); shared {
@@ -142,14 +142,14 @@ func (s *Service) key(t *jwt.Token) (any, error) {
 	return s.public(t)
 }
 
-// user returns whom a token names. ErrToken.
+// user returns the user that a token names, or ErrToken.
 func (s *Service) user(token string) (u accounts.External, err error) {
 	claims := jwt.MapClaims{}
 	if _, err = s.parser.ParseWithClaims(token, claims, s.key); err == nil {
 		u.ID, err = s.id(claims)
 	}
 	if err != nil {
-		s.cfg.Log.Debug("jwt: a token is refused", "err", err)
+		s.cfg.Log.Debug("jwt: token refused", "err", err)
 		return accounts.External{}, ErrToken
 	}
 	name, _ := claims[s.cfg.NameClaim].(string)
@@ -157,7 +157,8 @@ func (s *Service) user(token string) (u accounts.External, err error) {
 	return u, nil
 }
 
-// id returns the app's own name for the user. As sub is by RFC 7519, it is a text: as a number, 42 and 42.0 would be one user.
+// id returns the app's id of the user. It must be a text, like sub in RFC 7519: as numbers, 42 and 42.0 would be one
+// user.
 func (s *Service) id(claims jwt.MapClaims) (string, error) {
 	exp, err := claims.GetExpirationTime()
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *Service) id(claims jwt.MapClaims) (string, error) {
 	}
 }
 
-// shownName is a name that others can be shown: what the app has may be too long.
+// shownName returns a valid name for display, because the app's name may be too long.
 func shownName(s string) string {
 	if runes := []rune(strings.TrimSpace(s)); len(runes) > 40 {
 		s = string(runes[:40])
@@ -190,8 +191,7 @@ func shownName(s string) string {
 	return "User"
 }
 
-// Exchange logs a device of the user in whom a token names, and opens an account where there is none. ErrOff,
-// ErrToken, ErrUnknown, accounts.ErrExternalID, accounts.ErrDeviceName, accounts.ErrBanned, accounts.ErrCredentials, webhooks.ErrRefused, webhooks.ErrAway.
+// Exchange logs in a device of the user that a token names, and creates an account if there is none.
 func (s *Service) Exchange(ctx context.Context, token string, l accounts.Login) (t accounts.Tokens, err error) {
 	defer errs.Wrap(&err, "jwtlogin.Exchange")
 	if s.cfg.Off || !s.cfg.On() {
@@ -209,7 +209,7 @@ func (s *Service) Exchange(ctx context.Context, token string, l accounts.Login) 
 		return t, err
 	}
 	t, err = s.cfg.People.SignIn(ctx, u.ID, l)
-	if errors.Is(err, accounts.ErrNoUser) { // erased in this moment
+	if errors.Is(err, accounts.ErrNoUser) { // erased in the meantime
 		err = ErrToken
 	}
 	return t, err
