@@ -1,9 +1,8 @@
-// Package serviceapi has the operations that an app's own backend calls with a service key (package
-// servicekeys) and no user can: it opens accounts for users whom the app knows by itself, looks them up, bans and
-// deletes them, logs their devices in, sends messages in anybody's name, makes groups of whom it
-// likes. What users do themselves the backend does in their names, by the header Stoa-Act-As
-// (docs/decisions/0023-service-keys.md says why there are both).
+// Package serviceapi implements the operations that only an app's own backend can call, with a service key (package
+// servicekeys). The backend creates accounts for the app's users, reads, bans and deletes them, logs in their devices,
+// sends messages as any user, and creates groups. For operations of users the backend acts as a user, with the header
+// Stoa-Act-As (see docs/decisions/0023-service-keys.md).
 //
-// It holds nothing of its own: each operation is a verb of accounts, groups or messaging. What it does to an account is
-// in that account's trail, with the key's name.
+// The package stores no data: each operation calls accounts, groups or messaging. The trail of an account records each
+// change with the name of the key.
 package serviceapi

@@ -17,10 +17,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 )
 
-// ErrTo refuses a message that goes nowhere, or to two places.
+// ErrTo reports a message without a recipient, or with two.
 var ErrTo = errs.New(errs.Invalid, "service.to", "A message goes either to a user or into a group.")
 
-// Service is what the operations stand on.
+// Service provides the operations.
 type Service struct {
 	Accounts *accounts.Service
 	Groups   *groups.Service
@@ -35,44 +35,44 @@ type ofGroup struct {
 	Group string `path:"group" maxLength:"64" doc:"the group's id"`
 }
 
-// importBody is what 1,000 ids, or 500 users, come to at most.
+// importBody is the largest size of 1,000 ids or 500 users.
 const importBody = 1 << 20
 
 // Routes adds the operations to a.
 func (s Service) Routes(a *web.API) {
 	add := func(op web.Op) web.Op { op.Tags = []string{"service"}; return op }
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users", ID: "service.users", MaxBody: importBody,
-		Summary:     "Open accounts for users whom the app knows by itself",
-		Description: "Users who have accounts are returned as they are, so that the call can be repeated; nothing of them is changed.",
+		Summary:     "Create accounts for external users",
+		Description: "Existing accounts are returned unchanged, so that the call can be repeated.",
 		Errors:      []*errs.Error{accounts.ErrExternalID, accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.postUsers)
-	web.Handle(a, add(web.Op{Method: http.MethodGet, Path: "/v1/service/users/{user}", ID: "service.user", Summary: "A user, by id or external id"}), s.getUser)
+	web.Handle(a, add(web.Op{Method: http.MethodGet, Path: "/v1/service/users/{user}", ID: "service.user", Summary: "Get a user"}), s.getUser)
 	web.Handle(a, add(web.Op{Method: http.MethodPatch, Path: "/v1/service/users/{user}", ID: "service.user_update", Summary: "Change a user's name, bio or time zone",
 		Errors: []*errs.Error{accounts.ErrName, accounts.ErrBio, civil.ErrZone}}), s.patchUser)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}", ID: "service.user_delete",
 		Summary:     "Delete a user's account",
-		Description: "All devices are logged out, and others see a deleted user. Within the operator's grace a log-in takes it back; with now the account is erased within some seconds, for good."}), s.deleteUser)
+		Description: "Logs out all devices, and other users see a deleted user. A log-in within the grace period restores the account; with now it is erased for good within seconds."}), s.deleteUser)
 	web.Handle(a, add(web.Op{Method: http.MethodPut, Path: "/v1/service/users/{user}/ban", ID: "service.user_ban", Status: http.StatusNoContent,
 		Summary: "Ban a user, and log all devices out", Errors: []*errs.Error{accounts.ErrBan}}), s.putBan)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/ban", ID: "service.user_unban", Status: http.StatusNoContent,
 		Summary: "Lift a ban"}), s.deleteBan)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/users/{user}/sessions", ID: "service.user_logout", Status: http.StatusNoContent,
-		Summary: "Log all devices of a user out"}), s.deleteSessions)
+		Summary: "Log out all devices"}), s.deleteSessions)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/users/{user}/tokens", ID: "service.user_tokens", Status: http.StatusCreated, NoReplay: true, Creates: true,
-		Summary:     "Log a device of a user in",
-		Description: "For an app that logs its users in by itself: it hands the tokens to the user's device, which refreshes them as any other does. A retry with the same Idempotency-Key gets new tokens of the same session.",
+		Summary:     "Log in a user's device",
+		Description: "For an app with its own log-in: it passes the tokens to the user's device, which refreshes them like any other device. A retry with the same Idempotency-Key gets new tokens of the same session.",
 		Errors:      []*errs.Error{accounts.ErrDeviceName, accounts.ErrCredentials}}), s.postTokens)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/messages", ID: "service.messages", Status: http.StatusCreated,
-		Summary: "Send a message in a user's name, or a system message",
-		Description: "It reaches whoever has not blocked the sender, whatever they have chosen, and in a group of the sender's it is sent although they are muted. " +
-			"With the kind system, of which only the text is given, the chat shows it as told by the app. Sent again with the same client_id and content, it is the same message.",
+		Summary: "Send a message as a user",
+		Description: "It reaches each recipient who has not blocked the sender, whatever their settings are, and a mute of the sender in a group does not apply. " +
+			"A message of kind system has only a text, and the chat shows it as a message of the app. A retry with the same client_id and content is the same message.",
 		Errors: []*errs.Error{ErrTo, messaging.ErrChat, messaging.ErrSelf, messaging.ErrClientID, messaging.ErrContent, messaging.ErrReply, messaging.ErrMessage, messaging.ErrRecalled, messaging.ErrReused, messaging.ErrFile,
 			messaging.ErrRefused, messaging.ErrYouBlock, messaging.ErrSystem, groups.ErrMay, messaging.ErrStore}}), s.postMessage)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups", ID: "service.group_create", Status: http.StatusCreated, MaxBody: importBody,
-		Summary: "Make a group of users who need not be friends", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrGroup, groups.ErrStore}}), s.postGroup)
+		Summary: "Create a group of any users", Errors: []*errs.Error{groups.ErrText, groups.ErrFull, groups.ErrGroups, groups.ErrGroup, groups.ErrStore}}), s.postGroup)
 	web.Handle(a, add(web.Op{Method: http.MethodPost, Path: "/v1/service/groups/{group}/members", ID: "service.group_join", MaxBody: importBody,
-		Summary: "Make users members of a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrTheyBanned, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postMembers)
+		Summary: "Add members to a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrTheyBanned, groups.ErrFull, groups.ErrGroups, groups.ErrStore}}), s.postMembers)
 	web.Handle(a, add(web.Op{Method: http.MethodDelete, Path: "/v1/service/groups/{group}/members/{user}", ID: "service.group_remove", Status: http.StatusNoContent,
-		Summary: "Take a member out of a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrMember, groups.ErrRank, groups.ErrStore}}), s.deleteMember)
+		Summary: "Remove a member from a group", Errors: []*errs.Error{groups.ErrGroup, groups.ErrMember, groups.ErrRank, groups.ErrStore}}), s.deleteMember)
 }
 
 func wireUser(u accounts.User, external string, now time.Time) api.ServiceUser {
@@ -103,7 +103,7 @@ func (s Service) postUsers(ctx context.Context, key *servicekeys.Caller, in *web
 	return web.NewBody(out), nil
 }
 
-// of calls fn with the user of a path, under a context in which the key acts.
+// of calls fn with the user of a path, in a context where the key acts.
 func (s Service) of(ctx context.Context, key *servicekeys.Caller, user string, fn func(ctx context.Context, user accounts.ID) error) error {
 	id, err := s.Accounts.Resolve(ctx, user)
 	if err != nil {
@@ -181,7 +181,8 @@ func (s Service) postTokens(ctx context.Context, key *servicekeys.Caller, in *st
 	Body api.ServiceTokens
 }) (out *web.Body[api.Tokens], err error) {
 	err = s.of(ctx, key, in.User, func(ctx context.Context, id accounts.ID) error {
-		// From where the device is, the backend has not said: its own address is none that the account knows.
+		// The address of the device is unknown. The backend's own address must not become a known household of the
+		// account.
 		t, err := s.Accounts.SignIn(ctx, id, accounts.Login{Device: in.Body.Device, Session: web.NewID[accounts.Session](ctx)})
 		if err == nil {
 			out = web.NewBody(s.Accounts.WireTokens(t))
