@@ -14,7 +14,7 @@ const (
 	approximate = "approximate"
 )
 
-// Settings are the operator's.
+// Settings are the operator's settings.
 type Settings struct {
 	Count string `koanf:"count" default:"exact" enum:"exact,approximate" help:"how the users of a day are counted: exact, by a set of ids (some 60 bytes of Redis for each user and day), or approximate, by a HyperLogLog (12 KiB a day for any number; as a rule wrong by less than 1 %; there is no retention then, and the embedded Redis has none)"`
 	Zone  string `koanf:"zone" default:"UTC" help:"time zone at whose midnights the days begin by which active users are counted, the same for all users and on all nodes"`
@@ -34,21 +34,20 @@ func (c Settings) Approximate() bool { return c.Count == approximate }
 
 func (c Settings) clock() civil.Clock { return civil.Clock{Zone: c.Zone} }
 
-// ErrNotExact reports that retention was asked for where no set says who was active.
+// ErrNotExact reports that retention is unavailable, because no set of users exists.
 var ErrNotExact = errs.New(errs.Conflict, "activity.not_exact", "Days are counted approximately (activity.count), so nothing says who was active, and there is no retention.")
 
-// ErrRange reports a range of days that has no first day, or too many.
+// ErrRange reports an invalid range of days.
 var ErrRange = errs.New(errs.Invalid, "activity.range", "A range begins before it ends, and is within the last 30 days.")
 
-// Count is how many users were active.
+// Count is a number of active users.
 type Count struct {
 	Actives int64 `json:"actives"`
-	Exact   bool  `json:"exact"`   // else the number is an estimate
-	Partial bool  `json:"partial"` // there were at least so many: Redis had lost some of them
+	Exact   bool  `json:"exact"`   // false means an estimate
+	Partial bool  `json:"partial"` // a lower bound: Redis had lost some users
 }
 
-// falls reports whether the number counted now shows that Redis has lost users since before was counted.
-// An estimate may move by a little.
+// falls reports whether this count shows that Redis has lost users since before. An estimate may vary slightly.
 func (c Count) falls(before Count) bool {
 	if c.Exact && before.Exact {
 		return c.Actives < before.Actives
@@ -56,11 +55,11 @@ func (c Count) falls(before Count) bool {
 	return float64(c.Actives) < estimate*float64(before.Actives)
 }
 
-// estimate is how much of a true number an estimate is at the very least: the error of
-// Redis' HyperLogLog is 0.81 % as a rule, and six times that as good as never.
+// estimate is the smallest ratio of an estimate to the true number: the standard error of Redis' HyperLogLog is 0.81 %,
+// and six times that practically never occurs.
 const estimate = 0.95
 
-// over is the count that is to be kept where before was: a number never falls.
+// over returns the count to store in place of before: a stored number never decreases.
 func (c Count) over(before Count) Count {
 	partial := c.Partial || before.Partial || c.falls(before)
 	if c.Actives <= before.Actives {
@@ -70,7 +69,7 @@ func (c Count) over(before Count) Count {
 	return c
 }
 
-// A Period is a kind of range whose counts are kept.
+// A Period is a kind of range whose counts are stored.
 type Period string
 
 // The periods.
@@ -81,10 +80,10 @@ const (
 
 var periods = []Period{Week, Month}
 
-// Span is a range of days, both ends in it.
+// Span is a range of days, including both ends.
 type Span struct{ First, Last civil.Day }
 
-// Of returns the period that a day belongs to.
+// Of returns the period that contains a day.
 func (p Period) Of(d civil.Day) Span {
 	if p == Week {
 		monday := d - civil.Day((d.Weekday()+6)%7)
@@ -103,25 +102,24 @@ func (s Span) days() []civil.Day {
 	return all
 }
 
-// Day is what is kept of a day.
+// Day is the stored data of a day.
 type Day struct {
 	Date civil.Day
 	Count
-	Closed  time.Time // when it was counted last with all that belongs to it; zero: it was not yet
+	Closed  time.Time // the last time it was closed; zero means never
 	Updated time.Time
 }
 
-// Range is what is kept of a week or month.
+// Range is the stored data of a week or month.
 type Range struct {
 	Period Period
 	Span
-	Through civil.Day // the last day that is counted in; Last when the period has ended
+	Through civil.Day // the last counted day; Last after the end of the period
 	Count
 	Updated time.Time
 }
 
-// over is the range that is to be kept where before was. A count that was whole stays so
-// when the sets are gone.
+// over returns the range to store in place of before. A complete count stays complete after its sets have expired.
 func (r Range) over(before Range) Range {
 	if r.Partial && !before.Partial && before.Through >= r.Through {
 		r.Partial = r.Actives > before.Actives
@@ -135,17 +133,17 @@ func (r Range) over(before Range) Range {
 	return r
 }
 
-// Cohort is how many of the users who registered on a day were active some days after it.
+// Cohort is how many of the users who registered on a day were active some days later.
 type Cohort struct {
 	Date    civil.Day
 	After   int
-	Size    int64 // users who registered, those whose accounts are gone by now among them
+	Size    int64 // users who registered, including deleted accounts
 	Active  int64
-	Partial bool // Redis had lost some of those who were active
+	Partial bool // Redis had lost some of the active users
 }
 
-// daysAfter are the days after their registration on which users are looked up: a month
-// day by day, and the two after which products are compared.
+// daysAfter lists the days after registration on which users are checked: each day of a month, and two more for
+// comparisons.
 var daysAfter = func() (all []int) {
 	for n := range 30 {
 		all = append(all, n+1)
@@ -154,16 +152,16 @@ var daysAfter = func() (all []int) {
 }()
 
 const (
-	// settle is how long after its end a day is closed: what waited on the nodes is there,
-	// unless Redis was away.
+	// settle is how long after its end a day is closed: by then the nodes have sent their users, unless Redis was
+	// unavailable.
 	settle = 15 * time.Minute
-	// lateness is after which time it is closed once more, for what came late.
+	// lateness is the delay after which a day is closed again, for late users.
 	lateness = 24 * time.Hour
-	// kept is of how many days before today there are whole sets.
+	// kept is the number of days before today with complete sets.
 	kept = 30
 )
 
-// due reports whether a day that ended at end, and was closed then, has to be closed.
+// due reports whether a day that ended at end, and was last closed at closed, must be closed.
 func due(now, closed, end time.Time) bool {
 	for _, after := range []time.Duration{settle, lateness + settle} {
 		if at := end.Add(after); !now.Before(at) && closed.Before(at) {

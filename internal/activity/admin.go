@@ -9,30 +9,29 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Admin is what an operator can ask for beside a server, or without one: what SQL has.
+// Admin reads the stored numbers for operators, with or without a running server.
 type Admin struct{ db *sqldb.DB }
 
 // NewAdmin returns the Admin of a database.
 func NewAdmin(db *sqldb.DB) Admin { return Admin{db} }
 
-// always is every day there can be.
+// always contains all days.
 var always = Span{0, math.MaxInt32}
 
-// Days returns up to n days, the newest first.
+// Days returns up to n days, newest first.
 func (k Admin) Days(ctx context.Context, n int) (_ []Day, err error) {
 	defer errs.Wrap(&err, "activity.Days")
 	return selectDays(ctx, k.db, always, n)
 }
 
-// Ranges returns up to n weeks or months, the newest first, which may not have ended.
+// Ranges returns up to n weeks or months, newest first, including the current one.
 func (k Admin) Ranges(ctx context.Context, p Period, n int) (_ []Range, err error) {
 	defer errs.Wrap(&err, "activity.Ranges")
 	return selectRanges(ctx, k.db, p, always, n)
 }
 
-// Retention returns the cohorts of the n days before the newest day that was counted, the newest
-// cohort first, and for each by the days after. ErrNotExact where there is none because days are counted
-// approximately.
+// Retention returns the cohorts of the n days before the newest counted day, newest cohort first, each by the days
+// after. It returns ErrNotExact if days are counted approximately.
 func (k Admin) Retention(ctx context.Context, n int) (_ []Cohort, err error) {
 	defer errs.Wrap(&err, "activity.Retention")
 	newest, err := selectDays(ctx, k.db, always, 1)

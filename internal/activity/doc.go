@@ -1,67 +1,58 @@
-// Package activity knows how many users are active on a day, in a week and in a month, and
-// how many of those who registered on a day come back.
+// Package activity counts the users who are active on a day, in a week and in a month, and how many of the users who
+// registered on a day come back.
 //
-// # Who is active
+// # Active users
 //
-// A user is active on a day when the server took an access token of theirs on it: for a
-// request, for a socket or a stream of events that was opened, or for one that was still
-// open and looked at again, which happens at least twice a minute. Days begin at midnight
-// in one zone for all users, that of the setting activity.zone (UTC): the days of check-in
-// are the users' own, and these are the operator's.
+// A user is active on a day if the server accepted one of their access tokens on it: for a request, for opening a
+// socket or an event stream, or for the check of an open one, at least twice a minute. Days start at midnight in one
+// zone for all users, the setting activity.zone (UTC). The days of check-in are those of each user; these are the
+// operator's.
 //
-// # How it is noted
+// # Recording
 //
-// [Service.Seen] is told of every token that is taken, and costs a look into this process'
-// memory: a user who is known there was noted today. Others wait for at most a second, and go
-// to Redis together, a thousand of them in one command, so that a node sends at most one
-// command for each user and day, and far fewer than one as soon as there are several users.
-// Nothing waits for it, and nothing fails with it. While Redis is away users wait in memory,
-// and go there when it is back, also on the day after. A node remembers up to a million users of a day
-// ([most]); with more it forgets all that were sent, who are sent once more when they come
-// back: a set does not mind.
+// [Service.Seen] is called for each accepted token and costs a lookup in memory: a user who is found there was recorded
+// today. Other users wait for at most a second and are sent to Redis together, a thousand per command. So a node sends
+// at most one command per user and day, and far fewer with several users. No request waits for it or fails because of
+// it. While Redis is unavailable users wait in memory, and are sent when it is back, even on the next day. A node
+// remembers up to a million users of a day ([most]). With more users it forgets those that were sent. They are sent
+// again when they come back, which does not change a set.
 //
-// # What is kept where
+// # Storage
 //
-// Redis has for each day a set of user ids, stats:dau, or, where the setting activity.count
-// is approximate, a HyperLogLog, stats:dau_hll. The sets live for 30 days after their day,
-// and two more, in which the night's job counts a month of 31 days that has just ended.
+// Redis has a set of user ids per day, stats:dau, or a HyperLogLog, stats:dau_hll, if the setting activity.count is
+// approximate. The sets live for 30 days after their day, and two more for the nightly job that counts a finished month
+// of 31 days.
 //
-// SQL has the numbers, for good: activity_days by day, activity_ranges by week and month,
-// activity_retention by the day of registration. A job counts today and yesterday every
-// two minutes. Another one closes each day that has ended, a quarter of an hour after its end, and
-// once more a day later for what came late: it counts the day, looks up who of the
-// users that registered 1 to 30, 60 and 90 days before it were active, and counts the week and
-// the month of the day.
+// SQL has the numbers permanently: activity_days by day, activity_ranges by week and month, activity_retention by the
+// day of registration. A job counts today and yesterday every two minutes. Another job closes each finished day a
+// quarter of an hour after its end, and again a day later for late users. It counts the day, checks which of the users
+// who registered 1 to 30, 60 and 90 days before were active, and counts the week and the month of the day.
 //
-// This is the one domain whose truth is in Redis before it is in SQL: which user was active is
-// written nowhere else, because a row for each user and day would cost SQL as much as check-in
-// does, for a number. So what Redis loses is lost, and the number says so.
+// This is the only domain whose source of truth is in Redis before SQL: the active users are stored nowhere else,
+// because a row per user and day would cost SQL as much as check-in. So users that Redis loses are lost, and the number
+// is marked.
 //
-// # What losing Redis costs
+// # Losing Redis
 //
-// Nodes remember whom they noted today, and until an hour after midnight whom they noted yesterday. When Redis may have
-// lost something, by what the bus says (Lost) or because a set is smaller than what this
-// node has sent, all of these are sent again; so an emptied Redis is complete again within
-// seconds, unless nodes were restarted on that day.
+// Nodes remember the users of today, and until an hour after midnight those of yesterday. They send all of them again
+// when Redis may have lost data: when the bus reports it (Lost), or when a set is smaller than what this node has sent.
+// So an emptied Redis is complete again within seconds, unless nodes were restarted on that day.
 //
-// A kept number never falls: SQL keeps the largest that was ever counted. Where a set
-// has fewer users than were counted before, the number is marked as partial: there were at
-// least so many. The job looks a second time before it says so, seventy seconds later, for nodes may
-// be about to make it good. A loss that is made up for by other users between two counts is not
-// noticed. The number of a week or month is partial when one of its days is.
+// A stored number never decreases: SQL keeps the largest count. If a set has fewer users than were counted before, the
+// number is marked as partial: it is a lower bound. The job checks a second time after seventy seconds, because nodes
+// may be about to send the users again. A loss that other users make up for between two counts is not detected. The
+// number of a week or month is partial if one of its days is.
 //
 // # Ranges
 //
-// How many users were active in a range of days is not the sum of the days. The sets of
-// days are spread over the slots of a cluster, so no command can unite them. Nor does
-// this process: of each day it reads a page of users and asks the later days who of them is
-// there; those that none has are counted ([redisStore.union]). The result is exact, the memory is
-// a page, and every command has one key. The HyperLogLogs of all days share a slot, so that
-// one PFCOUNT unites them.
+// The number of active users in a range is not the sum of its days. The sets of the days are in different slots of a
+// cluster, so no command can unite them. This process does not load them either: it reads each day in pages of users,
+// checks the page against the later days, and counts users who are in none ([redisStore.union]). The result is exact,
+// the memory is one page, and each command has one key. The HyperLogLogs of all days share a slot, so that one PFCOUNT
+// unites them.
 //
 // # Erasure
 //
-// In the sets a random id takes the place of a user who is erased: the same in all sets, so that
-// no number changes, and none leads back to the user. All nodes are told by the bus and forget the
-// user, whose id would come back with what they send once more.
+// A random id replaces an erased user in all sets, so that no number changes and no id leads back to the user. The bus
+// informs all nodes, which forget the user. Otherwise the id would return when they send users again.
 package activity

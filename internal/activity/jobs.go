@@ -11,25 +11,25 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Jobs are what this domain does by itself, beside [Service.Run].
+// Jobs returns the background jobs of this domain, in addition to [Service.Run].
 func (s *Service) Jobs() []worker.Job {
 	unlessAway := func(run func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if err := run(ctx); err != nil && !away(err) { // the connection's watcher logs that
+			if err := run(ctx); err != nil && !away(err) { // the watcher of the connection logs it
 				return err
 			}
 			return nil
 		}
 	}
 	return []worker.Job{
-		// What a lost Redis takes with it is at most so old.
+		// A lost Redis loses at most the counts since the last run.
 		{Name: "activity.count", Every: 2 * time.Minute, Singleton: true, Timeout: 2 * madeGood, Run: unlessAway(s.count)},
-		// Sets of many millions take minutes.
+		// Sets of many millions of users take minutes.
 		{Name: "activity.close", Every: 5 * time.Minute, Singleton: true, Timeout: 2 * time.Hour, Run: unlessAway(s.close)},
 	}
 }
 
-// count keeps the numbers of today and yesterday.
+// count stores the numbers of today and yesterday.
 func (s *Service) count(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "activity.count")
 	today := s.clock.Today(s.db.Now())
@@ -37,8 +37,8 @@ func (s *Service) count(ctx context.Context) (err error) {
 	return err
 }
 
-// countDays counts days, keeps their numbers, and returns what is kept then, and what
-// Redis has. Days on which nobody was active are left out, unless something is kept of them.
+// countDays counts days and stores their numbers. It returns the stored numbers and those in Redis. It skips days
+// without active users, unless a number is stored.
 func (s *Service) countDays(ctx context.Context, days []civil.Day) (map[civil.Day]counted, error) {
 	span := Span{days[0], days[len(days)-1]}
 	rows, err := selectDays(ctx, s.db, span, len(days))
@@ -72,13 +72,11 @@ func (s *Service) countDays(ctx context.Context, days []civil.Day) (map[civil.Da
 	return all, writeDays(ctx, s.db, write)
 }
 
-// madeGood is how long nodes may take to notice that Redis has lost something, and to put it
-// back.
+// madeGood is the time in which nodes detect a loss in Redis and send their users again.
 const madeGood = pollEvery + 10*time.Second
 
-// lookTwice returns what Redis has of days. Where that is less than is kept it looks once
-// more when nodes have had the time to make it good: a number that is marked as partial
-// stays so.
+// lookTwice returns the numbers of days in Redis. If one is smaller than the stored number, it reads again after the
+// nodes had time to send their users, because a number that is marked as partial stays so.
 func (s *Service) lookTwice(ctx context.Context, days []civil.Day, before map[civil.Day]Day) ([]found, error) {
 	looked, err := s.redis.look(ctx, days)
 	if err != nil {
@@ -97,13 +95,13 @@ func (s *Service) lookTwice(ctx context.Context, days []civil.Day, before map[ci
 	return looked, nil
 }
 
-// counted is what is kept of a day, and what Redis has of it.
+// counted is the stored data of a day, and its numbers in Redis.
 type counted struct {
 	Day
 	found
 }
 
-// close closes the days that have ended and are due, with all that belongs to them.
+// close closes the finished days that are due.
 func (s *Service) close(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "activity.close")
 	now := s.db.Now()
@@ -137,7 +135,7 @@ func (s *Service) close(ctx context.Context) (err error) {
 	if err := s.countRanges(ctx, days, yesterday); err != nil {
 		return err
 	}
-	// This is the last thing: what failed until then is done once more.
+	// This is the last step, so that a failure before it is retried.
 	write := make([]Day, 0, len(days))
 	for _, d := range days {
 		is := done[d].Day
@@ -147,13 +145,12 @@ func (s *Service) close(ctx context.Context) (err error) {
 		}
 		write = append(write, is)
 	}
-	s.log.Info("activity: days are closed", "days", len(days), "last", yesterday.String())
+	s.log.Info("activity: days closed", "days", len(days), "last", yesterday.String())
 	return writeDays(ctx, s.db, write)
 }
 
-// lookUp finds out how many of those who registered some days before a day were active on
-// it. Nothing is written where nothing says who was: the day was counted approximately,
-// or its set is gone.
+// lookUp counts the users of earlier registration days who were active on a day. It stores nothing if the set is
+// missing: the day was counted approximately, or its set has expired.
 func (s *Service) lookUp(ctx context.Context, d civil.Day, is counted) error {
 	if is.estimate > 0 || is.set == 0 && (is.Actives > 0 || s.cfg.Settings.Approximate()) {
 		return nil
@@ -192,7 +189,7 @@ func (s *Service) lookUp(ctx context.Context, d civil.Day, is counted) error {
 	return writeCohorts(ctx, s.db, all, s.db.Now())
 }
 
-// countRanges counts the weeks and months of days that are closed, as far as they have gone.
+// countRanges counts the weeks and months of closed days, up to yesterday.
 func (s *Service) countRanges(ctx context.Context, days []civil.Day, yesterday civil.Day) error {
 	for _, p := range periods {
 		var spans []Span
@@ -222,8 +219,8 @@ func (s *Service) countRanges(ctx context.Context, days []civil.Day, yesterday c
 	return nil
 }
 
-// between counts the users of a span of days. It is partial when a day is, or when Redis has fewer
-// users of a day than are kept.
+// between counts the users of a span of days. The count is partial if a day is partial, or if Redis has fewer users of
+// a day than are stored.
 func (s *Service) between(ctx context.Context, span Span) (Count, error) {
 	rows, err := selectDays(ctx, s.db, span, int(span.Last-span.First)+1)
 	if err != nil {

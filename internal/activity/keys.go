@@ -7,15 +7,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this domain.
 var Keys = keyspace.New("activity")
 
-// keyLife begins anew with each write, the last of which is at the end of the day: 30 days,
-// and two more, because the first day of a month of 31 is needed on the night after its
-// end, by a worker that may be late.
+// keyLife restarts with each write until the end of the day: 30 days, and two more, because the first day of a month of
+// 31 days is needed in the night after its end, by a job that may be late.
 const keyLife = (kept + 2) * 24 * time.Hour
 
-// date is a day as a segment, 2026-11-24.
+// date is a day as a key segment, such as 2026-11-24.
 type date struct{ civil.Day }
 
 // AppendSegment implements [keyspace.Segment].
@@ -26,7 +25,7 @@ func (date) SegmentForm() keyspace.Form {
 	return keyspace.Form{Alphabet: keyspace.Base64URL, Min: len(time.DateOnly), Max: len(time.DateOnly)}
 }
 
-// together is the hash tag of all estimates: they are small, and counted together.
+// together is the hash tag of all estimates, because they are small and counted together.
 type together struct{}
 
 // Words implements [keyspace.Words].
@@ -34,10 +33,10 @@ func (together) Words() []string { return []string{"days"} }
 
 var (
 	setKeys = keyspace.Def1[date](Keys, "stats:dau:{date}", keyspace.SetOf("users"),
-		keyspace.Expire(keyLife), keyspace.Doc{Purpose: "who was active on a day; the number outlives it in SQL", MaxBytes: 256 << 20})
+		keyspace.Expire(keyLife), keyspace.Doc{Purpose: "the active users of a day; SQL keeps the number", MaxBytes: 256 << 20})
 
 	estimateKeys = keyspace.Def2[keyspace.Word[together], date](Keys, "stats:dau_hll:{{slot}}:{date}", keyspace.BytesOf("HyperLogLog of users"),
-		keyspace.Expire(keyLife), keyspace.Doc{Purpose: "the like of stats:dau where activity.count is approximate", Together: "slot", MaxBytes: 16 << 10})
+		keyspace.Expire(keyLife), keyspace.Doc{Purpose: "like stats:dau if activity.count is approximate", Together: "slot", MaxBytes: 16 << 10})
 )
 
 func setKey(d civil.Day) keyspace.Set { return setKeys.At(date{d}) }

@@ -10,21 +10,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/ids"
 )
 
-// member is a user's id in as many bytes as it has: a million of them are 20 MB of memory that
-// the garbage collector need not look into.
+// member is a user id in a fixed number of bytes: a million of them are 20 MB of memory that the garbage collector need
+// not scan.
 type member [ids.Len]byte
 
 const (
-	// most is how many users of a day a node remembers.
+	// most is the number of users of a day that a node remembers.
 	most = 1_000_000
-	// shards keep requests from waiting for each other.
+	// shards reduces lock contention between requests.
 	shards = 16
-	// remember is how long after a day's end its users can be sent once more. The day is
-	// closed by then.
+	// remember is how long after the end of a day its users can be sent again. By then the day is closed.
 	remember = time.Hour
 )
 
-// noted are the users whom this node noted on a day.
+// noted are the users that this node recorded on a day.
 type noted struct {
 	date        civil.Day
 	from, until time.Time // of the day
@@ -34,7 +33,7 @@ type noted struct {
 type shard struct {
 	mu      sync.Mutex
 	users   map[member]struct{}
-	waiting []member // those among them that Redis may not have
+	waiting []member // users that may not be in Redis
 }
 
 var shardSeed = maphash.MakeSeed()
@@ -45,8 +44,7 @@ func newNoted(date civil.Day, clock civil.Clock) *noted {
 
 func (n *noted) has(t time.Time) bool { return n != nil && !t.Before(n.from) && t.Before(n.until) }
 
-// add notes a user. It reports false for one for whom there is no room: too many are
-// waiting.
+// add records a user. It returns false if there is no room, because too many are waiting.
 func (n *noted) add(u member, room int) bool {
 	sh := &n.shards[maphash.Comparable(shardSeed, u)%shards]
 	sh.mu.Lock()
@@ -58,7 +56,7 @@ func (n *noted) add(u member, room int) bool {
 		if len(sh.waiting) > 0 {
 			return false
 		}
-		clear(sh.users) // all are sent; a user who comes back is sent once more
+		clear(sh.users) // all are sent; a user who comes back is sent again
 	}
 	if sh.users == nil {
 		sh.users = map[member]struct{}{}
@@ -68,7 +66,7 @@ func (n *noted) add(u member, room int) bool {
 	return true
 }
 
-// take returns up to max users who are waiting, and do not wait any longer.
+// take removes up to max users from the waiting list and returns them.
 func (n *noted) take(max int) (all []member) {
 	for i := range n.shards {
 		sh := &n.shards[i]
@@ -83,7 +81,7 @@ func (n *noted) take(max int) (all []member) {
 	return all
 }
 
-// again has users wait once more.
+// again puts users back into the waiting list.
 func (n *noted) again(users []member) {
 	for _, u := range users {
 		sh := &n.shards[maphash.Comparable(shardSeed, u)%shards]
@@ -93,8 +91,8 @@ func (n *noted) again(users []member) {
 	}
 }
 
-// putBack has all users wait once more, and returns how many those are. It must not run
-// beside a take whose users may come back by again.
+// putBack puts all users back into the waiting list, and returns their number. It must not run while users of a take
+// may come back by again.
 func (n *noted) putBack() (total int) {
 	for i := range n.shards {
 		sh := &n.shards[i]
@@ -118,7 +116,7 @@ func (n *noted) drop(u member) {
 	sh.waiting = slices.DeleteFunc(sh.waiting, func(w member) bool { return w == u })
 }
 
-// count returns how many users are noted, and how many of them are waiting.
+// count returns the number of recorded users and of waiting users.
 func (n *noted) count() (users, waiting int) {
 	for i := range n.shards {
 		sh := &n.shards[i]
@@ -132,7 +130,7 @@ func (n *noted) count() (users, waiting int) {
 // days are today and the day before, which may be nil. It is replaced as a whole.
 type days struct{ today, before *noted }
 
-// of returns what is noted on the day of a moment; nil when that is neither of them.
+// of returns the users of the day of a time, or nil if it is neither of the two days.
 func (d *days) of(t time.Time) *noted {
 	switch {
 	case d == nil:
@@ -144,8 +142,7 @@ func (d *days) of(t time.Time) *noted {
 	return nil
 }
 
-// turn returns the days with that of a moment as today. What waits of the day before yesterday
-// is given up.
+// turn returns the days with the day of t as today. Waiting users of the day before yesterday are discarded.
 func (d *days) turn(t time.Time, clock civil.Clock) *days {
 	next := &days{today: newNoted(clock.Today(t), clock)}
 	if d != nil {
@@ -154,7 +151,7 @@ func (d *days) turn(t time.Time, clock civil.Clock) *days {
 	return next
 }
 
-// all lists the days, the older one first.
+// all lists the days, oldest first.
 func (d *days) all() []*noted {
 	switch {
 	case d == nil:

@@ -24,24 +24,23 @@ var (
 	eraseScript    = redis.NewScript(eraseSource)
 )
 
-// redisStore has every Redis call of this package.
+// redisStore makes all Redis calls of this package.
 type redisStore struct{ db *redis.DB }
 
-// away reports that Redis cannot be reached.
+// away reports whether Redis is unavailable.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
-// atOnce is how many users one command has: some 20 KB, which hold a server up for less
-// than a millisecond.
+// atOnce is the number of users per command: some 20 KB, which occupy a server for less than a millisecond.
 const atOnce = 1000
 
-// batch are users who were active on a day, up to atOnce.
+// batch contains up to atOnce users who were active on a day.
 type batch struct {
 	day   civil.Day
 	users []member
-	err   error // they may or may not have been noted
+	err   error // the users may or may not be recorded
 }
 
-// add notes users, in one round trip. estimates has them noted in a HyperLogLog.
+// add records users in one round trip. With estimates it uses a HyperLogLog.
 func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) {
 	cmds := make([]keyspace.Cmd, len(batches))
 	for i, b := range batches {
@@ -63,16 +62,15 @@ func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) 
 	}
 }
 
-// found is what Redis has of a day: the one, the other, or both on a day on which the
-// setting was changed.
+// found contains the numbers of a day in Redis. Both are set on a day on which the setting was changed.
 type found struct{ set, estimate int64 }
 
 func (f found) count() Count {
-	// Users who are in both cannot be told from others: there were at least so many.
+	// Users in both cannot be distinguished, so this is a lower bound.
 	return Count{Actives: max(f.set, f.estimate), Exact: f.estimate == 0, Partial: f.set > 0 && f.estimate > 0}
 }
 
-// look returns what Redis has of days, in one round trip.
+// look returns the numbers of days in Redis, in one round trip.
 func (s *redisStore) look(ctx context.Context, days []civil.Day) ([]found, error) {
 	cmds := make([]keyspace.Cmd, 0, 2*len(days))
 	for _, d := range days {
@@ -94,8 +92,7 @@ func (s *redisStore) look(ctx context.Context, days []civil.Day) ([]found, error
 	return all, nil
 }
 
-// missing returns those of up to atOnce users who are not in the set of a day, in the
-// place of the others.
+// missing returns the ones of up to atOnce users who are not in the set of a day. It reuses users.
 func (s *redisStore) missing(ctx context.Context, d civil.Day, users []string) ([]string, error) {
 	answers, err := s.db.Do(ctx, keyspace.Cmd{Name: "SMISMEMBER", Key: setKey(d).Key, Args: users}).Items()
 	if err == nil && len(answers) != len(users) {
@@ -113,10 +110,9 @@ func (s *redisStore) missing(ctx context.Context, d civil.Day, users []string) (
 	return rest, nil
 }
 
-// union counts the users who were active on any of some days, which are in their order.
-// A user is counted on the last of them: whoever is in the set of a later one is left out.
-// So this process holds a page of users at a time, and each command has one key. What
-// changes meanwhile, on a day that has not ended, may be counted or not.
+// union counts the users who were active on any of some days, which are sorted. A user counts on the last of them:
+// users in the set of a later day are skipped. So this process holds one page of users at a time, and each command has
+// one key. Changes during the count, on a day that has not ended, may be counted or not.
 func (s *redisStore) union(ctx context.Context, days []civil.Day) (Count, error) {
 	looked, err := s.look(ctx, days)
 	if err != nil {
@@ -148,7 +144,7 @@ func (s *redisStore) union(ctx context.Context, days []civil.Day) (Count, error)
 	return f.count(), nil
 }
 
-// only counts the users of a day who are in none of the sets of later ones.
+// only counts the users of a day who are in none of the sets of later days.
 func (s *redisStore) only(ctx context.Context, d civil.Day, later []civil.Day) (n int64, err error) {
 	if len(later) == 0 {
 		return s.db.Do(ctx, setKey(d).LenCmd()).Int()
@@ -180,7 +176,7 @@ func (s *redisStore) only(ctx context.Context, d civil.Day, later []civil.Day) (
 	}
 }
 
-// erase has a random id take the place of a user in the sets of days, the same in all.
+// erase replaces a user by one random id in the sets of days.
 func (s *redisStore) erase(ctx context.Context, user accounts.ID, days []civil.Day) error {
 	instead := ids.New[accounts.User]().String()
 	cmds := make([]keyspace.Cmd, len(days))
@@ -190,7 +186,7 @@ func (s *redisStore) erase(ctx context.Context, user accounts.ID, days []civil.D
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// within counts the users of a span of days, of which rows are kept.
+// within counts the users of a span of days; rows are the stored data.
 func (s *redisStore) within(ctx context.Context, span Span, rows []Day) (Count, error) {
 	days := span.days()
 	looked, err := s.look(ctx, days)
@@ -203,15 +199,15 @@ func (s *redisStore) within(ctx context.Context, span Span, rows []Day) (Count, 
 	}
 	for _, d := range rows {
 		c.Partial = c.Partial || d.Partial || looked[d.Date-span.First].count().falls(d.Count)
-		if d.Actives > c.Actives { // and others, perhaps
+		if d.Actives > c.Actives { // perhaps with other users
 			c.Actives, c.Exact = d.Actives, d.Exact
 		}
 	}
 	return c, nil
 }
 
-// Between counts the users who were active on any day of a span, today with what is noted
-// until now. ErrRange for a span that is not within the days whose sets are whole.
+// Between counts the users who were active on any day of a span, including today so far. It returns ErrRange for a span
+// that is not within the days with complete sets.
 func (k Admin) Between(ctx context.Context, db *redis.DB, settings Settings, span Span) (_ Count, err error) {
 	defer errs.Wrap(&err, "activity.Between %s and %s", span.First, span.Last)
 	today := settings.clock().Today(k.db.Now())

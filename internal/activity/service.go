@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Config has what the domain stands on.
+// Config configures the domain.
 type Config struct {
 	DB       *sqldb.DB
 	Redis    *redis.DB
@@ -28,29 +28,28 @@ type Config struct {
 	Settings Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service is the domain. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
 	clock civil.Clock
 	db    *sqldb.DB
 	redis redisStore
 	log   *slog.Logger
-	room  int // users of a day that are remembered; [most]
+	room  int // remembered users of a day; [most]
 
 	days  atomic.Pointer[days]
 	turn  sync.Mutex  // of days
-	doubt atomic.Bool // Redis may have lost what this node sent
+	doubt atomic.Bool // Redis may have lost users that this node sent
 
-	polled  time.Time    // Run's alone
-	now     atomic.Int64 // today's number when it was asked for last
+	polled  time.Time    // used only by Run
+	now     atomic.Int64 // today's number at the last check
 	metrics *metrics
 }
 
-// topic is what nodes tell each other about users who are erased.
+// topic is the bus topic of erased users.
 const topic = "activity"
 
-// New returns the domain on those parts. It handles a topic of the bus, and so comes before
-// the bus runs.
+// New returns the domain. It handles a bus topic, so call it before the bus runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, clock: cfg.Settings.clock(), db: cfg.DB, redis: redisStore{cfg.Redis}, log: cfg.Log, room: most}
 	s.metrics = newMetrics(cfg.Metrics, s)
@@ -61,8 +60,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Seen notes that a user is active now. It waits for nothing, and for a user who was
-// noted today it does no more than look that up.
+// Seen records that a user is active now. It never waits, and for a user who was recorded today it only reads memory.
 func (s *Service) Seen(user accounts.ID) {
 	var u member
 	copy(u[:], user.String())
@@ -71,7 +69,7 @@ func (s *Service) Seen(user accounts.ID) {
 	}
 }
 
-// at returns what is noted on the day of a moment, and begins that day.
+// at returns the users of the day of a time, and starts that day.
 func (s *Service) at(now time.Time) *noted {
 	if n := s.days.Load().of(now); n != nil {
 		return n
@@ -95,16 +93,16 @@ func (s *Service) at(now time.Time) *noted {
 const (
 	// flushEvery is how long a user waits for others.
 	flushEvery = time.Second
-	// flushTime is how long one round trip may take.
+	// flushTime bounds one round trip.
 	flushTime = 2 * time.Second
-	// trips is how many commands one round trip has.
+	// trips is the number of commands per round trip.
 	trips = 10
-	// pollEvery is how often a node looks at today's number, and whether what it sent is
-	// among it.
+	// pollEvery is the interval in which a node reads today's number and checks that it includes the users that it
+	// sent.
 	pollEvery = time.Minute
 )
 
-// Run brings to Redis whom this node noted, until ctx ends, and what is left then.
+// Run sends the recorded users to Redis until ctx ends, and then the rest.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
 	beat := time.NewTicker(flushEvery)
@@ -129,7 +127,7 @@ func (s *Service) beat(ctx context.Context) {
 	}
 }
 
-// putBack has all that this node remembers be sent once more.
+// putBack sends all remembered users again.
 func (s *Service) putBack(why string) {
 	total := 0
 	for _, n := range s.days.Load().all() {
@@ -137,11 +135,11 @@ func (s *Service) putBack(why string) {
 	}
 	if total > 0 {
 		s.metrics.putBack.Add(float64(total))
-		s.log.Info("activity: users are noted anew", "users", total, "why", why)
+		s.log.Info("activity: sending users again", "users", total, "why", why)
 	}
 }
 
-// flush brings all that waits to Redis, and reports whether Redis took it.
+// flush sends all waiting users to Redis, and reports whether Redis accepted them.
 func (s *Service) flush(ctx context.Context) bool {
 	for _, n := range s.days.Load().all() {
 		for {
@@ -174,14 +172,14 @@ func (s *Service) send(ctx context.Context, n *noted, users []member) (whole boo
 		}
 		n.again(b.users)
 		whole = false
-		if !away(b.err) { // the connection's watcher logs that
-			s.log.Warn("activity: users are not noted yet", "users", len(b.users), "err", b.err)
+		if !away(b.err) { // the watcher of the connection logs it
+			s.log.Warn("activity: users not recorded yet", "users", len(b.users), "err", b.err)
 		}
 	}
 	return whole
 }
 
-// forget lets go of the day before when it is over for long enough.
+// forget releases the users of the previous day after its time is over.
 func (s *Service) forget() {
 	d := s.days.Load()
 	if d == nil || d.before == nil || s.db.Now().Before(d.before.until.Add(remember)) {
@@ -194,8 +192,7 @@ func (s *Service) forget() {
 	}
 }
 
-// poll looks at today's number. A set that has fewer users than this node sent has lost
-// some.
+// poll reads today's number. A set with fewer users than this node sent has lost some.
 func (s *Service) poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
@@ -203,7 +200,7 @@ func (s *Service) poll(ctx context.Context) {
 	users, waiting := n.count()
 	looked, err := s.redis.look(ctx, []civil.Day{n.date})
 	if err != nil {
-		return // Redis is away: nobody knows
+		return // Redis is unavailable, so nothing is known
 	}
 	s.polled = time.Now()
 	is, sent := looked[0].count(), int64(users-waiting)
@@ -213,7 +210,7 @@ func (s *Service) poll(ctx context.Context) {
 	}
 }
 
-// drop has this node forget a user, so that the id is not sent once more.
+// drop makes this node forget a user, so that the id is not sent again.
 func (s *Service) drop(user string) {
 	var u member
 	copy(u[:], user)
@@ -222,8 +219,8 @@ func (s *Service) drop(user string) {
 	}
 }
 
-// Erase has a random id take the place of a user in Redis, so that no number changes, and all nodes
-// forget the user. It is called once more later: what a node was sending is in Redis by then.
+// Erase replaces a user by a random id in Redis, so that no number changes, and all nodes forget the user. The caller
+// repeats it later, because a node may be sending the user.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "activity.Erase %s", user)
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
@@ -233,8 +230,8 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 		today := s.clock.Today(s.db.Now())
 		err = s.redis.erase(ctx, user, Span{today - kept - 2, today}.days())
 	}
-	if away(err) { // the sets go by themselves
-		s.log.Info("activity: Redis keeps an erased user's id until the life of its sets has ended", "user", user, "err", err)
+	if away(err) { // the sets expire anyway
+		s.log.Info("activity: erased user stays in Redis until the sets expire", "user", user, "err", err)
 		return nil
 	}
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// The statements take the larger number in any case: of two workers that count at once, none
-// lowers what the other has written. A column is changed after those that are decided by it.
+// The statements keep the larger number: of two concurrent workers none lowers the number of the other. A column is
+// changed after the columns that depend on it.
 var (
 	dayColumns = []string{"day", "actives", "exact", "partial", "closed", "updated"}
 	upsertDay  = sqldb.Upsert{Table: "activity_days", Columns: dayColumns, Key: dayColumns[:1], Set: []string{
@@ -26,7 +26,7 @@ var (
 		"size = {greatest}(size, {new.size})", "active = {greatest}(active, {new.active})", "updated"}}
 )
 
-// writeDays keeps what was counted of days.
+// writeDays stores the counts of days.
 func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 	if len(all) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func writeDays(ctx context.Context, db *sqldb.DB, all []Day) error {
 	return err
 }
 
-// selectDays returns what is kept of the days of a span, the newest first, up to n.
+// selectDays returns the stored days of a span, newest first, up to n.
 func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, error) {
 	rows, err := q.QueryContext(ctx, "SELECT day, actives, exact, partial, closed, updated FROM activity_days WHERE day >= ? AND day <= ? ORDER BY day DESC LIMIT ?", int(span.First), int(span.Last), n)
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (d Day, err error) {
@@ -50,14 +50,14 @@ func selectDays(ctx context.Context, q sqldb.Querier, span Span, n int) ([]Day, 
 	})
 }
 
-// writeRange keeps what was counted of a week or month.
+// writeRange stores the count of a week or month.
 func writeRange(ctx context.Context, db *sqldb.DB, r Range) error {
 	_, err := db.ExecContext(ctx, db.Dialect().Compile(upsertRange).For(1),
 		string(r.Period), int(r.First), int(r.Last), int(r.Through), r.Actives, sqldb.Bit(r.Exact), sqldb.Bit(r.Partial), sqldb.MillisOrZero(r.Updated))
 	return err
 }
 
-// selectRanges returns what is kept of the ranges that begin in a span, the newest first, up to n.
+// selectRanges returns the stored ranges that begin in a span, newest first, up to n.
 func selectRanges(ctx context.Context, q sqldb.Querier, p Period, begin Span, n int) ([]Range, error) {
 	rows, err := q.QueryContext(ctx, "SELECT first_day, last_day, through_day, actives, exact, partial, updated FROM activity_ranges WHERE period = ? AND first_day >= ? AND first_day <= ? ORDER BY first_day DESC LIMIT ?",
 		string(p), int(begin.First), int(begin.Last), n)
@@ -70,7 +70,7 @@ func selectRanges(ctx context.Context, q sqldb.Querier, p Period, begin Span, n 
 	})
 }
 
-// writeCohorts keeps what was found of cohorts.
+// writeCohorts stores the results of cohorts.
 func writeCohorts(ctx context.Context, db *sqldb.DB, all []Cohort, now time.Time) error {
 	if len(all) == 0 {
 		return nil
@@ -83,8 +83,8 @@ func writeCohorts(ctx context.Context, db *sqldb.DB, all []Cohort, now time.Time
 	return err
 }
 
-// selectCohorts returns what is kept of the cohorts of a span, the newest first, and for each
-// by the days after. The day on which a cohort was looked up says whether that was partial.
+// selectCohorts returns the stored cohorts of a span, newest first, each by the days after. The day on which a cohort
+// was checked defines whether it is partial.
 func selectCohorts(ctx context.Context, q sqldb.Querier, span Span) ([]Cohort, error) {
 	rows, err := q.QueryContext(ctx, `SELECT c.cohort, c.days_after, c.size, c.active, COALESCE(d.partial, 0) FROM activity_retention c
 		LEFT JOIN activity_days d ON d.day = c.cohort + c.days_after WHERE c.cohort >= ? AND c.cohort <= ? ORDER BY c.cohort DESC, c.days_after`, int(span.First), int(span.Last))

@@ -1,5 +1,5 @@
--- estimate: put users into a HyperLogLog and give it its life, in one step: a process that
--- dies between the two would leave a key for ever.
+-- estimate: adds users to a HyperLogLog and sets its TTL in one step, because a process that dies between the two would
+-- leave a key forever.
 --
 -- KEYS[1] HyperLogLog
 -- ARGV[1] life         ms
