@@ -223,7 +223,7 @@ func TestANodeStartsWhileTheKeysCannotBeFetched(t *testing.T) {
 	if _, err := New(t.Context(), Config{Log: lines.Logger(), Now: time.Now, Settings: cfg}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(lines.String(), "the keys cannot be fetched") {
+	if !strings.Contains(lines.String(), "jwt: keys not fetched") {
 		t.Errorf("logged %q", lines.String())
 	}
 }
