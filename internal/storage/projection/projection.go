@@ -21,9 +21,16 @@
 // its log from the oldest mark, less a margin for late commits and unequal
 // clocks. A node whose mark stands still is dead, and any other replays for it.
 //
+// The SQL server may execute the last COMMIT of a dead node after this replay. Therefore the first
+// replay does not remove the dead node's mark but changes its sign. When that mark has not changed for
+// slowCommit, a node replays again from it and then removes it. The mark in Redis is the only record
+// of what is left to do, so any node may die in between. No client got a response for a row that
+// commits so late, so Redis is trusted until the second replay. SQLite runs in the process of its only
+// node and commits nothing after the death of the node: there one replay is enough.
+//
 // A node that cannot reach Redis keeps its mark in SQL meanwhile, beside what it goes on
-// committing: the others take it for dead by its mark in Redis, replay for it once, and
-// again when the mark in SQL stands still, too.
+// committing: the others take it for dead by its mark in Redis and replay for it, and
+// again when the mark in SQL stands still, too. Each time they replay twice, as for any dead node.
 //
 // Until that is done [Projection.Up] is false and the domain answers from SQL. After Redis
 // was away that includes that the marks of all other nodes that live have moved: each
@@ -69,8 +76,9 @@ const (
 	readyWithin = 10 * time.Second
 	// remembered is how many missed rows are kept; beyond it the log is read.
 	remembered = 1 << 16
-	// slowCommit is how long a commit may go on after its connection has ended: the server waits for its disk, or for a
-	// replica (with MySQL's semi-synchronous replication ten seconds).
+	// slowCommit is how long a statement may take to commit after its connection has ended: the server waits for row
+	// locks (two seconds each, see sqldb), for its disk, or for a replica (with MySQL's semi-synchronous replication ten
+	// seconds). The protocol allows one statement at a time, so a dead node leaves nothing that begins later.
 	slowCommit = 30 * time.Second
 	// atOnce is how many changes are brought to Redis together: one SELECT, one pipeline.
 	atOnce = 500
@@ -117,16 +125,17 @@ type Config[Change, State any] struct {
 
 // Projection is one domain's derived state. Make one with [New].
 type Projection[Change, State any] struct {
-	cfg      Config[Change, State]
-	sql      *sqlStore
-	up       atomic.Bool
-	writable atomic.Bool
-	behind   atomic.Bool // Redis misses a change that this node has acknowledged
-	wake     chan struct{}
-	replays  replays
-	applied  atomic.Int64  // Unix ms, of the mark last stored; of New before that
-	agreed   atomic.Int64  // see [Projection.Agreed]
-	ended    atomic.Uint64 // connections to Redis, before it was last known complete
+	cfg         Config[Change, State]
+	sql         *sqlStore
+	up          atomic.Bool
+	writable    atomic.Bool
+	behind      atomic.Bool // Redis misses a change that this node has acknowledged
+	wake        chan struct{}
+	replays     replays
+	applied     atomic.Int64  // Unix ms, of the mark last stored; of New before that
+	agreed      atomic.Int64  // see [Projection.Agreed]
+	ended       atomic.Uint64 // connections to Redis, before it was last known complete
+	repeatAfter time.Duration // between the two replays for a dead node; zero: one is enough
 
 	mu      sync.Mutex
 	pending map[int64]int    // rows under way by second of arrival
@@ -192,6 +201,9 @@ func New[Change, State any](cfg Config[Change, State]) *Projection[Change, State
 		cfg.Patience = time.Second
 	}
 	p := &Projection[Change, State]{cfg: cfg, sql: newSQLStore(cfg.DB, cfg.Name), wake: make(chan struct{}, 1), pending: map[int64]int{}, awaited: map[string]standing{}, seen: watch{}, seenNotes: watch{}, reached: time.Now()}
+	if cfg.DB.Dialect() != sqldb.SQLite {
+		p.repeatAfter = slowCommit
+	}
 	p.applied.Store(time.Now().UnixMilli())
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newCollector(p, cfg.Name))
@@ -227,7 +239,8 @@ func (p *Projection[Change, State]) Behind() bool { return p.behind.Load() }
 
 // Agreed returns a time in Unix milliseconds. Each commit that a node began before that time, by the clock of that node, is
 // settled: SQL shows it, and Redis has it. It is zero until this node has read the marks of all nodes. It does not advance while
-// a commit of any node has no answer, and while this node or another node cannot reach Redis.
+// a commit of any node has no answer, and while this node or another node cannot reach Redis. It does not advance past the mark of
+// a dead node before the last replay for that node.
 func (p *Projection[Change, State]) Agreed() int64 { return p.agreed.Load() }
 
 // Writable reports whether Redis answers, though it may lack rows yet.
@@ -503,8 +516,9 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if err != nil {
 		return err
 	}
-	stale := p.seen.stale(marks)
+	stale, due := p.seen.dead(marks, p.repeatAfter)
 	delete(stale, p.cfg.Node)
+	delete(due, p.cfg.Node)
 	silent := p.await(marks, stale, !p.sound || identity != p.identity || ended != p.ended.Load())
 	p.writable.Store(true) // what comes from here on need not be replayed
 	// Before the mark moves, for which others may wait.
@@ -517,7 +531,7 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	if harmed && p.mark != "" {
 		own = markTime(p.mark)
 	}
-	noted := p.deadNotes(ctx)
+	noted, notedDue := p.deadNotes(ctx)
 	p.oldest = min(complete, oldest(marks), oldest(p.notes))
 	since := min(oldest(stale), oldest(noted))
 	if harmed { // everybody's rows may lack
@@ -528,38 +542,95 @@ func (p *Projection[Change, State]) round(ctx context.Context, ended uint64) err
 	}
 	for _, from := range silent {
 		since = min(since, from.UnixMilli())
+		p.oldest = min(p.oldest, from.UnixMilli())
 	}
-	if since != math.MaxInt64 {
+	behind := since != math.MaxInt64
+	if behind {
 		p.up.Store(false)
+	}
+	if due, err = claim(ctx, due, p.swap); err != nil {
+		return err
+	}
+	if notedDue, err = claim(ctx, notedDue, p.sql.swap); err != nil { // no reason to distrust Redis
+		p.cfg.Log.Debug("a mark cannot be changed in sql", "marks", p.cfg.Applied.String(), "err", err)
+	}
+	since = min(since, oldest(due), oldest(notedDue))
+	if since != math.MaxInt64 {
 		began := time.Now()
 		err := p.beating(ctx, &held, own, func(ctx context.Context) error {
 			return p.replay(ctx, time.UnixMilli(since).Add(-margin))
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+			p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
+		case behind || !errors.Is(err, errReplay):
 			return err
+		default: // Redis has everything that was acknowledged; the marks stay, and a node replays from them later
+			due, notedDue = nil, nil
 		}
-		p.cfg.Log.Info("replayed into redis", "marks", p.cfg.Applied.String(), "since", time.UnixMilli(since).UTC(), "took", time.Since(began))
 	}
 	if err := p.repair(ctx); err != nil {
 		return err
 	}
-	if err := p.move(ctx, &held, newMark(complete)); err != nil {
+	if err := p.move(ctx, &held, makeMark(complete, signNone)); err != nil {
 		return err
 	}
-	for node, mark := range stale {
-		if err := p.swap(ctx, node, mark, "").Err; err != nil {
+	for node, from := range silent {
+		if marks[node] == "" && p.repeatAfter > 0 { // its mark was lost with the data
+			if _, err := p.swap(ctx, node, "", makeMark(from.UnixMilli(), signReplayed)); err != nil {
+				return err
+			}
+		}
+		delete(p.awaited, node)
+	}
+	if err := p.markReplayed(ctx, stale, due, p.swap); err != nil {
+		return err
+	}
+	if err := p.markReplayed(ctx, noted, notedDue, p.sql.swap); err != nil {
+		return err
+	}
+	p.identity = identity
+	return nil
+}
+
+// swapFunc replaces the mark of a node in Redis or in SQL if it is still from, and reports whether it was. An empty
+// string is no mark.
+type swapFunc func(ctx context.Context, node, from, to string) (swapped bool, err error)
+
+// claim renews the marks of nodes whose second replay is due, so that other nodes wait slowCommit again before they
+// replay. It returns the marks that no other node has claimed.
+func claim(ctx context.Context, due map[string]string, swap swapFunc) (claimed map[string]string, err error) {
+	claimed = map[string]string{}
+	for node, mark := range due {
+		renewed := makeMark(markTime(mark), signReplayed)
+		swapped, err := swap(ctx, node, mark, renewed)
+		if err != nil {
+			return nil, err
+		}
+		if swapped {
+			claimed[node] = renewed
+		}
+	}
+	return claimed, nil
+}
+
+// markReplayed records a replay in the marks of dead nodes: first are marks after their first replay, and last are marks after
+// their second. A mark that has changed stays: its node lives, or another node has replayed as well.
+func (p *Projection[Change, State]) markReplayed(ctx context.Context, first, last map[string]string, swap swapFunc) error {
+	for node, mark := range first {
+		next := makeMark(markTime(mark), signReplayed)
+		if p.repeatAfter == 0 || hasSign(mark, signLeft) {
+			next = "" // it has left no COMMIT behind
+		}
+		if _, err := swap(ctx, node, mark, next); err != nil {
 			return err
 		}
 	}
-	for node, mark := range noted {
-		if err := p.sql.remove(ctx, node, mark); err != nil {
-			return fmt.Errorf("remove a mark from sql: %w", err)
+	for node, mark := range last {
+		if _, err := swap(ctx, node, mark, ""); err != nil {
+			return err
 		}
 	}
-	for node := range silent {
-		delete(p.awaited, node)
-	}
-	p.identity = identity
 	return nil
 }
 
@@ -570,15 +641,17 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	if p.sound {
-		if p.reached = now; p.note != "" && p.sql.remove(ctx, p.cfg.Node, p.note) == nil {
-			p.note = ""
+		if p.reached = now; p.note != "" {
+			if _, err := p.sql.swap(ctx, p.cfg.Node, p.note, ""); err == nil {
+				p.note = ""
+			}
 		}
 		return
 	}
 	if now.Sub(p.reached) < noteEvery || now.Sub(p.noted) < noteEvery {
 		return
 	}
-	note := newMark(p.applied.Load())
+	note := makeMark(p.applied.Load(), signNone)
 	if err := p.sql.write(ctx, p.cfg.Node, note); err != nil {
 		p.cfg.Log.Debug("the mark cannot be written to sql", "marks", p.cfg.Applied.String(), "err", err) // nor is a row
 		return
@@ -586,23 +659,23 @@ func (p *Projection[Change, State]) keepNote(ctx context.Context) {
 	p.note, p.noted = note, now
 }
 
-// deadNotes returns the marks in SQL of other nodes that are dead. It looks now and then, as a
+// deadNotes returns the marks in SQL of other nodes that are dead; see [watch.dead]. It looks now and then, as a
 // node there is dead after a while only.
-func (p *Projection[Change, State]) deadNotes(ctx context.Context) map[string]string {
+func (p *Projection[Change, State]) deadNotes(ctx context.Context) (stale, due map[string]string) {
 	now := time.Now()
 	if now.Sub(p.looked) < dead/2 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
 	notes, err := p.sql.all(ctx)
 	if err != nil {
 		p.cfg.Log.Debug("marks cannot be read from sql", "marks", p.cfg.Applied.String(), "err", err)
-		return nil
+		return nil, nil
 	}
 	delete(notes, p.cfg.Node)
 	p.looked, p.notes = now, notes
-	return p.seenNotes.stale(notes)
+	return p.seenNotes.dead(notes, p.repeatAfter)
 }
 
 // await tells which nodes have not said since Redis was away that it has what they had
@@ -615,7 +688,7 @@ func (p *Projection[Change, State]) await(marks, stale map[string]string, away b
 	now, nodes := time.Now(), p.others // those that lived before, and those that live
 	p.others = map[string]string{}
 	for node, mark := range marks {
-		if _, gone := stale[node]; node != p.cfg.Node && !gone {
+		if _, gone := stale[node]; node != p.cfg.Node && !gone && !hasSign(mark, signReplayed) && !hasSign(mark, signLeft) {
 			p.others[node] = mark
 		}
 	}
@@ -634,7 +707,7 @@ func (p *Projection[Change, State]) await(marks, stale map[string]string, away b
 			if mark != was.mark {
 				p.awaited[node] = standing{mark, now}
 			}
-		case isBehind(mark): // it lives, or is replayed for and its mark removed
+		case hasSign(mark, signBehind): // it lives, or is replayed for and its mark removed
 		case mark != was.mark:
 			delete(p.awaited, node)
 		case now.Sub(was.since) > dead:
@@ -654,16 +727,23 @@ func (p *Projection[Change, State]) look(ctx context.Context) (identity string, 
 	return identity, marks, err
 }
 
-// A mark is two times in Unix ms: up to when the node's rows are applied, and
-// when it last said so. The second one has a plus sign while the node is behind: it
-// replays, and Redis may lack what it commits.
-func newMark(complete int64) string { return fmt.Sprintf("%d %d", complete, time.Now().UnixMilli()) }
+// A mark is two times in Unix ms: up to when the node's rows are applied, and when the mark was written. A sign may stand before
+// the second one. Builds without the last two signs take such a node for dead.
+const (
+	signNone     = ""  // the node lives
+	signBehind   = "+" // the node lives and replays: Redis may lack what it commits
+	signReplayed = "=" // the node is dead, and another one has replayed for it once
+	signLeft     = "-" // the node has stopped in good order
+)
 
-func behindMark(complete int64) string {
-	return fmt.Sprintf("%d +%d", complete, time.Now().UnixMilli())
+func makeMark(complete int64, sign string) string {
+	return fmt.Sprintf("%d %s%d", complete, sign, time.Now().UnixMilli())
 }
 
-func isBehind(mark string) bool { return strings.Contains(mark, "+") }
+func hasSign(mark, sign string) bool {
+	_, written, _ := strings.Cut(mark, " ")
+	return strings.HasPrefix(written, sign)
+}
 
 func markTime(mark string) int64 {
 	complete, _, _ := strings.Cut(mark, " ")
@@ -674,10 +754,10 @@ func markTime(mark string) int64 {
 	return ms
 }
 
-// beat is when a node has written its mark, by its own clock.
-func beat(mark string) time.Time {
-	_, beat, _ := strings.Cut(mark, " ")
-	ms, err := strconv.ParseInt(beat, 10, 64)
+// writtenAt is when a mark was written, by the clock of the node that wrote it.
+func writtenAt(mark string) time.Time {
+	_, written, _ := strings.Cut(mark, " ")
+	ms, err := strconv.ParseInt(strings.TrimLeft(written, signBehind+signReplayed+signLeft), 10, 64)
 	if err != nil {
 		return time.Time{} // nor does it say that the node lives
 	}
@@ -697,33 +777,51 @@ func oldest(marks map[string]string) int64 {
 // watch has the marks of nodes as they were last seen.
 type watch map[string]standing
 
-// stale returns the marks of dead nodes: those that stand still. A beat is of another node's
-// clock, which may be behind, and counts only where a mark is seen for the first time.
-func (w watch) stale(marks map[string]string) map[string]string {
-	now, stale := time.Now(), map[string]string{}
+// dead returns the marks of dead nodes: stale are those that need a first replay. due are those whose second replay is due, because
+// they have not changed for repeatAfter. This node measures by its own clock how long a mark has not changed. The time in the
+// mark is from another node's clock, and counts only when this node sees the mark for the first time. There the other
+// clock may differ by the margin, because a second replay must not be early.
+func (w watch) dead(marks map[string]string, repeatAfter time.Duration) (stale, due map[string]string) {
+	now := time.Now()
+	stale, due = map[string]string{}, map[string]string{}
 	for node, mark := range marks {
-		if _, known := w[node]; !known {
-			w[node] = standing{mark, beat(mark)}
+		if _, known := w[node]; known {
+			continue
 		}
+		since := writtenAt(mark)
+		if hasSign(mark, signReplayed) {
+			since = since.Add(margin)
+			if since.After(now) {
+				since = now
+			}
+		}
+		w[node] = standing{mark, since}
 	}
 	for node, was := range w {
+		stands := now.Sub(was.since)
 		switch mark := marks[node]; {
 		case mark != was.mark: // also where a node comes back that was taken for dead
 			w[node] = standing{mark, now}
-		case now.Sub(was.since) <= dead:
+		case hasSign(mark, signLeft):
+			stale[node] = mark
+		case hasSign(mark, signReplayed):
+			if stands > repeatAfter {
+				due[node] = mark
+			}
+		case stands <= dead:
 		case mark == "":
 			delete(w, node)
 		default:
 			stale[node] = mark
 		}
 	}
-	return stale
+	return stale, due
 }
 
 // beating keeps this node's mark alive while fn runs. The mark says that the node is behind
 // until the caller moves it.
 func (p *Projection[Change, State]) beating(ctx context.Context, held *string, complete int64, fn func(context.Context) error) error {
-	if err := p.move(ctx, held, behindMark(complete)); err != nil {
+	if err := p.move(ctx, held, makeMark(complete, signBehind)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -740,7 +838,7 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 					return
 				}
 				// The end of fn does not cut it off: Redis may have moved the mark, and it would be taken for harmed.
-				if err := p.move(context.WithoutCancel(ctx), held, behindMark(complete)); err != nil {
+				if err := p.move(context.WithoutCancel(ctx), held, makeMark(complete, signBehind)); err != nil {
 					cancel(err)
 				}
 			}
@@ -757,11 +855,11 @@ func (p *Projection[Change, State]) beating(ctx context.Context, held *string, c
 
 // move replaces this node's mark, which must be what held says.
 func (p *Projection[Change, State]) move(ctx context.Context, held *string, mark string) error {
-	moved, err := p.swap(ctx, p.cfg.Node, *held, mark).Int()
+	moved, err := p.swap(ctx, p.cfg.Node, *held, mark)
 	if err != nil {
 		return err
 	}
-	if moved == 0 {
+	if !moved {
 		return errors.New("the mark was lost while it was being moved")
 	}
 	*held, p.mark = mark, mark
@@ -769,15 +867,17 @@ func (p *Projection[Change, State]) move(ctx context.Context, held *string, mark
 	return nil
 }
 
-func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to string) keyspace.Reply {
+// swap is a [swapFunc] for the marks in Redis. The last mark there is never removed.
+func (p *Projection[Change, State]) swap(ctx context.Context, node, from, to string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
-	return swap.Run(ctx, p.cfg.Redis, []keyspace.Key{p.cfg.Applied.Key}, node, from, to)
+	swapped, err := swap.Run(ctx, p.cfg.Redis, []keyspace.Key{p.cfg.Applied.Key}, node, from, to).Int()
+	return swapped == 1, err
 }
 
 // leave takes this node's mark away when nothing is missing, so that nobody
 // replays for a node that stopped in good order. The last mark stays (swap.lua): Redis
-// may be set back to this moment later on, and would lack everything from here on.
+// may be set back to this moment later on, and would lack everything from here on. Its sign says that one replay is enough.
 func (p *Projection[Change, State]) leave(ctx context.Context) {
 	p.mu.Lock()
 	open := len(p.pending) > 0 || p.missed.since != 0 || p.unsure.since != 0 || len(p.again) > 0
@@ -785,7 +885,12 @@ func (p *Projection[Change, State]) leave(ctx context.Context) {
 	if p.mark == "" || open {
 		return
 	}
-	if err := p.swap(ctx, p.cfg.Node, p.mark, "").Err; err != nil {
+	left := makeMark(markTime(p.mark), signLeft)
+	swapped, err := p.swap(ctx, p.cfg.Node, p.mark, left)
+	if swapped {
+		_, err = p.swap(ctx, p.cfg.Node, left, "")
+	}
+	if err != nil {
 		p.cfg.Log.Warn("this node's mark stays in redis: another node will take it for dead and replay what redis has already, which does no harm", "marks", p.cfg.Applied.Key.String(), "err", err)
 	}
 }

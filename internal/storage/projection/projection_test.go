@@ -382,7 +382,7 @@ func TestANodeWhoseClockIsBehindLivesWhileItsMarkMoves(t *testing.T) {
 func TestANodeIsReadyWhileItsFirstReplayTakesLong(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rdb := redistest.Open(t, "embedded")
-		old := newMark(time.Now().Add(-24 * time.Hour).UnixMilli()) // of a Redis that was restored
+		old := makeMark(time.Now().Add(-24*time.Hour).UnixMilli(), signNone) // of a Redis that was restored
 		if err := rdb.Do(t.Context(), applied.At().SetCmd("n0", old)).Err; err != nil {
 			t.Fatal(err)
 		}
@@ -415,7 +415,7 @@ func TestAReplayThatEndsDuringABeatIsDoneOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
 		rdb := redistest.OpenConfig(t, wire.Config())
-		old := newMark(time.Now().Add(-24 * time.Hour).UnixMilli())
+		old := makeMark(time.Now().Add(-24*time.Hour).UnixMilli(), signNone)
 		if err := rdb.Do(t.Context(), applied.At().SetCmd("n0", old)).Err; err != nil {
 			t.Fatal(err)
 		}
@@ -610,14 +610,14 @@ func TestANodeThatReplaysIsAwaitedUntilItIsDone(t *testing.T) {
 					if n1.Up() {
 						t.Error("n1 trusts redis, and n2 is behind")
 					}
-					if !isBehind(n1.markOf(t, "n2")) {
+					if !hasSign(n1.markOf(t, "n2"), signBehind) {
 						t.Errorf("n2 replays, and its mark is %q", n1.markOf(t, "n2"))
 					}
 					outcome <- errors.New("sql is away")
 				}
 				outcome <- nil
 				bubble.Sleep(time.Second)
-				if !n1.Up() || !n2.Up() || isBehind(n1.markOf(t, "n2")) {
+				if !n1.Up() || !n2.Up() || hasSign(n1.markOf(t, "n2"), signBehind) {
 					t.Errorf("n2 is done, its mark is %q; redis is trusted: %v, %v", n1.markOf(t, "n2"), n1.Up(), n2.Up())
 				}
 			})
@@ -756,8 +756,8 @@ func TestMarksInSQLAreThoseOfOneProjection(t *testing.T) {
 			}
 			is(numbers, map[string]string{"n1": "1 2", "n2": "3 3"})
 			for _, mark := range []string{"1 1", "1 2"} { // the first is not it any more
-				if err := numbers.remove(ctx, "n1", mark); err != nil {
-					t.Fatal(err)
+				if removed, err := numbers.swap(ctx, "n1", mark, ""); err != nil || removed != (mark == "1 2") {
+					t.Fatalf("mark %q: removed %v, %v", mark, removed, err)
 				}
 				if mark == "1 1" {
 					is(numbers, map[string]string{"n1": "1 2", "n2": "3 3"})

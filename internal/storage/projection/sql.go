@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
@@ -36,8 +37,17 @@ func (s *sqlStore) all(ctx context.Context) (map[string]string, error) {
 	})
 }
 
-// remove deletes a node's mark, unless it is another one by now.
-func (s *sqlStore) remove(ctx context.Context, node, mark string) error {
-	_, err := s.db.ExecContext(ctx, "DELETE FROM projection_marks WHERE projection = ? AND node = ? AND mark = ?", s.name, node, mark)
-	return err
+// swap is a [swapFunc] for the marks in SQL.
+func (s *sqlStore) swap(ctx context.Context, node, from, to string) (swapped bool, err error) {
+	var res sql.Result
+	if to == "" {
+		res, err = s.db.ExecContext(ctx, "DELETE FROM projection_marks WHERE projection = ? AND node = ? AND mark = ?", s.name, node, from)
+	} else {
+		res, err = s.db.ExecContext(ctx, "UPDATE projection_marks SET mark = ? WHERE projection = ? AND node = ? AND mark = ?", to, s.name, node, from)
+	}
+	if err != nil {
+		return false, fmt.Errorf("change a mark in sql: %w", err)
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
 }

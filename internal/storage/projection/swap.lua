@@ -1,6 +1,6 @@
 -- swap: compare-and-set one field of a hash; an empty new value removes it, unless it is the last one.
 --
--- KEYS[1] marks  hash  node → Unix ms up to which its commits are applied, and when it said so, with a + while it replays
+-- KEYS[1] marks  hash  node → Unix ms up to which its commits are applied, and when that was written; a sign before it says more (projection.go)
 -- ARGV[1] node
 -- ARGV[2] the value expected, '' for none
 -- ARGV[3] the value to set, '' to remove the field
