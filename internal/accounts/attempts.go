@@ -157,5 +157,5 @@ func (s *Service) writeAs(ctx context.Context, tx *sqldb.Tx, id ids.ID[trail.Eve
 	if !ok || s.notify == nil {
 		return nil
 	}
-	return s.notify(ctx, tx, user, notice, api.NoticeOfAccount{V: 1, Device: device.String(), Household: household})
+	return s.notify(ctx, tx, user, notice, api.NoticeOfAccount{V: 1, Device: device.String(), Network: household})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// Events of a user that invalidate cache entries. Each change is committed inside [cache.Runtime.Change] with the
+// Events of a user that invalidate cache entries. Each change is committed inside [aggregate.Caches.Change] with the
 // targets of its event.
 var (
 	AvatarChanged   = cache.NewEvent[ID]("avatar changed")
@@ -52,7 +52,7 @@ func NewUsers(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) *Users {
 	return u
 }
 
-// commit runs fn in a transaction inside [cache.Runtime.Change], for the cache entries that it changes.
+// commit runs fn in a transaction inside [aggregate.Caches.Change], for the cache entries that it changes.
 func (s *Service) commit(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error, targets ...cache.Target) error {
 	return loadError(ctx, s.caches.Change(ctx, targets, fn))
 }

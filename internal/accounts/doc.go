@@ -17,7 +17,7 @@
 //
 // user:info contains users as other users see them ([Users]): name, address and calendar, cached in the process and in
 // Redis. Losing an entry costs a SELECT. Each kind of change is an event ([InfoChanged] and others). Its commit runs
-// inside [cache.Runtime.Change], so that no reader can store the old user again. No rule depends on these entries:
+// inside [aggregate.Caches.Change], so that no reader can store the old user again. No rule depends on these entries:
 // [Service.Clocks] reads SQL.
 //
 // Refresh tokens are not cached. A refresh changes the session in SQL anyway, and that UPDATE checks the token. A cache
@@ -44,7 +44,7 @@
 // its entry is checked in SQL, because another node may have issued it a millisecond ago. The caller's clock comes from
 // [Users].
 //
-// A refresh, and each end of a session, commits inside [cache.Runtime.Change]. Every node refuses the old token within
+// A refresh, and each end of a session, commits inside [aggregate.Caches.Change]. Every node refuses the old token within
 // MaxStale, half a second, even if the committing node dies at once or a node receives no invalidation (the fence stays
 // until it expires). The end of a session must not depend on Redis, so it proceeds without a fence ([cache.Proceed]).
 // Then the transaction enqueues the keys to drop, and every node checks for such messages five times a second (package

@@ -193,10 +193,5 @@ const sweepChunk = 1000
 // ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "accounts.store_away", "Accounts cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// transact runs fn in one transaction for package cache: see [drops.Tx].
-func transact(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	return drops.Tx(ctx, db, fn)
-}
-
 // asKind maps errors of the engine to the kinds that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }

@@ -74,7 +74,7 @@ func (s *Service) UndoEmail(ctx context.Context, token, household string) (err e
 			}
 		}
 		return s.write(ctx, tx, back.user, DeviceID{}, trail.EmailUndone, household)
-	}, append(EmailChanged.Of(s.caches, back.user), PasswordChanged.Of(s.caches, back.user)...)...)
+	}, append(EmailChanged.Of(s.caches.Runtime, back.user), PasswordChanged.Of(s.caches.Runtime, back.user)...)...)
 	if errors.Is(err, ErrNoUser) { // erased in the meantime
 		err = ErrUndo
 	}
