@@ -126,7 +126,7 @@ var EventVersions = map[string][]string{
 	EventFriendRemoved:    {"version"},
 	EventBlockAdded:       {"version"},
 	EventBlockRemoved:     {"version"},
-	EventGroupMine:        {"group.version"},
+	EventGroupMine:        {"group.version", "me.version"}, // each grows by itself
 	EventGroupChanged:     {"group.version"},
 	EventGroupLeft:        {"version"},
 	EventMessageNew:       {"rev"},

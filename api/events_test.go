@@ -92,6 +92,9 @@ func TestEvents_NameTheirVersion(t *testing.T) {
 
 // fieldOf returns the type of a struct's field by its name in JSON, or nil.
 func fieldOf(t reflect.Type, name string) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	if t.Kind() != reflect.Struct {
 		return nil
 	}

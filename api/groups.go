@@ -56,6 +56,7 @@ type GroupSelf struct {
 	Seen       int64  `json:"seen,omitempty" doc:"number of the newest announcement that the member has seen"`
 	MutedUntil *Time  `json:"muted_until,omitempty" doc:"until then the member may not write"`
 	Joined     Time   `json:"joined"`
+	Version    int64  `json:"version" doc:"of remark, notify and seen: it grows with each change of them; the version of the group orders the rest"`
 }
 
 // GroupMembership is a group and the caller's membership; me is absent if the caller is not a member.

@@ -395,9 +395,9 @@ func TestMembersOfALargeGroupAreFoundInTheBrowser(t *testing.T) {
 	now := time.Now().UnixMilli()
 	var members []any
 	for i, who := range persons[1:] {
-		members = append(members, group, who.id, 0, "", 0, now+int64(i), persons[0].id, "", 0, 0, 1000+i, 0)
+		members = append(members, group, who.id, 0, "", 0, now+int64(i), persons[0].id, "", 0, 0, 0, 1000+i, 0)
 	}
-	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, version, gone) VALUES ", 12, members)
+	insert(t, db, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, own_version, version, gone) VALUES ", 13, members)
 	if _, err := db.Writer().ExecContext(t.Context(), "UPDATE chat_groups SET members = ?, version = ? WHERE id = ?", len(persons), 2000, group); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,11 @@
 // Each change takes the group's next version, one for each member that it concerns, and leaves it
 // in the member's row. "What has changed since 17" is then a range of rows. A member who is
 // gone stays as a row for 90 days, and for as long as they are muted; a client that was away longer reads
-// the list whole. The row says nothing but until when they are muted, which holds when they come again.
+// the list whole. The row says nothing but until when they are muted, which holds when they come again,
+// and the version of their own settings.
+//
+// What only the member sees (remark, notify, seen) takes no version of the group. It has a version of its own, which grows
+// with each change and when the user joins again. Both versions change under the lock of the group.
 //
 // # What is derived
 //

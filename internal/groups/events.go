@@ -144,7 +144,7 @@ func (g Group) Wire() api.Group {
 func membership(g Group, me *Membership) api.GroupMembership {
 	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {
-		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: api.AtOrNil(sqldb.TimeOrZero(me.Muted)), Joined: api.At(sqldb.Time(me.Joined))}
+		w.Me = &api.GroupSelf{Role: me.Role.String(), Nickname: me.Nickname, Remark: me.Remark, Notify: me.Notify.String(), Seen: me.Seen, MutedUntil: api.AtOrNil(sqldb.TimeOrZero(me.Muted)), Joined: api.At(sqldb.Time(me.Joined)), Version: me.ownVersion}
 	}
 	return w
 }

@@ -91,6 +91,8 @@ type own struct {
 	Remark string // what the member calls the group
 	Notify Notify
 	Seen   int64 // announcements up to this one
+
+	ownVersion int64 // grows with each change of these
 }
 
 // kept is a Membership as the cache holds it; see Doc.Version before you change it.

@@ -296,6 +296,9 @@ func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpda
 		if me == m {
 			return nil
 		}
+		if me.own != m.own {
+			me.ownVersion++
+		}
 		d.own = &me
 		if me.Nickname == m.Nickname {
 			return updateOwn(ctx, tx, id, me)

@@ -206,7 +206,7 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 	if err != nil {
 		return err
 	}
-	muted, err := mutesOfFormer(ctx, tx, d.group.ID, users)
+	former, err := selectFormer(ctx, tx, d.group.ID, users)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,12 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 		if in[u] >= s.cfg.Groups { // counted without a lock: at the same moment a user may come into one more
 			return ErrGroups
 		}
-		list[i] = d.write(Membership{User: u, Role: role, Muted: muted[u], Joined: now, Inviter: inviter, own: own{Seen: d.group.Announced}})
+		muted := former[u].Muted
+		if muted <= now {
+			muted = 0
+		}
+		list[i] = d.write(Membership{User: u, Role: role, Muted: muted, Joined: now, Inviter: inviter,
+			own: own{Seen: d.group.Announced, ownVersion: max(former[u].ownVersion+1, now)}}) // a former row may be forgotten
 	}
 	d.group.Members += len(list)
 	d.joined = append(d.joined, list...)
@@ -239,7 +244,7 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 // any more.
 func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why string) error {
 	d.left = append(d.left, leaver{m.User, why, m.Role})
-	m = d.write(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, gone: d.at.UnixMilli()})
+	m = d.write(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion}, gone: d.at.UnixMilli()})
 	d.group.Members--
 	if err := deleteLinksOf(ctx, tx, d.group.ID, m.User); err != nil {
 		return err
@@ -549,6 +554,7 @@ func (s *Service) Change(ctx context.Context, user accounts.ID, id ID, u Update)
 			return nil
 		}
 		me.Seen = d.group.Announced // whoever writes it has seen it
+		me.ownVersion++
 		d.own = &me
 		return updateOwn(ctx, tx, id, me)
 	})

@@ -696,6 +696,86 @@ func TestWhatAMemberSetsForThemselves(t *testing.T) {
 	})
 }
 
+// Changes on two nodes are published in any order. The document with the highest version has what SQL has.
+func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
+	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		who := w.join(2)
+		ann, bob := who[0], who[1]
+		id := w.create(ann, bob)
+		sub := w.bus.Subscribe(ctx, bob.String())
+		defer sub.Close()
+		const writers, each = 4, 5
+		nodes := [2]*world{w, w.neighbour()}
+		var mu sync.Mutex
+		var got []api.GroupSelf
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				for j := range each {
+					u := OwnUpdate{Remark: to(fmt.Sprint(i, " ", j))}
+					if j%2 == 1 { // takes a version of the group, too
+						u.Nickname = u.Remark
+					}
+					g, me, err := nodes[i%2].SetOwn(ctx, bob, id, u)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					got = append(got, *membership(g, &me).Me)
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		timeout := time.After(patience)
+		for mine := 0; mine < writers*each; {
+			select {
+			case e := <-sub.C:
+				if e.Type != api.EventGroupMine {
+					continue
+				}
+				var m api.GroupMembership
+				w.must(json.Unmarshal(e.Data, &m))
+				got = append(got, *m.Me)
+				mine++
+			case <-timeout:
+				t.Fatalf("got %d events, want %d", mine, writers*each)
+			}
+		}
+		remarks := map[int64]string{}
+		for _, me := range got {
+			if other, found := remarks[me.Version]; found && other != me.Remark {
+				t.Errorf("version %d has the remarks %q and %q", me.Version, other, me.Remark)
+			}
+			remarks[me.Version] = me.Remark
+		}
+		_, me, err := w.Group(ctx, bob, id)
+		w.must(err)
+		if newest := slices.Max(slices.Collect(maps.Keys(remarks))); newest != me.ownVersion || remarks[newest] != me.Remark {
+			t.Errorf("newest document: version %d, %q; want %d, %q", newest, remarks[newest], me.ownVersion, me.Remark)
+		}
+		before := me.ownVersion
+		if _, same, err := w.SetOwn(ctx, bob, id, OwnUpdate{Remark: to(me.Remark)}); err != nil || same.ownVersion != before {
+			t.Errorf("without a change: version %d, %v, want %d", same.ownVersion, err, before)
+		}
+		w.must(w.Leave(ctx, bob, id))
+		_, err = w.Invite(ctx, ann, id, []accounts.ID{bob})
+		w.must(err)
+		_, me, err = w.Group(ctx, bob, id)
+		w.must(err)
+		if me.Remark != "" || me.ownVersion <= before {
+			t.Errorf("joined again: remark %q, version %d, want none and more than %d", me.Remark, me.ownVersion, before)
+		}
+		_, announced, err := w.Change(ctx, ann, id, Update{Announcement: to("Tomorrow")})
+		w.must(err)
+		if _, me, err = w.Group(ctx, ann, id); err != nil || me.ownVersion != announced.ownVersion || me.Seen != 1 {
+			t.Errorf("announced: seen %d of version %d, %v, want 1 of %d", me.Seen, me.ownVersion, err, announced.ownVersion)
+		}
+	})
+}
+
 func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, who := t.Context(), w.join(3)

@@ -42,10 +42,10 @@ func updateGroup(ctx context.Context, tx *sqldb.Tx, g Group) error {
 	return err
 }
 
-const memberColumns = "m.user_id, m.role, m.nickname, m.muted, m.joined, m.inviter, m.remark, m.notify, m.seen, m.version, m.gone"
+const memberColumns = "m.user_id, m.role, m.nickname, m.muted, m.joined, m.inviter, m.remark, m.notify, m.seen, m.own_version, m.version, m.gone"
 
 func (m *Membership) fields() []any {
-	return []any{&m.User, &m.Role, &m.Nickname, &m.Muted, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.version, &m.gone}
+	return []any{&m.User, &m.Role, &m.Nickname, &m.Muted, &m.Joined, &m.Inviter, &m.Remark, &m.Notify, &m.Seen, &m.ownVersion, &m.version, &m.gone}
 }
 
 func scanMember(rows *sql.Rows) (m Membership, err error) {
@@ -139,15 +139,13 @@ func countSeen(ctx context.Context, q sqldb.Querier, g Group) (n int, err error)
 	return n, err
 }
 
-// mutesOfFormer returns until when those of users are muted who were members and left meanwhile.
-func mutesOfFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]int64, error) {
-	all := map[accounts.ID]int64{}
-	rows, err := q.QueryContext(ctx, "SELECT user_id, muted FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND muted > ?", id, bun.List(users), q.Now().UnixMilli())
+// selectFormer returns the rows of those of users who were members and left.
+func selectFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
+	all := map[accounts.ID]Membership{}
+	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone > 0", id, bun.List(users))
 	return all, sqldb.Each(rows, err, func(rows *sql.Rows) error {
-		var u accounts.ID
-		var until int64
-		err := rows.Scan(&u, &until)
-		all[u] = until
+		m, err := scanMember(rows)
+		all[m.User] = m
 		return err
 	})
 }
@@ -158,24 +156,24 @@ func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) 
 	var args []any
 	for i, m := range list {
 		users[i] = m.User
-		args = append(args, id, m.User, m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter, m.Remark, m.Notify, m.Seen, m.version, 0)
+		args = append(args, id, m.User, m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter, m.Remark, m.Notify, m.Seen, m.ownVersion, m.version, 0)
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, version, gone) VALUES "+sqldb.Tuples(12, len(list)), args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO group_members (group_id, user_id, role, nickname, muted, joined, inviter, remark, notify, seen, own_version, version, gone) VALUES "+sqldb.Tuples(13, len(list)), args...)
 	return err
 }
 
 func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET role = ?, nickname = ?, muted = ?, remark = ?, notify = ?, seen = ?, version = ?, gone = ? WHERE group_id = ? AND user_id = ?",
-		m.Role, m.Nickname, m.Muted, m.Remark, m.Notify, m.Seen, m.version, m.gone, id, m.User)
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET role = ?, nickname = ?, muted = ?, remark = ?, notify = ?, seen = ?, own_version = ?, version = ?, gone = ? WHERE group_id = ? AND user_id = ?",
+		m.Role, m.Nickname, m.Muted, m.Remark, m.Notify, m.Seen, m.ownVersion, m.version, m.gone, id, m.User)
 	return err
 }
 
-// updateOwn writes what only the member sees, which takes no version.
+// updateOwn writes what only the member sees, which takes no version of the group.
 func updateOwn(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ? WHERE group_id = ? AND user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, id, m.User)
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ?, own_version = ? WHERE group_id = ? AND user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, m.ownVersion, id, m.User)
 	return err
 }
 

@@ -2,6 +2,7 @@ export { Chats, type ChatsEvents, type ChatsOptions, type ChatState, type Said }
 export { SESSION_ENDED, StoaClient, type Answer, type ClientEvents, type Input, type State, type StoaEvent, type StoaOptions } from "./client.js";
 export { Ended, isTemporary, Refused, Unreachable } from "./errors.js";
 export { fetchFile, fileLink, sendFile, uploadFile, type FileOptions, type SendFileOptions } from "./files.js";
+export { newestOf, type OwnGroup } from "./groups.js";
 export type { Outgoing } from "./outbox.js";
 export { PlaybackSync, type Correction, type Register } from "./playback.js";
 export { IndexedStorage, MemoryStorage, openStorage, WebStorage, type Storage } from "./storage.js";

@@ -1454,6 +1454,11 @@ export interface components {
              * @description number of the newest announcement that the member has seen
              */
             seen?: number;
+            /**
+             * Format: int64
+             * @description of remark, notify and seen: it grows with each change of them; the version of the group orders the rest
+             */
+            version: number;
         };
         GroupSelfUpdate: {
             nickname?: string;

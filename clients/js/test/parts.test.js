@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { reference, typesOf } from "../scripts/types.js";
 import WebSocket from "ws";
-import { Chats, Ended, IndexedStorage, MemoryStorage, openStorage, refreshing, Refused, sendFile, StoaClient, Unreachable, uploadFile, WebStorage } from "../dist/index.js";
+import { Chats, Ended, IndexedStorage, MemoryStorage, newestOf, openStorage, refreshing, Refused, sendFile, StoaClient, Unreachable, uploadFile, WebStorage } from "../dist/index.js";
 import { Device, Server, until } from "./world.js";
 
 // What localStorage is, of a map.
@@ -390,6 +390,20 @@ test("the chat of a group that its user has left stays away, though they have ju
   listeners["group.left"]({ group: "rowing" });
   t.mock.timers.tick(1_000); // no event has brought the message
   assert.deepEqual([chats.get(chat), chats.pending(chat)], [undefined, []]);
+});
+
+test("of two documents of a group the newest parts count, in either order", () => {
+  const of = (group, own, role, remark, seen) => ({ group: { id: "rowing", version: group, name: `name ${group}` }, me: { role, notify: `notify ${own}`, version: own, ...(remark && { remark }), ...(seen && { seen }) } });
+  const cases = [
+    ["own settings that changed twice", of(5, 1, "member", "first"), of(5, 2, "member", "second", 3), of(5, 2, "member", "second", 3)],
+    ["a remark that was removed", of(5, 1, "member", "first", 3), of(5, 2, "member"), of(5, 2, "member")],
+    ["a role that changed in between", of(6, 1, "admin", "first"), of(5, 2, "member", "second"), of(6, 2, "admin", "second")],
+    ["a newer document", of(5, 1, "member", "first"), of(6, 2, "admin", "second"), of(6, 2, "admin", "second")],
+  ];
+  for (const [what, one, other, want] of cases) {
+    assert.deepEqual(newestOf(one, other), want, what);
+    assert.deepEqual(newestOf(other, one), want, `${what}, in the other order`);
+  }
 });
 
 test("settings of a chat never go back to an older version", async () => {

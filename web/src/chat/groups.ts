@@ -1,6 +1,6 @@
 // The user's groups: what they are called, the user's place in each, and the members of those that are looked at.
 
-import { isTemporary, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupRequests, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
+import { isTemporary, newestOf, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupRequests, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
 import { now } from "../api";
 
 /** What a member may want to do to a group. */
@@ -179,8 +179,8 @@ export class Groups {
     if (!me) return;
     const h = this.#held.get(group.id);
     if (h) {
-      if (group.version >= h.group.version) h.group = group;
-      h.me = me;
+      const newest = newestOf(h, { group, me });
+      [h.group, h.me] = [newest.group, newest.me];
     } else this.#held.set(group.id, { group, me, members: new Map(), version: 0, next: undefined });
     if (this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // the next event asks again
     this.#tell();

@@ -1,0 +1,1 @@
+ALTER TABLE group_members DROP COLUMN own_version

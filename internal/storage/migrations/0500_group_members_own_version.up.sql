@@ -1,0 +1,1 @@
+ALTER TABLE group_members ADD COLUMN own_version BIGINT NOT NULL DEFAULT 0
