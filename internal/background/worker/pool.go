@@ -73,7 +73,7 @@ type PoolConfig struct {
 	// Grace is the time that runs have to finish after the stop. Zero means 5 s.
 	Grace time.Duration
 
-	// Log receives one line per failed run. Nil discards it.
+	// Log gets a line when jobs begin to fail, one a minute while they do, one for each panic, and one at the end. Nil discards.
 	Log *slog.Logger
 
 	// Metrics registers stoa_job_*. Nil disables metrics.
@@ -88,6 +88,8 @@ type Pool struct {
 	runs, failures *prometheus.CounterVec
 	seconds        *prometheus.HistogramVec
 	lastSuccess    *prometheus.GaugeVec
+
+	outage outage
 }
 
 // NewPool checks the jobs and returns all faults joined.
@@ -256,6 +258,9 @@ func loops(all []*schedule, soft, hard context.Context, until time.Time) {
 		wait.Go(func() { s.loop(soft, hard, until) })
 	}
 	wait.Wait()
+	for _, s := range all {
+		s.recovered(time.Now())
+	}
 }
 
 // run runs the job once and sets the time of the next run.
@@ -275,6 +280,7 @@ func (s *schedule) run(soft, hard context.Context) {
 
 	if err == nil {
 		s.failures = 0
+		s.recovered(now)
 		s.lastSuccess.WithLabelValues(s.job.Name).Set(float64(now.UnixMilli()) / 1000)
 		if s.job.Next != nil {
 			s.next = s.job.Next(now).Add(jitter(s.job.Jitter))
@@ -302,19 +308,30 @@ func (s *schedule) run(soft, hard context.Context) {
 	}
 	wait += jitter(wait / 5)
 	s.next = now.Add(wait)
-	s.cfg.Log.LogAttrs(soft, slog.LevelError, "job failed", slog.String("job", s.job.Name),
-		slog.Int("failures", s.failures), slog.Duration("again_in", wait), slog.Any("err", err))
+	_, panicked := errors.AsType[panicError](err)
+	if failing, silent, due := s.outage.failed(s.job.Name, now, panicked); due {
+		s.cfg.Log.LogAttrs(soft, slog.LevelError, "job failed", slog.String("job", s.job.Name), slog.Int("failures", s.failures),
+			slog.Duration("again_in", wait), slog.String("failing", failing), slog.Int("failures_not_logged", silent), slog.Any("err", err))
+	}
 }
 
 // safely converts a panic of run into an error with the stack.
 func safely(ctx context.Context, run func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			err = panicError{v, debug.Stack()}
 		}
 	}()
 	return run(ctx)
 }
+
+// panicError is the panic of a run.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
 // jitter returns a random duration below d, or 0.
 func jitter(d time.Duration) time.Duration {

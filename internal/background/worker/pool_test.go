@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func TestJob_NextSetsTheTimes(t *testing.T) {
 	})
 }
 
-func TestJob_BacksOffAndLogsOncePerFailure(t *testing.T) {
+func TestJob_BacksOffAndRecovers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
@@ -139,14 +140,47 @@ func TestJob_BacksOffAndLogsOncePerFailure(t *testing.T) {
 				t.Errorf("wait %v after failure %d, want %v and up to a fifth", gap, i+1, want)
 			}
 		}
-		if got := strings.Count(log.String(), "job failed"); got != 3 || !strings.Contains(log.String(), "panic: bang") {
-			t.Errorf("%d lines for 3 failures, one a panic:\n%s", got, &log)
+		if got := strings.Count(log.String(), "job failed"); got != 2 || !strings.Contains(log.String(), "panic: bang") {
+			t.Errorf("%d lines for two failures and a panic, want 2:\n%s", got, &log)
 		}
 		for name, want := range map[string]float64{"stoa_job_failures_total": 3, "stoa_job_runs_total": float64(len(at)),
 			"stoa_job_seconds": float64(len(at)), "stoa_job_last_success_timestamp_seconds": float64(at[len(at)-1].Unix())} {
 			if got := float64(int(metric(t, registry, name))); got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
+		}
+	})
+}
+
+func TestOutage_HasOneLineAMinute(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		began := time.Now()
+		var jobs []worker.Job
+		for i := range 30 {
+			jobs = append(jobs, worker.Job{Name: fmt.Sprint("j", i), Every: 10 * time.Second, Run: func(context.Context) error {
+				if passed := time.Since(began); passed > time.Minute && passed < 10*time.Minute {
+					return errors.New("away")
+				}
+				return nil
+			}})
+		}
+		registry := prometheus.NewRegistry()
+		stop := running(t, worker.PoolConfig{Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: registry}, jobs...)
+		time.Sleep(15 * time.Minute)
+		synctest.Wait()
+		stop()
+		if got := strings.Count(log.String(), "job failed"); got < 8 || got > 10 {
+			t.Errorf("got %d lines in nine minutes, want one a minute:\n%s", got, &log)
+		}
+		if got := strings.Count(log.String(), "jobs no longer fail"); got != 1 {
+			t.Errorf("got %d lines at the end, want 1:\n%s", got, &log)
+		}
+		if !strings.Contains(log.String(), "j0 j1 j10") {
+			t.Errorf("no line has the failing jobs:\n%s", &log)
+		}
+		if got := metric(t, registry, "stoa_job_failures_total"); got < 200 {
+			t.Errorf("got %v failures, want all counted", got)
 		}
 	})
 }
