@@ -153,11 +153,11 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // DevMail is a mail that a server under development kept instead of sending it.
 type DevMail struct {
-	To      string    `json:"to"`
-	Subject string    `json:"subject"`
-	Text    string    `json:"text"`
-	At      time.Time `json:"at"`
-	Code    string    `json:"code"` // the six digits in Text; empty when there are none
+	To      string   `json:"to"`
+	Subject string   `json:"subject"`
+	Text    string   `json:"text"`
+	At      api.Time `json:"at"`
+	Code    string   `json:"code"` // the six digits in Text; empty when there are none
 }
 
 // DevMails returns the mails to that address, or all when it is empty, newest

@@ -127,7 +127,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) 
 	}
 	origin, err := agree(ctx, a.db, key, previous)
 	if err != nil {
-		return nil, err
+		return nil, cfg.withSource(err)
 	}
 	if a.redis, err = redis.Open(ctx, redis.Config{URL: cfg.Redis, Prefix: cfg.KeyPrefix, HotKeys: true, Dial: cfg.DialRedis, Log: log}); err != nil {
 		return nil, err

@@ -22,7 +22,22 @@ const (
 	secretSum    = "secret_sum"      // the name of the setting in the database
 )
 
-var errSecret = errors.New("this node's secret is not that of the other nodes on this database: give them all the same STOA_SECRET, or copy the file secret from the first node's data folder")
+var errSecret = errors.New("the secret is not the one of this database: name the right folder with --data, copy the file secret of another node or of a backup, or set STOA_SECRET as on the other nodes. If the secret is lost, see \"A lost secret\" in docs/operate.md")
+
+// withSource adds to errSecret where the secret of this node is from.
+func (c Config) withSource(err error) error {
+	if !errors.Is(err, errSecret) {
+		return err
+	}
+	from := "the setting secret"
+	if c.Secret == "" {
+		from = filepath.Join(c.Data, secretFile)
+		if abs, err := filepath.Abs(from); err == nil {
+			from = abs
+		}
+	}
+	return fmt.Errorf("%s: %w", from, err)
+}
 
 // sumOf is what the database has of a secret.
 func sumOf(secret []byte) string {
@@ -58,7 +73,7 @@ func checkSecret(path string, text []byte, err error) ([]byte, error) {
 	if text := strings.TrimSpace(string(text)); len(text) >= 32 {
 		return []byte(text), nil
 	}
-	return nil, fmt.Errorf("%s is damaged: a secret has at least 32 characters", path)
+	return nil, fmt.Errorf("%s is damaged: a secret has at least 32 characters. Restore the file from a backup", path)
 }
 
 // previousSecret returns the configured other secret, or the one in the data folder if the secret is there; nil: there is none.
@@ -89,7 +104,13 @@ func RotateSecret(cfg Config) (next, path string, err error) {
 	}
 	path = filepath.Join(cfg.Data, secretFile)
 	before, err := os.ReadFile(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", "", noSecret(cfg.Data, path)
+	case err != nil:
+		return "", "", err
+	}
+	if _, err := checkSecret(path, before, nil); err != nil {
 		return "", "", err
 	}
 	switch err := writeOnce(filepath.Join(cfg.Data, previousFile), strings.TrimSpace(string(before))); {
@@ -99,6 +120,18 @@ func RotateSecret(cfg Config) (next, path string, err error) {
 		return "", "", err
 	}
 	return next, path, replaceFile(path, next+"\n")
+}
+
+// noSecret says what to do about a secret that is not there.
+func noSecret(data, path string) error {
+	shown := path
+	if abs, err := filepath.Abs(path); err == nil {
+		shown = abs
+	}
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: there is no such folder: name the server's data folder with --data, or set STOA_SECRET as on the nodes", filepath.Dir(shown))
+	}
+	return fmt.Errorf("%s is missing: name the server's data folder with --data, or set STOA_SECRET as on the nodes. If the file is lost, restore it from a backup, or see \"A lost secret\" in docs/operate.md", shown)
 }
 
 // replaceFile writes a file whole or not at all.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/client"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/app"
@@ -203,14 +204,14 @@ type slotView struct {
 	State   string          `json:"state"` // in words
 	Good    bool            `json:"good"`  // a server would answer with it
 	TTL     int64           `json:"ttl_ms,omitempty"`
-	Stored  *time.Time      `json:"stored,omitempty"`
+	Stored  *api.Time       `json:"stored,omitempty"`
 	AgeMS   int64           `json:"age_ms,omitempty"`
-	Soft    *time.Time      `json:"soft,omitempty"` // when it is to be loaded again
-	Hard    *time.Time      `json:"hard,omitempty"` // when it is gone
+	Soft    *api.Time       `json:"soft,omitempty"` // when it is to be loaded again
+	Hard    *api.Time       `json:"hard,omitempty"` // when it is gone
 	TookUS  int64           `json:"load_us,omitempty"`
 	Version string          `json:"version,omitempty"`
 	Tags    []string        `json:"tags,omitempty"` // their versions when it was loaded
-	Until   *time.Time      `json:"until,omitempty"`
+	Until   *api.Time       `json:"until,omitempty"`
 	Changes int             `json:"changes,omitempty"`
 	Value   json.RawMessage `json:"value,omitempty"`
 }
@@ -261,7 +262,7 @@ func viewSlot(key keyspace.Key, s inspect.Slot, now time.Time, era uint64) *slot
 		v.State, v.Version, v.Good = "values stored under another version do not count", fmt.Sprintf("%016x", s.Version), true
 		return v
 	case inspect.Lease:
-		v.Until = &s.Until
+		v.Until = new(api.At(s.Until))
 		v.State = "somebody is loading it"
 		if !s.Until.After(now) {
 			v.State = "somebody began to load it and never finished: the next read does"
@@ -271,7 +272,7 @@ func viewSlot(key keyspace.Key, s inspect.Slot, now time.Time, era uint64) *slot
 		}
 		v.State += "; the value before answers if that takes long"
 	}
-	v.Stored, v.Soft, v.Hard = &s.Stored, &s.Soft, &s.Hard
+	v.Stored, v.Soft, v.Hard = new(api.At(s.Stored)), new(api.At(s.Soft)), new(api.At(s.Hard))
 	v.AgeMS, v.TookUS, v.Version = now.Sub(s.Stored).Milliseconds(), s.Took.Microseconds(), fmt.Sprintf("%016x", s.Version)
 	for _, t := range s.Tags {
 		v.Tags = append(v.Tags, fmt.Sprintf("%016x", t))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/background/runs"
 	"github.com/stoa-dev/stoa/internal/base/civil"
@@ -100,15 +101,15 @@ type freezesView struct {
 }
 
 type grantView struct {
-	At      time.Time `json:"at"`
-	Freezes int       `json:"freezes"`
-	Reason  string    `json:"reason"`
+	At      api.Time `json:"at"`
+	Freezes int      `json:"freezes"`
+	Reason  string   `json:"reason"`
 }
 
 type madeUpView struct {
-	Day   string    `json:"day"`
-	At    time.Time `json:"at"`
-	Month string    `json:"month"` // whose limit it counts against
+	Day   string   `json:"day"`
+	At    api.Time `json:"at"`
+	Month string   `json:"month"` // whose limit it counts against
 }
 
 // Run shows what the database has, and by which grants and days made up.
@@ -126,10 +127,10 @@ func (cmd *showCmd) Run(ctx context.Context, c *console) error {
 			Streak: x.Streak, Longest: x.Longest, Total: x.Total, Freezes: freezesView{x.Freezes, x.Earned, x.Granted, x.Used},
 			Grants: []grantView{}, Makeups: []madeUpView{}}
 		for _, g := range x.Grants {
-			v.Grants = append(v.Grants, grantView{g.At, g.N, g.Reason})
+			v.Grants = append(v.Grants, grantView{api.At(g.At), g.N, g.Reason})
 		}
 		for _, m := range x.Makeups {
-			v.Makeups = append(v.Makeups, madeUpView{m.Day.String(), m.At, m.Month})
+			v.Makeups = append(v.Makeups, madeUpView{m.Day.String(), api.At(m.At), m.Month})
 		}
 		return c.result(v, v.write)
 	})
@@ -416,6 +417,24 @@ func (cmd *snapshotCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
+// runView is a run in the commands' JSON.
+type runView struct {
+	reconcile.Run
+	Created api.Time  `json:"created"`
+	Started *api.Time `json:"started,omitempty"`
+	Ended   *api.Time `json:"ended,omitempty"`
+}
+
+func viewRun(r reconcile.Run) runView {
+	return runView{r, api.At(r.Created), api.AtOrNil(r.Started), api.AtOrNil(r.Ended)}
+}
+
+// repairView is a line of the repair log in the commands' JSON.
+type repairView struct {
+	runs.Repair
+	At api.Time `json:"at"`
+}
+
 func took(r *reconcile.Run) time.Duration { return r.Ended.Sub(r.Started).Round(time.Millisecond) }
 
 const lookEvery = 200 * time.Millisecond
@@ -440,7 +459,7 @@ func (s *settings) run(ctx context.Context, c *console, kind runs.Kind, o reconc
 		if err != nil {
 			return err
 		}
-		if err := c.result(r, func(w io.Writer) error { human(w, r); return nil }); err != nil {
+		if err := c.result(viewRun(*r), func(w io.Writer) error { human(w, r); return nil }); err != nil {
 			return err
 		}
 		switch {
@@ -514,9 +533,12 @@ func (cmd *repairsCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		page := struct {
-			Repairs []runs.Repair `json:"repairs"`
-			Before  int64         `json:"before,omitempty"` // for the next page
-		}{append([]runs.Repair{}, lines...), 0}
+			Repairs []repairView `json:"repairs"`
+			Before  int64        `json:"before,omitempty"` // for the next page
+		}{make([]repairView, len(lines)), 0}
+		for i, l := range lines {
+			page.Repairs[i] = repairView{l, api.At(l.At)}
+		}
 		if len(lines) == cmd.Limit {
 			page.Before = lines[len(lines)-1].ID
 		}
@@ -564,9 +586,12 @@ func (cmd *runsCmd) Run(ctx context.Context, c *console) error {
 			return err
 		}
 		page := struct {
-			Runs   []reconcile.Run `json:"runs"`
-			Before int64           `json:"before,omitempty"` // for the next page
-		}{append([]reconcile.Run{}, all...), 0}
+			Runs   []runView `json:"runs"`
+			Before int64     `json:"before,omitempty"` // for the next page
+		}{make([]runView, len(all)), 0}
+		for i, r := range all {
+			page.Runs[i] = viewRun(r)
+		}
 		if len(all) == cmd.Limit {
 			page.Before = all[len(all)-1].ID
 		}

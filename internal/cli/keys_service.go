@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/servicekeys"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
@@ -38,25 +39,19 @@ func (s *settings) serviceKeys(ctx context.Context, c *console, fn func(servicek
 
 // serviceKeyView is a key in the commands' JSON.
 type serviceKeyView struct {
-	ID       string     `json:"id"`
-	Name     string     `json:"name"`
-	Scopes   []string   `json:"scopes"`
-	Rate     int        `json:"rate"` // requests a minute
-	Created  time.Time  `json:"created"`
-	Expires  *time.Time `json:"expires,omitempty"`
-	Used     *time.Time `json:"used,omitempty"`
-	OldUntil *time.Time `json:"old_until,omitempty"`
-	Token    string     `json:"token,omitempty"`
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Scopes   []string  `json:"scopes"`
+	Rate     int       `json:"rate"` // requests a minute
+	Created  api.Time  `json:"created"`
+	Expires  *api.Time `json:"expires,omitempty"`
+	Used     *api.Time `json:"used,omitempty"`
+	OldUntil *api.Time `json:"old_until,omitempty"`
+	Token    string    `json:"token,omitempty"`
 }
 
 func viewServiceKey(k servicekeys.Key) serviceKeyView {
-	orNone := func(t time.Time) *time.Time {
-		if t.IsZero() {
-			return nil
-		}
-		return &t
-	}
-	v := serviceKeyView{ID: k.ID.String(), Name: k.Name, Rate: k.Rate, Created: k.Created, Expires: orNone(k.Expires), Used: orNone(k.Used), OldUntil: orNone(k.OldUntil)}
+	v := serviceKeyView{ID: k.ID.String(), Name: k.Name, Rate: k.Rate, Created: api.At(k.Created), Expires: api.AtOrNil(k.Expires), Used: api.AtOrNil(k.Used), OldUntil: api.AtOrNil(k.OldUntil)}
 	for _, s := range k.Scopes {
 		v.Scopes = append(v.Scopes, string(s))
 	}
@@ -122,7 +117,7 @@ func (cmd *keysServiceListCmd) Run(ctx context.Context, c *console) error {
 				_, err := fmt.Fprintln(w, "No service keys.")
 				return err
 			}
-			local := func(t *time.Time, none string) string {
+			local := func(t *api.Time, none string) string {
 				if t == nil {
 					return none
 				}
@@ -181,7 +176,7 @@ func (cmd *keysServiceRotateCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		return c.result(map[string]any{"name": cmd.Name, "token": token, "old_until": until}, func(w io.Writer) error {
+		return c.result(map[string]any{"name": cmd.Name, "token": token, "old_until": api.At(until)}, func(w io.Writer) error {
 			fmt.Fprintf(c.err, "Keep this key secret. Nobody can be shown it again. The old one is good until %s.\n", until.Local().Format(time.DateTime))
 			_, err := fmt.Fprintln(w, token)
 			return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/cluster"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
@@ -26,8 +27,10 @@ type nodesListCmd struct{ settings }
 // nodeLine is a node in the command's JSON.
 type nodeLine struct {
 	cluster.Node
-	Alive bool  `json:"alive"`
-	AgeMS int64 `json:"heartbeat_age_ms"`
+	Started   api.Time `json:"started"`
+	Heartbeat api.Time `json:"last_heartbeat"`
+	Alive     bool     `json:"alive"`
+	AgeMS     int64    `json:"heartbeat_age_ms"`
 }
 
 // shared opens the Redis that nodes share.
@@ -55,7 +58,7 @@ func (cmd *nodesListCmd) Run(ctx context.Context, c *console) (err error) {
 	}
 	lines := make([]nodeLine, len(entries))
 	for i, e := range entries {
-		lines[i] = nodeLine{e.Node, e.Alive, e.Age.Milliseconds()}
+		lines[i] = nodeLine{e.Node, api.At(e.Started), api.At(e.Heartbeat), e.Alive, e.Age.Milliseconds()}
 	}
 	return c.result(map[string]any{"nodes": lines}, func(w io.Writer) error {
 		if len(entries) == 0 {

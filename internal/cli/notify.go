@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/emails"
 	"github.com/stoa-dev/stoa/internal/base/civil"
@@ -135,7 +136,7 @@ func (cmd *notifySendCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		return c.result(a, func(w io.Writer) error {
+		return c.result(viewAnnouncement(a), func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "Announcement %s goes to %s; stoa notify show %s tells how far it has come.\n", a.ID, many(a.Total, "user"), a.ID)
 			return err
 		})
@@ -238,7 +239,11 @@ func (cmd *notifyListCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		return c.result(map[string]any{"announcements": append([]notices.Announcement{}, list...)}, func(w io.Writer) error {
+		views := make([]announcementView, len(list))
+		for i, a := range list {
+			views[i] = viewAnnouncement(a)
+		}
+		return c.result(map[string]any{"announcements": views}, func(w io.Writer) error {
 			if len(list) == 0 {
 				_, err := fmt.Fprintln(w, "Users were told nothing yet.")
 				return err
@@ -251,6 +256,19 @@ func (cmd *notifyListCmd) Run(ctx context.Context, c *console) error {
 			return tab.Flush()
 		})
 	})
+}
+
+// announcementView is an announcement in the commands' JSON.
+type announcementView struct {
+	notices.Announcement
+	Created api.Time  `json:"created"`
+	Expires *api.Time `json:"expires,omitempty"`
+	Started *api.Time `json:"started,omitempty"`
+	Ended   *api.Time `json:"ended,omitempty"`
+}
+
+func viewAnnouncement(a notices.Announcement) announcementView {
+	return announcementView{a, api.At(a.Created), api.AtOrNil(a.Expires), api.AtOrNil(a.Started), api.AtOrNil(a.Ended)}
 }
 
 // oneAnnouncement is which announcement a command is about.
@@ -282,7 +300,7 @@ func (cmd *notifyShowCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		return c.result(a, func(w io.Writer) error {
+		return c.result(viewAnnouncement(a), func(w io.Writer) error {
 			tab := keycli.NewTable(w, 2)
 			at := func(name string, t time.Time) {
 				if !t.IsZero() {
@@ -312,7 +330,7 @@ func (cmd *notifyStopCmd) Run(ctx context.Context, c *console) error {
 		if err != nil {
 			return err
 		}
-		return c.result(a, func(w io.Writer) error {
+		return c.result(viewAnnouncement(a), func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "Announcement %s is in nobody's notices any more. %s had got it.\n", a.ID, many(a.Delivered, "user"))
 			return err
 		})

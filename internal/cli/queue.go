@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/background/queue"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 	keycli "github.com/stoa-dev/stoa/lib/keyspace/cli"
@@ -100,10 +101,11 @@ func (cmd *queueListCmd) Run(ctx context.Context, c *console) (err error) {
 	if len(es) == cmd.Limit {
 		next = es[len(es)-1].ID
 	}
-	if es == nil {
-		es = []queue.Entry{}
+	views := make([]entryView, len(es))
+	for i, e := range es {
+		views[i] = viewEntry(e)
 	}
-	return c.result(map[string]any{"messages": es, "next": next}, func(w io.Writer) error {
+	return c.result(map[string]any{"messages": views, "next": next}, func(w io.Writer) error {
 		if len(es) == 0 {
 			_, err := fmt.Fprintln(w, "No messages.")
 			return err
@@ -123,6 +125,15 @@ func (cmd *queueListCmd) Run(ctx context.Context, c *console) (err error) {
 		return nil
 	})
 }
+
+// entryView is a message in the commands' JSON.
+type entryView struct {
+	queue.Entry
+	Created api.Time `json:"created"`
+	Due     api.Time `json:"due"`
+}
+
+func viewEntry(e queue.Entry) entryView { return entryView{e, api.At(e.Created), api.At(e.Due)} }
 
 func dueText(e queue.Entry) string {
 	if e.State == queue.Dead {
@@ -156,7 +167,7 @@ func (cmd *queueShowCmd) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.result(e, func(w io.Writer) error {
+	return c.result(viewEntry(e), func(w io.Writer) error {
 		tab := keycli.NewTable(w, 3)
 		payload := string(e.Payload)
 		if !utf8.ValidString(payload) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/base/ids"
 	"github.com/stoa-dev/stoa/internal/rooms"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -25,24 +26,24 @@ func (r *roomsCmd) settingsOf() []*settings {
 
 // roomView is a room in the commands' JSON.
 type roomView struct {
-	ID       string    `json:"id"`
-	Name     string    `json:"name"`
-	Owner    string    `json:"owner"`
-	Access   string    `json:"access"`
-	Password bool      `json:"password"`
-	Listed   bool      `json:"listed"`
-	Guests   bool      `json:"guests"`
-	Members  int       `json:"members"` // guests among them
-	Lines    int       `json:"lines"`
-	Danmaku  int       `json:"danmaku"`
-	Items    int       `json:"items"`
-	Created  time.Time `json:"created"`
-	Active   time.Time `json:"active"`
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`
+	Owner    string   `json:"owner"`
+	Access   string   `json:"access"`
+	Password bool     `json:"password"`
+	Listed   bool     `json:"listed"`
+	Guests   bool     `json:"guests"`
+	Members  int      `json:"members"` // guests among them
+	Lines    int      `json:"lines"`
+	Danmaku  int      `json:"danmaku"`
+	Items    int      `json:"items"`
+	Created  api.Time `json:"created"`
+	Active   api.Time `json:"active"`
 }
 
 func viewRoom(s rooms.Summary) roomView {
 	return roomView{ID: s.ID.String(), Name: s.Name, Owner: s.Owner.String(), Access: s.Access.String(), Password: s.Password, Listed: s.Listed, Guests: s.Guests,
-		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: sqldb.Time(s.Created), Active: sqldb.Time(s.Active)}
+		Members: s.Members, Lines: s.Lines, Danmaku: s.Comments, Items: s.Items, Created: api.At(sqldb.Time(s.Created)), Active: api.At(sqldb.Time(s.Active))}
 }
 
 // mostRooms is how many rooms a list may have.

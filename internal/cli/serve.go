@@ -44,6 +44,9 @@ func (c *console) serve(ctx context.Context, cfg app.Config, rep *config.Report,
 			err = nil // asked to stop before it was up
 		}
 	}()
+	if err := rep.Locate(cfg.CheckThere()); err != nil {
+		return err
+	}
 	release, err := cfg.Alone()
 	if err != nil {
 		return err

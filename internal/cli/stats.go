@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/activity"
 	"github.com/stoa-dev/stoa/internal/base/civil"
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
@@ -82,8 +83,8 @@ type statsDaysCmd struct{ statsPage }
 type dayView struct {
 	Day string `json:"day"`
 	activity.Count
-	Closed  bool      `json:"closed"` // it has ended, and was counted after its end
-	Updated time.Time `json:"updated"`
+	Closed  bool     `json:"closed"` // it has ended, and was counted after its end
+	Updated api.Time `json:"updated"`
 }
 
 // Run shows days.
@@ -95,7 +96,7 @@ func (cmd *statsDaysCmd) Run(ctx context.Context, c *console) error {
 		}
 		views, rows := make([]dayView, len(days)), make([][]string, len(days))
 		for i, d := range days {
-			views[i] = dayView{d.Date.String(), d.Count, !d.Closed.IsZero(), d.Updated}
+			views[i] = dayView{d.Date.String(), d.Count, !d.Closed.IsZero(), api.At(d.Updated)}
 			rows[i] = []string{d.Date.String(), activesText(d.Count), goes(!d.Closed.IsZero(), "until "+d.Updated.Local().Format(time.DateTime))}
 		}
 		return c.result(map[string]any{"days": views}, func(w io.Writer) error { return table(w, "DAY\tACTIVE\tCOUNTED", rows) })
@@ -118,7 +119,7 @@ type rangeView struct {
 	Last    string `json:"last"`
 	Through string `json:"through"` // the last day that is counted in
 	activity.Count
-	Updated time.Time `json:"updated"`
+	Updated api.Time `json:"updated"`
 }
 
 // ranges shows weeks or months.
@@ -130,7 +131,7 @@ func (p *statsPage) ranges(ctx context.Context, c *console, period activity.Peri
 		}
 		views, rows := make([]rangeView, len(all)), make([][]string, len(all))
 		for i, r := range all {
-			v := rangeView{First: r.First.String(), Last: r.Last.String(), Through: r.Through.String(), Count: r.Count, Updated: r.Updated}
+			v := rangeView{First: r.First.String(), Last: r.Last.String(), Through: r.Through.String(), Count: r.Count, Updated: api.At(r.Updated)}
 			year, month, _ := r.First.Date()
 			name := fmt.Sprintf("%04d-%02d", year, month)
 			if period == activity.Week {

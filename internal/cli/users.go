@@ -13,6 +13,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/stoa-dev/stoa/api"
 	"github.com/stoa-dev/stoa/internal/accounts"
 	"github.com/stoa-dev/stoa/internal/accounts/trail"
 	"github.com/stoa-dev/stoa/internal/base/ids"
@@ -44,15 +45,15 @@ const followWait = 10 * time.Second
 
 // userView is an account in the commands' JSON.
 type userView struct {
-	ID       string     `json:"id"`
-	Email    string     `json:"email"`
-	Name     string     `json:"name"`
-	State    string     `json:"state"` // active, banned, deleted or erased
-	Created  time.Time  `json:"created"`
-	Sessions int        `json:"sessions"`
-	Banned   *time.Time `json:"banned_until,omitempty"` // none: for ever
-	Reason   string     `json:"ban_reason,omitempty"`
-	Erased   *time.Time `json:"erased,omitempty"` // when it will be or was
+	ID       string    `json:"id"`
+	Email    string    `json:"email"`
+	Name     string    `json:"name"`
+	State    string    `json:"state"` // active, banned, deleted or erased
+	Created  api.Time  `json:"created"`
+	Sessions int       `json:"sessions"`
+	Banned   *api.Time `json:"banned_until,omitempty"` // none: for ever
+	Reason   string    `json:"ban_reason,omitempty"`
+	Erased   *api.Time `json:"erased,omitempty"` // when it will be or was
 
 	Bio         string `json:"bio,omitempty"`
 	Avatar      string `json:"avatar,omitempty"`
@@ -72,17 +73,17 @@ const (
 )
 
 func viewUser(a accounts.Account, now time.Time) userView {
-	v := userView{ID: a.ID.String(), Email: a.Email, Name: a.Name, State: stateActive, Created: a.Created, Sessions: a.Sessions,
+	v := userView{ID: a.ID.String(), Email: a.Email, Name: a.Name, State: stateActive, Created: api.At(a.Created), Sessions: a.Sessions,
 		Bio: a.Bio, Avatar: a.Avatar, Zone: a.Clock.In(now), HasPassword: a.HasPassword,
 		FindByID: a.FindByID, FindByEmail: a.FindByEmail, Requests: a.Requests}
 	if now.Before(a.Banned) {
 		v.State, v.Reason = stateBanned, a.Reason
 		if a.Banned.Before(accounts.Forever) {
-			v.Banned = &a.Banned
+			v.Banned = new(api.At(a.Banned))
 		}
 	}
 	if a.Deleted() {
-		v.State, v.Erased = stateDeleted, &a.Erased
+		v.State, v.Erased = stateDeleted, new(api.At(a.Erased))
 	}
 	if a.Deleted() && a.Email == "" {
 		v.State = stateErased
@@ -92,7 +93,7 @@ func viewUser(a accounts.Account, now time.Time) userView {
 
 // about tells a state and until when it lasts.
 func (v userView) about() string {
-	local := func(t *time.Time) string { return t.Local().Format(time.DateTime) }
+	local := func(t *api.Time) string { return t.Local().Format(time.DateTime) }
 	switch {
 	case v.State == stateBanned && v.Banned == nil:
 		return "banned for ever"
@@ -373,12 +374,12 @@ type usersSessionsCmd struct{ someone }
 
 // sessionView is a session in the command's JSON.
 type sessionView struct {
-	Device  string    `json:"device"`
-	Name    string    `json:"name"`
-	Agent   string    `json:"agent,omitempty"`
-	IP      string    `json:"ip"`
-	Created time.Time `json:"created"`
-	Used    time.Time `json:"used"`
+	Device  string   `json:"device"`
+	Name    string   `json:"name"`
+	Agent   string   `json:"agent,omitempty"`
+	IP      string   `json:"ip"`
+	Created api.Time `json:"created"`
+	Used    api.Time `json:"used"`
 }
 
 // Run lists the sessions as SQL knows them: of a last use, ten minutes late.
@@ -390,7 +391,7 @@ func (cmd *usersSessionsCmd) Run(ctx context.Context, c *console) error {
 		}
 		views := make([]sessionView, 0, len(list))
 		for _, s := range list {
-			views = append(views, sessionView{s.Device.String(), s.Name, s.Agent, s.IP, s.Created, s.Used})
+			views = append(views, sessionView{s.Device.String(), s.Name, s.Agent, s.IP, api.At(s.Created), api.At(s.Used)})
 		}
 		return c.result(map[string]any{"user": a.ID.String(), "sessions": views}, func(w io.Writer) error {
 			if len(views) == 0 {
@@ -423,10 +424,10 @@ func (cmd *usersEventsCmd) Validate() error {
 
 // eventView is a security event in the command's JSON.
 type eventView struct {
-	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"`
-	Device string    `json:"device,omitempty"`
-	From   string    `json:"from,omitempty"`
+	Time   api.Time `json:"time"`
+	Kind   string   `json:"kind"`
+	Device string   `json:"device,omitempty"`
+	From   string   `json:"from,omitempty"`
 }
 
 // Run lists one page, the newest first.
@@ -440,7 +441,7 @@ func (cmd *usersEventsCmd) Run(ctx context.Context, c *console) error {
 		}
 		views := make([]eventView, 0, len(list))
 		for _, e := range list {
-			views = append(views, eventView{e.At, string(e.Kind), e.Device, e.Household})
+			views = append(views, eventView{api.At(e.At), string(e.Kind), e.Device, e.Household})
 		}
 		return c.result(map[string]any{"user": a.ID.String(), "events": views, "next": next}, func(w io.Writer) error {
 			if len(views) == 0 {
@@ -465,6 +466,7 @@ func (cmd *usersEventsCmd) Run(ctx context.Context, c *console) error {
 
 type usersKickCmd struct {
 	someone
+	unasked
 	Device string `arg:"" optional:"" help:"The device, as stoa users sessions names it."`
 	All    bool   `help:"All devices."`
 }
@@ -527,7 +529,7 @@ func (cmd *usersBanCmd) Run(ctx context.Context, c *console) error {
 		}
 		result := map[string]any{"banned": true, "reason": cmd.Reason}
 		if until = until.UTC().Truncate(time.Millisecond); until.Before(accounts.Forever) {
-			text, result["until"] = "until "+until.Local().Format(time.DateTime), until
+			text, result["until"] = "until "+until.Local().Format(time.DateTime), api.At(until)
 		}
 		if err := confirmed(c, cmd.Yes, fmt.Sprintf("%s (%s) will be banned %s.", a.Name, a.Email, text)); err != nil {
 			return err
@@ -541,7 +543,15 @@ func (cmd *usersBanCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-type usersUnbanCmd struct{ someone }
+// unasked is for commands that never ask, and take the flag of those that do.
+type unasked struct {
+	Yes bool `help:"Do not ask; this command never does."`
+}
+
+type usersUnbanCmd struct {
+	someone
+	unasked
+}
 
 // Run takes a ban back; whoever is not banned stays so.
 func (cmd *usersUnbanCmd) Run(ctx context.Context, c *console) error {
@@ -585,7 +595,10 @@ func (cmd *usersDeleteCmd) Run(ctx context.Context, c *console) error {
 	})
 }
 
-type usersRestoreCmd struct{ someone }
+type usersRestoreCmd struct {
+	someone
+	unasked
+}
 
 // Run takes a deletion back.
 func (cmd *usersRestoreCmd) Run(ctx context.Context, c *console) error {

@@ -86,6 +86,9 @@ func Fill(ctx context.Context, cfg app.Config) (out Filled, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := checkOlder(ctx, db); err != nil {
+		return out, err
+	}
 	if err := db.Migrate(ctx, migrations.FS); err != nil {
 		return out, err
 	}
@@ -141,10 +144,32 @@ func existing(ctx context.Context, db *sqldb.DB) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := users(ctx, db); err == nil && !slices.ContainsFunc(keys, func(k servicekeys.Key) bool { return k.Name == fillKey }) {
-		return true, nil
+	if slices.ContainsFunc(keys, func(k servicekeys.Key) bool { return k.Name == fillKey }) {
+		return false, fmt.Errorf("%s has a part of a demo that was interrupted: remove this database, or name another folder with --data", db)
 	}
-	return false, fmt.Errorf("%s has accounts already: a demo fills an empty database only. What an interrupted one has left goes with the database: remove %[1]s", db)
+	if _, err := users(ctx, db); err != nil {
+		return false, otherAccounts(db)
+	}
+	return true, nil
+}
+
+// checkOlder refuses a database of an earlier version that has accounts of people: it is not migrated.
+func checkOlder(ctx context.Context, db *sqldb.DB) error {
+	have, _, err := db.Version(ctx)
+	if err != nil || have == 0 || have == migrations.Newest() {
+		return err
+	}
+	var n int
+	err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM users WHERE email NOT LIKE ?", "%"+domain).Scan(&n)
+	if err == nil && n > 0 {
+		err = otherAccounts(db)
+	}
+	return err
+}
+
+// otherAccounts refuses a database with accounts that are not a demo's.
+func otherAccounts(db *sqldb.DB) error {
+	return fmt.Errorf("%s has accounts already that are not a demo's, and was not changed: name another folder with --data, or another database with --sql", db)
 }
 
 // users returns the accounts of the cast, by their places in it.
