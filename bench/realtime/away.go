@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/stoa-dev/stoa/bench/servers"
@@ -22,7 +24,10 @@ type operation struct {
 	body               func(n int) string // nil: none
 }
 
-// away measures operations with Redis, and again after its server has ended.
+// hangFor bounds the time for which figure 7 measures an operation while Redis hangs.
+const hangFor = 20 * time.Second
+
+// away measures operations with Redis, while its server is stopped but keeps its connections, and after the server has ended.
 func (b *bench) away(ctx context.Context) (err error) {
 	redisURL, stopRedis, err := servers.Redis(ctx, b.dir)
 	if err != nil {
@@ -42,13 +47,14 @@ func (b *bench) away(ctx context.Context) (err error) {
 		}},
 		{name: "friends.list", method: http.MethodGet, path: "/v1/friends?limit=20"},
 		{name: "presence.friends", method: http.MethodGet, path: "/v1/friends/presence"},
+		{name: "checkin.mark", method: http.MethodPost, path: "/v1/checkin", body: func(int) string { return "{}" }}, // after the first one, of a day that is signed
 	}
-	measure := func() (all []awayResult, err error) {
+	measure := func(within time.Duration) (all []awayResult, err error) {
 		for _, op := range ops {
-			if _, err := b.timed(ctx, s, op, *asked/4); err != nil { // warm-up
+			if _, err := b.timed(ctx, s, op, *asked/4, within/4); err != nil { // warm-up
 				return nil, err
 			}
-			r, err := b.timed(ctx, s, op, *asked)
+			r, err := b.timed(ctx, s, op, *asked, within)
 			if err != nil {
 				return nil, err
 			}
@@ -56,24 +62,49 @@ func (b *bench) away(ctx context.Context) (err error) {
 		}
 		return all, nil
 	}
-	with, err := measure()
+	with, err := measure(time.Hour)
+	if err != nil {
+		return err
+	}
+	hung, err := b.whileItHangs(ctx, redisURL, func() ([]awayResult, error) { return measure(hangFor) })
 	if err != nil {
 		return err
 	}
 	stop()
-	without, err := measure()
+	without, err := measure(time.Hour)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("7. %d callers with one request in flight each, by HTTP, MariaDB; with Redis, and after its server has ended\n\n", callers)
-	const form = "%-18s %10s %10s %8s %10s %10s %10s %12s %12s\n"
-	fmt.Printf(form, "", "p50", "away", "p50 ×", "p99", "away", "failed", "server µs", "away")
+	fmt.Printf("7. %d callers with one request in flight each, by HTTP, MariaDB; with Redis, while its server hangs (at most %s for each operation), and after the server has ended\n\n", callers, hangFor)
+	const form = "%-18s %-8s %10s %8s %10s %10s %10s %12s\n"
+	fmt.Printf(form, "", "Redis", "p50", "p50 ×", "p99", "requests", "failed", "server µs")
 	for i, op := range ops {
-		a, c := with[i], without[i]
-		fmt.Printf(form, op.name, at(a.took, .5), at(c.took, .5), fmt.Sprintf("%.2f", float64(quantile(c.took, .5))/float64(quantile(a.took, .5))),
-			at(a.took, .99), at(c.took, .99), fmt.Sprint(c.failed), fmt.Sprint(a.work.Microseconds()), fmt.Sprint(c.work.Microseconds()))
+		for _, c := range []struct {
+			redis string
+			awayResult
+		}{{"up", with[i]}, {"hangs", hung[i]}, {"ended", without[i]}} {
+			fmt.Printf(form, op.name, c.redis, at(c.took, .5), fmt.Sprintf("%.2f", float64(quantile(c.took, .5))/float64(quantile(with[i].took, .5))),
+				at(c.took, .99), fmt.Sprint(len(c.took)), fmt.Sprint(c.failed), fmt.Sprint(c.work.Microseconds()))
+		}
 	}
 	return nil
+}
+
+// whileItHangs measures while the process of a Redis server is stopped. Its connections stay open, and nothing answers.
+func (b *bench) whileItHangs(ctx context.Context, url string, measure func() ([]awayResult, error)) (r []awayResult, err error) {
+	info, err := servers.Info(ctx, url, "server")
+	if err != nil {
+		return nil, err
+	}
+	pid, err := strconv.Atoi(info["process_id"])
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT)) }()
+	return measure()
 }
 
 // awayResult is the result of an operation of figure 7.
@@ -83,8 +114,9 @@ type awayResult struct {
 	failed int           // answered with 503
 }
 
-// timed makes n requests of an operation.
-func (b *bench) timed(ctx context.Context, s *servers.Program, op operation, n int) (r awayResult, err error) {
+// timed makes n requests of an operation, and begins none later than within from now.
+func (b *bench) timed(ctx context.Context, s *servers.Program, op operation, n int, within time.Duration) (r awayResult, err error) {
+	end := time.Now().Add(within)
 	before, err := s.Processor()
 	if err != nil {
 		return r, err
@@ -96,6 +128,9 @@ func (b *bench) timed(ctx context.Context, s *servers.Program, op operation, n i
 		all.Go(func() {
 			for k := range n / callers {
 				began := time.Now()
+				if k > 0 && began.After(end) {
+					return
+				}
 				status, err := b.request(ctx, s.Addr, i, k, op)
 				took := time.Since(began)
 				if err != nil {
@@ -125,7 +160,7 @@ func (b *bench) request(ctx context.Context, addr string, caller, n int, op oper
 	path := op.path
 	var body io.Reader
 	if op.body != nil {
-		path, body = fmt.Sprintf(path, b.people[senders+caller].id), strings.NewReader(op.body(n))
+		path, body = strings.ReplaceAll(path, "%s", b.people[senders+caller].id), strings.NewReader(op.body(n))
 	}
 	req, err := http.NewRequestWithContext(ctx, op.method, "http://"+addr+path, body)
 	if err != nil {

@@ -8,7 +8,7 @@
 //	4  one message to 1,000 open sockets, against the library's publish alone
 //	5  messages into a group of 5,000 with 1,000 on line: when they are acknowledged
 //	6  members who join two groups of 5,000 by a backend's import
-//	7  operations while Redis is away, against the same with Redis
+//	7  operations while Redis hangs and while it is away, against the same with Redis
 //
 //	go run ./realtime [-figure 1,2] [-short]      (in the folder bench)
 //
@@ -49,7 +49,7 @@ var (
 	reach   = flag.Int("reach", 1_000, "sockets that a message reaches in figures 4 and 5, more than the 200 members up to whom each is sent messages")
 	crowdOf = flag.Int("crowd", 5_000, "members of the group of figure 5, and of each of the two of figure 6, at most 5,000")
 	spread  = flag.Int("spread", 200, "messages of a turn of figure 4, and of figure 5")
-	asked   = flag.Int("asked", 4_000, "requests of each operation of figure 7, with Redis and without")
+	asked   = flag.Int("asked", 4_000, "requests of each operation of figure 7, with Redis and without; at most 20 s while it hangs")
 	bare    = flag.String("bare", "", "serve the bare echo in this form: library, small, gws or fan; the program starts itself so")
 )
 
