@@ -136,6 +136,8 @@ var EventVersions = map[string][]string{
 	EventChatSettings:     {"version"},
 	EventChatStands:       {"seq", "rev"},
 	EventPresenceChanged:  {"version"},
+	EventNoticeNew:        {"notice.seq"},
+	EventNoticeRead:       {"last", "read"}, // each grows by itself
 	EventTransferUpdated:  {"updated"},
 	EventTransferProgress: {"received"},
 	EventRoomChanged:      {"version"},

@@ -57,8 +57,6 @@ var withoutVersion = map[string]string{
 	api.EventGroupRequested:      "a request that closed stays closed",
 	api.EventGroupRequestClosed:  "a request that closed stays closed",
 	api.EventPresenceComplete:    "a hint",
-	api.EventNoticeNew:           "the numbers of notices and of the last one read grow",
-	api.EventNoticeRead:          "the numbers of notices and of the last one read grow",
 	api.EventMessageHidden:       "a hidden message stays hidden",
 	api.EventChatTyping:          "it ends by itself",
 	api.EventRoomPlaylist:        "a hint: the client reads the playlist",
