@@ -13,36 +13,34 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// How Redis is kept in agreement with SQL: see package projection. What a commit has
-// changed is named by its conversations. Their members' states are read from SQL after
-// the commit and written, each unless Redis has a newer one; in what order they arrive makes
-// no difference.
+// These functions reconcile Redis with SQL; see package projection. A commit records its changes by conversation. After
+// the commit, the states of the members are read from SQL, and Redis stores each unless it has a newer one. The order
+// of these writes does not matter.
 
-// change names a conversation of which SQL has something that Redis may lack.
+// change names a conversation that has rows in SQL which Redis may lack.
 type change struct {
 	conv  ConversationID
 	kind  int
-	users []accounts.ID // of a group, the members who have something new of their own
-	own   bool          // marks and settings of users are all that is new, in a chat of two as well
-	steps []step        // what has happened, for the latest messages; none is known of a replay
+	users []accounts.ID // in a group, the members whose own part has changed
+	own   bool          // only marks and settings of users have changed, also in a chat of two
+	steps []step        // the changes to apply to the latest messages; empty in a replay
 }
 
-// step is one thing that happened in a conversation: a new message, or with rev a change
-// of one or of none.
+// step is one change of a conversation: a new message, or with rev a change of one message or of none.
 type step struct {
 	message *message
 	rev     int64
-	chatRev int64 // of the conversation, when the message came
+	chatRev int64 // the conversation's rev when the message was stored
 }
 
-// agreed is what Redis should hold of a conversation.
+// agreed is the data of a conversation that Redis should have.
 type agreed struct {
 	change
-	head    *head   // of a group
-	members []state // of a group, those of users
+	head    *head   // only in a group
+	members []state // in a group, the states of the named users
 }
 
-// compute is the projection's State.
+// compute returns the data that Redis should have for changes. It is the projection's State.
 func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, error) {
 	at := map[ConversationID]int{}
 	var out []agreed
@@ -91,8 +89,8 @@ func (s *Service) compute(ctx context.Context, changes []change) ([]agreed, erro
 	return out, err
 }
 
-// newest returns the messages that have just come, by their place and the conversation's rev:
-// while it has this rev they are as they came.
+// newest returns the messages that were just stored, by their place and the conversation's rev. At this rev they have
+// not changed.
 func newest(changes []change) map[placeAt]message {
 	known := map[placeAt]message{}
 	for _, c := range changes {
@@ -105,7 +103,7 @@ func newest(changes []change) map[placeAt]message {
 	return known
 }
 
-// compare orders new messages by their numbers, and changes behind them.
+// compare sorts new messages by seq, before all changes.
 func (s step) compare(t step) int {
 	switch {
 	case s.rev != t.rev:
@@ -116,7 +114,7 @@ func (s step) compare(t step) int {
 	return int(s.message.seq - t.message.seq)
 }
 
-// write is the projection's Write.
+// write stores conversations in Redis. It is the projection's Write.
 func (s *Service) write(ctx context.Context, list []agreed) error {
 	var cmds []keyspace.Cmd
 	for _, a := range list {
@@ -145,8 +143,8 @@ func (s *Service) write(ctx context.Context, list []agreed) error {
 	return keyspace.FirstErr(s.redis.db.DoMulti(ctx, cmds))
 }
 
-// bring tells Redis of changes that are committed, each of which was announced with
-// [projection.Projection.Begin] at the time beside it.
+// bring applies committed changes to Redis. Each was announced with [projection.Projection.Begin] at the time in at
+// with the same index.
 func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) {
 	done := s.projection.Bring(ctx, 3*s.redis.budget, changes...)
 	for i, t := range at {
@@ -160,9 +158,9 @@ func (s *Service) bring(ctx context.Context, at []time.Time, changes ...change) 
 	}
 }
 
-// transact runs fn in a transaction that changes the conversation of a user's chat, and brings what is
-// committed to Redis. fn says in c which one, and what has happened: a step, which is empty
-// where no message was concerned, or nil for nothing.
+// transact runs fn in a transaction that changes the conversation of a user's chat, and applies the committed change to
+// Redis. fn sets the conversation in c. It returns a step, which is empty if no message changed, or nil if nothing
+// changed.
 func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, c *change, fn func(ctx context.Context, tx *sqldb.Tx) (*step, error)) error {
 	var what *step
 	at, err := s.inTurn(ctx, user, chat, func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -180,8 +178,8 @@ func (s *Service) transact(ctx context.Context, user accounts.ID, chat ChatRef, 
 	return err
 }
 
-// inTurn runs fn in a transaction that locks the conversation of a user's chat, when it is its turn. It returns when that was
-// begun with the projection, zero where it was not.
+// inTurn runs fn in a transaction that locks the conversation of a user's chat, when it is its turn. It returns the
+// time that it announced to the projection, or zero if it announced none.
 func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn func(ctx context.Context, tx *sqldb.Tx) error) (at time.Time, err error) {
 	var row any = conversationOf(chat.group)
 	if chat.direct() {
@@ -195,8 +193,8 @@ func (s *Service) inTurn(ctx context.Context, user accounts.ID, chat ChatRef, fn
 	return at, err
 }
 
-// settle ends what was begun with the projection at a time: what a transaction has
-// committed it brings to Redis. A change of no conversation is none; at is zero where nothing was begun.
+// settle ends what the projection began at a time. After a commit it applies the change to Redis. A change without a
+// conversation changed nothing, and at is zero if nothing was begun.
 func (s *Service) settle(ctx context.Context, at time.Time, did change, err error) {
 	switch {
 	case at.IsZero():
@@ -205,24 +203,24 @@ func (s *Service) settle(ctx context.Context, at time.Time, did change, err erro
 	case err == nil:
 		s.bring(ctx, []time.Time{at}, did)
 	default:
-		did.steps = nil // they may not have happened
+		did.steps = nil // they may not be committed
 		s.failed(at, did, err)
 	}
 }
 
-// stateOf returns a chat of the user: from Redis where that can tell, else this one from SQL. All of a user's chats, who
-// may have very many, are read for their list alone. ErrChat, ErrStore.
+// stateOf returns a chat of the user, from Redis if it is complete there, else this one chat from SQL. Only a list
+// loads all chats of a user, because there may be very many. It returns ErrChat or ErrStore.
 func (s *Service) stateOf(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	st, fromRedis, err := s.readOne(ctx, user, chat)
 	s.metrics.read(fromRedis)
 	return st, err
 }
 
-// readOne is stateOf for what is counted elsewhere, and reports whether Redis has answered.
+// readOne is stateOf without metrics. It reports whether the result is from Redis.
 func (s *Service) readOne(ctx context.Context, user accounts.ID, chat ChatRef) (st state, fromRedis bool, err error) {
 	if s.projection.Up() {
 		st, err := s.redis.one(ctx, user, chat)
-		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // still
+		if (err == nil || errors.Is(err, ErrChat)) && s.projection.Up() { // Redis was trusted all the time
 			return st, true, err
 		}
 		s.doubt(ctx, err)
@@ -238,27 +236,28 @@ func (s *Service) readOne(ctx context.Context, user accounts.ID, chat ChatRef) (
 	return list[0], false, nil
 }
 
-// doubt stops trusting Redis after an error that is no answer of it.
+// doubt stops the use of Redis after an error that is not one of its normal results.
 func (s *Service) doubt(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, errNotWhole) && !errors.Is(err, ErrChat) && ctx.Err() == nil {
 		s.projection.Suspect()
 	}
 }
 
-// mostLoaded is how many chats Redis is given at once: it has a tenth of a second for them, and is distrusted where it
-// takes longer.
+// mostLoaded is the largest number of chats that Redis receives at once. It must store them within 100 ms, or it is no
+// longer trusted.
 const mostLoaded = 10_000
 
-// loadAtOnce is of how many users chats are read with one statement: they may have thousands each.
+// loadAtOnce is the number of users whose chats one statement reads. Each may have thousands.
 const loadAtOnce = 16
 
-// newLoader returns what reads all chats of users whom Redis cannot answer. Where it is away or slow these are all who
-// look at their lists: their statements are shared, and two at a time are the bound.
+// newLoader returns the committer that loads all chats of users whose chats Redis does not have. If Redis is
+// unavailable or slow, every list needs it. Therefore users share statements, and at most two run at a time.
 func newLoader(s *Service) *groupcommit.Committer[accounts.ID, []state] {
 	return groupcommit.New(s.load, groupcommit.Options[accounts.ID, []state]{Committers: 2, MaxBatch: loadAtOnce})
 }
 
-// load gives Redis all chats of users, unless a user has very many, and returns them. A user may ask twice at once.
+// load stores all chats of users in Redis, except those of a user with very many, and returns them. A batch may name a
+// user twice.
 func (s *Service) load(ctx context.Context, users []accounts.ID) ([][]state, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()

@@ -27,7 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// fromSQL is the same domain whose projection never comes up.
+// fromSQL returns the same domain with a projection that never becomes ready.
 func (w *world) fromSQL() *Service {
 	s := w.Service
 	plain := &Service{sql: s.sql, redis: s.redis, settings: s.settings, caches: s.caches, bus: s.bus, people: s.people, relations: s.relations, groups: s.groups, cfg: s.cfg, metrics: s.metrics, log: s.log, base: s.base,
@@ -40,7 +40,7 @@ func (w *world) fromSQL() *Service {
 	return plain
 }
 
-// TestHoweverManyAskForTheirChatsSQLIsAskedByFew: while Redis is not trusted, the lists of all who ask are read two statements at a time.
+// While Redis is not trusted, the lists of all callers are read by two statements at a time.
 func TestHoweverManyAskForTheirChatsSQLIsAskedByFew(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
@@ -68,7 +68,7 @@ func TestHoweverManyAskForTheirChatsSQLIsAskedByFew(t *testing.T) {
 			}
 		}
 		bubble.Sleep(time.Second)
-		if n := pool.Stats().WaitCount - before; n > 5 { // a beat of what runs beside may be among them
+		if n := pool.Stats().WaitCount - before; n > 5 { // some background statements may be among them
 			t.Errorf("%d statements wait at once for %d lists", n, 3*len(who))
 		}
 		for _, c := range held {
@@ -78,7 +78,7 @@ func TestHoweverManyAskForTheirChatsSQLIsAskedByFew(t *testing.T) {
 	})
 }
 
-// agrees compares what Redis and SQL say to a user.
+// agrees checks that Redis and SQL return the same to a user.
 func (w *world) agrees(plain *Service, user accounts.ID, chats []ChatRef, since time.Time, dice *rand.Rand) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -121,8 +121,7 @@ func (w *world) agrees(plain *Service, user accounts.ID, chats []ChatRef, since 
 	}
 }
 
-// TestRedisSaysWhatSQLSays plays random histories, in which Redis also loses what it has, all
-// of it or a key, and compares the answers.
+// TestRedisSaysWhatSQLSays runs random histories and compares the results. In between, Redis loses all data or one key.
 func TestRedisSaysWhatSQLSays(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		for i, sql := range sqldbtest.Engines(t) {
@@ -177,7 +176,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					case n < 95:
 						_, err := w.SetSettings(ctx, user, api.ChatSettingsUpdate{MessagesFrom: new("everybody"), Receipts: new(dice.IntN(2) == 0)})
 						w.must(err)
-					case n < 97: // by a node that does not come to tell Redis
+					case n < 97: // by a node that dies before it updates Redis
 						if _, err := plain.React(ctx, user, chat, seq, "👍", dice.IntN(2) == 0); err == nil {
 							if chat.direct() {
 								w.must(w.projection.Renew(ctx, change{conv: mustBetween(w, user, peer), kind: direct}))
@@ -188,7 +187,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					case n < 98:
 						lost := append(keysOf(user), latestKey(direct, mustBetween(w, user, peer)), latestKey(group, conversationOf(g)), headKeys.At(conversationOf(g)).Key)
 						w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: lost[dice.IntN(len(lost))]}).Err)
-					case n < 99 && a > 0: // who is in leaves, and who is not comes in
+					case n < 99 && a > 0: // a member leaves, or another user joins
 						if err := w.in.Remove(ctx, who[0], g, user); err != nil {
 							_, err := w.in.Invite(ctx, who[0], g, []accounts.ID{user})
 							w.must(err)
@@ -202,7 +201,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 					}
 					w.agrees(plain, user, []ChatRef{With(peer), With(who[dice.IntN(4)]), In(g)}, began.Add(time.Duration(dice.IntN(2000))*time.Millisecond), dice)
 					w.agrees(plain, peer, []ChatRef{With(user), In(g)}, began, dice)
-					// Redis may have been away while that was read, so it is read again until it was there.
+					// Redis may have been unavailable during the read, so it is read again until Redis returns it.
 					for try := 0; w.projection.Up(); try++ {
 						_, _, _, err := w.Service.redis.list(ctx, user, 0, 10, 0)
 						if err == nil {
@@ -218,7 +217,7 @@ func TestRedisSaysWhatSQLSays(t *testing.T) {
 				if used < 10 {
 					t.Errorf("Redis was complete for %d comparisons only", used)
 				}
-				// With a user everything is gone that Redis had of them.
+				// Erasing a user deletes all of the user's data in Redis.
 				w.must(w.in.Erase(ctx, who[0]))
 				w.must(w.Erase(ctx, who[0]))
 				all := []ChatRef{In(g)}
@@ -244,7 +243,7 @@ func mustBetween(w *world, a, b accounts.ID) ConversationID {
 	return id
 }
 
-// TestWhatIsOlderDoesNotReplaceWhatIsNewer: nodes write what they have read from SQL in any order.
+// Nodes write what they have read from SQL in any order.
 func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
@@ -276,8 +275,7 @@ func TestWhatIsOlderDoesNotReplaceWhatIsNewer(t *testing.T) {
 	}
 }
 
-// TestChatsOfWhichAPartWasRefusedAreNotAll: more chats than one script writes go to Redis in parts, of which it may
-// refuse one and take the next.
+// More chats than one script writes go to Redis in parts. Redis may refuse one part and accept the next.
 func TestChatsOfWhichAPartWasRefusedAreNotAll(t *testing.T) {
 	for _, engine := range redistest.Engines(t) {
 		if engine.Name == "sentinel" || engine.Name == "spawn" {
@@ -360,7 +358,7 @@ func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
 			w.chat(who[0], who[1])
 			families, err := reg.Gather()
 			w.must(err)
-			from := families[0].GetMetric() // sorted
+			from := families[0].GetMetric() // in sorted order
 			return from[0].GetCounter().GetValue(), from[1].GetCounter().GetValue()
 		}
 		if redis, sql := look(); redis != 3 || sql != 0 {
@@ -375,7 +373,7 @@ func TestReadsAreCountedByWhatAnswersThem(t *testing.T) {
 	})
 }
 
-// TestOneChatIsReadWithoutTheOthers: a user has many chats, of which Redis has nothing.
+// The user has many chats, and Redis has none of them.
 func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(3)
@@ -395,7 +393,7 @@ func TestOneChatIsReadWithoutTheOthers(t *testing.T) {
 	}
 }
 
-// TestRedisIsNotGivenMoreChatsThanItTakesInItsTime: who has very many is listed from SQL.
+// A user with very many chats gets the list from SQL.
 func TestRedisIsNotGivenMoreChatsThanItTakesInItsTime(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, user := t.Context(), w.join(1)[0]
@@ -434,7 +432,7 @@ func TestTheLatestMessagesStayWhileTheyAreRead(t *testing.T) {
 	w.wantReads(who[0], who[1], "Hi")
 	key := latestKey(direct, mustBetween(w, who[0], who[1]))
 	w.must(w.redis.Do(ctx, keyspace.Cmd{Name: "PEXPIRE", Key: key, Args: []string{"600000"}}).Err)
-	for range 2000 { // of which one in a hundred renews, by chance
+	for range 2000 { // one in a hundred renews the TTL, by chance
 		w.wantReads(who[0], who[1], "Hi")
 	}
 	if left, err := w.redis.Do(ctx, keyspace.Cmd{Name: "PTTL", Key: key}).Int(); err != nil || left <= 600_000 {
@@ -442,8 +440,7 @@ func TestTheLatestMessagesStayWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// TestTheLatestMessagesFollowWhatFollows: of what happened in a chat each step is taken in its
-// turn, and nothing after one that is missing.
+// The latest messages apply each step of a chat in order, and no step after a missing one.
 func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 	w := newWorld(t, sqldbtest.Engines(t)[0].Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	ctx, who := t.Context(), w.join(2)
@@ -482,7 +479,7 @@ func TestTheLatestMessagesFollowWhatFollows(t *testing.T) {
 			t.Errorf("%s: %s, want %s", follow.what, said, follow.want)
 		}
 	}
-	// No more are kept than are read.
+	// Redis stores no more messages than a read needs.
 	for seq := int64(5); seq < 2*latestKept; seq++ {
 		cmd, err := followCmd(change{conv: conv, kind: direct, steps: []step{{message: m(seq, "more")}}})
 		w.must(err)

@@ -15,9 +15,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// change has fn change a message under the lock of its conversation, whose next rev the
-// message then has. fn returns false where there is nothing to do. Everybody in the chat is told, and
-// so is the app's own backend unless hook is empty.
+// change runs fn on a message under the lock of its conversation, and the message gets the next rev. fn returns false
+// if there is nothing to do. The event goes to all members, and to the backend unless hook is empty.
 func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, hook string, fn func(ctx context.Context, tx *sqldb.Tx, m *message, rev int64) (bool, error)) (_ api.Message, err error) {
 	var m message
 	changed := false
@@ -55,8 +54,8 @@ func (s *Service) change(ctx context.Context, user accounts.ID, chat ChatRef, se
 	return m.wire(user, chat.String()), nil
 }
 
-// tellHookOf leaves a message in the outbox for what has become of one that was there. It has the
-// subject of messages that are sent, so that the backend hears of a message before of its change.
+// tellHookOf enqueues a webhook about a change of a message. It uses the subject of sent messages, so that the backend
+// receives a message before its change.
 func (s *Service) tellHookOf(ctx context.Context, tx *sqldb.Tx, hook string, user accounts.ID, chat ChatRef, m message) error {
 	switch hook {
 	case api.HookMessageEdited:
@@ -71,7 +70,7 @@ func recallOf(by accounts.ID, chat ChatRef, m message) api.HookRecall {
 	return api.HookRecall{By: by.String(), From: m.from.String(), Chat: chat.String(), ID: m.id.String(), Seq: m.seq}
 }
 
-// locked returns a chat whose conversation is locked until tx ends.
+// locked returns a chat and locks its conversation until tx ends.
 func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user accounts.ID, chat ChatRef) (view, error) {
 	v, err := s.sql.view(ctx, tx, user, chat) // its conversation never becomes another one
 	if err != nil {
@@ -83,12 +82,12 @@ func (s *Service) locked(ctx context.Context, tx *sqldb.Tx, user accounts.ID, ch
 	return s.sql.view(ctx, tx, user, chat)
 }
 
-// change names the conversation of a view, and users who have something new of their own.
+// change returns the change of a view's conversation. users are the members whose own part has changed.
 func (v view) change(users ...accounts.ID) change {
 	return change{conv: v.id, kind: v.kind, users: users}
 }
 
-// own refuses what only the sender may do, and not for ever.
+// own refuses a user who is not the sender, and a sender after the time limit.
 func own(m *message, user accounts.ID, now time.Time, within time.Duration) error {
 	switch {
 	case m.said.Kind == api.MessageSystem:
@@ -103,15 +102,16 @@ func own(m *message, user accounts.ID, now time.Time, within time.Duration) erro
 	return nil
 }
 
-// Edit gives a message another text; what it said before is kept. It says something new, so whoever may not write may not edit. ErrChat, ErrMessage,
-// ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrRefused, ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser,
-// webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
+// Edit changes the text of a message and stores the earlier text. An edit is new content, so a user who may not write
+// may not edit. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrRecalled, ErrTooLate, ErrContent, ErrRefused,
+// ErrYouBlock, groups.ErrMuted, groups.ErrAllMuted, accounts.ErrNoUser, webhooks.ErrRefused, webhooks.ErrAway and
+// ErrStore.
 func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Edit %s", user)
 	if chat.direct() {
 		if refused := s.mayWrite(ctx, user, chat.peer, false); refused != nil {
 			if _, _, err := s.messageOf(ctx, user, chat, seq); errors.Is(err, ErrChat) {
-				refused = err // of a chat that never was, nobody is told who takes messages
+				refused = err // if no chat exists, the error must not reveal who may write to the peer
 			}
 			return api.Message{}, asKind(ctx, refused)
 		}
@@ -132,7 +132,8 @@ func (s *Service) Edit(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 	})
 }
 
-// edited is what a message says after its edit. ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate, ErrContent, groups.ErrMuted, groups.ErrAllMuted.
+// edited returns the content of a message after its edit. Its errors are ErrNotYours, ErrSystem, ErrRecalled,
+// ErrTooLate, ErrContent, groups.ErrMuted and groups.ErrAllMuted.
 func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *message, user accounts.ID, text string) (said, error) {
 	if err := own(m, user, q.Now(), s.cfg.EditFor); err != nil {
 		return said{}, err
@@ -154,8 +155,8 @@ func (s *Service) edited(ctx context.Context, q sqldb.Querier, chat ChatRef, m *
 	return next, err
 }
 
-// askEdit asks the app's own backend about an edit that may be made and changes something, and returns
-// the text that the message gets. What the rules refuse, nobody is asked about.
+// askEdit asks the backend for a verdict on an edit that the rules allow and that changes something. It returns the
+// text that the message gets. The backend is not asked about an edit that the rules refuse.
 func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, text string) (string, error) {
 	if !s.hooks.Asks(api.BeforeMessageEdit) {
 		return text, nil
@@ -181,9 +182,10 @@ func (s *Service) askEdit(ctx context.Context, user accounts.ID, chat ChatRef, s
 	return v.Content.Text, nil
 }
 
-// Recall takes a message back: its content, its reactions and what it said before are
-// gone for everybody, and its file with them unless another message has it. In a group an admin can take back those of members of a lower role. Recalling again changes nothing. ErrChat, ErrMessage, ErrNotYours,
-// ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
+// Recall removes the content, the reactions and the earlier texts of a message for all members. Its file is released
+// unless another message has it. In a group, an admin may recall messages of members with a lower role. A second recall
+// changes nothing. Its errors are ErrChat, ErrMessage, ErrNotYours, ErrTooLate, webhooks.ErrRefused, webhooks.ErrAway
+// and ErrStore.
 func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.Recall %s", user)
 	if err := s.askRecall(ctx, user, chat, seq); err != nil {
@@ -206,12 +208,12 @@ func (s *Service) Recall(ctx context.Context, user accounts.ID, chat ChatRef, se
 	})
 }
 
-// recalledFor reports whether a message is recalled already, and user may know.
+// recalledFor reports whether a message is recalled already, and the user may learn it: the sender, or a group's member.
 func (m *message) recalledFor(user accounts.ID, chat ChatRef) bool {
 	return m.recalled != 0 && (m.from == user || !chat.direct())
 }
 
-// mayRecall refuses a user who may not take a message back. ErrNotYours, ErrSystem, ErrRecalled, ErrTooLate.
+// mayRecall refuses a user who may not recall a message. It returns ErrNotYours, ErrSystem, ErrRecalled or ErrTooLate.
 func (s *Service) mayRecall(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef, m *message, now time.Time) error {
 	err := own(m, user, now, s.cfg.RecallFor)
 	if errors.Is(err, ErrNotYours) && !chat.direct() {
@@ -220,7 +222,7 @@ func (s *Service) mayRecall(ctx context.Context, q sqldb.Querier, user accounts.
 	return err
 }
 
-// askRecall asks the app's own backend about a recall that the rules allow.
+// askRecall asks the backend for a verdict on a recall that the rules allow.
 func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) error {
 	if !s.hooks.Asks(api.BeforeMessageRecall) {
 		return nil
@@ -236,7 +238,7 @@ func (s *Service) askRecall(ctx context.Context, user accounts.ID, chat ChatRef,
 	return err
 }
 
-// moderate refuses a user who may not take back another member's message. ErrNotYours.
+// moderate returns ErrNotYours if a user may not recall another member's message.
 func moderate(ctx context.Context, q sqldb.Querier, group groups.ID, user accounts.ID, m *message) error {
 	mine, theirs := groups.Seat{Group: group, User: user}, groups.Seat{Group: group, User: m.from}
 	found, err := groups.Standings(ctx, q, []groups.Seat{mine, theirs})
@@ -249,8 +251,8 @@ func moderate(ctx context.Context, q sqldb.Querier, group groups.ID, user accoun
 	return nil
 }
 
-// React adds the user's reaction to a message, or takes it back. ErrChat, ErrMessage,
-// ErrRecalled, ErrEmoji, ErrReactions, ErrRefused, ErrStore.
+// React adds or removes the user's reaction to a message. Its errors are ErrChat, ErrMessage, ErrRecalled, ErrEmoji,
+// ErrReactions, ErrRefused and ErrStore.
 func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, emoji string, on bool) (_ api.Message, err error) {
 	defer errs.Wrap(&err, "messaging.React %s", user)
 	emoji, ok := words.Emoji(emoji)
@@ -284,7 +286,8 @@ func (s *Service) React(ctx context.Context, user accounts.ID, chat ChatRef, seq
 	})
 }
 
-// Hide deletes a message for the user alone. Deleting it again changes nothing. ErrChat, ErrMessage, ErrStore.
+// Hide deletes a message for the user alone. A second deletion changes nothing. It returns ErrChat, ErrMessage or
+// ErrStore.
 func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Hide %s", user)
 	hidden := api.MessageHidden{Chat: chat.String(), Seq: seq}
@@ -308,10 +311,10 @@ func (s *Service) Hide(ctx context.Context, user accounts.ID, chat ChatRef, seq 
 		if hidden.Rev, err = s.sql.nextRev(ctx, tx, v.conversation); err != nil {
 			return nil, err
 		}
-		if c.kind == group { // whose members' own parts have versions of their own
+		if c.kind == group { // in a group, the members' own parts have versions of their own
 			c.users = []accounts.ID{user}
 		}
-		v.me.changed = tx.Now().UnixMilli() // the conversation has not changed for others
+		v.me.changed = tx.Now().UnixMilli() // for other members, the conversation has not changed
 		if err := s.sql.setMember(ctx, tx, v.me); err != nil {
 			return nil, err
 		}

@@ -11,19 +11,18 @@ import (
 	"github.com/stoa-dev/stoa/internal/accounts"
 )
 
-// pinnedPlaces is above the times of all messages.
+// pinnedPlaces is higher than the time of any message.
 const pinnedPlaces = 1 << 52
 
-// state is what the list of chats shows of a user's chat.
+// state is the data of a user's chat that the list of chats shows.
 type state struct {
 	view
-	hidden []int64  // of the latest messages, those that the user has deleted for themselves
+	hidden []int64  // of the latest messages, the ones that the user has deleted for themselves
 	last   *message // the newest message, if the user sees it
 }
 
-// version grows with each change of anything in a state: every part of it does, and what
-// SQL shows at one moment has all parts of that moment or later ones.
-// Of a chat in a group it is that of the member's own part; see [head].
+// version grows with each change of a state. Each part of it grows, and SQL reads all parts of one moment or later
+// ones. In a group it is the version of the member's own part; see [head].
 func (v view) version() int64 {
 	if v.kind == group {
 		return v.me.version
@@ -31,7 +30,8 @@ func (v view) version() int64 {
 	return v.seq + v.rev + v.me.version + v.peerVersion
 }
 
-// lastChange is when anything that the user may see in the chat changed. For a user who has left the group, it is the time of leaving.
+// lastChange returns the time of the last change in the chat that the user may see. For a user who has left the group,
+// it is the time of leaving.
 func (v view) lastChange() int64 {
 	if v.me.gone != 0 {
 		return v.me.changed
@@ -39,8 +39,7 @@ func (v view) lastChange() int64 {
 	return max(v.changed, v.me.changed, v.peerMarked)
 }
 
-// place says where the chat stands in the list: the higher the more to the front. At 0 it is
-// not listed.
+// place returns the chat's position in the list. The list shows higher places first, and omits chats with place 0.
 func (v view) place() int64 {
 	switch {
 	case v.me.gone != 0:
@@ -53,14 +52,14 @@ func (v view) place() int64 {
 	return 0
 }
 
-// placeAt is a message's place, while the conversation has a rev.
+// placeAt is a message's place at one rev of the conversation.
 type placeAt struct {
 	place
 	rev int64
 }
 
-// states computes the states of views, which may be of different users. known are messages
-// that need not be read; what is read may be newer than the views.
+// states returns the states of views, which may be of different users. Messages in known are not read again. Data that
+// is read may be newer than the views.
 func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]message) ([]state, error) {
 	out := make([]state, len(views))
 	for some := 0; some < len(views); some += atMost {
@@ -72,7 +71,7 @@ func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]m
 			if _, there := known[placeAt{at, v.rev}]; v.seq > v.me.cleared && !there {
 				places = append(places, at)
 			}
-			if v.rev > 0 { // else nothing was ever deleted
+			if v.rev > 0 { // at rev 0 no message was ever deleted
 				changed = append(changed, v)
 			}
 		}
@@ -100,7 +99,7 @@ func (s *sqlStore) states(ctx context.Context, views []view, known map[placeAt]m
 	return out, nil
 }
 
-// keptMessage is a message as Redis has it.
+// keptMessage is the form of a message in Redis.
 type keptMessage struct {
 	Seq       int64       `json:"s"`
 	Rev       int64       `json:"v,omitempty"`
@@ -135,18 +134,17 @@ func (k keptMessage) message(conv ConversationID) (message, error) {
 	return m, nil
 }
 
-// head is where a group's conversation stands: what the states of all its members have in
-// common. It lies in Redis once, beside what each member has of their own, so that a message
-// costs the same in a group of any size.
+// head is the part of a group's chat that is the same for all members. Redis stores it once, next to each member's own
+// part, so the cost of a message does not depend on the size of the group.
 type head struct {
 	conversation
-	last *message // the newest
+	last *message // the newest message
 }
 
 // version grows with each message and change.
 func (h head) version() int64 { return h.seq + h.rev }
 
-// over returns a member's own part together with where the conversation stands.
+// over combines a member's own part with the head.
 func (h head) over(own state) state {
 	own.conversation, own.last = h.conversation, nil
 	if h.last != nil && h.seq > own.me.cleared && !slices.Contains(own.hidden, h.seq) {
@@ -155,7 +153,7 @@ func (h head) over(own state) state {
 	return own
 }
 
-// keptHead is a head as Redis has it.
+// keptHead is the form of a head in Redis.
 type keptHead struct {
 	Title   string       `json:"t"`
 	Seq     int64        `json:"s"`
@@ -167,7 +165,7 @@ type keptHead struct {
 	Uncounted numbers `json:"u,omitempty"`
 }
 
-// text is a head as a value of Redis: its version, and JSON.
+// text returns the head's value in Redis: its version, then JSON.
 func (h head) text() (string, error) {
 	k := keptHead{Title: h.title, Seq: h.seq, Rev: h.rev, LastAt: h.lastAt, Changed: h.changed, Uncounted: h.uncounted}
 	if h.last != nil {
@@ -178,7 +176,7 @@ func (h head) text() (string, error) {
 	return fmt.Sprintf("%d %s", h.version(), body), err
 }
 
-// parseHead reads what [head.text] has written.
+// parseHead parses the result of [head.text].
 func parseHead(conv ConversationID, text string) (head, error) {
 	at := strings.IndexByte(text, '{')
 	if at < 0 {
@@ -199,7 +197,7 @@ func parseHead(conv ConversationID, text string) (head, error) {
 	return h, nil
 }
 
-// heads returns where groups' conversations stand. known are messages that need not be read.
+// heads returns the heads of groups' conversations. Messages in known are not read again.
 func (s *Service) heads(ctx context.Context, list []ConversationID, known map[placeAt]message) ([]head, error) {
 	found, err := s.sql.conversations(ctx, list)
 	if err != nil {
@@ -229,15 +227,15 @@ func (s *Service) heads(ctx context.Context, list []ConversationID, known map[pl
 	return out, nil
 }
 
-// keptState is a state as Redis has it; the user is part of the key. Of a chat in a group it has
-// the member's own part.
+// keptState is the form of a state in Redis; the user is part of the key. For a group's chat it has the member's own
+// part.
 type keptState struct {
 	Conv      ConversationID `json:"c"`
 	Peer      accounts.ID    `json:"p,omitzero"`
 	Seq       int64          `json:"s,omitempty"`
 	Rev       int64          `json:"v,omitempty"`
 	LastAt    int64          `json:"a,omitempty"`
-	Changed   int64          `json:"e,omitempty"` // of the row in a group; in a chat of two, what the other has not changed
+	Changed   int64          `json:"e,omitempty"` // in a group, of the row; in a chat of two, without changes of the other marks
 	Gone      int64          `json:"g,omitempty"`
 	Read      int64          `json:"r,omitempty"`
 	Delivered int64          `json:"d,omitempty"`
@@ -248,12 +246,12 @@ type keptState struct {
 	PeerRead  int64          `json:"pr,omitempty"`
 	PeerGot   int64          `json:"pd,omitempty"`
 	Hidden    []int64        `json:"h,omitempty"`
-	Version   int64          `json:"w,omitempty"` // of the member's own part and one, in a chat of two
+	Version   int64          `json:"w,omitempty"` // in a chat of two, the version of the member's own part plus one
 	Last      *keptMessage   `json:"o,omitempty"`
 	Uncounted numbers        `json:"u,omitempty"`
 }
 
-// text is a state as a field of Redis: what scripts look at, and JSON.
+// text returns a state's value in Redis: the numbers that scripts read, then JSON.
 func (st state) text() (string, error) {
 	if st.kind == group {
 		body, err := json.Marshal(keptState{Conv: st.id, Read: st.me.read, Delivered: st.me.delivered, Cleared: st.me.cleared,
@@ -270,7 +268,7 @@ func (st state) text() (string, error) {
 	return fmt.Sprintf("%d %d %d %d %d %s", st.version(), st.place(), st.lastChange(), st.unread(st.hidden), st.me.muted, body), err
 }
 
-// parseState reads what [state.text] has written of a user.
+// parseState parses the result of [state.text] for a user.
 func parseState(user accounts.ID, text string) (st state, err error) {
 	at := strings.IndexByte(text, '{')
 	if at < 0 {

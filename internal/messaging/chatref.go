@@ -8,25 +8,25 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 )
 
-// ChatRef names a chat as one of its members does: by the other user, or by the group.
+// ChatRef names a chat from the view of one member, by the other user or by the group.
 type ChatRef struct {
 	peer  accounts.ID
 	group groups.ID
 }
 
-// With names the chat with another user.
+// With returns the ChatRef of the chat with another user.
 func With(user accounts.ID) ChatRef { return ChatRef{peer: user} }
 
-// In names the chat of a group.
+// In returns the ChatRef of a group's chat.
 func In(group groups.ID) ChatRef { return ChatRef{group: group} }
 
-// What the name of a chat begins with.
+// Prefixes of chat names.
 const (
 	directPrefix = "u:"
 	groupPrefix  = "g:"
 )
 
-// String is the chat's name in the API: "u:" and the other user, or "g:" and the group.
+// String returns the chat's name in the API: "u:" and the other user's id, or "g:" and the group's id.
 func (c ChatRef) String() string {
 	if c.direct() {
 		return directPrefix + c.peer.String()
@@ -36,7 +36,7 @@ func (c ChatRef) String() string {
 
 func (c ChatRef) direct() bool { return c.group.IsZero() }
 
-// parseChat returns the chat of a name, or ErrChat.
+// parseChat returns the chat with a name, or ErrChat.
 func parseChat(name string) (ChatRef, error) {
 	if text, ok := strings.CutPrefix(name, directPrefix); ok {
 		if peer, err := ids.Parse[accounts.User](text); err == nil {
@@ -51,10 +51,10 @@ func parseChat(name string) (ChatRef, error) {
 	return ChatRef{}, ErrChat
 }
 
-// conversationOf is the conversation of a group: it has the group's id.
+// conversationOf returns the conversation of a group, which has the group's id.
 func conversationOf(group groups.ID) ConversationID { return ConversationID(group) }
 
-// chat is what the member of a view calls the chat.
+// chat returns the ChatRef that the member of a view uses.
 func (v view) chat() ChatRef {
 	if v.kind == group {
 		return In(groups.ID(v.id))

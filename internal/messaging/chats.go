@@ -17,15 +17,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// clockSkew bounds how far the clock of a node that starts may be behind: until its first mark no other node knows of its commits.
+// clockSkew is the largest delay of the clock of a node that starts. Until its first mark, no other node knows of its
+// commits.
 const clockSkew = 10 * time.Second
 
-// Chats returns a page of the user's chats, pinned ones first, then by their newest message.
-// With since, the sync cursor of an earlier answer, it returns all that have changed, the last
-// one first, among them such as are cleared by now. ErrCursor, ErrStore.
+// Chats returns a page of the user's chats: pinned ones first, then by their newest message. With since, the sync
+// cursor of an earlier response, it returns all changed chats, also cleared ones, the newest change first. It returns
+// ErrCursor if a cursor is invalid, or ErrStore.
 func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor string, limit int) (_ api.Chats, err error) {
 	defer errs.Wrap(&err, "messaging.Chats %s", user)
-	agreed := time.UnixMilli(s.projection.Agreed()) // before the list is read, which then has all that is older
+	agreed := time.UnixMilli(s.projection.Agreed()) // read before the list, so that the list has all older changes
 	from, err := parseNumber(since)
 	if err != nil {
 		return api.Chats{}, err
@@ -46,8 +47,8 @@ func (s *Service) Chats(ctx context.Context, user accounts.ID, since, cursor str
 	return out, asKind(ctx, err)
 }
 
-// list returns some of a user's chats, and how many messages wait in all of them: from Redis
-// where that has them all, else from SQL, in the same order.
+// list returns a part of a user's chats, and the number of unread messages in all of them. It reads Redis if Redis has
+// all chats, else SQL, in the same order.
 func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip, n int) (list []state, unread int64, err error) {
 	now := s.sql.db.Now().UnixMilli()
 	if s.projection.Up() {
@@ -55,7 +56,7 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 		if err == nil {
 			inGroups, err = s.overHeads(ctx, inGroups)
 		}
-		if err == nil && s.projection.Up() { // still
+		if err == nil && s.projection.Up() { // Redis was trusted all the time
 			s.metrics.read(true)
 			return inOrder(append(ofTwo, inGroups...), since, skip, n), sum + waiting(inGroups, now), nil
 		}
@@ -70,7 +71,7 @@ func (s *Service) list(ctx context.Context, user accounts.ID, since int64, skip,
 	return inOrder(all, since, skip, n), unread, nil
 }
 
-// waiting is how many messages wait in chats that are not muted.
+// waiting returns the number of unread messages in chats that are not muted.
 func waiting(list []state, now int64) (unread int64) {
 	for _, st := range list {
 		if st.me.muted <= now && st.me.gone == 0 {
@@ -80,7 +81,8 @@ func waiting(list []state, now int64) (unread int64) {
 	return unread
 }
 
-// inOrder returns a part of chats, of which it takes hold, as they are listed, or with since of those that have changed.
+// inOrder returns a part of chats in the order of the list, or with since the changed ones by their last change. It
+// modifies all.
 func inOrder(all []state, since int64, skip, n int) []state {
 	order := view.place
 	if since > 0 {
@@ -94,8 +96,7 @@ func inOrder(all []state, since int64, skip, n int) []state {
 	return all[:min(n, len(all))]
 }
 
-// overHeads completes the user's own parts of chats in groups. What Redis does not know of where
-// these stand it is told.
+// overHeads adds the heads to the user's own parts of groups' chats. It stores in Redis the heads that Redis lacks.
 func (s *Service) overHeads(ctx context.Context, own []state) ([]state, error) {
 	list := make([]ConversationID, len(own))
 	for i, st := range own {
@@ -136,7 +137,7 @@ func parseNumber(s string) (int64, error) {
 	return n, nil
 }
 
-// Chat returns one of the user's chats. ErrChat, ErrStore.
+// Chat returns one of the user's chats. It returns ErrChat or ErrStore.
 func (s *Service) Chat(ctx context.Context, user accounts.ID, chat ChatRef) (_ api.Chat, err error) {
 	defer errs.Wrap(&err, "messaging.Chat %s", user)
 	st, err := s.stateOf(ctx, user, chat)
@@ -150,7 +151,7 @@ func (s *Service) Chat(ctx context.Context, user accounts.ID, chat ChatRef) (_ a
 	return chats[0], nil
 }
 
-// wire returns a user's chats as the API has them, with the others' names.
+// wire returns a user's chats in the form of the API, with the names of the other users.
 func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]api.Chat, error) {
 	users := []accounts.ID{user}
 	for _, st := range list {
@@ -166,7 +167,7 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	if err != nil {
 		return nil, err
 	}
-	var shown []accounts.ID // those of whom there are marks that may be seen
+	var shown []accounts.ID // users whose marks exist and may be visible
 	for _, st := range list {
 		if st.kind == direct && st.peerGot > 0 && set[user].Receipts && set[st.me.peer].Receipts {
 			shown = append(shown, st.me.peer)
@@ -183,14 +184,14 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 		} else {
 			c.Peer, c.PeerGone, c.PeerName, c.PeerPhoto = v.me.peer.String(), p.Deleted, p.Name, p.Avatar
 		}
-		if c.Gone { // what has happened since is nothing of the user's any more
+		if c.Gone { // a user who has left does not see later changes
 			c.Seq, c.Rev, c.Unread, c.Uncounted = 0, 0, 0, nil
 			c.GroupName, c.At, v.last = "", api.At(sqldb.Time(v.me.gone)), nil
 		}
 		if v.me.muted > s.sql.db.Now().UnixMilli() {
 			c.Muted = api.AtOrNil(sqldb.TimeOrZero(v.me.muted))
 		}
-		if v.kind == direct { // without a sight the two do not both show receipts
+		if v.kind == direct { // a sight exists only if both users show receipts
 			shown := marks{v.peerRead, v.peerGot}.shown(sights[v.me.peer])
 			c.PeerRead, c.PeerGot = shown.read, shown.delivered
 		}
@@ -203,10 +204,11 @@ func (s *Service) wire(ctx context.Context, user accounts.ID, list []state) ([]a
 	return out, nil
 }
 
-// sightTime bounds how long a list waits for what its user may see of others.
+// sightTime bounds the wait of a list for the relations to other users.
 const sightTime = 2 * time.Second
 
-// sights returns what a user may learn of others; nothing, if that cannot be read: a list from Redis does not fail with SQL.
+// sights returns what a user may see of other users. It returns nothing if the relations cannot be read, so that a list
+// from Redis does not fail with SQL.
 func (s *Service) sights(ctx context.Context, user accounts.ID, others []accounts.ID) map[accounts.ID]social.Sight {
 	ctx, cancel := context.WithTimeout(ctx, sightTime)
 	defer cancel()
@@ -217,7 +219,8 @@ func (s *Service) sights(ctx context.Context, user accounts.ID, others []account
 	return sights
 }
 
-// sightOfMarks returns what the other user of a chat of two may learn of the user's marks; nothing in a group, or without receipts.
+// sightOfMarks returns what the other user in a chat of two may see of the user's marks. It is empty in a group or
+// without receipts.
 func (s *Service) sightOfMarks(ctx context.Context, user accounts.ID, chat ChatRef) (social.Sight, error) {
 	if !chat.direct() {
 		return social.Sight{}, nil
@@ -229,14 +232,15 @@ func (s *Service) sightOfMarks(ctx context.Context, user accounts.ID, chat ChatR
 	return s.sights(ctx, chat.peer, []accounts.ID{user})[user], nil
 }
 
-// Mark moves the user's marks in a chat forward. ErrChat, ErrFuture, ErrStore.
+// Mark moves the user's marks in a chat forward. It returns ErrChat, ErrFuture if a mark is after the newest message,
+// or ErrStore.
 func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read, delivered int64) (err error) {
 	defer errs.Wrap(&err, "messaging.Mark %s", user)
 	st, err := s.stateOf(ctx, user, chat)
 	if err != nil {
 		return err
 	}
-	delivered = max(delivered, read) // what is read has arrived
+	delivered = max(delivered, read) // a message that is read was also delivered
 	if delivered > st.seq {
 		return fmt.Errorf("%d of %d: %w", delivered, st.seq, ErrFuture)
 	}
@@ -260,7 +264,7 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, chat ChatRef, read
 	return asKind(ctx, cmp.Or(err, refused))
 }
 
-// Set changes what the user has set for a chat, and returns it. ErrChat, ErrStore.
+// Set updates the user's settings of a chat and returns the chat. It returns ErrChat or ErrStore.
 func (s *Service) Set(ctx context.Context, user accounts.ID, chat ChatRef, to api.ChatChange) (_ api.Chat, err error) {
 	defer errs.Wrap(&err, "messaging.Set %s", user)
 	return s.set(ctx, user, chat, func(v *view, now int64) {
@@ -280,8 +284,8 @@ func (s *Service) Set(ctx context.Context, user accounts.ID, chat ChatRef, to ap
 	})
 }
 
-// Clear deletes all messages of a chat for the user, and with them the chat from the list.
-// ErrChat, ErrStore.
+// Clear deletes all messages of a chat for the user, and removes the chat from the user's list. It returns ErrChat or
+// ErrStore.
 func (s *Service) Clear(ctx context.Context, user accounts.ID, chat ChatRef) (err error) {
 	defer errs.Wrap(&err, "messaging.Clear %s", user)
 	sight, err := s.sightOfMarks(ctx, user, chat)
@@ -323,8 +327,8 @@ func (s *Service) set(ctx context.Context, user accounts.ID, chat ChatRef, fn fu
 	return now, asKind(ctx, err)
 }
 
-// Typing tells the other that the user is writing, or has stopped. Nothing is stored, and
-// where the other would take no message nothing is told. ErrSelf, ErrStore.
+// Typing publishes to the other user that the user is writing, or has stopped. It stores nothing, and publishes nothing
+// to a user who accepts no messages from the caller. It returns ErrSelf or ErrStore.
 func (s *Service) Typing(ctx context.Context, user accounts.ID, chat ChatRef, typing bool) (err error) {
 	defer errs.Wrap(&err, "messaging.Typing %s", user)
 	if !chat.direct() {
@@ -344,7 +348,7 @@ func (s *Service) Typing(ctx context.Context, user accounts.ID, chat ChatRef, ty
 	return nil
 }
 
-// Settings returns how the user wants to be reached.
+// Settings returns the user's chat settings.
 func (s *Service) Settings(ctx context.Context, user accounts.ID) (_ api.ChatSettings, err error) {
 	defer errs.Wrap(&err, "messaging.Settings %s", user)
 	set, err := s.settings.Get(ctx, user)
@@ -358,7 +362,7 @@ func (s *Service) wireSettings(set settings) api.ChatSettings {
 	return api.ChatSettings{MessagesFrom: cmp.Or(set.From.String(), s.cfg.MessagesFrom), Receipts: set.Receipts, Version: set.Version}
 }
 
-// SetSettings changes how the user wants to be reached, and returns all of it.
+// SetSettings updates the user's chat settings and returns all of them.
 func (s *Service) SetSettings(ctx context.Context, user accounts.ID, u api.ChatSettingsUpdate) (_ api.ChatSettings, err error) {
 	defer errs.Wrap(&err, "messaging.SetSettings %s", user)
 	var set settings

@@ -16,13 +16,12 @@ import (
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
-// Messages that come at the same time share a transaction. It locks the conversations
-// concerned in the order of their ids, looks whether a message is there already, gives the
-// others their numbers, and writes messages, conversations and the senders' read marks with
-// a statement each. A batch may be written twice: the client ids tell. Where another transaction holds a conversation
-// for seconds, the messages to that one are refused, and the others written.
+// Messages that arrive at the same time share a transaction. It locks their conversations in the order of their ids,
+// checks which messages are stored already, and assigns numbers to the others. Then it writes messages, conversations
+// and the senders' read marks with one statement each. A batch may be retried: the client ids prevent a second copy. If
+// another transaction holds a conversation for seconds, the messages to it are refused, and the others are written.
 
-// sending is a message on its way to SQL.
+// sending is a message that is not yet in SQL.
 type sending struct {
 	conv     ConversationID
 	from     accounts.ID
@@ -30,10 +29,10 @@ type sending struct {
 	clientID string
 	hash     string
 	said     said
-	source   *place // of the message that it forwards; nil: of none
+	source   *place // the message that it forwards; nil if it forwards none
 	reply    int64
-	since    time.Time // when it arrived
-	trusted  bool      // the app's own backend sends it
+	since    time.Time // time of arrival
+	trusted  bool      // the backend sends it
 }
 
 // sendingKey identifies a message before it has a number.
@@ -45,7 +44,7 @@ type sendingKey struct {
 
 func (s sending) key() sendingKey { return sendingKey{s.conv, s.from, s.clientID} }
 
-// change is what the message changes. Its sender has read it.
+// change returns the change that the message makes. Its sender's read mark moves with it.
 func (s sending) change() change {
 	if s.to.direct() {
 		return change{conv: s.conv, kind: direct}
@@ -55,18 +54,18 @@ func (s sending) change() change {
 
 func (s sending) seat() groups.Seat { return groups.Seat{Group: s.to.group, User: s.from} }
 
-// sent is what became of it.
+// sent is the result of a sending.
 type sent struct {
 	message
-	chatRev int64 // of the conversation, at the commit of a new one
-	again   bool  // it was there already
+	chatRev int64 // the conversation's rev at the commit of a new message
+	again   bool  // it was stored by an earlier request
 	refusal error
 }
 
-// batchTime is how long the statements of a batch may take.
+// batchTime bounds the statements of a batch.
 const batchTime = 5 * time.Second
 
-// atMost keeps a batch's conditions within what SQLite takes.
+// atMost is the largest number of conditions of a statement, within the limit of SQLite.
 const atMost = 256
 
 func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
@@ -79,7 +78,7 @@ func newCommitter(s *Service) *groupcommit.Committer[sending, sent] {
 	})
 }
 
-// afterSend brings to Redis what a batch has committed, and tells of it.
+// afterSend applies a committed batch to Redis and publishes its events.
 func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent) {
 	var at []time.Time
 	var changes []change
@@ -87,14 +86,14 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 		r := &results[i]
 		c := batch[i].change()
 		switch {
-		case errors.Is(r.refusal, sqldb.ErrHeld): // perhaps by an earlier try of this batch, whose commit was not answered
+		case errors.Is(r.refusal, sqldb.ErrHeld): // an earlier try of this batch may hold the lock, after a commit without a response
 			s.projection.Unsure(batch[i].since, c)
 			continue
 		case r.refusal != nil:
 			s.projection.Done(batch[i].since)
 			continue
 		}
-		if !r.again { // else the node that stored it may have died before
+		if !r.again { // otherwise the node that stored it may have died before it updated Redis
 			c.steps = []step{{message: &r.message, chatRev: r.chatRev}}
 		}
 		at, changes = append(at, batch[i].since), append(changes, c)
@@ -105,7 +104,7 @@ func (s *Service) afterSend(ctx context.Context, batch []sending, results []sent
 	s.tellSent(results)
 }
 
-// failed settles what was announced to the projection and given up.
+// failed settles a change that was announced to the projection and failed.
 func (s *Service) failed(at time.Time, c change, err error) {
 	if sqldb.IsUnanswered(err) {
 		s.projection.Unsure(at, c)
@@ -114,7 +113,7 @@ func (s *Service) failed(at time.Time, c change, err error) {
 	}
 }
 
-// notTaken settles what no committer has taken.
+// notTaken settles an announced change that no committer accepted.
 func (s *Service) notTaken(at time.Time, err error) {
 	if errors.Is(err, groupcommit.ErrClosed) || errors.Is(err, groupcommit.ErrNotTaken) {
 		s.projection.Done(at)
@@ -141,10 +140,10 @@ func (s *Service) commit(ctx context.Context, batch []sending) (out []sent, err 
 	}
 }
 
-// known is what earlier tries have told of a batch.
+// known is what earlier tries found out about a batch.
 type known struct {
-	again  bool // some of its messages are there already: hardly any is sent twice, and the unique key tells of those that are
-	waited int  // how often it has waited in vain for conversations
+	again  bool // some messages are stored already; this is rare, and the unique key reveals it
+	waited int  // number of waits for conversations that timed out
 }
 
 // commitIn writes a batch.
@@ -172,7 +171,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 		return nil, err
 	}
 	there := map[sendingKey]message{}
-	if k.again || len(refused) > 0 { // what was sent before is answered all the same
+	if k.again || len(refused) > 0 { // a message that was sent before gets its response even if the rules now refuse it
 		if there, err = s.sql.sentBefore(ctx, tx, batch); err != nil {
 			return nil, err
 		}
@@ -199,8 +198,9 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []sending, k
 	return out, s.sql.mark(ctx, tx, sorted(read, compareMembers))
 }
 
-// numbered answers what is there already or refused, and makes messages of the rest: fresh ones, with the next numbers of their
-// conversations, which move, and read by their senders. Messages that it makes are there.
+// numbered returns the results for stored and refused messages and creates messages for the rest. fresh are the new
+// messages, with the next numbers of their conversations, and read are the senders' marks. It updates conversations and
+// adds new messages to there.
 func numbered(batch []sending, there map[sendingKey]message, conversations map[ConversationID]conversation, refused map[sendingKey]error, files takenFiles, now int64) (out []sent, fresh []message, read map[sendingKey]member) {
 	out = make([]sent, len(batch))
 	read = map[sendingKey]member{} // by conversation and user
@@ -226,7 +226,7 @@ func numbered(batch []sending, there map[sendingKey]message, conversations map[C
 			continue
 		}
 		c.seq++
-		c.lastAt = max(c.lastAt, now) // the order of times is the order of numbers
+		c.lastAt = max(c.lastAt, now) // times have the same order as numbers
 		c.changed = max(c.changed, c.lastAt)
 		m := message{conv: in.conv, seq: c.seq, id: ids.New[message](), from: in.from, to: in.to, clientID: in.clientID, hash: in.hash, said: files.said(in), reply: in.reply, at: c.lastAt}
 		c.count(m)
@@ -241,10 +241,10 @@ func numbered(batch []sending, there map[sendingKey]message, conversations map[C
 	return out, fresh, read
 }
 
-// hookSubject is that of all webhooks about messages: the backend is told of them in their order.
+// hookSubject is the subject of all webhooks about messages, so that the backend receives them in order.
 const hookSubject = "messages"
 
-// tellHooks leaves one message in the outbox for all that a batch has stored.
+// tellHooks enqueues one webhook for all messages that a batch stores.
 func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
 	if !s.hooks.Wants(api.HookMessageSent) {
 		return nil
@@ -256,8 +256,8 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, fresh []message) 
 	return s.hooks.Enqueue(ctx, tx, api.HookMessageSent, hookSubject, told...)
 }
 
-// refusals are those of messages to groups. In a transaction the conversations are locked, and a group in which members'
-// rights change locks its own: somebody who was muted or removed writes nothing afterwards.
+// refusals returns the refusals of messages to groups. In a transaction the conversations are locked, and a change of
+// members' rights takes the same lock. Therefore a muted or removed member cannot write after that change.
 func refusals(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]error, error) {
 	var seats []groups.Seat
 	for _, in := range batch {
@@ -288,7 +288,7 @@ func refusals(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendin
 	return refused, nil
 }
 
-// compareMembers is the order in which rows of members are locked.
+// compareMembers is the lock order of members' rows.
 func compareMembers(a, b member) int {
 	if n := a.user.Compare(b.user); n != 0 {
 		return n
@@ -309,15 +309,15 @@ func sorted[K comparable, V any](m map[K]V, compare func(a, b V) int) []V {
 type marking struct {
 	member
 	kind  int
-	since time.Time // when it arrived
-	was   marks     // before; zero: not known
+	since time.Time // time of arrival
+	was   marks     // before the move; zero if unknown
 }
 
-// marks say how far a member is in a chat.
+// marks are the newest messages that a member has read and received.
 type marks struct{ read, delivered int64 }
 
-// shown is what another user may see of marks, if both show receipts. A device moves its delivered mark as soon as it is connected: a
-// user who may not see that sees the read mark alone.
+// shown returns the part of marks that another user may see, if both show receipts. A device moves its delivered mark
+// as soon as it connects. Therefore a user who may not see presence sees the read mark alone.
 func (m marks) shown(sight social.Sight) marks {
 	switch {
 	case !sight.Contact:
@@ -350,7 +350,7 @@ func newMarker(s *Service) *groupcommit.Committer[marking, error] {
 	})
 }
 
-// afterMarks is [Service.afterSend] of marks.
+// afterMarks is [Service.afterSend] for marks.
 func (s *Service) afterMarks(ctx context.Context, batch []marking, refusals []error) {
 	var at []time.Time
 	var changes []change
@@ -368,8 +368,8 @@ func (s *Service) afterMarks(ctx context.Context, batch []marking, refusals []er
 	}
 }
 
-// commitMarks writes the furthest of each member's marks. Where another transaction holds the rows of some members for
-// seconds, their marks are refused, and the others written.
+// commitMarks writes the highest of each member's marks. If another transaction holds rows of members for seconds,
+// their marks are refused, and the others are written.
 func (s *Service) commitMarks(ctx context.Context, batch []marking) ([]error, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()

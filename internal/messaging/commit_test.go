@@ -22,7 +22,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// commits writes a batch that waits for locks. Two waits of two seconds are in five: a machine that stands still ends a try.
+// commits writes a batch that waits for locks. Two waits of two seconds fit into five. A try may still fail on a
+// machine that stops for a while.
 func commits(t *testing.T, w *world, batch []sending) (out []sent) {
 	t.Helper()
 	eventually.NoError(t, "a batch that is in time", func() (err error) {
@@ -105,7 +106,8 @@ func TestACrowdAtOneRowLeavesConnectionsToMessages(t *testing.T) {
 	})
 }
 
-// The server has not ended the COMMIT of a batch's first try, which holds the conversation: the retry gets it in vain.
+// The server has not finished the COMMIT of a batch's first try, which holds the conversation. The retry cannot get the
+// lock.
 func TestAMessageWhoseCommitGoesOnIsBroughtThoughItsRetryIsRefused(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
@@ -163,14 +165,14 @@ func TestAMemberThatSomethingElseHoldsHoldsUpNoOthersMarks(t *testing.T) {
 	}
 }
 
-// The node dies, or the connection to SQL breaks, before it has told Redis and anybody of a mark: both sides hear of it.
+// The node dies, or loses SQL, before it publishes a mark. Both sides still get the event.
 func TestAMarkWhoseAnswerGotLostIsLookedUpAndTold(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
 	ann, bob := who[0], who[1]
 	w.says(ann, bob, "Hi")
 	w.listed(bob)
-	if c := w.chat(bob, ann); c.Unread != 1 { // from Redis, from here on
+	if c := w.chat(bob, ann); c.Unread != 1 { // from Redis, as are all later reads
 		t.Fatalf("before: %+v", c)
 	}
 	var mu sync.Mutex

@@ -8,12 +8,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// eraseAtOnce is how many of a user's chats one transaction erases.
+// eraseAtOnce is the number of a user's chats that one transaction erases.
 const eraseAtOnce = 50
 
-// Erase removes what a user has said, reacted with and set. In the others' chats the
-// user's messages keep their places without content, as if they had been recalled. It may
-// be called again.
+// Erase removes the user's messages, reactions and settings. In other members' chats the user's messages keep their seq
+// without content, like recalled ones. It may be called again.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "messaging.Erase %s", user)
 	for {
@@ -35,7 +34,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 			}
 			since, changes = append(since, at), append(changes, change{conv: conv.id, kind: conv.kind})
 		}
-		if err != nil { // it may have happened all the same, and the next try then finds nothing to do
+		if err != nil { // it may be committed, and then the next try finds nothing to do
 			for _, c := range changes {
 				s.failed(at, c, err)
 			}

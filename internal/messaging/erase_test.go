@@ -16,7 +16,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// unanswered is a way to a database on which a COMMIT arrives, and its answer is lost.
+// unanswered is a proxy to a database. It forwards a COMMIT and loses its response.
 type unanswered struct {
 	net, addr string // of the database
 	armed     atomic.Bool
@@ -60,7 +60,7 @@ func (u *unanswered) carry(from net.Conn) {
 	}
 }
 
-// open opens a database of a server by way of u.
+// open opens a database of a server through u.
 func (u *unanswered) open(t *testing.T, e sqldbtest.Engine) *sqldb.DB {
 	t.Helper()
 	cfg := e.Config(t)

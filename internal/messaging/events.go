@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// event returns an event of what was committed, for all devices of a user.
+// event returns an event about a commit, for all devices of a user.
 func (s *Service) event(user accounts.ID, typ string, at time.Time, data any) (events.Event, bool) {
 	text, ok := events.Encode(s.log, typ, data)
 	if !ok {
@@ -46,12 +46,12 @@ func (s *Service) tellFleeting(users []accounts.ID, typ string, data any) {
 	s.bus.Publish(batch)
 }
 
-// groupsAtOnce is of how many groups members are looked up at once, while all who have sent something wait. Where
-// Redis is away these are statements, and others need connections as well.
+// groupsAtOnce is the largest number of groups whose members are read at once while senders wait. Without Redis each is
+// an SQL statement, and other callers need connections too.
 const groupsAtOnce = 8
 
-// tellSent tells both sides of the messages of a batch, also of those that were there
-// already: the node that stored one may have died before it told anybody.
+// tellSent publishes the messages of a batch to both sides. It also publishes messages that were stored already,
+// because the node that stored one may have died before its event.
 func (s *Service) tellSent(results []sent) {
 	batch := make([]events.Event, 0, 2*len(results))
 	inGroups, again := map[ConversationID][]message{}, map[ConversationID]bool{}
@@ -78,7 +78,8 @@ func (s *Service) tellSent(results []sent) {
 	_ = telling.Wait()
 }
 
-// toBoth are events of a message for the two of a chat. Those of them who do not see it are told how far the chat has come.
+// toBoth returns the events of a message for the two users of a chat. A user in unaware does not see the message and
+// gets only the chat's progress.
 func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, unaware []accounts.ID) (batch []events.Event) {
 	for _, side := range [][2]accounts.ID{{b, a}, {a, b}} {
 		to, chat := side[0], With(side[1]).String()
@@ -93,14 +94,14 @@ func (s *Service) toBoth(typ string, at time.Time, a, b accounts.ID, m message, 
 	return batch
 }
 
-// small is up to how many members a group has of which each is told every message.
+// small is the largest group whose members each receive every message.
 const small = 200
 
-// tellGroup tells of messages of one group in their order. In a group of more than 200 those who are
-// on line are told how far the chat has come ([crowds]), and those who have it open get the messages. old says that some
-// may be from before a member has joined: to that member goes, in place of a message, how far the chat has
-// come, and the channel of an open chat, which members share, gets none. In a smaller group the same holds of a message that changes, for
-// a member who has deleted it for themselves.
+// tellGroup publishes messages of one group in their order. In a group of more than 200 members, connected members get
+// only the chat's progress ([crowds]), and members with the open chat get the messages. old means that some messages
+// may be older than a member's membership. Such a member gets the chat's progress instead of a message, and the shared
+// channel of the open chat gets no event. In a smaller group the same applies to a changed message that a member has
+// deleted for themselves.
 func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string, old bool, list ...message) {
 	if len(list) == 0 {
 		return
@@ -112,11 +113,11 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	for _, m := range list {
 		stands.Seq, stands.Rev, least = max(stands.Seq, m.seq, m.chatSeq), max(stands.Rev, m.rev), min(least, m.seq)
 	}
-	var members []accounts.ID // to whom each message goes
+	var members []accounts.ID // members who get each message
 	if !s.crowds.raise(conv, stands) {
 		all, err := s.groups.MemberIDs(ctx, id)
 		switch {
-		case err != nil: // it is stored all the same: whoever asks is told
+		case err != nil: // the message is stored: clients get it when they list messages
 			s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", id, "err", err)
 			return
 		case len(all) > small:
@@ -126,7 +127,7 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 		}
 	}
 	var unaware map[accounts.ID]int64
-	if old { // asked after the members, so that nobody has joined in between
+	if old { // read after the members, so that no member has joined in between
 		var err error
 		if unaware, err = s.unawareOf(ctx, conv, typ, least, members); err != nil {
 			s.log.Warn("messaging: members are not told of a message: those who do not see it cannot be read", "group", id, "err", err)
@@ -136,8 +137,8 @@ func (s *Service) tellGroup(ctx context.Context, conv ConversationID, typ string
 	s.bus.Publish(s.groupEvents(id, typ, stands, list, members, unaware))
 }
 
-// unawareOf returns up to which message members do not see what is told: one that is old to them, or that they have deleted for
-// themselves. Where no message goes to members, one of those who do not see it is enough.
+// unawareOf returns the members who do not see a message, each with the seq of the last unseen one. The message is
+// older than the membership, or the member has deleted it for themselves. Without members, one result is enough.
 func (s *Service) unawareOf(ctx context.Context, conv ConversationID, typ string, least int64, members []accounts.ID) (map[accounts.ID]int64, error) {
 	if len(members) == 0 {
 		return s.sql.unaware(ctx, conv, least, 1)
@@ -146,14 +147,14 @@ func (s *Service) unawareOf(ctx context.Context, conv ConversationID, typ string
 	if err != nil || typ != api.EventMessageChanged {
 		return unaware, err
 	}
-	hidden, err := s.sql.unseen(ctx, conv, least, members) // of a change there is one
+	hidden, err := s.sql.unseen(ctx, conv, least, members) // a change concerns one message
 	for _, user := range hidden {
 		unaware[user] = least
 	}
 	return unaware, err
 }
 
-// groupEvents are the events of messages of one group: on its channel, and to members.
+// groupEvents returns the events of messages of one group, for its channel and for members.
 func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, list []message, members []accounts.ID, unaware map[accounts.ID]int64) (batch []events.Event) {
 	come, ok := events.Encode(s.log, api.EventChatStands, stands)
 	if !ok {
@@ -164,7 +165,7 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 		if !ok {
 			return nil
 		}
-		// Programs beside the server get it once.
+		// Programs next to the server receive it once.
 		open := events.New(typ, "", sqldb.Time(m.at), all)
 		open.Fleeting, open.Channel = true, groupChannel.At(id)
 		if len(unaware) == 0 {
@@ -188,8 +189,8 @@ func (s *Service) groupEvents(id groups.ID, typ string, stands api.ChatStands, l
 	return batch
 }
 
-// MaySubscribe refuses a user who may not have the messages of a channel: api.GroupChannel of a group
-// that the user is in. ErrChat, ErrStore.
+// MaySubscribe refuses a user who may not receive the messages of a channel. The channel is api.GroupChannel of a group
+// that the user is in. It returns ErrChat or ErrStore.
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error {
 	who, group, err := subscription(user, channel)
 	if err != nil {
@@ -199,8 +200,8 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) error 
 	return asKind(ctx, err)
 }
 
-// MayStay is [Service.MaySubscribe] for a user who has the channel. It asks the copies of groups, and SQL about nobody who is in
-// theirs: sockets on which nothing happens ask again and again.
+// MayStay is [Service.MaySubscribe] for a user who has subscribed already. It reads the cache of groups, and SQL only
+// for users who are not members there, because idle sockets repeat this check.
 func (s *Service) MayStay(ctx context.Context, user, channel string) error {
 	who, group, err := subscription(user, channel)
 	if err != nil {
@@ -212,7 +213,7 @@ func (s *Service) MayStay(ctx context.Context, user, channel string) error {
 	return s.MaySubscribe(ctx, user, channel)
 }
 
-// subscription returns who it is that has a channel, and of which group that is. ErrChat.
+// subscription returns the user and the group of a channel, or ErrChat.
 func subscription(user, channel string) (who accounts.ID, group groups.ID, err error) {
 	name, ok := strings.CutPrefix(channel, api.GroupChannel(""))
 	who, whoErr := ids.Parse[accounts.User](user)
@@ -223,7 +224,7 @@ func subscription(user, channel string) (who accounts.ID, group groups.ID, err e
 	return who, group, err
 }
 
-// tellChanged tells everybody in the chat what a message is by now.
+// tellChanged publishes the present state of a message to all members.
 func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	if !chat.direct() {
 		s.tellGroup(s.base, m.conv, api.EventMessageChanged, true, m)
@@ -233,14 +234,15 @@ func (s *Service) tellChanged(user accounts.ID, chat ChatRef, m message) {
 	defer cancel()
 	both := []accounts.ID{user, chat.peer}
 	unaware, err := s.sql.unseen(ctx, m.conv, m.seq, both)
-	if err != nil { // whoever asks is told
+	if err != nil { // clients get the message when they list changes
 		s.log.Warn("messaging: two users are told of a change without the message", "chat", m.conv, "err", err)
 		unaware = both
 	}
 	s.bus.Publish(s.toBoth(api.EventMessageChanged, s.sql.db.Now(), user, chat.peer, m, unaware))
 }
 
-// tellMarks publishes marks to the devices of their members, and to the other user of a chat of two as far as that user may see them.
+// tellMarks publishes marks to the devices of their members. In a chat of two, the other user gets the part that this
+// user may see.
 func (s *Service) tellMarks(batch []marking) {
 	ctx, cancel := context.WithTimeout(s.base, batchTime)
 	defer cancel()
@@ -273,7 +275,7 @@ func (s *Service) tellMarks(batch []marking) {
 	for _, in := range batch {
 		mark := api.ChatMark{Chat: in.chat().String(), User: in.user.String(), Read: in.read, Delivered: in.delivered}
 		add(in.user, mark)
-		// Readers of a message in a group are listed on request. Without a sight the two do not both show receipts.
+		// Readers of a message in a group are listed on request. A sight exists only if both users show receipts.
 		sight := sights[social.View{Viewer: in.peer, Of: in.user}]
 		shown := marks{in.read, in.delivered}.shown(sight)
 		if shown == in.was.shown(sight) { // the event would show that a device is connected

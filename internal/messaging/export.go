@@ -11,15 +11,15 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// maxExportChats and exportAtOnce are the largest numbers of chats and messages that one part of an export has. Each chat costs some
-// statements, which have to fit into the time of an operation.
+// maxExportChats and exportAtOnce are the largest numbers of chats and messages in one part of an export. Each chat
+// needs some statements, which must fit into the time of an operation.
 const (
 	maxExportChats = 50
 	exportAtOnce   = 500
 )
 
-// Export returns a part of everything that is stored of the user's chats: of the chats in the
-// order of their ids, and in each of the messages that the user sees. ErrCursor, ErrStore.
+// Export returns one part of the user's stored chats: the chats in the order of their ids, each with the messages that
+// the user sees. It returns ErrCursor if the cursor is invalid, or ErrStore.
 func (s *Service) Export(ctx context.Context, user accounts.ID, cursor string) (_ api.ChatExport, err error) {
 	defer errs.Wrap(&err, "messaging.Export %s", user)
 	out := api.ChatExport{Chats: []api.Chat{}, Messages: []api.ExportedMessage{}}

@@ -19,7 +19,7 @@ func TestAnExportHasAllThatAUserSees(t *testing.T) {
 		w.says(ann, bob, "to Bob")
 		w.says(eve, ann, "from Eve")
 		var writing sync.WaitGroup
-		for i := range 3*exportAtOnce/2 - 2 { // together they share commits
+		for i := range 3*exportAtOnce/2 - 2 { // run together, so that they share commits
 			writing.Go(func() {
 				if i < exportAtOnce-1 {
 					w.says(ann, bob, fmt.Sprint(i))

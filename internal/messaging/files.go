@@ -13,9 +13,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
-// A message that has a file has a row in message_files, from the transaction that stores the message to the one that
-// takes its content away. These rows are the only count of what refers to a file: under the lock of the file's own row
-// whoever takes the last one away sees that it is the last. A message that forwards another one shares its file.
+// A message with a file has a row in message_files, from the transaction that stores the message to the one that
+// removes its content. These rows are the only count of references to a file. The transaction that removes the last
+// reference holds the lock of the file's row, so it sees that no other exists. A message that forwards another one
+// shares its file.
 
 // file returns the file of this server that a message has, if it has one.
 func (s said) file() (transfers.ID, bool) {
@@ -26,11 +27,11 @@ func (s said) file() (transfers.ID, bool) {
 	return id, err == nil
 }
 
-// takenFiles are the files of new messages, as transfers tells of them.
+// takenFiles are the files of new messages, as package transfers describes them.
 type takenFiles map[transfers.ID]transfers.File
 
-// takeFiles locks the files that messages of a batch are to have, and adds to refused those who may not have them: it
-// has to be an upload of the sender's, or that of a message which is forwarded and still has it.
+// takeFiles locks the files of a batch's messages, and adds messages that may not have theirs to refused. The file must
+// be an upload of the sender, or belong to the forwarded message, which still has it.
 func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, refused map[sendingKey]error) (takenFiles, error) {
 	var list []transfers.ID
 	var sources []place
@@ -74,10 +75,10 @@ func (s *Service) takeFiles(ctx context.Context, tx *sqldb.Tx, batch []sending, 
 	return found, nil
 }
 
-// said is what a message says, with what the server knows of its file.
+// said returns the content of a message, with the server's data about its file.
 func (t takenFiles) said(in sending) said {
 	id, has := in.said.file()
-	if !has || in.source != nil { // a message that is forwarded has it already
+	if !has || in.source != nil { // a forwarded message has this data already
 		return in.said
 	}
 	m, sent := t[id].Media, in.said.Media
@@ -90,7 +91,7 @@ func (t takenFiles) said(in sending) said {
 	return out
 }
 
-// giveFiles has new messages have their files.
+// giveFiles stores the references of new messages to their files.
 func (s *Service) giveFiles(ctx context.Context, tx *sqldb.Tx, fresh []message) error {
 	var list []transfers.ID
 	at := map[place]transfers.ID{}
@@ -112,7 +113,7 @@ func unique(list []transfers.ID) []transfers.ID {
 	return slices.Compact(slices.SortedFunc(slices.Values(list), transfers.ID.Compare))
 }
 
-// dropFiles takes their files from messages of a locked conversation; without numbers, from all.
+// dropFiles removes the files of messages of a locked conversation; without numbers, of all messages.
 func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs ...int64) error {
 	list, err := s.sql.filesOf(ctx, tx, conv, seqs)
 	if err != nil || len(list) == 0 {
@@ -136,7 +137,7 @@ func (s *Service) dropFiles(ctx context.Context, tx *sqldb.Tx, conv Conversation
 	return nil
 }
 
-// MayLink implements [transfers.Messages]. It refuses between two users what [Service.FileLink] refuses.
+// MayLink implements [transfers.Messages]. Between two users it refuses what [Service.FileLink] refuses.
 func (s *Service) MayLink(ctx context.Context, user accounts.ID, file transfers.ID) (bool, error) {
 	peers, err := s.sql.peersWith(ctx, user, file)
 	if err != nil {
@@ -149,9 +150,10 @@ func (s *Service) MayLink(ctx context.Context, user accounts.ID, file transfers.
 	return slices.ContainsFunc(peers, func(peer accounts.ID) bool { return !apart[peer] }), nil
 }
 
-// FileLink returns where the file of a message can be fetched that the user sees, or its thumbnail of a side; 0 is the file
-// itself. Between two users of whom one blocks the other nothing is fetched, as nothing is sent. ErrChat, ErrMessage,
-// ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall, ErrStore.
+// FileLink returns the address of the file of a message that the user sees, or of its thumbnail. side is the
+// thumbnail's size; 0 is the file itself. If one of two users blocks the other, no file is available. It returns
+// ErrChat, ErrMessage, ErrRecalled, ErrNoFile, ErrRefused, ErrYouBlock, transfers.ErrGone, transfers.ErrNoSmall or
+// ErrStore.
 func (s *Service) FileLink(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, side int) (_ api.FileLink, err error) {
 	defer errs.Wrap(&err, "messaging.FileLink %s", user)
 	_, m, err := s.messageOf(ctx, user, chat, seq)

@@ -22,7 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// upload has a user upload a file for messages.
+// upload uploads a file of a user for messages.
 func (w *world) upload(user accounts.ID, name string, data []byte) string {
 	w.t.Helper()
 	up, err := w.uploads.Offer(w.t.Context(), user, transfers.Offer{Name: name, Media: "text/plain", Size: int64(len(data))})
@@ -36,7 +36,7 @@ func withFile(kind, file string) api.Send {
 	return api.Send{ClientID: ids.New[message]().String(), Content: api.Content{Kind: kind, Media: &api.Media{File: file}}}
 }
 
-// sendsFile has a user send an upload.
+// sendsFile sends an upload of a user.
 func (w *world) sendsFile(from accounts.ID, to ChatRef, file string) api.Sent {
 	w.t.Helper()
 	got, _, err := w.Send(w.t.Context(), from, to, withFile(api.MessageFile, file))
@@ -44,7 +44,7 @@ func (w *world) sendsFile(from accounts.ID, to ChatRef, file string) api.Sent {
 	return got
 }
 
-// forwards has a user send a message on.
+// forwards forwards a message of a user.
 func (w *world) forwards(user accounts.ID, from ChatRef, seq int64, to ChatRef) (api.Sent, error) {
 	w.t.Helper()
 	got, _, err := w.Send(w.t.Context(), user, to, api.Send{ClientID: ids.New[message]().String(), Content: api.Content{Kind: api.MessageText}, Forward: &api.MessageRef{Chat: from.String(), Seq: seq}})
@@ -80,12 +80,12 @@ func (w *world) wantFetches(what string, user accounts.ID, chat ChatRef, seq int
 	}
 }
 
-// stored is how many objects the storage of files has.
+// stored returns the number of objects in the storage of files.
 func (w *world) stored() (n int) {
 	w.t.Helper()
 	w.must(fs.WalkDir(os.DirFS(w.dir), ".", func(_ string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+		case errors.Is(err, fs.ErrNotExist): // it was deleted in the meantime
 			return nil
 		case err == nil && !d.IsDir():
 			n++
@@ -97,7 +97,7 @@ func (w *world) stored() (n int) {
 
 func (w *world) wantStored(what string, want int) {
 	w.t.Helper()
-	eventually.Equal(w.t, what+", that many objects are stored", want, w.stored) // nobody waits for what is removed
+	eventually.Equal(w.t, what+", that many objects are stored", want, w.stored) // files are deleted in the background
 }
 
 func picture(t testing.TB) []byte {
@@ -127,7 +127,7 @@ func TestAMessageTellsWhatItsFileIs(t *testing.T) {
 			_, _, err := w.Send(t.Context(), ann, With(bob), in)
 			return err
 		}
-		// What the sender says of it does not count, but for what nobody else knows.
+		// The server ignores the sender's description, except for facts that only the sender has.
 		w.must(send(api.MessageImage, api.Media{File: shot, Width: 7, Name: "evil", Type: "text/html", Alt: "a beach", SHA256: strings.Repeat("0", 64)}))
 		w.must(send(api.MessageVoice, api.Media{File: voice, Duration: 99_000, Waveform: []int{0, 50, 100}}))
 		w.must(send(api.MessageFile, api.Media{File: note, Duration: 5}))
@@ -171,7 +171,7 @@ func TestAMessageTellsWhatItsFileIs(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", what, err, tc.want)
 			}
 		}
-		// What it says can be edited, its file cannot.
+		// The text of a message with a file can be edited, its file cannot.
 		edited, err := w.Edit(t.Context(), ann, With(bob), 1, "look")
 		if err != nil || edited.Text != "look" || edited.Media.File != shot {
 			t.Errorf("edited it is %+v, %v", edited, err)
@@ -195,7 +195,7 @@ func TestWhoSendsWhatIsNotTheirsIsRefused(t *testing.T) {
 		}
 		in := withFile(api.MessageFile, file)
 		w.must(send(ann, in))
-		w.must(send(ann, in)) // it is the same message
+		w.must(send(ann, in)) // the same message
 		if err := send(eve, withFile(api.MessageFile, file)); !errors.Is(err, ErrFile) {
 			t.Errorf("the file of another's message: %v", err)
 		}
@@ -325,7 +325,7 @@ func TestAFileGoesWithTheLastMessageThatHasIt(t *testing.T) {
 		}
 		w.wantStored("while one message has it", 3)
 
-		// Its uploader's account goes, and the message of another keeps it.
+		// The uploader's account is erased, and the other user's message keeps the file.
 		w.must(w.Erase(t.Context(), ann))
 		w.must(w.uploads.Erase(t.Context(), ann))
 		w.wantFetches("after the erasure", eve, With(bob), fwd.Seq, string(picture(t)), nil)
@@ -365,8 +365,8 @@ func TestTheFilesOfAGroupGoWithIt(t *testing.T) {
 	})
 }
 
-// Of messages that have one file two are recalled, and one is forwarded, at the same moment, again and again: the file
-// is there exactly as long as a message has it.
+// Two messages with the same file are recalled and one is forwarded at the same time, many times. The file exists
+// exactly as long as a message has it.
 func TestMessagesThatShareAFileAreRecalledAtOnce(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(4)

@@ -10,27 +10,28 @@ import (
 	"github.com/stoa-dev/stoa/internal/groups"
 )
 
-// Waiting is what waits in a chat for one of its members.
+// Waiting describes the unread messages of a chat for one member.
 type Waiting struct {
 	Chat        ChatRef
 	Title       string // of a group
 	Seq         int64  // of the newest message
 	Unread      int64
-	Newest      api.Message // that somebody else has written
-	MentionedAt int64       // number of the newest one that mentions the user, or everybody; 0: none of the latest does
+	Newest      api.Message // the newest message of another user
+	MentionedAt int64       // seq of the newest message that mentions the user, or all members; 0 if none of the latest does
 }
 
-// latestLooked is how many of the latest messages are looked at for who is mentioned.
+// latestLooked is the number of latest messages that are checked for mentions.
 const latestLooked = 50
 
-// Place is a conversation as one of its members has it.
+// Place is a conversation from the view of one member.
 type Place struct {
 	User accounts.ID
 	Conv ConversationID
 }
 
-// Waiting returns what waits for users in conversations, as SQL has it, by three statements for a hundred
-// places. A place that is not in the answer has nothing that waits, is muted, or its user is in it no more. ErrStore.
+// Waiting returns the unread messages of users in conversations from SQL, with three statements for 100 places. The
+// result omits a place if it has no unread messages, is muted, or its user is no longer a member. It returns ErrStore
+// if SQL fails.
 func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Waiting, err error) {
 	defer errs.Wrap(&err, "messaging.Waiting")
 	all := make(map[Place]Waiting, len(places))
@@ -60,7 +61,7 @@ func (s *Service) Waiting(ctx context.Context, places []Place) (_ map[Place]Wait
 	return all, nil
 }
 
-// waiting is what waits in a chat whose latest messages are list, the newest first, without those that are hidden.
+// waiting returns the unread messages of a chat. list are its latest messages, the newest first, without hidden ones.
 func (v view) waiting(list []message, hidden []int64) (w Waiting, there bool) {
 	w.Title, w.Seq, w.Unread, w.Chat = v.title, v.seq, v.unread(hidden), With(v.me.peer)
 	if v.kind == group {
@@ -80,8 +81,8 @@ func (v view) waiting(list []message, hidden []int64) (w Waiting, there bool) {
 	return w, there
 }
 
-// Group is the group whose conversation it is, where it is a group's.
+// Group returns the group of a group's chat.
 func (c ChatRef) Group() (id groups.ID, ok bool) { return c.group, !c.direct() }
 
-// Peer is the other user of a chat of two.
+// Peer returns the other user of a chat of two.
 func (c ChatRef) Peer() accounts.ID { return c.peer }

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// wantWaits checks what waits for a user in a chat, with the others asked about beside.
+// wantWaits checks the unread messages of one place, requested together with the others.
 func (w *world) wantWaits(what string, places []Place, at int, want string) {
 	w.t.Helper()
 	all, err := w.Waiting(w.t.Context(), places)
@@ -74,7 +74,7 @@ func TestWhatWaitsIsEachMembersOwn(t *testing.T) {
 		w.must(w.in.Leave(ctx, who[1], g))
 		w.wantWaits("who has left", places, 1, "")
 
-		// Chats of two, asked about with a group.
+		// Chats of two users, requested together with a group.
 		w.says(who[0], who[3], "you alone")
 		pair, err := w.between(ctx, who[0], who[3])
 		w.must(err)
@@ -91,7 +91,7 @@ func TestMembersAreReadInTheOrderOfAnIndex(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsCostsThreeStatementsWhateverTheNumber: MariaDB counts them.
+// MariaDB counts the statements.
 func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
 	db := sqldbtest.Default(t).Open(t)
 	w := newWorld(t, db, redistest.Open(t, "embedded"), Settings{})
@@ -114,7 +114,7 @@ func TestWhatWaitsCostsThreeStatementsWhateverTheNumber(t *testing.T) {
 	}
 	cost := func(places []Place) int {
 		least := math.MaxInt
-		for i := 0; i < 10 || least > 3 && i < 100; i++ { // what other tests ask meanwhile counts, too
+		for i := 0; i < 10 || least > 3 && i < 100; i++ { // statements of other tests count too
 			before := count()
 			all, err := w.Waiting(t.Context(), places)
 			least = min(least, count()-before)

@@ -14,14 +14,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Each group has a conversation, whose id is the group's. Its members here are those of the
-// group, for both change in one transaction: whoever joins sees what comes from then on, whoever has left sees
-// nothing any more, and what happens to the group is told by a system message.
+// Each group has a conversation with the group's id. Its members are the members of the group, because both change in
+// one transaction. A new member sees only later messages, and a former member sees none. System messages report the
+// changes of the group.
 
-// namedUsers bounds the users that one system message names.
+// namedUsers is the largest number of users that one system message names.
 const namedUsers = 100
 
-// inGroup is what a transaction does to the conversation of a group.
+// inGroup is the change that a transaction makes to the conversation of a group.
 type inGroup struct {
 	change change
 	told   []message
@@ -35,7 +35,7 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 	err := run(func(ctx context.Context, tx *sqldb.Tx, c groups.Change) (err error) {
 		tried, err = s.record(ctx, tx, c)
 		this := tried
-		tx.AfterCommit(func() { did = this }) // a transaction that is run again may find nothing to do
+		tx.AfterCommit(func() { did = this }) // a transaction that runs again may find nothing to do
 		return err
 	})
 	if err != nil {
@@ -45,12 +45,14 @@ func (s *Service) Around(ctx context.Context, run func(record groups.Record) err
 	return err
 }
 
-// Forget implements [groups.Follower]. That the group is gone stays for its members, whose devices may not have asked yet.
+// Forget implements [groups.Follower]. The fact that the group is dissolved stays stored, because members' devices may
+// not have synchronised yet.
 func (s *Service) Forget(ctx context.Context, id groups.ID) error {
 	return asKind(ctx, s.sql.forgetSaid(ctx, conversationOf(id)))
 }
 
-// settleGroup is [Service.settle] of what a transaction did to a group's conversation, of which members are told.
+// settleGroup is [Service.settle] for a change of a group's conversation. It also publishes the system messages to
+// members.
 func (s *Service) settleGroup(ctx context.Context, at time.Time, did inGroup, err error) {
 	s.settle(ctx, at, did.change, err)
 	if err == nil && len(did.told) > 0 {
@@ -58,7 +60,7 @@ func (s *Service) settleGroup(ctx context.Context, at time.Time, did inGroup, er
 	}
 }
 
-// record keeps the conversation of a group in step with what tx does to the group.
+// record applies the change that tx makes to a group to its conversation.
 func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) (did inGroup, err error) {
 	id := conversationOf(what.Group.ID)
 	did.change = change{conv: id, kind: group, users: slices.Concat(what.Joined, what.Left)}
@@ -75,7 +77,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 	if !there {
 		return did, ErrChat
 	}
-	if what.Group.Dissolved != 0 { // nobody sees it any more
+	if what.Group.Dissolved != 0 { // no member sees it now
 		if err := s.dropFiles(ctx, tx, id); err != nil {
 			return did, err
 		}
@@ -98,7 +100,7 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, what groups.Change) 
 	return did, s.sql.tellAll(ctx, tx, c, did.told)
 }
 
-// say adds a system message to those of a locked conversation.
+// say adds a system message to a locked conversation.
 func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int64) {
 	c.seq++
 	c.lastAt = max(c.lastAt, now)
@@ -111,7 +113,7 @@ func (d *inGroup) say(c *conversation, by accounts.ID, what api.System, now int6
 	d.change.steps = append(d.change.steps, step{message: &m, chatRev: c.rev})
 }
 
-// typingInGroup tells the other members that the user is writing, or has stopped.
+// typingInGroup publishes to the other members that the user is writing, or has stopped.
 func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups.ID, typing bool) error {
 	members, err := s.groups.MemberIDs(ctx, id)
 	switch {
@@ -121,7 +123,7 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 		return ErrChat
 	}
 	what := api.Typing{Chat: In(id).String(), User: user.String(), Typing: typing}
-	if len(members) > small { // whoever has it open does not need to know who of a thousand is writing
+	if len(members) > small { // members of a large group do not need to know who is writing
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(members), func(m accounts.ID) bool { return m == user })
@@ -131,8 +133,9 @@ func (s *Service) typingInGroup(ctx context.Context, user accounts.ID, id groups
 	return nil
 }
 
-// Readers returns who has read a message of the user's in a group of up to 200 members, of those
-// who show it and of whom none blocks the user or is blocked; nobody, if the user does not show it. ErrChat, ErrMessage, ErrNotYours, ErrLarge, ErrStore.
+// Readers returns the members who have read a message of the user in a group of up to 200 members. It omits members who
+// hide receipts, and members who block the user or whom the user blocks. The result is empty if the user hides
+// receipts. It returns ErrChat, ErrMessage, ErrNotYours, ErrLarge or ErrStore.
 func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (_ api.Readers, err error) {
 	defer errs.Wrap(&err, "messaging.Readers %s", user)
 	out := api.Readers{Users: []string{}}
@@ -172,7 +175,7 @@ func (s *Service) Readers(ctx context.Context, user accounts.ID, chat ChatRef, s
 	return out, nil
 }
 
-// messageOf returns a message that the user sees, and the chat as the user has it.
+// messageOf returns a message that the user sees, and the user's view of the chat.
 func (s *Service) messageOf(ctx context.Context, user accounts.ID, chat ChatRef, seq int64) (view, message, error) {
 	v, err := s.sql.view(ctx, s.sql.db, user, chat)
 	if err != nil {
@@ -182,11 +185,11 @@ func (s *Service) messageOf(ctx context.Context, user accounts.ID, chat ChatRef,
 	return v, m, err
 }
 
-// maxPins is how many messages of a group may be pinned.
+// maxPins is the largest number of pinned messages in a group.
 const maxPins = 50
 
-// Pin pins a message of a group for all members, or takes it down; that it is so already changes
-// nothing. ErrChat, ErrMessage, ErrRecalled, ErrPins, groups.ErrMay, ErrStore.
+// Pin pins a message of a group for all members, or unpins it. Repeating it changes nothing. It returns ErrChat,
+// ErrMessage, ErrRecalled, ErrPins, groups.ErrMay or ErrStore.
 func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq int64, on bool) (err error) {
 	defer errs.Wrap(&err, "messaging.Pin %s", user)
 	if chat.direct() {
@@ -230,8 +233,8 @@ func (s *Service) Pin(ctx context.Context, user accounts.ID, chat ChatRef, seq i
 	return asKind(ctx, err)
 }
 
-// Pins returns the pinned messages of a group that the user sees, the last one that was pinned
-// first. ErrChat, ErrStore.
+// Pins returns the pinned messages of a group that the user sees, the last pinned one first. It returns ErrChat or
+// ErrStore.
 func (s *Service) Pins(ctx context.Context, user accounts.ID, chat ChatRef) (_ api.Pins, err error) {
 	defer errs.Wrap(&err, "messaging.Pins %s", user)
 	out := api.Pins{Messages: []api.Message{}}

@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// crowd makes a group of so many users, the owner first. They are friends in SQL alone, for speed.
+// crowd creates a group with size members, the owner first. They are friends in SQL only, for speed.
 func (w *world) crowd(size int) (groups.ID, []accounts.ID) {
 	w.t.Helper()
 	who := w.join(size)
@@ -38,8 +38,8 @@ func (w *world) crowd(size int) (groups.ID, []accounts.ID) {
 	return g.ID, who
 }
 
-// TestAMessageCostsTheSameInAGroupOfAnySize: real Redis counts the commands, and SQL the rows that
-// change. Nobody is on line: whom it is told is not what a message costs.
+// Real Redis counts the commands, and SQL counts the changed rows. No member is connected, because events are not part
+// of the cost.
 func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 	cost := func(size, want int) int {
 		server := redistest.Server(t)
@@ -61,7 +61,7 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 					continue
 				}
 				switch strings.TrimPrefix(name, "cmdstat_") {
-				case "evalsha", "set", "hset", "zadd", "rpush", "hget", "xadd": // what a message is written with; it is published afterwards
+				case "evalsha", "set", "hset", "zadd", "rpush", "hget", "xadd": // the commands that store a message; it is published later
 					commands[name] = n
 				}
 			}
@@ -69,12 +69,12 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 			return commands, rows
 		}
 		least, spent := math.MaxInt, ""
-		for i, taken := 0, 0; i < 100 && (taken < 10 || least > want); i++ { // a beat of what runs beside may fall in between
+		for i, taken := 0, 0; i < 100 && (taken < 10 || least > want); i++ { // background commands may fall in between
 			eventually.True(t, "Redis to be trusted", w.projection.Up)
 			commands, rows := count()
 			w.saysIn(who[0], g, fmt.Sprint("counted ", i))
 			moreCommands, moreRows := count()
-			trusted := w.projection.Up() // or Redis is given the message later
+			trusted := w.projection.Up() // otherwise Redis gets the message later
 			if moreRows-rows != 1 {
 				t.Errorf("with %d members a message changed %d rows of members, want one", size, moreRows-rows)
 			}
@@ -98,20 +98,20 @@ func TestAMessageCostsTheSameInAGroupOfAnySize(t *testing.T) {
 		return least
 	}
 	few := cost(10, math.MaxInt)
-	// One more, for all members: on a machine that takes half a second for a message each of them is told by itself.
+	// One command more, for all members, because a slow machine may publish each message separately.
 	if many := cost(5000, few); many != few && many != few+1 {
 		t.Errorf("with 10 members %d commands that write, with 5,000 %d", few, many)
 	}
 }
 
-// TestInALargeGroupEverybodyIsToldHowFarItHasCome, and the message goes to whoever has the chat open.
+// Members of a large group get its progress, and the message goes to clients with the open chat.
 func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 	for size, want := range map[int]string{small: "message.new", small + 1: "chat.stands"} {
 		bubble.Test(t, func(t *testing.T) {
 			w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 			ctx := t.Context()
 			g, who := w.crowd(size)
-			bubble.Sleep(2 * time.Second) // the beginning of the group is told
+			bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 			var mu sync.Mutex
 			heard := map[string]bool{}
 			listen := func(what, channel string) {
@@ -137,7 +137,7 @@ func TestInALargeGroupEverybodyIsToldHowFarItHasCome(t *testing.T) {
 	}
 }
 
-// TestALargeGroupDoesNotTellWhoHasRead, however few have.
+// Even if few members have read it.
 func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
 	for size, want := range map[int]error{small: nil, small + 1: ErrLarge} {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
@@ -156,7 +156,7 @@ func TestALargeGroupDoesNotTellWhoHasRead(t *testing.T) {
 	}
 }
 
-// TestNoMessageWaitsForAllGroupsOfItsBatch: that the members of each are looked up takes little longer than of one.
+// Reading the members of all groups takes little longer than reading those of one.
 func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
@@ -166,7 +166,7 @@ func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
 		for range 64 {
 			in = append(in, w.founded(ann))
 		}
-		bubble.Sleep(2 * time.Second) // the beginnings are told
+		bubble.Sleep(2 * time.Second) // the events of the creation are published
 		const delay = 20 * time.Millisecond
 		wire.Delay(delay)
 		began := time.Now()
@@ -185,8 +185,7 @@ func TestNoMessageWaitsForAllGroupsOfItsBatch(t *testing.T) {
 	})
 }
 
-// TestManyMessagesOfALargeGroupAreToldOnce: however many come at once, a member on line is told in the end how far
-// the chat has come, by few events.
+// After many concurrent messages a connected member gets the chat's last progress, with few events.
 func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
@@ -202,7 +201,7 @@ func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 			}
 		}})
 		defer leave()
-		bubble.Sleep(time.Second) // the beginning of the group is told
+		bubble.Sleep(time.Second) // the events of the group's creation are published
 		mu.Lock()
 		told = nil
 		mu.Unlock()
@@ -219,7 +218,7 @@ func TestManyMessagesOfALargeGroupAreToldOnce(t *testing.T) {
 	})
 }
 
-// TestNodesTellALargeGroupInTurn: however many nodes its messages come to, a member is told twice a second, and in the end of the last one.
+// With any number of nodes, a member gets the progress twice a second, and finally that of the last message.
 func TestNodesTellALargeGroupInTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db, rdb := sqldbtest.SQLite(t), redistest.Open(t, "embedded")
@@ -228,7 +227,7 @@ func TestNodesTellALargeGroupInTurn(t *testing.T) {
 			nodes = append(nodes, newWorld(t, db, rdb, Settings{}))
 		}
 		g, who := nodes[0].crowd(small + 1)
-		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		var told []int64
 		_, leave := nodes[0].bus.Listen(t.Context(), who[small].String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
@@ -266,7 +265,7 @@ func (c crowdOf) IsMember(_ context.Context, _ groups.ID, user accounts.ID) (boo
 	return slices.Contains(c, user), nil
 }
 
-// TestTheMoreAreToldTheLongerItTakes: what a node hands to the bus at once has a bound.
+// The number of events that a node publishes at once is bounded.
 func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
@@ -301,13 +300,13 @@ func TestTheMoreAreToldTheLongerItTakes(t *testing.T) {
 	})
 }
 
-// TestMembersOfAGroupAreToldOnceOfWhatRedisMissed: of its messages each of them, and of marks those whose they are.
+// All members get the progress of messages, and only their owners get marks.
 func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(small + 1)
 		last := w.saysIn(who[0], g, "Hello").Seq
-		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		stands, marks := map[accounts.ID][]int64{}, map[accounts.ID]bool{}
 		for _, u := range who {
@@ -325,7 +324,7 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 			defer leave()
 		}
 		conv, now := conversationOf(g), w.sql.db.Now()
-		for i := range 2000 { // many pieces, each with members' marks and a message
+		for i := range 2000 { // many changes, each with members' marks and a message
 			c := change{conv: conv, kind: group, users: []accounts.ID{who[i%small]}, own: i%101 != 0}
 			w.projection.Begin(now)
 			w.projection.Missed(now, c)
@@ -341,12 +340,12 @@ func TestMembersOfAGroupAreToldOnceOfWhatRedisMissed(t *testing.T) {
 	})
 }
 
-// TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed.
+// Events of messages continue while late changes are published.
 func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(3)
-		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		heard := map[accounts.ID]bool{}
 		for _, u := range who {
@@ -370,12 +369,12 @@ func TestASmallGroupGetsItsMessagesWhileItIsToldOfWhatRedisMissed(t *testing.T) 
 	})
 }
 
-// TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops, also what came while members were being told of what came before.
+// This includes messages that arrive while earlier progress is being published.
 func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(small + 1)
-		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		var told int64
 		for _, u := range who {
@@ -389,7 +388,7 @@ func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 			}})
 			defer leave()
 		}
-		// A second teller, which stops while it tells; that of the node itself would come to the rest.
+		// A second publisher, which stops while it publishes. The publisher of the node itself would publish the rest.
 		s := w.fromSQL()
 		s.crowds = newCrowds()
 		ctx, stop := context.WithCancel(t.Context())
@@ -409,14 +408,14 @@ func TestWhatALargeGroupHasSaidIsToldBeforeTheNodeStops(t *testing.T) {
 	})
 }
 
-// TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen, and who has left is not.
+// A former member gets no event.
 func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{})
 		g, who := w.crowd(small + 2)
 		eve := w.join(1)[0]
 		w.befriend(who[0], eve)
-		bubble.Sleep(2 * time.Second) // the beginning of the group is told
+		bubble.Sleep(2 * time.Second) // the events of the group's creation are published
 		var mu sync.Mutex
 		told := map[accounts.ID]int64{}
 		for _, u := range []accounts.ID{eve, who[1], who[2]} {
@@ -444,8 +443,8 @@ func TestWhoJoinsALargeGroupWhileItTalksIsToldOfWhatComesThen(t *testing.T) {
 	})
 }
 
-// TestWhoJoinsIsSentNothingThatWasSaidBefore: of an earlier message that changes, or is sent again, a new member is told how far the chat
-// has come. The others get the message, in a large group once they ask; so do programs beside the server.
+// An earlier message changes or is sent again. A new member then gets only the chat's progress. The other members get
+// the message, in a large group when they list it. Programs next to the server get it too.
 func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 	for _, size := range []int{2, small + 1} {
 		t.Run(fmt.Sprint("of ", size), func(t *testing.T) {
@@ -459,11 +458,11 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				w.must(err)
 				_, err = w.in.Invite(ctx, ann, g, []accounts.ID{eve})
 				w.must(err)
-				bubble.Sleep(2 * time.Second) // that is told
+				bubble.Sleep(2 * time.Second) // these events are published
 
 				var mu sync.Mutex
 				heard := map[string]string{}
-				var rev int64 // of which eve is told
+				var rev int64 // the rev that eve gets
 				note := func(who string, e events.Event) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -517,7 +516,7 @@ func TestWhoJoinsIsSentNothingThatWasSaidBefore(t *testing.T) {
 				}
 				wants("sent again", want)
 
-				// What comes from then on goes to all of them.
+				// Later messages go to all of them.
 				second := w.saysIn(ann, g, "no secret")
 				bubble.Sleep(2 * time.Second)
 				_, err = w.React(ctx, bob, In(g), second.Seq, "👍", true)

@@ -30,7 +30,7 @@ func (w *world) befriend(user accounts.ID, others ...accounts.ID) {
 	}
 }
 
-// founded makes a group of an owner and friends.
+// founded creates a group of an owner and friends.
 func (w *world) founded(owner accounts.ID, members ...accounts.ID) groups.ID {
 	w.t.Helper()
 	w.befriend(owner, members...)
@@ -39,7 +39,7 @@ func (w *world) founded(owner accounts.ID, members ...accounts.ID) groups.ID {
 	return g.ID
 }
 
-// told is what a user sees of a group's chat: texts, and of system messages what they tell.
+// told returns a user's view of a group's chat: the texts, and the events of system messages.
 func (w *world) told(user accounts.ID, g groups.ID) string {
 	w.t.Helper()
 	list, err := w.List(w.t.Context(), user, In(g), Range{Limit: 200})
@@ -90,7 +90,7 @@ func TestAGroupTalks(t *testing.T) {
 		_, _, err := w.Send(ctx, eve, In(g), text("x", "intrusion"))
 		wants(t, "a message of a stranger", err, ErrChat)
 
-		// Who joins sees what comes from then on, and who has left nothing.
+		// A new member sees later messages, and a former member sees none.
 		w.befriend(ann, eve, dan)
 		_, err = w.in.Invite(ctx, ann, g, []accounts.ID{eve, dan})
 		w.must(err)
@@ -151,7 +151,7 @@ func TestAGroupTalks(t *testing.T) {
 			t.Errorf("the chat: %+v, %v", c, err)
 		}
 
-		// Everybody is mentioned by admins only.
+		// Only admins may mention all members.
 		_, _, err = w.in.Change(ctx, ann, g, groups.Update{MutedUntil: new(time.Time)})
 		w.must(err)
 		all := text("all", "hear")
@@ -199,7 +199,7 @@ func TestAGroupTalks(t *testing.T) {
 	})
 }
 
-// TestAnErasedMemberLeavesNoWords: and what the group was told stays readable.
+// The messages of a dissolved group are deleted.
 func TestNothingThatWasSaidStaysOfADissolvedGroup(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -261,7 +261,7 @@ func TestAnErasedMemberLeavesNoWords(t *testing.T) {
 	})
 }
 
-// TestWhoIsMutedOrRemovedWritesNothingAfterwards: whatever the batch in which it comes.
+// The rule holds in each batch.
 func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(9)
@@ -269,7 +269,7 @@ func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
 		var writing sync.WaitGroup
 		for _, u := range who[1:] {
 			writing.Go(func() {
-				for i := range 5000 { // more than fit in
+				for i := range 5000 { // more than the test needs
 					_, _, err := w.Send(t.Context(), u, In(g), text(fmt.Sprint(i), "more"))
 					if errors.Is(err, ErrChat) {
 						return
@@ -309,7 +309,7 @@ func TestWhoIsMutedOrRemovedWritesNothingAfterwards(t *testing.T) {
 	})
 }
 
-// TestPinsAreOfMessagesThatAreThere: what a member has deleted for themselves they do not see, and what was recalled takes no place.
+// A member does not see a pin of a message that they have deleted for themselves. A recalled message does not count.
 func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -338,7 +338,7 @@ func TestPinsAreOfMessagesThatAreThere(t *testing.T) {
 	})
 }
 
-// TestWhoHasLeftHearsNothingOfWhatComesAfterwards: neither a new name, nor that something is said.
+// A former member learns neither a new name nor the fact that a message was sent.
 func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -352,7 +352,7 @@ func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", what, first, err)
 			}
 			left := first.Chats[0].At.UnixMilli()
-			for w.sql.db.Now().UnixMilli() <= left+1 { // so that what comes has another time
+			for w.sql.db.Now().UnixMilli() <= left+1 { // so that later changes have another time
 			}
 			_, _, err = w.in.Change(ctx, ann, g, groups.Update{Name: new("What Bob must not know, " + what)})
 			w.must(err)
@@ -368,8 +368,7 @@ func TestWhoHasLeftHearsNothingOfWhatComesAfterwards(t *testing.T) {
 	})
 }
 
-// TestWhatATransactionDidNotCommitIsNotTold: a transaction that lost a deadlock is run again, and may find that there is nothing to do
-// any more, since another one has done it meanwhile.
+// A transaction that lost a deadlock runs again. It may then find nothing to do, because another one has done it.
 func TestWhatATransactionDidNotCommitIsNotTold(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()

@@ -11,16 +11,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Range says which messages of a chat are wanted: those after a number, 0 among them, those
-// before one, or those around one; without any the newest.
+// Range selects messages of a chat: those after a number (which may be 0), before one, or around one. Without any it
+// selects the newest.
 type Range struct {
 	After          *int64
 	Before, Around int64
 	Limit          int
 }
 
-// List returns a part of a chat's messages: from Redis if they are among the latest, else
-// from SQL. ErrChat, ErrStore.
+// List returns a part of a chat's messages, from Redis if they are among the latest, else from SQL. It returns ErrChat
+// or ErrStore.
 func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Range) (_ api.Messages, err error) {
 	defer errs.Wrap(&err, "messaging.List %s", user)
 	st, got, fromRedis, err := s.lately(ctx, user, chat)
@@ -41,8 +41,8 @@ func (s *Service) List(ctx context.Context, user accounts.ID, chat ChatRef, r Ra
 	return out, nil
 }
 
-// lately returns a user's chat, with its latest messages if Redis is in order, and whether they are from there. If Redis has
-// others than the chat's seq and rev tell, it is given them.
+// lately returns a user's chat, with its latest messages if Redis is available, and whether the messages are from
+// there. If the messages in Redis do not match the chat's seq and rev, it replaces them.
 func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (st state, list []message, fromRedis bool, err error) {
 	conv, known := conversationOf(chat.group), true
 	if chat.direct() {
@@ -73,18 +73,17 @@ func (s *Service) lately(ctx context.Context, user accounts.ID, chat ChatRef) (s
 	return st, list, false, nil
 }
 
-// window returns the messages of a range out of the latest ones, whole where these are all
-// that it needs.
+// window returns the messages of a range from the latest ones. whole reports whether the range needs no others.
 func (st state) window(latest []message, r Range) (list []message, more, whole bool) {
 	if len(latest) == 0 {
 		return nil, false, false
 	}
 	low := latest[0].seq
-	bottom := low <= st.me.cleared+1 // nothing that the user sees lies before
+	bottom := low <= st.me.cleared+1 // the user sees no message before the first one
 	visible := slices.DeleteFunc(slices.Clone(latest), func(m message) bool {
 		return m.seq <= st.me.cleared || slices.Contains(st.hidden, m.seq)
 	})
-	from := func(seq int64) int { // the first one with that number or a higher one
+	from := func(seq int64) int { // index of the first message with this number or a higher one
 		at, _ := slices.BinarySearchFunc(visible, seq, func(m message, seq int64) int { return cmp.Compare(m.seq, seq) })
 		return at
 	}

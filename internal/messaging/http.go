@@ -16,16 +16,15 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits for each user. A quick writer sends two messages a second; a client tells of
-// typing every few seconds.
+// Limits for each user. A fast writer sends two messages a second; a client sends typing events every few seconds.
 var (
 	sendLimit = ratelimit.Limit{Max: 300, Window: time.Minute}
 	markLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
 
-	// Whoever opens a chat of pictures asks for a link to each.
+	// A client that opens a chat of pictures requests a link for each.
 	fileLimit = ratelimit.Limit{Max: 1200, Window: time.Minute}
 
-	// A search costs some thousand rows.
+	// A search reads some thousand rows.
 	searchLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 )
 
@@ -97,14 +96,14 @@ func (s *Service) Routes(a *web.API) {
 		Errors:      []*errs.Error{ErrChat, ErrSelf, accounts.ErrNoUser, ErrStore}}, inChat(s.postTyping))
 }
 
-// ChatPath names a chat; what is no name is no chat.
+// ChatPath names a chat. An invalid name is treated as an unknown chat.
 type ChatPath struct {
 	Chat string `path:"chat" maxLength:"64" doc:"u: and the other's id, or g: and the group's"`
 }
 
 func (p ChatPath) name() string { return p.Chat }
 
-// inChat is the handler of an operation in a chat, of which fn gets the name.
+// inChat returns the handler of an operation in a chat. fn gets the parsed chat.
 func inChat[I interface{ name() string }, O any](fn func(ctx context.Context, user accounts.ID, chat ChatRef, in *I) (O, error)) func(context.Context, accounts.Caller, *I) (O, error) {
 	return func(ctx context.Context, caller accounts.Caller, in *I) (O, error) {
 		chat, err := parseChat((*in).name())

@@ -10,19 +10,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this domain.
 var Keys = keyspace.New("messaging")
 
 const (
-	// chatsLife is how long the chats of a user who is away stay in Redis.
+	// chatsLife is the TTL of the chats of an absent user.
 	chatsLife = 45 * 24 * time.Hour
 
-	// latestLife is how long the messages of a chat in which nothing happens stay there; one read in a hundred
-	// begins it anew, so that those of a chat that many read are not read from SQL by all of them at once.
+	// latestLife is the TTL of a chat's latest messages without changes. One read in a hundred renews it, so that many
+	// readers of a chat do not load it from SQL at the same time.
 	latestLife = 24 * time.Hour
 )
 
-// together are the families of which one script reads or writes those of one user.
+// together is the set of key families that one script reads or writes for one user.
 const together = "a user's chats"
 
 var (
@@ -86,7 +86,7 @@ type conversationKinds struct{}
 // Words implements [keyspace.Words].
 func (conversationKinds) Words() []string { return []string{"u", "g"} }
 
-// The kinds of chats, in keys.
+// Kinds of chats, as they appear in keys.
 var (
 	directKind = keyspace.WordOf[conversationKinds]("u")
 	groupKind  = keyspace.WordOf[conversationKinds]("g")

@@ -13,15 +13,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// A node that dies takes with it the events of commits that it has not sent, as it may not
-// have come to tell Redis of them. A node that is cut off from Redis tells of its commits when
-// it is back, and a client that asks another node at once is answered by a Redis that lacks
-// them still. Whoever brings them to Redis late then tells the members of these conversations
-// how far they have come: a client that is behind asks, and is answered by a Redis that has them.
-// Marks change no number by which a client could tell, so they are told as they are.
+// A node that dies may lose the events of its last commits, and Redis may not have these commits. A node without Redis
+// publishes its commits when Redis is back. Until then, a client that calls another node gets data without them. The
+// node that applies such commits late therefore publishes the progress of these conversations to their members. A
+// client that is behind then lists messages, and Redis has them. Marks change no number that a client could compare, so
+// they are published themselves.
 
-// tellLate tells all members of conversations how far these have come, and of members' own marks whoever is told of
-// them. It is the projection's Late.
+// tellLate publishes the progress of conversations to all members, and members' own marks to the usual receivers. It is
+// the projection's Late.
 func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	var ofTwo, ofGroups []ConversationID
 	var own []memberKey
@@ -56,7 +55,7 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 		}
 	}
 	s.bus.Publish(batch)
-	for _, c := range stand { // a replay names one again and again, and groups are large
+	for _, c := range stand { // a replay names a conversation many times, and groups are large
 		s.crowds.add(c.id, progress{ChatStands: api.ChatStands{Chat: In(groups.ID(c.id)).String(), Seq: c.seq, Rev: c.rev}})
 	}
 	var late []marking
@@ -69,20 +68,21 @@ func (s *Service) tellLate(ctx context.Context, changes []change) error {
 	return nil
 }
 
-// tellEvery is how long messages of a large group are gathered before those on line are told how far its chat
-// has come, for how long they are then told, and how long other nodes wait before they tell of the same group. Telling
-// them is an event for each, so this bounds what a busy group costs; were they all told at once, what others wait for
-// would wait for a thousand sockets. Of many groups no more than tellMost events go at once, so that they do not pile up.
+// tellEvery is the time during which messages of a large group are gathered before connected members get the chat's
+// progress. The events are then spread over the same time, in tellTurns turns, and other nodes wait as long before they
+// publish for the same group. Each member costs an event, so this bounds the cost of a busy group. Without the turns,
+// other events would wait for a thousand sockets. tellMost is the largest number of events in a turn, so that the events
+// of many groups do not pile up.
 const (
 	tellEvery = 500 * time.Millisecond
 	tellTurns = 50
 	tellMost  = 500
 )
 
-// progress is how far the chat of a group has come.
+// progress is the newest seq and rev of a group's chat.
 type progress struct {
 	api.ChatStands
-	large bool // its members are told that alone, and not each message
+	large bool // members get only the progress, not each message
 }
 
 func (p progress) raised(to progress) progress {
@@ -90,20 +90,20 @@ func (p progress) raised(to progress) progress {
 	return to
 }
 
-// crowds are the groups of which this node has yet to tell how far they have come: large ones of whose messages, and
-// any of what Redis was given late. A node that dies before is one that has not sent its events, see above.
+// crowds are the groups whose progress this node has not published yet. They are large groups with new messages, and
+// any group whose commits reached Redis late. If the node dies first, its unsent events are lost; see above.
 type crowds struct {
 	mu   sync.Mutex
 	due  map[ConversationID]progress
-	some chan struct{} // has one when there are any
+	some chan struct{} // has an element if a group is due
 }
 
 func newCrowds() *crowds {
 	return &crowds{due: map[ConversationID]progress{}, some: make(chan struct{}, 1)}
 }
 
-// raise says that the chat of a large group has come as far as stands. It reports false where the group is not among
-// those that are to be told anyway, or is not known to be large.
+// raise records new progress of a large group's chat. It returns false if the group is not due already, or is not known
+// to be large.
 func (c *crowds) raise(conv ConversationID, stands api.ChatStands) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *crowds) take() map[ConversationID]progress {
 	return due
 }
 
-// tellCrowds tells large groups how far their chats have come until ctx ends, and then once more.
+// tellCrowds publishes the progress of large groups until ctx ends, and then once more.
 func (s *Service) tellCrowds(ctx context.Context) {
 	for last := false; !last; {
 		select {
@@ -143,14 +143,14 @@ func (s *Service) tellCrowds(ctx context.Context) {
 			}
 		case <-ctx.Done():
 		}
-		last = ctx.Err() != nil // before what is due is taken: ctx may end while it is told, and more be due by then
+		last = ctx.Err() != nil // read before the due groups: ctx may end while they are published, and more may be due then
 		var batch []events.Event
 		due := s.crowds.take()
 		if !last {
 			s.leaveToOthers(ctx, due)
 		}
 		for conv, stands := range due {
-			members, err := s.crowd(ctx, conv) // as they are by now
+			members, err := s.crowd(ctx, conv) // the present members
 			if err != nil {
 				s.log.Warn("messaging: members are not told of a message: the group's members cannot be read", "group", conv, "err", err)
 				if !last {
@@ -178,9 +178,10 @@ func (s *Service) tellCrowds(ctx context.Context) {
 	}
 }
 
-// leaveToOthers takes out of due what another node is telling. What that one does not know of is told afterwards.
+// leaveToOthers removes groups from due that another node is publishing. Progress that the other node does not have is
+// published afterwards.
 func (s *Service) leaveToOthers(ctx context.Context, due map[ConversationID]progress) {
-	all := maps.Clone(due) // with what the others have stored, so that they are not left with the rest
+	all := maps.Clone(due) // includes messages that other nodes stored, so that no node is left to publish the rest
 	heads, err := s.redis.heads(ctx, slices.Collect(maps.Keys(due)))
 	for conv, h := range heads {
 		all[conv] = due[conv].raised(progress{ChatStands: api.ChatStands{Chat: due[conv].Chat, Seq: h.seq, Rev: h.rev}})

@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/transfers"
 )
 
-// The domain's refusals.
+// Refusals of this domain.
 var (
 	ErrSystem    = errs.New(errs.Forbidden, "message.system", "This message tells what has happened; nobody wrote it.")
 	ErrChat      = errs.New(errs.NotFound, "chat.unknown", "There is no such chat.")
@@ -50,20 +50,20 @@ var (
 	ErrStore     = errs.New(errs.Unavailable, "chat.store_away", "Chats cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 
-// Settings are the operator's.
+// Settings are the operator's settings.
 type Settings struct {
 	EditFor      time.Duration `koanf:"edit_for" default:"24h" help:"how long after it was sent a message can be edited"`
 	RecallFor    time.Duration `koanf:"recall_for" default:"48h" help:"how long after it was sent a message can be recalled"`
 	MessagesFrom string        `koanf:"messages_from" default:"friends" enum:"friends,everybody,nobody" help:"who may write to a user who has chosen nothing"`
 }
 
-// ConversationID names what two users, or a group, say to each other.
+// ConversationID identifies a conversation of two users or of a group.
 type ConversationID = ids.ID[conversation]
 
-// MessageID names a message.
+// MessageID identifies a message.
 type MessageID = ids.ID[message]
 
-// Policy is from whom a user takes messages. Its number is part of a row.
+// Policy is a user's choice of who may send messages to them. Rows store its number.
 type Policy int
 
 // The policies.
@@ -76,7 +76,7 @@ const (
 
 var policies = [...]string{"", "friends", "everybody", "nobody"}
 
-// String is the policy's name on the wire.
+// String returns the policy's name on the wire.
 func (p Policy) String() string { return policies[p] }
 
 func parsePolicy(s string) Policy {
@@ -88,7 +88,7 @@ func parsePolicy(s string) Policy {
 	return Unset
 }
 
-// conversation is a row: where a conversation stands.
+// conversation is a row: the newest numbers and times of a conversation.
 type conversation struct {
 	id      ConversationID
 	kind    int    // direct or group
@@ -96,25 +96,25 @@ type conversation struct {
 	seq     int64  // of the newest message
 	rev     int64  // of the newest change
 	lastAt  int64  // Unix ms of the newest message
-	changed int64  // Unix ms of anything that is new
+	changed int64  // Unix ms of the newest message or change
 
-	uncounted numbers // of the latest messages, those that no member has to read
+	uncounted numbers // of the latest messages, the ones that no member needs to read
 }
 
 // member is a user's row in a conversation.
 type member struct {
-	user, peer accounts.ID // peer: the other one of two; zero in a group
+	user, peer accounts.ID // peer: the other user of two; zero in a group
 	conv       ConversationID
 	read       int64
 	delivered  int64
 	cleared    int64
-	pinned     int64 // Unix ms since when; 0: not
-	muted      int64 // Unix ms until when
+	pinned     int64 // Unix ms of the pinning; 0 if not pinned
+	muted      int64 // Unix ms of the end
 	draft      string
 	changed    int64
-	marked     int64 // Unix ms of the last change of marks that the other user was allowed to see; [sqlStore.view] does not read the member's own
+	marked     int64 // Unix ms of the last change of marks that the other user may see; not read for the member itself
 	version    int64 // grows with each change of the row
-	gone       int64 // Unix ms since when the user is not in the group any more; 0: is
+	gone       int64 // Unix ms of leaving the group; 0 for a member
 }
 
 // message is a row.
@@ -123,7 +123,7 @@ type message struct {
 	seq, rev int64
 	id       MessageID
 	from     accounts.ID
-	to       ChatRef // of a new one: as its sender calls the chat
+	to       ChatRef // of a new message: the chat from its sender's view
 	clientID string
 	hash     string
 	said     said
@@ -131,12 +131,12 @@ type message struct {
 	at       int64 // Unix ms, as are the next two; 0: never
 	edited   int64
 	recalled int64
-	chatSeq  int64 // of the conversation when this was read for an event; not part of the row
+	chatSeq  int64 // the conversation's seq when this was read for an event; not part of the row
 
 	reactions []reaction
 }
 
-// said is what a message's row has as its body.
+// said is the body in a message's row.
 type said struct {
 	api.Content
 	Forwarded *api.Forwarded `json:"forwarded,omitempty"`
@@ -155,12 +155,12 @@ const (
 	maxMentions    = 50
 )
 
-// kinds are those of all messages.
+// kinds are the kinds of all messages.
 var kinds = []string{api.MessageText, api.MessageImage, api.MessageVoice, api.MessageFile, api.MessageLocation, api.MessageCard, api.MessageCustom, api.MessageSystem}
 
 var clientIDs = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// checkSent is [checkContent] of what is sent. The app's own backend may send a system message.
+// checkSent is [checkContent] for sent messages. The backend may send a system message.
 func checkSent(c api.Content, trusted bool) (api.Content, error) {
 	if !trusted || c.Kind != api.MessageSystem {
 		return checkContent(c)
@@ -169,7 +169,7 @@ func checkSent(c api.Content, trusted bool) (api.Content, error) {
 	return api.Content{Kind: api.MessageSystem, System: &api.System{Event: api.SystemApp, Text: text.Text}}, err
 }
 
-// checkContent returns c as it is stored: trimmed, its lines ending in LF, with the parts of its kind alone.
+// checkContent returns c in its stored form: trimmed, with LF at line ends, and only with the parts of its kind.
 func checkContent(c api.Content) (api.Content, error) {
 	c.Text = strings.TrimSpace(strings.ReplaceAll(c.Text, "\r\n", "\n"))
 	if utf8.RuneCountInString(c.Text) > 4000 {
@@ -232,10 +232,10 @@ func checkContent(c api.Content) (api.Content, error) {
 	return c, nil
 }
 
-// maxURL is the largest number of bytes of an address, as it is stored.
+// maxURL is the largest number of bytes of a stored address.
 const maxURL = 2048
 
-// checkMedia returns what a message stores of its media.
+// checkMedia returns the stored form of a message's media.
 func checkMedia(kind string, m api.Media) (api.Media, error) {
 	if m.File == "" {
 		var ok bool
@@ -260,7 +260,7 @@ func checkMedia(kind string, m api.Media) (api.Media, error) {
 	return m, nil
 }
 
-// cleanAddress returns the form in which an https address, or a path of this server's API, is stored.
+// cleanAddress returns the stored form of an https address, or of a path of this server's API.
 func cleanAddress(s string) (string, bool) {
 	if path, ok := weblink.Local(s); ok && strings.HasPrefix(path, "/v1/") {
 		return path, true
@@ -268,7 +268,7 @@ func cleanAddress(s string) (string, bool) {
 	return weblink.Foreign(s)
 }
 
-// depth is how deep objects and lists of valid JSON lie in each other.
+// depth returns the nesting depth of objects and lists in valid JSON.
 func depth(data []byte) (deepest int) {
 	at, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -287,7 +287,7 @@ func depth(data []byte) (deepest int) {
 	return deepest
 }
 
-// hashOf tells requests with one client_id apart.
+// hashOf returns a hash that distinguishes requests with the same client_id.
 func hashOf(in api.Send) (string, error) {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -311,7 +311,7 @@ func (p pair) compare(q pair) int {
 	return cmp.Or(p.low.Compare(q.low), p.high.Compare(q.high))
 }
 
-// wire is a message as a member of the chat sees it.
+// wire returns a message as a member of the chat sees it.
 func (m message) wire(to accounts.ID, chat string) api.Message {
 	w := api.Message{ID: m.id.String(), Chat: chat, Seq: m.seq, Rev: m.rev, From: m.from.String(), Content: m.said.Content, ReplyTo: m.reply,
 		Forwarded: m.said.Forwarded, At: api.At(sqldb.Time(m.at)), Edited: api.AtOrNil(sqldb.TimeOrZero(m.edited)), Recalled: api.AtOrNil(sqldb.TimeOrZero(m.recalled))}

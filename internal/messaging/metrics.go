@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are what an operator sees of this package.
+// metrics are the metrics of this package.
 type metrics struct{ fromRedis, fromSQL prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -13,7 +13,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{reads.WithLabelValues("redis"), reads.WithLabelValues("sql")}
 }
 
-// read counts a read that Redis has answered, or SQL.
+// read counts a read from Redis or from SQL.
 func (m *metrics) read(fromRedis bool) {
 	if fromRedis {
 		m.fromRedis.Inc()

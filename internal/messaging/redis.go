@@ -35,18 +35,18 @@ var (
 )
 
 const (
-	// redisBudget is how long a caller waits for Redis before SQL answers. The embedded
-	// engine is not away when it is slow.
+	// redisBudget bounds the wait for Redis before SQL is used. The embedded engine may be slow but is never
+	// unavailable.
 	redisBudget    = 100 * time.Millisecond
 	embeddedBudget = 2 * time.Second
 
-	// latestKept is how many messages of a chat Redis has.
+	// latestKept is the number of messages of a chat that Redis has.
 	latestKept = 100
 
-	// putAtOnce is how many chats one script writes.
+	// putAtOnce is the number of chats that one script writes.
 	putAtOnce = 200
 
-	wholeField = "" // of chatsKeys: all chats of the user are here
+	wholeField = "" // in chatsKeys: Redis has all chats of the user
 )
 
 var (
@@ -54,7 +54,7 @@ var (
 	lifeOfLatest = strconv.FormatInt(latestLife.Milliseconds(), 10)
 )
 
-// redisStore is what Redis has of this domain, all of it derived from SQL.
+// redisStore is the Redis data of this domain, all of it derived from SQL.
 type redisStore struct {
 	db     *redis.DB
 	budget time.Duration
@@ -78,7 +78,7 @@ func latestKey(kind int, conv ConversationID) keyspace.Key {
 	return latestKeys.At(directKind, conv).Key
 }
 
-// headCmd writes where a group's conversation stands.
+// headCmd writes the head of a group's conversation.
 func headCmd(h head) (keyspace.Cmd, error) {
 	text, err := h.text()
 	return headScript.Cmd([]keyspace.Key{headKeys.At(h.id).Key}, lifeOfChats, text), err
@@ -96,7 +96,7 @@ func (s *redisStore) putHeads(ctx context.Context, heads []head) error {
 	return err
 }
 
-// heads returns where groups' conversations stand, as far as Redis knows.
+// heads returns the heads of groups' conversations that Redis has.
 func (s *redisStore) heads(ctx context.Context, list []ConversationID) (map[ConversationID]head, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, conv := range list {
@@ -116,8 +116,8 @@ func (s *redisStore) heads(ctx context.Context, list []ConversationID) (map[Conv
 	return found, err
 }
 
-// claim has this node tell how far chats of groups have come, except where another one is telling it: of those it
-// returns what that one tells.
+// claim reserves the publication of groups' progress for this node. It returns the groups that another node has
+// reserved, with the progress that this node publishes.
 func (s *redisStore) claim(ctx context.Context, due map[ConversationID]progress) (map[ConversationID]progress, error) {
 	var list []ConversationID
 	var cmds []keyspace.Cmd
@@ -135,7 +135,7 @@ func (s *redisStore) claim(ctx context.Context, due map[ConversationID]progress)
 			continue
 		}
 		var told progress
-		if text, there, err := replies[2*i+1].Text(); err == nil && there { // else it was told a moment ago
+		if text, there, err := replies[2*i+1].Text(); err == nil && there { // otherwise it was published a moment ago
 			if _, err := fmt.Sscan(text, &told.Seq, &told.Rev); err != nil {
 				return nil, fmt.Errorf("what members of a group are told begins in Redis with %.40q: %w", text, err)
 			}
@@ -155,7 +155,7 @@ func (s *redisStore) do(ctx context.Context, cmds []keyspace.Cmd) ([]keyspace.Re
 	return replies, keyspace.FirstErr(replies)
 }
 
-// putCmds write chats of one user. whole says that they are all that there are.
+// putCmds writes chats of one user. whole means that these are all of the user's chats.
 func putCmds(user accounts.ID, states []state, whole bool) ([]keyspace.Cmd, error) {
 	var cmds []keyspace.Cmd
 	for done := 0; done < max(1, len(states)); done += putAtOnce {
@@ -179,7 +179,7 @@ func putCmds(user accounts.ID, states []state, whole bool) ([]keyspace.Cmd, erro
 	return cmds, nil
 }
 
-// putAll gives Redis all chats of a user.
+// putAll stores all chats of a user in Redis.
 func (s *redisStore) putAll(ctx context.Context, user accounts.ID, states []state) error {
 	cmds, err := putCmds(user, states, true)
 	if err == nil {
@@ -191,8 +191,8 @@ func (s *redisStore) putAll(ctx context.Context, user accounts.ID, states []stat
 // errNotWhole reports that Redis does not have all chats of a user.
 var errNotWhole = errors.New("messaging: not all chats of the user are in redis")
 
-// list returns chats of a user with others, from their list or with since those that have changed, how
-// many messages wait in all of them, and of all chats in groups the user's own parts.
+// list returns chats of two users, from the user's list or with since the changed ones. It also returns the number of
+// unread messages in all of them, and the user's own parts of all groups' chats.
 func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n int, now int64) (list, inGroups []state, unread int64, err error) {
 	from := ""
 	if since > 0 {
@@ -221,14 +221,14 @@ func (s *redisStore) list(ctx context.Context, user accounts.ID, since int64, n 
 	return list, inGroups, unread, nil
 }
 
-// one returns a chat of a user; errNotWhole where Redis cannot tell, ErrChat
-// where there is none.
+// one returns a chat of a user. It returns errNotWhole if Redis does not have all chats, and ErrChat if the chat does
+// not exist.
 func (s *redisStore) one(ctx context.Context, user accounts.ID, chat ChatRef) (state, error) {
 	st, _, err := s.read(ctx, user, chat, nil)
 	return st, err
 }
 
-// latest are messages of a chat that Redis has.
+// latest are the messages of a chat that Redis has.
 type latest struct {
 	seq, rev int64
 	messages []message // the last one has seq
@@ -262,7 +262,7 @@ func (s *redisStore) read(ctx context.Context, user accounts.ID, chat ChatRef, c
 	return st, got, err
 }
 
-// readState reads a chat of a user, and of a group's the head beside it.
+// readState reads a chat of a user, and for a group also the head.
 func readState(user accounts.ID, kind int, replies []keyspace.Reply) (st state, err error) {
 	fields, err := replies[0].Items()
 	switch {
@@ -292,7 +292,7 @@ func readState(user accounts.ID, kind int, replies []keyspace.Reply) (st state, 
 	return h.over(st), nil
 }
 
-// readLatest reads the latest messages of a conversation; there are none where Redis does not have them.
+// readLatest reads the latest messages of a conversation. The result is empty if Redis does not have them.
 func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err error) {
 	items, err := reply.Items()
 	if err != nil || len(items) == 0 {
@@ -315,7 +315,7 @@ func readLatest(conv ConversationID, reply keyspace.Reply) (got latest, err erro
 	return got, nil
 }
 
-// keepLatest gives Redis the latest messages of a conversation, as of seq and rev.
+// keepLatest stores the latest messages of a conversation in Redis, with their seq and rev.
 func (s *redisStore) keepLatest(ctx context.Context, c conversation, messages []message) error {
 	args := []string{lifeOfLatest, strconv.FormatInt(c.seq, 10), strconv.FormatInt(c.rev, 10)}
 	for _, m := range messages {
@@ -329,7 +329,7 @@ func (s *redisStore) keepLatest(ctx context.Context, c conversation, messages []
 	return err
 }
 
-// followCmd tells the latest messages of a conversation what has happened to it.
+// followCmd applies the steps of a change to the latest messages of a conversation.
 func followCmd(c change) (keyspace.Cmd, error) {
 	args := make([]string, 2, 2+3*len(c.steps))
 	args[0], args[1] = lifeOfLatest, strconv.Itoa(latestKept)
@@ -350,7 +350,7 @@ func followCmd(c change) (keyspace.Cmd, error) {
 	return followScript.Cmd([]keyspace.Key{latestKey(c.kind, c.conv)}, args...), nil
 }
 
-// forget removes a user's chats, and messages of conversations.
+// forget deletes a user's chats, and the latest messages of conversations.
 func (s *redisStore) forget(ctx context.Context, user accounts.ID, conversations []conversation) error {
 	var cmds []keyspace.Cmd
 	for _, key := range keysOf(user) {

@@ -14,17 +14,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/words"
 )
 
-// A search reads the user's messages from the newest backwards and compares them here:
-// no index has to be kept up with each message, what was edited or erased is found or
-// gone at once, and every language is equal. The engines' full text is not: MariaDB
-// takes no Chinese apart, and the words of all users would lie in one index. What a
-// search may cost is bounded; a cursor goes on where it ended. See decision 17.
+// A search reads the user's messages backwards from the newest and compares them here. Therefore no index needs an
+// update for each message, edits and erasures take effect at once, and all languages are equal. The engines' full-text
+// search does not offer this: MariaDB does not split Chinese text into words, and one index would mix the words of all
+// users. The cost of a search is bounded, and a cursor resumes it. See decision 17.
 
 // reach bounds a search.
 type reach struct {
-	messages int // that one call looks at
+	messages int // read by one call
 	slice    int // messages that one statement reads
-	chats    int // from which one statement reads
+	chats    int // read by one statement
 }
 
 var searchReach = reach{messages: 10_000, slice: 1_000, chats: 8}
@@ -41,8 +40,7 @@ func (m message) has(w words.Words) bool {
 	return w.In(texts...)
 }
 
-// position is a message's in the order of a search: newest first. A search begins behind
-// the position that its cursor names.
+// position is the place of a message in a search, newest first. A search begins after the position in its cursor.
 type position struct {
 	at   int64
 	conv ConversationID
@@ -73,8 +71,7 @@ func parsePosition(s string) (p position, err error) {
 	return p, nil
 }
 
-// searched is one chat in a search: what is not read yet lies below seq, and none of it is
-// newer than at.
+// searched is one chat in a search. Its unread part is below seq and not newer than at.
 type searched struct {
 	view
 	at, seq int64
@@ -82,11 +79,11 @@ type searched struct {
 
 func (c *searched) position() position { return position{c.at, c.id, c.seq} }
 
-// searchedFrom is a chat in a search that goes on behind a position.
+// searchedFrom returns a chat in a search that resumes after a position.
 func searchedFrom(v view, from position) *searched {
 	c := &searched{v, min(v.lastAt, from.at), v.seq + 1}
 	switch n := v.id.Compare(from.conv); {
-	case n < 0: // its messages of that time lie before
+	case n < 0: // its messages of that time come before the position
 		c.at = min(c.at, from.at-1)
 	case n == 0:
 		c.seq = min(c.seq, from.seq)
@@ -98,8 +95,8 @@ func comparePositions[P interface{ position() position }](a, b P) int {
 	return a.position().compare(b.position())
 }
 
-// Search returns messages of the user's chats, or of one, that have each
-// word of q, newest first. ErrQuery, ErrChat, ErrCursor, ErrStore.
+// Search returns messages of the user's chats, or of one chat, that have each word of q, newest first. It returns
+// ErrQuery, ErrChat, ErrCursor or ErrStore.
 func (s *Service) Search(ctx context.Context, user accounts.ID, chat ChatRef, q, cursor string, limit int) (_ api.FoundMessages, err error) {
 	defer errs.Wrap(&err, "messaging.Search %s", user)
 	return s.searchWithin(ctx, searchReach, user, chat, q, cursor, limit)
@@ -142,8 +139,8 @@ func (s *Service) searchWithin(ctx context.Context, r reach, user accounts.ID, c
 	return out, nil
 }
 
-// search merges chats in the order of what is not read yet of each, so that it reads no
-// chat further than the order needs. next is where another search goes on, nil at the end.
+// search merges chats by their next unread position, so that it reads no chat further than necessary. next is the
+// position where another search resumes; it is nil at the end.
 func (s *Service) search(ctx context.Context, r reach, views []view, looking words.Words, from position, limit int) (found []message, next *position, err error) {
 	var open []*searched
 	for _, v := range views {
@@ -154,7 +151,7 @@ func (s *Service) search(ctx context.Context, r reach, views []view, looking wor
 	for looked := 0; ; {
 		slices.SortFunc(open, comparePositions)
 		slices.SortFunc(found, comparePositions)
-		sure := len(found) // are in their places, whatever is read yet
+		sure := len(found) // number of messages that later reads cannot move
 		if len(open) > 0 {
 			first := open[0].position()
 			next = &first
@@ -183,7 +180,7 @@ func (s *Service) search(ctx context.Context, r reach, views []view, looking wor
 				}
 			}
 			if len(read[c.id]) < n {
-				c.seq = 0 // there is no more
+				c.seq = 0 // the chat has no more messages
 			}
 		}
 		open = slices.DeleteFunc(open, func(c *searched) bool { return c.seq <= c.me.cleared+1 })

@@ -33,7 +33,7 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 		_, err = w.Recall(ctx, bob, With(ann), 3)
 		w.must(err)
 		w.must(w.Hide(ctx, ann, With(bob), 4))
-		_, err = w.Edit(ctx, bob, With(ann), 6, "is ＥＩＧＨＴ now") // wide letters
+		_, err = w.Edit(ctx, bob, With(ann), 6, "is ＥＩＧＨＴ now") // full-width letters
 		w.must(err)
 		find := func(user, peer accounts.ID, q string) (texts []string) {
 			t.Helper()
@@ -75,8 +75,8 @@ func TestSearchFindsWhatWasSaid(t *testing.T) {
 	})
 }
 
-// TestPagesOfASearchAreWhole compares pages of searches, whose calls look at a few messages
-// only, with all messages: each found once, newest first.
+// TestPagesOfASearchAreWhole compares the pages of searches with all messages. Each call reads a few messages only.
+// Each message is found once, newest first.
 func TestPagesOfASearchAreWhole(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -88,7 +88,7 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 			said := []string{"yes", "no", "perhaps"}[dice.IntN(3)]
 			w.says(who[0], peer, said)
 		}
-		// Some were sent in one moment.
+		// Some messages have the same time.
 		_, err := w.sql.db.ExecContext(ctx, "UPDATE messages SET at = at - at % 20")
 		w.must(err)
 		_, err = w.sql.db.ExecContext(ctx, "UPDATE conversations SET last_at = last_at - last_at % 20")
@@ -132,8 +132,8 @@ func TestPagesOfASearchAreWhole(t *testing.T) {
 	})
 }
 
-// BenchmarkSearch looks for what nobody has said in histories of ten chats: each op reads
-// all of it, in as many calls as that takes.
+// BenchmarkSearch searches for an absent word in histories of ten chats. Each operation reads all of it, in as many
+// calls as necessary.
 func BenchmarkSearch(b *testing.B) {
 	for _, e := range sqldbtest.Engines(b) {
 		for _, history := range []int{10_000, 100_000} {

@@ -26,50 +26,50 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// SettingsChanged is the change of a user's settings.
+// SettingsChanged is the cache event of a user's settings.
 var SettingsChanged = cache.NewEvent[accounts.ID]("chat settings changed")
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this domain uses; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of the users in ids that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
 }
 
-// Relations is what this domain asks social for; *social.Service is one.
+// Relations is the part of social that this domain uses; *social.Service implements it.
 type Relations interface {
 	Between(ctx context.Context, a, b accounts.ID) (ofA, ofB social.Relation, err error)
 
-	// Sights returns what a viewer may learn of others, as of a moment ago, and SightsNow what SQL says of pairs.
+	// Sights returns what a viewer may see of other users, from a cache. SightsNow reads pairs from SQL.
 	Sights(ctx context.Context, viewer accounts.ID, others []accounts.ID) (map[accounts.ID]social.Sight, error)
 	SightsNow(ctx context.Context, views []social.View) (map[social.View]social.Sight, error)
 
-	// Apart returns those of others who block the user, or whom the user blocks.
+	// Apart returns the users in others who block the user, or whom the user blocks.
 	Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 }
 
-// Groups is what this domain asks groups for; *groups.Service is one. What decides it asks SQL:
-// [groups.Standings].
+// Groups is the part of groups that this domain uses; *groups.Service implements it. Decisions use [groups.Standings],
+// which reads SQL.
 type Groups interface {
-	// IsMember reports whether a user is in a group, as of a moment ago.
+	// IsMember reports whether a user is in a group, from a cache.
 	IsMember(ctx context.Context, id groups.ID, user accounts.ID) (bool, error)
-	// MemberIDs returns all members of a group, as of a moment ago.
+	// MemberIDs returns all members of a group, from a cache.
 	MemberIDs(ctx context.Context, id groups.ID) ([]accounts.ID, error)
 }
 
-// Files is what this domain asks transfers for; *transfers.Service is one.
+// Files is the part of transfers that this domain uses; *transfers.Service implements it.
 type Files interface {
-	// Lock returns those of some files that are whole and there. They stay so until tx ends.
+	// Lock returns the files in list that are complete and available. They stay so until tx ends.
 	Lock(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) (map[transfers.ID]transfers.File, error)
 
-	// Keep keeps locked files for messages, and Release gives up those that no message has any more.
+	// Keep marks locked files as used by messages, and Release frees the ones that no message uses any longer.
 	Keep(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
 	Release(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) error
 
-	// FileLink returns where the file of a message can be fetched, or its thumbnail of a side.
+	// FileLink returns the address of the file of a message, or of its thumbnail with a side.
 	FileLink(ctx context.Context, user accounts.ID, id transfers.ID, side int) (api.FileLink, error)
 }
 
-// Config has what the domain stands on.
+// Config has the parts that the domain needs.
 type Config struct {
 	DB        *sqldb.DB
 	Redis     *redis.DB
@@ -77,18 +77,18 @@ type Config struct {
 	Cache     cache.Policy
 	Node      string // this process; see projection.Config
 	Metrics   prometheus.Registerer
-	Bus       *events.Bus // gets the events, after the commit
+	Bus       *events.Bus // receives the events, after the commit
 	People    People
 	Relations Relations
 	Groups    Groups
 	Files     Files
-	Hooks     *webhooks.Service // asked before a message is sent, edited or recalled, and told of it; nil: nobody is
+	Hooks     *webhooks.Service // before-hooks and after-hooks of messages; nil: none
 	Log       *slog.Logger
 
 	Settings
 }
 
-// Service is messaging as the rest of the program sees it. It is safe for concurrent use.
+// Service is messaging for the rest of the program. It is safe for concurrent use.
 type Service struct {
 	sql        *sqlStore
 	redis      *redisStore
@@ -110,10 +110,10 @@ type Service struct {
 	marks      *groupcommit.Committer[marking, error]
 	loader     *groupcommit.Committer[accounts.ID, []state]
 	pairs      pairs
-	base       context.Context //nolint:containedctx // for what follows a commit
+	base       context.Context //nolint:containedctx // for the work after a commit
 }
 
-// New returns the domain on those parts. What follows a commit has the values of ctx.
+// New returns the domain with the parts in cfg. Work after a commit has the values of ctx.
 func New(ctx context.Context, cfg Config) *Service {
 	config.Defaults(&cfg.Settings)
 	s := &Service{base: context.WithoutCancel(ctx), sql: newSQLStore(cfg.DB), bus: cfg.Bus, crowds: newCrowds(), people: cfg.People, relations: cfg.Relations, groups: cfg.Groups, files: cfg.Files, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}
@@ -123,8 +123,8 @@ func New(ctx context.Context, cfg Config) *Service {
 		Changed: s.sql.changedSince, State: s.compute, Write: s.write, Late: s.tellLate, Metrics: cfg.Metrics, Name: "chats",
 	})
 	copies := cfg.Cache
-	// A change goes on while Redis is away. If it is away for this node alone, another one may go by the old settings until the
-	// outbox has told Redis of them.
+	// A change continues without Redis. If only this node has lost Redis, another node may use the old settings until
+	// the outbox has delivered the invalidation.
 	copies.Unfenced = cache.Proceed
 	s.settings = cache.New(cfg.Caches, settingsKeys, copies, cache.Source[accounts.ID, settings]{
 		Load: func(ctx context.Context, user accounts.ID) (settings, error) {
@@ -139,10 +139,10 @@ func New(ctx context.Context, cfg Config) *Service {
 	return s
 }
 
-// Run commits messages and marks, loads lists of chats and keeps Redis complete until ctx ends; then it finishes
-// what has been submitted.
+// Run commits messages and marks, loads lists of chats and keeps Redis complete until ctx ends. Then it finishes what
+// has been submitted.
 func (s *Service) Run(ctx context.Context, ready func()) error {
-	// The projection outlives the committers, to settle their last batches.
+	// The projection runs longer than the committers, to settle their last batches.
 	settle, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var settling, committing sync.WaitGroup
@@ -157,16 +157,16 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// Behind reports whether Redis misses something that this node has acknowledged.
+// Behind reports whether Redis lacks a write that this node has acknowledged.
 func (s *Service) Behind() bool { return s.projection.Behind() }
 
-// Degraded says why answers come from SQL; it is empty when Redis is complete.
+// Degraded returns the reason why reads use SQL; it is empty if Redis is complete.
 func (s *Service) Degraded() string { return s.projection.Degraded() }
 
-// maxPairs bounds the conversations that are remembered by their users.
+// maxPairs is the largest number of pairs whose conversation is cached.
 const maxPairs = 1 << 16
 
-// pairs remembers which conversation two users have, which never changes.
+// pairs caches the conversation of two users, which never changes.
 type pairs struct {
 	mu sync.Mutex
 	of map[pair]ConversationID
@@ -188,7 +188,7 @@ func (p *pairs) add(key pair, id ConversationID) {
 	p.of[key] = id
 }
 
-// between returns the conversation of two users, and makes one where there is none.
+// between returns the conversation of two users, and creates it if there is none.
 func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID, error) {
 	key := pairOf(a, b)
 	if id, ok := s.pairs.get(key); ok {
@@ -205,18 +205,19 @@ func (s *Service) between(ctx context.Context, a, b accounts.ID) (ConversationID
 	return found[key], nil
 }
 
-// Send stores a message to another user or a group and returns it once it is committed; again
-// reports that it was there already. ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused,
-// ErrYouBlock, ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, ErrReused, ErrFile, ErrMessage (of a message to forward), accounts.ErrNoUser,
-// webhooks.ErrRefused, webhooks.ErrAway, ErrStore.
+// Send stores a message to another user or a group and returns it after its commit. again reports that it was stored
+// already. It returns ErrMessage if the message to forward does not exist, and ErrReused if the client id belongs to
+// other content. The other errors are ErrSelf, ErrClientID, ErrContent, ErrReply, ErrRefused, ErrYouBlock, ErrChat,
+// ErrFile, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, accounts.ErrNoUser, webhooks.ErrRefused,
+// webhooks.ErrAway and ErrStore.
 func (s *Service) Send(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
 	defer errs.Wrap(&err, "messaging.Send %s", from)
 	return s.send(ctx, from, to, in, false)
 }
 
-// Post is [Service.Send] by the app's own backend: to whoever has not blocked the sender, whatever they have chosen, and in groups although
-// the sender is muted there. It is told to webhooks and not asked. A system message, of which only the text is given, stands in the
-// name of from, who need not know of it.
+// Post is [Service.Send] for the backend. It ignores the receiver's policy, and a mute of the sender in a group. A block
+// between the two users still refuses the message. After-hooks receive the message, before-hooks do not. A system message
+// has only a text. It appears in the name of from, who need not know of it.
 func (s *Service) Post(ctx context.Context, from accounts.ID, to ChatRef, in api.Send) (_ api.Sent, again bool, err error) {
 	defer errs.Wrap(&err, "messaging.Post %s", from)
 	return s.send(ctx, from, to, in, true)
@@ -278,8 +279,8 @@ func (s *Service) send(ctx context.Context, from accounts.ID, to ChatRef, in api
 	return got.answer(to), got.again, nil
 }
 
-// ask asks the app's own backend about a message that the rules allow. The verdict may change what it says.
-// ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused, webhooks.ErrAway.
+// ask asks the backend for a verdict on a message that the rules allow. The verdict may change its content. Its errors
+// are ErrChat, groups.ErrMuted, groups.ErrAllMuted, groups.ErrMay, webhooks.ErrRefused and webhooks.ErrAway.
 func (s *Service) ask(ctx context.Context, req *sending) error {
 	if !s.hooks.Asks(api.BeforeMessage) {
 		return nil
@@ -302,7 +303,8 @@ func (s *Service) ask(ctx context.Context, req *sending) error {
 	return err
 }
 
-// before answers for a message that is refused by now, or what it forwards is gone, if it was sent before.
+// before returns the response of an earlier request if the message is now refused, or the message that it forwards no
+// longer exists.
 func (s *Service) before(ctx context.Context, req sending, refused error) (api.Sent, error) {
 	switch errs.KindOf(refused) {
 	case errs.Forbidden, errs.NotFound, errs.Conflict:
@@ -325,12 +327,12 @@ func (s *Service) before(ctx context.Context, req sending, refused error) (api.S
 	return m.answer(req.to), nil
 }
 
-// answer is what the sender of a message gets.
+// answer returns the response to the sender of a message.
 func (m message) answer(to ChatRef) api.Sent {
 	return api.Sent{ID: m.id.String(), Chat: to.String(), Seq: m.seq, At: api.At(sqldb.Time(m.at))}
 }
 
-// forwarded returns what a message says that the user can read, with where it came from, and its place.
+// forwarded returns the content of a message that the user can read, with its origin, and its place.
 func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.MessageRef) (said, *place, error) {
 	chat, err := parseChat(ref.Chat)
 	if err != nil {
@@ -351,7 +353,8 @@ func (s *Service) forwarded(ctx context.Context, user accounts.ID, ref api.Messa
 	return m.said, &place{m.conv, m.seq}, nil
 }
 
-// mayWrite refuses a message between two users; of a trusted one only blocks matter. It does not tell a block from a setting.
+// mayWrite refuses a message between two users; for a trusted sender only blocks matter. The error does not reveal
+// whether a block or a setting caused it.
 func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID, trusted bool) error {
 	who, err := s.people.Profiles(ctx, []accounts.ID{to})
 	if err != nil {
@@ -387,10 +390,10 @@ func (s *Service) mayWrite(ctx context.Context, from, to accounts.ID, trusted bo
 	return nil
 }
 
-// changesAtOnce bounds one answer of [Service.Changes].
+// changesAtOnce is the largest number of changes in one response of [Service.Changes].
 const changesAtOnce = 100
 
-// Changes returns what has changed of a chat's messages since a rev. ErrChat, ErrStore.
+// Changes returns the changes of a chat's messages since a rev. It returns ErrChat or ErrStore.
 func (s *Service) Changes(ctx context.Context, user accounts.ID, chat ChatRef, since int64) (_ api.MessageChanges, err error) {
 	defer errs.Wrap(&err, "messaging.Changes %s", user)
 	v, err := s.stateOf(ctx, user, chat)

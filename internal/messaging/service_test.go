@@ -35,7 +35,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// histories is how many random ones a test plays: a long one, and short ones.
+// histories is the number of random histories of a test: one long, the others short.
 var histories = flag.Int("histories", 6, "random histories")
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 		"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest.(*server).start.func1")
 }
 
-// world is one node's messaging, and what it stands on.
+// world is the messaging of one node, with the services that it needs.
 type world struct {
 	*Service
 	t        testing.TB
@@ -82,7 +82,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, settings Settings) *wor
 	s := New(t.Context(), Config{DB: db, Redis: rdb, Caches: caches, Node: ids.New[world]().String(), Bus: bus, People: people, Relations: friends, Groups: in, Files: uploads, Log: log, Settings: settings})
 	uploads.Serve(s)
 	in.Follow(s)
-	s.redis.budget = 10 * time.Second // no machine decides a test by being slow
+	s.redis.budget = 10 * time.Second // a slow machine must not decide a test
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	all.Go(func() { _ = bus.Run(ctx, func() {}) })
@@ -111,7 +111,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 	}
 }
 
-// join makes users.
+// join creates users.
 func (w *world) join(n int) []accounts.ID {
 	w.t.Helper()
 	var users []accounts.User
@@ -136,7 +136,7 @@ func text(id, s string) api.Send {
 	return api.Send{ClientID: id, Content: api.Content{Kind: api.MessageText, Text: s}}
 }
 
-// says sends a text that must be taken.
+// says sends a text that must be accepted.
 func (w *world) says(from, to accounts.ID, s string) api.Sent {
 	w.t.Helper()
 	got, _, err := w.Send(w.t.Context(), from, With(to), text(ids.New[message]().String(), s))
@@ -176,7 +176,7 @@ func (w *world) chat(user, peer accounts.ID) api.Chat {
 	return c
 }
 
-// listed looks at a user's list of chats until Redis has it, which is given nothing while it is not trusted.
+// listed reads a user's list of chats until Redis has it. Redis gets no data while it is not trusted.
 func (w *world) listed(user accounts.ID) {
 	w.t.Helper()
 	eventually.NoError(w.t, "chats to be in Redis", func() error {
@@ -217,7 +217,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 			t.Errorf("Ann's chat: %+v", c)
 		}
 		w.must(w.Mark(ctx, bob, With(ann), 3, 0))
-		w.must(w.Mark(ctx, bob, With(ann), 1, 0)) // marks do not go back
+		w.must(w.Mark(ctx, bob, With(ann), 1, 0)) // marks do not move back
 		wants(t, "a mark in the future", w.Mark(ctx, bob, With(ann), 4, 0), ErrFuture)
 		if c := w.chat(ann, bob); c.PeerRead != 3 || c.PeerGot != 3 {
 			t.Errorf("after Bob has read: %+v", c)
@@ -237,7 +237,7 @@ func TestTwoPeopleTalk(t *testing.T) {
 		_, err = w.Recall(ctx, bob, With(ann), 2)
 		w.must(err)
 		w.wantReads(ann, bob, "Hi there 👍2 ❤️1", "-", "你好")
-		for range 2 { // repeated after an answer that was lost
+		for range 2 { // repeated after a lost response
 			w.must(w.Hide(ctx, ann, With(bob), 3))
 		}
 		w.wantReads(ann, bob, "Hi there 👍2 ❤️1", "-")
@@ -446,17 +446,17 @@ func TestMessagesAreRefusedWhenTheyAreTooOldToChange(t *testing.T) {
 	wants(t, "a recall", err, ErrTooLate)
 }
 
-// A transaction that waits for a second connection may have the last one itself.
+// A transaction that needs a second connection may hold the last one itself.
 func TestAChangeTakesOneConnection(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 })
 	w := newWorld(t, db, redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody", EditFor: time.Hour, RecallFor: time.Hour})
 	who := w.join(2)
 	w.says(who[0], who[1], "Hi")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait forever
 	defer cancel()
 	chat := With(who[1])
-	for _, c := range []struct { // clear comes last: no message is left then
+	for _, c := range []struct { // clear is last: no message is left then
 		what   string
 		change func() error
 	}{
@@ -472,7 +472,7 @@ func TestAChangeTakesOneConnection(t *testing.T) {
 	}
 }
 
-// replica is a client that keeps one chat by asking for what is new after seq and rev.
+// replica is a client that keeps its copy of one chat by listing what is newer than seq and rev.
 type replica struct {
 	seq, rev int64
 	messages map[int64]api.Message
@@ -488,7 +488,7 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 		return
 	}
 	w.must(err)
-	rev := c.Rev // before the messages are read: what changes meanwhile is read again
+	rev := c.Rev // before the messages are read: later changes are read again
 	for more := true; more; {
 		list, err := w.List(w.t.Context(), user, With(peer), Range{After: &r.seq, Limit: 7})
 		w.must(err)
@@ -517,9 +517,8 @@ func (r *replica) sync(w *world, user, peer accounts.ID) {
 	}
 }
 
-// TestClientsThatSyncHaveWhatThereIs lets two users do everything at random, while clients
-// that ask now and then for what is new are held against a fresh read, and a fresh read
-// against a plain model.
+// TestClientsThatSyncHaveWhatThereIs runs random actions of two users. Clients that synchronise from time to time are
+// compared with a fresh read, and a fresh read with a simple model.
 func TestClientsThatSyncHaveWhatThereIs(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		for seed := range uint64(*histories) {
@@ -648,7 +647,7 @@ func describe(m api.Message) string {
 	return fmt.Sprint(m.Seq, " ", s, more)
 }
 
-// model is what messaging should do, in plain words.
+// model is a simple implementation of messaging.
 type model struct {
 	who  []accounts.ID
 	said []*modelMessage
@@ -673,7 +672,7 @@ func (m *model) wants(t testing.TB, what string, err, want error) {
 	wants(t, what, err, want)
 }
 
-// mayWrite is why a side may not write to the other.
+// mayWrite returns the reason why a side may not write to the other.
 func (m *model) mayWrite(side int) error {
 	switch {
 	case m.blocks[side]:
@@ -809,7 +808,7 @@ func (m *model) sees(side int) (out []string) {
 	return out
 }
 
-// TestWhatWasTakenIsAcknowledgedAgain: an answer may have been lost before a block.
+// A response may have been lost before a block.
 func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -830,7 +829,7 @@ func TestWhatWasTakenIsAcknowledgedAgain(t *testing.T) {
 	})
 }
 
-// TestWhatIsSentAgainIsToldWithItsReactions: it is told as it is by now, as its rev says.
+// The event has the message's present state, as its rev states.
 func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
@@ -864,7 +863,7 @@ func TestWhatIsSentAgainIsToldWithItsReactions(t *testing.T) {
 	})
 }
 
-// TestWhatAUserHasDeletedForThemselvesIsNotSentAgain when it changes: they are told how far the chat has come.
+// If the message changes, the user gets only the chat's progress.
 func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
@@ -877,7 +876,7 @@ func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 		first, second := w.saysIn(bob, g, "secret").Seq, w.saysIn(bob, g, "secret").Seq
 		w.must(w.Hide(ctx, ann, With(bob), 1))
 		w.must(w.Hide(ctx, ann, In(g), first))
-		bubble.Sleep(2 * time.Second) // that is told
+		bubble.Sleep(2 * time.Second) // these events are published
 
 		var mu sync.Mutex
 		heard := map[string]string{}
@@ -927,7 +926,7 @@ func TestWhatAUserHasDeletedForThemselvesIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestWhoHidesReceiptsTellsNobodyWhenTheyRead: not by an event that says what was said before, either.
+// An event that reports earlier messages must not reveal it either.
 func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
@@ -978,7 +977,7 @@ func TestWhoHidesReceiptsTellsNobodyWhenTheyRead(t *testing.T) {
 	})
 }
 
-// TestLinesOfAMessageEndAlike, whatever system has written it.
+// Line ends of all systems are stored alike.
 func TestLinesOfAMessageEndAlike(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"})
 	who := w.join(2)
@@ -989,7 +988,7 @@ func TestLinesOfAMessageEndAlike(t *testing.T) {
 	w.wantReads(who[1], who[0], "One\nthree")
 }
 
-// The user's other devices are told of what was set although the one that has set it is gone by then.
+// The user's other devices get the event even if the device that changed the settings has disconnected.
 func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		wire := redistest.InMemory(t).Wire()
@@ -1005,7 +1004,7 @@ func TestWhatIsSetForAChatIsToldThoughWhoSetItIsGone(t *testing.T) {
 		defer leave()
 		bubble.Sleep(time.Second)
 		wire.Delay(50 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // after the commit, and before Redis has it
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // after the commit, before Redis has it
 		defer cancel()
 		if _, err := w.Set(ctx, who[0], With(who[1]), api.ChatChange{Pinned: new(true)}); err != nil {
 			t.Errorf("what was committed is called a failure: %v", err)
@@ -1087,7 +1086,7 @@ func TestAnErasedUserLeavesPlacesAndNoWords(t *testing.T) {
 	})
 }
 
-// TestWhoSyncsLearnsOfEachMessageOfAnErasedUser, however many there are.
+// With more messages than one page.
 func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		who := w.join(2)
@@ -1115,7 +1114,7 @@ func TestWhoSyncsLearnsOfEachMessageOfAnErasedUser(t *testing.T) {
 	})
 }
 
-// TestAForwardedMessageThatIsSentAgainIsTheSame, also when what it forwards is not there any more.
+// Also if the message that it forwards no longer exists.
 func TestAForwardedMessageThatIsSentAgainIsTheSame(t *testing.T) {
 	eachEngine(t, Settings{MessagesFrom: "everybody"}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -1138,7 +1137,7 @@ func TestAForwardedMessageThatIsSentAgainIsTheSame(t *testing.T) {
 			want, _, err := w.Send(ctx, bob, With(eve), in)
 			w.must(err)
 			source.end()
-			got, again, err := w.Send(ctx, bob, With(eve), in) // no answer had come
+			got, again, err := w.Send(ctx, bob, With(eve), in) // the first response was lost
 			if err != nil || got != want || !again {
 				t.Errorf("a message that was %s, sent on again: got %+v, %v, %v; want %+v", what, got, again, err, want)
 			}

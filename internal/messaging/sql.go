@@ -22,8 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
-// asKind gives errors of the engine, and of a committer that has stopped, the kind that
-// callers act on.
+// asKind gives errors of the engine, and of a stopped committer, the kind that callers handle.
 func asKind(ctx context.Context, err error) error {
 	if errors.Is(err, groupcommit.ErrClosed) {
 		return errors.Join(ErrStore, err)
@@ -58,7 +57,7 @@ func newSQLStore(db *sqldb.DB) *sqlStore {
 	return s
 }
 
-// inTx is [sqldb.DB.Tx], for what drops nothing that is cached.
+// inTx is [sqldb.DB.Tx], for changes that invalidate no cache.
 func (s *sqlStore) inTx(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return s.db.Tx(ctx, fn)
 }
@@ -68,13 +67,13 @@ func (s *sqlStore) transactBatch(ctx context.Context, fn func(ctx context.Contex
 	return s.db.Batch(ctx, fn)
 }
 
-// The kinds of conversations, as rows have them.
+// Kinds of conversations in rows.
 const (
 	direct = 1 // of two users
-	group  = 2 // of a group, whose id it has
+	group  = 2 // of a group; it has the group's id
 )
 
-// findPairs returns the conversations that pairs have.
+// findPairs returns the conversations of pairs.
 func (s *sqlStore) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair, lock string) (map[pair]ConversationID, error) {
 	args := make([]any, 0, 2*len(pairs))
 	for _, p := range pairs {
@@ -91,7 +90,7 @@ func (s *sqlStore) findPairs(ctx context.Context, q sqldb.Querier, pairs []pair,
 	})
 }
 
-// createPairs makes conversations for pairs that have none, and returns those of all.
+// createPairs creates conversations for pairs that have none, and returns the conversations of all pairs.
 func (s *sqlStore) createPairs(ctx context.Context, pairs []pair) (found map[pair]ConversationID, err error) {
 	slices.SortFunc(pairs, pair.compare)
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -142,8 +141,8 @@ func (s *sqlStore) lock(ctx context.Context, tx *sqldb.Tx, list []ConversationID
 	return s.lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
-// lockFree is lock for those of conversations that no other transaction has locked; it returns the others that there are
-// as well, in the order of their ids.
+// lockFree is lock for the conversations that no other transaction has locked. It also returns the existing locked
+// ones, in the order of their ids.
 func (s *sqlStore) lockFree(ctx context.Context, tx *sqldb.Tx, list []ConversationID) (found map[ConversationID]conversation, locked []ConversationID, err error) {
 	if found, err = s.lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(found) == len(list) {
 		return found, nil, err
@@ -173,7 +172,7 @@ func scanMessage(rows *sql.Rows) (m message, err error) {
 	return m, json.Unmarshal(body, &m.said)
 }
 
-// sentBefore returns which of messages that come are there already.
+// sentBefore returns the messages of a batch that are stored already.
 func (s *sqlStore) sentBefore(ctx context.Context, q sqldb.Querier, batch []sending) (map[sendingKey]message, error) {
 	args := make([]any, 0, 3*len(batch))
 	for _, in := range batch {
@@ -184,7 +183,7 @@ func (s *sqlStore) sentBefore(ctx context.Context, q sqldb.Querier, batch []send
 	if err != nil {
 		return nil, err
 	}
-	if err := s.addReactions(ctx, q, list); err != nil { // they are told again
+	if err := s.addReactions(ctx, q, list); err != nil { // their events are published again
 		return nil, err
 	}
 	found := make(map[sendingKey]message, len(list))
@@ -208,7 +207,7 @@ func (s *sqlStore) insert(ctx context.Context, tx *sqldb.Tx, messages []message)
 	return err
 }
 
-// move writes where conversations stand after new messages.
+// move writes the rows of conversations after new messages.
 func (s *sqlStore) move(ctx context.Context, tx *sqldb.Tx, list []conversation) error {
 	var args []any
 	for _, c := range list {
@@ -230,7 +229,7 @@ func (s *sqlStore) mark(ctx context.Context, q interface {
 	return err
 }
 
-// lockFreeMembers locks those of some members' rows that no other transaction has locked, and returns them.
+// lockFreeMembers locks the members' rows that no other transaction has locked, and returns them.
 func (s *sqlStore) lockFreeMembers(ctx context.Context, tx *sqldb.Tx, list []memberKey) ([]memberKey, error) {
 	var args []any
 	for _, k := range list {
@@ -243,7 +242,7 @@ func (s *sqlStore) lockFreeMembers(ctx context.Context, tx *sqldb.Tx, list []mem
 	})
 }
 
-// view is a conversation as one of its members has it.
+// view is a conversation from the view of one member.
 type view struct {
 	conversation
 	me                member
@@ -264,7 +263,7 @@ func scanView(rows *sql.Rows) (v view, err error) {
 	return v, err
 }
 
-// view returns a chat of the user; ErrChat where nothing was said yet, or the user is not in the group.
+// view returns a chat of the user. It returns ErrChat if the chat has no messages yet, or the user is not in the group.
 func (s *sqlStore) view(ctx context.Context, q sqldb.Querier, user accounts.ID, chat ChatRef) (view, error) {
 	where, args := "?", []any{user, conversationOf(chat.group)}
 	if chat.direct() {
@@ -288,13 +287,13 @@ func (s *sqlStore) views(ctx context.Context, q sqldb.Querier, users ...accounts
 	return sqldb.Collect(rows, err, scanView)
 }
 
-// openViews is views of a user without the groups that the user has left.
+// openViews returns the chats of a user without groups that the user has left.
 func (s *sqlStore) openViews(ctx context.Context, user accounts.ID) ([]view, error) {
 	all, err := s.views(ctx, s.db, user)
 	return slices.DeleteFunc(all, func(v view) bool { return v.me.gone != 0 }), err
 }
 
-// viewsOf returns conversations as each of their members has them.
+// viewsOf returns the views of all members of conversations.
 func (s *sqlStore) viewsOf(ctx context.Context, list []ConversationID) ([]view, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -303,7 +302,7 @@ func (s *sqlStore) viewsOf(ctx context.Context, list []ConversationID) ([]view, 
 	return sqldb.Collect(rows, err, scanView)
 }
 
-// viewsAt returns some conversations, each as one member has it.
+// viewsAt returns the views of the given members.
 func (s *sqlStore) viewsAt(ctx context.Context, list []memberKey) (all []view, err error) {
 	for some := range slices.Chunk(list, atMost) {
 		var args []any
@@ -320,7 +319,7 @@ func (s *sqlStore) viewsAt(ctx context.Context, list []memberKey) (all []view, e
 	return all, nil
 }
 
-// conversations returns where conversations stand.
+// conversations returns the rows of conversations.
 func (s *sqlStore) conversations(ctx context.Context, list []ConversationID) ([]conversation, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -332,8 +331,8 @@ func (s *sqlStore) conversations(ctx context.Context, list []ConversationID) ([]
 // shown excludes messages that a user has deleted for themselves.
 const shown = " NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = messages.conversation AND h.seq = messages.seq)"
 
-// messages returns messages of a conversation between two numbers, without those that
-// the user has deleted for themselves, in the order of seq or backwards.
+// messages returns messages of a conversation between two numbers, in the order of seq or backwards. It omits messages
+// that the user has deleted for themselves.
 func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, after, before int64, backwards bool, n int) ([]message, error) {
 	order := ""
 	if backwards {
@@ -347,8 +346,8 @@ func (s *sqlStore) messages(ctx context.Context, q sqldb.Querier, user accounts.
 	return found, s.addReactions(ctx, q, found)
 }
 
-// slices returns the next messages of chats in a search, up to n of each, backwards,
-// without those that the user has deleted for themselves.
+// slices returns the next messages of chats in a search, up to n of each, backwards. It omits messages that the user
+// has deleted for themselves.
 func (s *sqlStore) slices(ctx context.Context, chats []*searched, n int) (map[ConversationID][]message, error) {
 	var text strings.Builder
 	var args []any
@@ -369,8 +368,8 @@ func (s *sqlStore) slices(ctx context.Context, chats []*searched, n int) (map[Co
 	return found, err
 }
 
-// changedMessages returns messages that have changed after a rev, in the order of their
-// last change, without those that the user has deleted for themselves.
+// changedMessages returns messages that have changed after a rev, in the order of their last change. It omits messages
+// that the user has deleted for themselves.
 func (s *sqlStore) changedMessages(ctx context.Context, q sqldb.Querier, user accounts.ID, conv ConversationID, cleared, rev int64, n int) ([]message, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND rev > ? AND seq > ? AND"+shown+" ORDER BY rev LIMIT ?", conv, rev, cleared, user, n)
 	found, err := sqldb.Collect(rows, err, scanMessage)
@@ -396,8 +395,7 @@ type memberKey struct {
 	conv ConversationID
 }
 
-// hiddenLately returns which of the latest messages of chats their members have deleted for
-// themselves.
+// hiddenLately returns the latest messages of chats that their members have deleted for themselves.
 func (s *sqlStore) hiddenLately(ctx context.Context, views []view) (map[memberKey][]int64, error) {
 	args := make([]any, 0, 3*len(views))
 	for _, v := range views {
@@ -417,8 +415,8 @@ func (s *sqlStore) hiddenLately(ctx context.Context, views []view) (map[memberKe
 	})
 }
 
-// latest returns the latest messages of a conversation up to a number, whoever has deleted
-// them for themselves.
+// latest returns the latest messages of a conversation up to a number, including those that members have deleted for
+// themselves.
 func (s *sqlStore) latest(ctx context.Context, c conversation, n int) ([]message, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT "+messageColumns+" FROM messages WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq", c.id, c.seq-int64(n), c.seq)
 	found, err := sqldb.Collect(rows, err, scanMessage)
@@ -428,15 +426,15 @@ func (s *sqlStore) latest(ctx context.Context, c conversation, n int) ([]message
 	return found, s.addReactions(ctx, s.db, found)
 }
 
-// changedAtOnce is how many rows [sqlStore.changedSince] reads with one statement.
+// changedAtOnce is the number of rows that [sqlStore.changedSince] reads with one statement.
 const changedAtOnce = 1000
 
-// changedSince calls fn with the conversations in which something has changed since a
-// moment, and the members whose marks and settings have. One may come more than once.
+// changedSince calls fn with the conversations that have changed since a time, and with the members whose marks and
+// settings have changed. It may pass the same one more than once.
 func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]change) error) error {
 	for _, log := range []struct {
 		text   string
-		behind string // what is left of the rows that have changed at one time, in the order of their index
+		behind string // the rest of the rows with the same time, in the order of their index
 		args   func(last memberKey) []any
 	}{
 		{"SELECT changed, id, kind, '', '' FROM conversations" + s.db.Dialect().ByIndex("conversations_changed") + " WHERE %s ORDER BY changed, id LIMIT ?",
@@ -446,7 +444,7 @@ func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]
 	} {
 		for at, last := since.UnixMilli()-1, (memberKey{}); ; {
 			var list []change
-			// In two steps: with OR between them no engine goes on in the index.
+			// In two steps, because with OR no engine continues in the index.
 			for _, step := range []struct {
 				where string
 				args  []any
@@ -485,7 +483,7 @@ func (s *sqlStore) changedSince(ctx context.Context, since time.Time, fn func([]
 	return nil
 }
 
-// place is a message's.
+// place identifies a message.
 type place struct {
 	conv ConversationID
 	seq  int64
@@ -495,7 +493,7 @@ func (p place) compare(q place) int {
 	return cmp.Or(p.conv.Compare(q.conv), cmp.Compare(p.seq, q.seq))
 }
 
-// at returns the messages at some places.
+// at returns the messages at places.
 func (s *sqlStore) at(ctx context.Context, q sqldb.Querier, places []place) (map[place]message, error) {
 	found := make(map[place]message, len(places))
 	if len(places) == 0 {
@@ -534,9 +532,9 @@ func (s *sqlStore) one(ctx context.Context, q sqldb.Querier, v view, seq int64) 
 	return found[0], nil
 }
 
-// addReactions fills in the reactions of messages.
+// addReactions adds the reactions to messages.
 func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []message) error {
-	changed := map[place]*message{} // a reaction is a change
+	changed := map[place]*message{} // a message with a reaction has changed
 	var args []any
 	for i := range list {
 		if m := &list[i]; m.rev > 0 && m.recalled == 0 {
@@ -560,7 +558,7 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 		}
 		return err
 	})
-	for _, m := range changed { // those of one emoji together, by when it came first
+	for _, m := range changed { // groups reactions by emoji, in the order of the first of each
 		first := map[string]int{}
 		for i, r := range m.reactions {
 			if _, there := first[r.emoji]; !there {
@@ -572,19 +570,19 @@ func (s *sqlStore) addReactions(ctx context.Context, q sqldb.Querier, list []mes
 	return err
 }
 
-// bump gives a locked conversation its next rev, and writes which messages need no reading.
+// bump gives a locked conversation its next rev, and stores the messages that need no reading.
 func (s *sqlStore) bump(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
 	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ?, changed = ?, uncounted = ? WHERE id = ?", c.rev+1, max(c.changed, tx.Now().UnixMilli()), c.uncounted, c.id)
 	return c.rev + 1, err
 }
 
-// nextRev gives a locked conversation its next rev, for a change that one member alone sees.
+// nextRev gives a locked conversation its next rev, for a change that only one member sees.
 func (s *sqlStore) nextRev(ctx context.Context, tx *sqldb.Tx, c conversation) (int64, error) {
 	_, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = ? WHERE id = ?", c.rev+1, c.id)
 	return c.rev + 1, err
 }
 
-// setMessage writes what an edit or a recall leaves of a message.
+// setMessage stores a message after an edit or a recall.
 func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) error {
 	body, err := json.Marshal(m.said)
 	if err == nil {
@@ -594,7 +592,7 @@ func (s *sqlStore) setMessage(ctx context.Context, tx *sqldb.Tx, m message) erro
 	return err
 }
 
-// keepEdit keeps what a message said before.
+// keepEdit stores the earlier content of a message.
 func (s *sqlStore) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev int64) error {
 	body, err := json.Marshal(m.said)
 	if err == nil {
@@ -603,7 +601,7 @@ func (s *sqlStore) keepEdit(ctx context.Context, tx *sqldb.Tx, m message, rev in
 	return err
 }
 
-// edits returns what messages said before they were edited.
+// edits returns the earlier contents of messages.
 func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.EarlierContent, error) {
 	found := map[place][]api.EarlierContent{}
 	for some := range slices.Chunk(places, atMost) {
@@ -631,7 +629,7 @@ func (s *sqlStore) edits(ctx context.Context, places []place) (map[place][]api.E
 	return found, nil
 }
 
-// forget removes reactions to a message that was recalled, and what it said before.
+// forget deletes the reactions and earlier contents of a recalled message.
 func (s *sqlStore) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
 	for _, table := range []string{"reactions", "message_edits"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE conversation = ? AND seq = ?", m.conv, m.seq); err != nil {
@@ -641,7 +639,7 @@ func (s *sqlStore) forget(ctx context.Context, tx *sqldb.Tx, m message) error {
 	return nil
 }
 
-// addReaction adds a reaction, and reads those that the message then has: SQL alone says their order.
+// addReaction adds a reaction, and reads all reactions of the message, because only SQL has their order.
 func (s *sqlStore) addReaction(ctx context.Context, tx *sqldb.Tx, m *message, r reaction) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO reactions (conversation, seq, user_id, emoji, at) VALUES (?, ?, ?, ?, ?)", m.conv, m.seq, r.user, r.emoji, tx.Now().UnixMilli()); err != nil {
 		return err
@@ -657,8 +655,8 @@ func (s *sqlStore) removeReaction(ctx context.Context, tx *sqldb.Tx, m *message,
 	return s.readReactions(ctx, tx, m)
 }
 
-// readReactions reads the reactions to a message that is being changed. It is read as the
-// changed message that it is about to be: one without a change has no reactions.
+// readReactions reads the reactions to a message during its change. It uses the next rev, because a message at rev 0
+// has no reactions.
 func (s *sqlStore) readReactions(ctx context.Context, tx *sqldb.Tx, m *message) error {
 	one := []message{{conv: m.conv, seq: m.seq, rev: m.rev + 1}}
 	err := s.addReactions(ctx, tx, one)
@@ -677,14 +675,14 @@ func (s *sqlStore) hide(ctx context.Context, tx *sqldb.Tx, user accounts.ID, m m
 	return err
 }
 
-// setMember writes a member's settings, and up to where the chat is cleared.
+// setMember stores a member's settings, and the seq of the last cleared message.
 func (s *sqlStore) setMember(ctx context.Context, tx *sqldb.Tx, m member) error {
 	_, err := tx.ExecContext(ctx, "UPDATE chat_members SET pinned = ?, muted = ?, draft = ?, cleared_seq = ?, read_seq = "+tx.Dialect().Greatest()+"(read_seq, ?), changed = ?, marked = "+tx.Dialect().Greatest()+"(marked, ?), version = version + 1 WHERE user_id = ? AND conversation = ?",
 		m.pinned, m.muted, m.draft, m.cleared, m.read, m.changed, m.marked, m.user, m.conv)
 	return err
 }
 
-// settings is how a user wants to be reached.
+// settings are a user's chat settings.
 type settings struct {
 	From     Policy `json:"from"`
 	Receipts bool   `json:"receipts"`
@@ -712,7 +710,7 @@ func selectSettings(ctx context.Context, q sqldb.Querier, users []accounts.ID) (
 	})
 }
 
-// setSettings changes what u has of a user's settings, and returns all of them.
+// setSettings updates the settings that u has, and returns all of them.
 func setSettings(ctx context.Context, tx *sqldb.Tx, user accounts.ID, u api.ChatSettingsUpdate) (settings, error) {
 	var set []string
 	from, receipts := Unset, 1

@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// eraseSome erases the user from up to n chats, and at the end the user's settings. It
-// returns which chats there were. drop takes their files from messages.
+// eraseSome erases the user from up to n chats, and finally the user's settings. It returns the chats. drop removes the
+// files of messages.
 func (s *sqlStore) eraseSome(ctx context.Context, user accounts.ID, n int, drop func(ctx context.Context, tx *sqldb.Tx, id ConversationID, seqs ...int64) error) (all []conversation, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT conversation FROM chat_members WHERE user_id = ? ORDER BY conversation LIMIT ?", user, n)
@@ -50,7 +50,8 @@ func (s *sqlStore) eraseSome(ctx context.Context, user accounts.ID, n int, drop 
 				return err
 			}
 			c.uncount(own...)
-			// The rev is above those that the messages got, and makes up for the version of the row that goes; see [view.version].
+			// The rev is above the revs of the messages, and it adds the version of the deleted row; see
+			// [view.version].
 			if _, err := tx.ExecContext(ctx, "UPDATE conversations SET rev = rev + seq + 1 + (SELECT m.version FROM chat_members m WHERE m.conversation = ? AND m.user_id = ?), changed = ?, uncounted = ? WHERE id = ?", id, user, now, c.uncounted, id); err != nil {
 				return err
 			}
@@ -61,8 +62,8 @@ func (s *sqlStore) eraseSome(ctx context.Context, user accounts.ID, n int, drop 
 	return all, err
 }
 
-// eraseFrom takes the user's words and reactions out of a locked conversation, whose rev is given. Each message gets a rev of its
-// own: of several that had the same one a page of changes could end between.
+// eraseFrom removes the user's messages and reactions from a locked conversation with the given rev. Each message gets
+// its own rev, because a page of changes could end between messages with the same rev.
 func (s *sqlStore) eraseFrom(ctx context.Context, tx *sqldb.Tx, user accounts.ID, id ConversationID, own, reacted []int64, rev, now int64) error {
 	exec := func(text string, args ...any) error {
 		_, err := tx.ExecContext(ctx, text, args...)

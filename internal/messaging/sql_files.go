@@ -21,7 +21,7 @@ func (s *sqlStore) insertFiles(ctx context.Context, tx *sqldb.Tx, at map[place]t
 	return err
 }
 
-// filesAt returns the files that messages at some places have.
+// filesAt returns the files of the messages at places.
 func (s *sqlStore) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (map[place]transfers.ID, error) {
 	found := make(map[place]transfers.ID, len(places))
 	if len(places) == 0 {
@@ -41,7 +41,7 @@ func (s *sqlStore) filesAt(ctx context.Context, tx *sqldb.Tx, places []place) (m
 	})
 }
 
-// filesOf returns the files that some messages of a conversation have; without numbers, all.
+// filesOf returns the files of messages of a conversation; without numbers, of all messages.
 func (s *sqlStore) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64) (all []transfers.ID, err error) {
 	if len(seqs) == 0 {
 		return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT file FROM message_files WHERE conversation = ?", conv))
@@ -56,7 +56,7 @@ func (s *sqlStore) filesOf(ctx context.Context, tx *sqldb.Tx, conv ConversationI
 	return all, nil
 }
 
-// deleteFiles takes some files from messages of a conversation; without numbers, from all.
+// deleteFiles removes files from messages of a conversation; without numbers, from all messages.
 func (s *sqlStore) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv ConversationID, seqs []int64, list []transfers.ID) error {
 	if len(seqs) == 0 {
 		_, err := tx.ExecContext(ctx, "DELETE FROM message_files WHERE conversation = ? AND file IN (?)", conv, bun.List(list))
@@ -70,17 +70,18 @@ func (s *sqlStore) deleteFiles(ctx context.Context, tx *sqldb.Tx, conv Conversat
 	return nil
 }
 
-// stillHad returns which of some files messages have.
+// stillHad returns the files in list that messages still use.
 func (s *sqlStore) stillHad(ctx context.Context, tx *sqldb.Tx, list []transfers.ID) ([]transfers.ID, error) {
 	return sqldb.Column[transfers.ID](tx.QueryContext(ctx, "SELECT DISTINCT file FROM message_files WHERE file IN (?)", bun.List(list)))
 }
 
-// seenFile has the messages with a file that a user sees. Its arguments are the user, the file, and the user again.
+// seenFile selects the messages with a file that a user sees. Its arguments are the user, the file, and the user again.
 const seenFile = ` FROM message_files f JOIN chat_members m ON m.conversation = f.conversation AND m.user_id = ?
 	WHERE f.file = ? AND m.gone = 0 AND f.seq > m.cleared_seq
 	AND NOT EXISTS (SELECT 1 FROM hidden_messages h WHERE h.user_id = ? AND h.conversation = f.conversation AND h.seq = f.seq)`
 
-// peersWith returns with whom a user has the chats in which the user sees a file; the zero one stands for groups, and comes first.
+// peersWith returns the other users of the chats with a file that the user sees. The zero id represents groups, and is
+// first.
 func (s *sqlStore) peersWith(ctx context.Context, user accounts.ID, file transfers.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT m.peer"+seenFile+" ORDER BY m.peer LIMIT ?", user, file, user, atMost))
 }

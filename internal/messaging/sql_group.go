@@ -17,7 +17,7 @@ func (s *sqlStore) createGroup(ctx context.Context, tx *sqldb.Tx, id Conversatio
 	return err
 }
 
-// join makes users members of a locked conversation, who see what comes from now on.
+// join makes users members of a locked conversation. They see only later messages.
 func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users []accounts.ID, now int64) error {
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
 		var args []any
@@ -31,7 +31,7 @@ func (s *sqlStore) join(ctx context.Context, tx *sqldb.Tx, c conversation, users
 	return nil
 }
 
-// leave takes users out of a locked conversation.
+// leave removes users from a locked conversation.
 func (s *sqlStore) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, users []accounts.ID, now int64) error {
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(users), accounts.ID.Compare), atMost) {
 		if _, err := tx.ExecContext(ctx, "UPDATE chat_members SET gone = ?, pinned = 0, draft = '', changed = ?, version = version + 1 WHERE conversation = ? AND user_id IN (?)", now, now, id, bun.List(some)); err != nil {
@@ -41,17 +41,18 @@ func (s *sqlStore) leave(ctx context.Context, tx *sqldb.Tx, id ConversationID, u
 	return nil
 }
 
-// forgetAtOnce bounds how many rows one step of forgetSaid reads.
+// forgetAtOnce is the number of rows that one step of forgetSaid reads.
 const forgetAtOnce = 1000
 
-// forgetSaid removes, piece by piece, what was said in a conversation in which nobody is any more, and its name.
+// forgetSaid deletes, in steps, the messages and the name of a conversation without members.
 func (s *sqlStore) forgetSaid(ctx context.Context, id ConversationID) error {
 	for _, t := range []struct {
 		table string
 		key   []string
 		where string
 	}{
-		{"hidden_messages", []string{"user_id", "conversation", "seq"}, "user_id IN (SELECT m.user_id FROM chat_members m WHERE m.conversation = ?) AND conversation = ?"}, // by its key
+		// By its key.
+		{"hidden_messages", []string{"user_id", "conversation", "seq"}, "user_id IN (SELECT m.user_id FROM chat_members m WHERE m.conversation = ?) AND conversation = ?"},
 		{"chat_pins", []string{"conversation", "seq"}, "conversation = ?"},
 		{"reactions", []string{"conversation", "seq", "user_id", "emoji"}, "conversation = ?"},
 		{"message_edits", []string{"conversation", "seq", "rev"}, "conversation = ?"},
@@ -79,13 +80,13 @@ func (s *sqlStore) tellAll(ctx context.Context, tx *sqldb.Tx, c conversation, to
 	return s.move(ctx, tx, []conversation{c})
 }
 
-// readers returns the members who have read up to a message, without one of them.
+// readers returns the members who have read up to a message, except one.
 func (s *sqlStore) readers(ctx context.Context, id ConversationID, without accounts.ID, seq int64) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT user_id FROM chat_members WHERE conversation = ? AND gone = 0 AND read_seq >= ? AND cleared_seq < ? AND user_id <> ? ORDER BY user_id", id, seq, seq, without))
 }
 
-// unaware returns up to n members who do not see a message, since they have joined or cleared the chat after it was sent, and up to
-// which message each of them sees nothing.
+// unaware returns up to n members who do not see a message, because they joined or cleared the chat after it. The value
+// is the seq of the last message that the member does not see.
 func (s *sqlStore) unaware(ctx context.Context, id ConversationID, seq int64, n int) (map[accounts.ID]int64, error) {
 	found := map[accounts.ID]int64{}
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, cleared_seq FROM chat_members WHERE conversation = ? AND gone = 0 AND cleared_seq >= ? LIMIT ?", id, seq, n)
@@ -98,14 +99,14 @@ func (s *sqlStore) unaware(ctx context.Context, id ConversationID, seq int64, n 
 	})
 }
 
-// unseen returns those of some members who have deleted a message for themselves, or cleared the chat after it.
+// unseen returns the members who have deleted a message for themselves, or cleared the chat after it.
 func (s *sqlStore) unseen(ctx context.Context, id ConversationID, seq int64, members []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](s.db.QueryContext(ctx, `SELECT user_id FROM hidden_messages WHERE user_id IN (?) AND conversation = ? AND seq = ?
 		UNION SELECT user_id FROM chat_members WHERE user_id IN (?) AND conversation = ? AND cleared_seq >= ?`,
 		bun.List(members), id, seq, bun.List(members), id, seq))
 }
 
-// setPin pins a message, or takes it down, and reports whether that is new.
+// setPin pins or unpins a message, and reports whether that changed anything.
 func (s *sqlStore) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, seq int64, by accounts.ID, on bool) (bool, error) {
 	if !on {
 		n, err := sqldb.Affected(tx.ExecContext(ctx, "DELETE FROM chat_pins WHERE conversation = ? AND seq = ?", id, seq))
@@ -122,11 +123,11 @@ func (s *sqlStore) setPin(ctx context.Context, tx *sqldb.Tx, id ConversationID, 
 	return true, err
 }
 
-// pinned are the pins of messages that were not recalled.
+// pinned selects the pins of messages that were not recalled.
 const pinned = " FROM chat_pins JOIN messages ON messages.conversation = chat_pins.conversation AND messages.seq = chat_pins.seq AND messages.recalled = 0 WHERE "
 
-// pins returns the pinned messages above a number, without those that the user has deleted for themselves, the last one that was
-// pinned first.
+// pins returns the pinned messages above a number, the last pinned one first. It omits messages that the user has
+// deleted for themselves.
 func (s *sqlStore) pins(ctx context.Context, user accounts.ID, id ConversationID, above int64) ([]int64, error) {
 	return sqldb.Column[int64](s.db.QueryContext(ctx, "SELECT messages.seq"+pinned+"chat_pins.conversation = ? AND chat_pins.seq > ? AND"+shown+" ORDER BY chat_pins.at DESC, messages.seq DESC", id, above, user))
 }

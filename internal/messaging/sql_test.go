@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// TestAReplayReadsEachRowOnce, also where a page ends among rows that have changed at the same time.
+// Also if a page ends among rows that have changed at the same time.
 func TestAReplayReadsEachRowOnce(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {

@@ -14,18 +14,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Said is a conversation in which something was said.
+// Said is a conversation with new messages.
 type Said struct {
 	Conv    ConversationID
 	Changed int64 // Unix ms of the last change of the conversation
 	Group   bool
 	Seq     int64 // of the newest message
 
-	after accounts.ID // up to which of its members it was read
+	after accounts.ID // the last of its members that was read
 }
 
-// SaidSince returns up to n conversations with messages since a moment, behind after, in the order of their last changes.
-// A conversation whose change was committed late may have changed before one that was seen: look again from some seconds before.
+// SaidSince returns up to n conversations with messages since a time, behind after, in the order of their last changes.
+// A late commit may have an earlier time than a conversation that was returned before. Therefore callers read again
+// from some seconds before.
 func SaidSince(ctx context.Context, q sqldb.Querier, since time.Time, after Said, n int) ([]Said, error) {
 	rows, err := q.QueryContext(ctx, `SELECT id, changed, kind, seq FROM conversations WHERE changed >= ? AND (changed > ? OR changed = ? AND id > ?)
 		AND last_at >= ? ORDER BY changed, id LIMIT ?`, max(since.UnixMilli(), after.Changed), after.Changed, after.Changed, after.Conv, since.UnixMilli(), n)
@@ -37,14 +38,15 @@ func SaidSince(ctx context.Context, q sqldb.Querier, since time.Time, after Said
 	})
 }
 
-// Undelivered is a chat with messages that no device of a member has got.
+// Undelivered is a chat with messages that no device of a member has received.
 type Undelivered struct {
 	Said
 	User accounts.ID
 }
 
-// UndeliveredIn returns the chats of members m, who meet a condition in SQL, of at most a hundred conversations: up to n of each
-// conversation. Chats that their members have muted are left out. rest are the conversations that may have more: ask for them again.
+// UndeliveredIn returns the chats with undelivered messages in up to 100 conversations, up to n of each. condition is
+// an SQL condition on the row m of a member. It omits chats that their members have muted. rest are the conversations
+// that may have more; the caller reads them again.
 func UndeliveredIn(ctx context.Context, q sqldb.Querier, in []Said, n int, condition string) (list []Undelivered, rest []Said, err error) {
 	next, found := slices.Clone(in), make([]int, len(in))
 	query, args := undeliveredIn(in, q.Now(), n, condition)
@@ -71,8 +73,9 @@ func UndeliveredIn(ctx context.Context, q sqldb.Querier, in []Said, n int, condi
 	return list, rest, nil
 }
 
-// undeliveredIn is the query for up to n members of each of some conversations, with the conversation's place among them. Each is read by itself and in
-// the order of the index, so that no row is read twice; the sum keeps engines from the index by what is cleared, which has another.
+// undeliveredIn returns the query for up to n members of each conversation, with the conversation's index. Each
+// conversation is read separately and in the order of the index, so that no row is read twice. The sum stops engines
+// from using the index on cleared_seq, which has another order.
 func undeliveredIn(in []Said, now time.Time, n int, condition string) (query string, args []any) {
 	parts := make([]string, len(in))
 	for i, c := range in {
@@ -83,7 +86,8 @@ func undeliveredIn(in []Said, now time.Time, n int, condition string) (query str
 	return strings.Join(parts, " UNION ALL "), args
 }
 
-// waitingAtOnce is of how many chats is read at a time what waits in them: SQLite takes 500 parts of one statement.
+// waitingAtOnce is the number of chats whose unread messages are read at a time, because SQLite allows 500 parts in one
+// statement.
 const waitingAtOnce = 100
 
 func memberKeys(places []Place) []memberKey {
@@ -94,14 +98,14 @@ func memberKeys(places []Place) []memberKey {
 	return keys
 }
 
-// waitingMessages returns the latest unread messages of chats, the newest first, among the latest n of their conversations,
-// without those that are hidden, and without reactions. Members of one conversation share what is read of it.
+// waitingMessages returns the unread messages of chats, newest first, among the latest n of their conversations. It
+// omits hidden messages and reactions. Members of one conversation share a read.
 func (s *sqlStore) waitingMessages(ctx context.Context, views []view, hidden map[memberKey][]int64, n int) (map[memberKey][]message, error) {
 	all := make(map[memberKey][]message, len(views))
 	if len(views) == 0 {
 		return all, nil
 	}
-	from := make(map[ConversationID]int64, len(views)) // up to where each of its members has read
+	from := make(map[ConversationID]int64, len(views)) // the lowest mark of the conversation's members
 	for _, v := range views {
 		least, there := from[v.id]
 		if !there || v.me.mark() < least {

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// The disk of the SQL server stands still for longer than any allowance for late commits.
+// The disk of the SQL server blocks for longer than any allowance for late commits.
 func TestChats_SyncWaitsForSlowCommitOfAnotherNode(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db, rdb := sqldbtest.SQLite(t), redistest.Open(t, "embedded")
@@ -60,7 +60,7 @@ func TestChats_SyncWaitsForSlowCommitOfAnotherNode(t *testing.T) {
 	})
 }
 
-// The version tells a device which of two states of a chat is newer, from wherever it has them.
+// The version shows a device which of two states of a chat is newer, whatever their source.
 func TestChat_VersionGrowsWithOwnChangesOnly(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w, ctx := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), Settings{MessagesFrom: "everybody"}), t.Context()

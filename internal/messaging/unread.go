@@ -9,11 +9,11 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// exactUnread is the number of latest messages of a conversation that unread checks one by one. It is at most [latestKept], because a
-// state has the hidden messages of these.
+// exactUnread is the number of latest messages of a conversation that unread checks one by one. It is at most
+// [latestKept], because a state has the hidden messages of these.
 const exactUnread = latestKept
 
-// numbers are those of messages, in ascending order. A row has them as JSON, and an empty text for none.
+// numbers are the seqs of messages, in ascending order. A row stores them as JSON, and an empty text for none.
 type numbers []int64
 
 // Value implements [driver.Valuer].
@@ -65,8 +65,8 @@ func (c *conversation) count(m message) {
 // mark returns the number of the last message that the member has read or cleared.
 func (m member) mark() int64 { return max(m.read, m.cleared) }
 
-// uncountedFor returns the messages after the member's mark that unread leaves out. hidden are those of the latest that the member has
-// deleted for themselves.
+// uncountedFor returns the messages after the member's mark that unread omits. hidden are the latest messages that the
+// member has deleted for themselves.
 func (v view) uncountedFor(hidden []int64) []int64 {
 	from := max(v.me.mark(), v.seq-exactUnread)
 	all := slices.Concat(v.uncounted, hidden)

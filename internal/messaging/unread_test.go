@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// wantUnread checks the unread messages of a chat, and of all chats, as two nodes read them, and after Redis has lost all.
+// wantUnread checks the unread messages of a chat, and of all chats, on two nodes and after Redis has lost all data.
 func (w *world) wantUnread(what string, other *world, user accounts.ID, chat ChatRef, want int64) {
 	w.t.Helper()
 	read := func(how string, node *world) {

@@ -1,15 +1,15 @@
--- follow: the latest messages of a chat, as far as they are here, with what has happened to it.
+-- follow: applies changes of a chat to its latest messages, if they are stored here.
 --
 -- KEYS[1] latest  list  seq and rev of the chat, then its latest messages in their order
--- ARGV[1] the key's life in milliseconds
--- ARGV[2] how many messages to keep
--- then three for each thing that happened:
+-- ARGV[1] the key's TTL in milliseconds
+-- ARGV[2] number of messages to keep
+-- then three for each change:
 --   seq '' message       a new message
 --   seq rev message      a message was changed
---   ''  rev ''           a change that leaves all messages as they are
+--   ''  rev ''           a change of no message
 --
--- What does not follow the last one is left out: the chat's seq and rev tell readers that
--- something is missing. Returns 1, or 0 where nothing is here.
+-- A change that does not follow the last one is omitted. Readers see from seq and rev that one
+-- is missing. Returns 1, or 0 if the key does not exist.
 local seq, rev = string.match(redis.call('LINDEX', KEYS[1], 0) or '', '^(%d+) (%d+)$')
 if not seq then return 0 end
 seq, rev = tonumber(seq), tonumber(rev)

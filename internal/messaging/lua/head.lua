@@ -1,7 +1,7 @@
--- head: where a group's chat stands, unless what is here is newer.
+-- head: stores the head of a group's chat, unless the stored one is newer.
 --
 -- KEYS[1] head  string  version and JSON
--- ARGV[1] the key's life in milliseconds
+-- ARGV[1] the key's TTL in milliseconds
 -- ARGV[2] version and JSON
 --
 -- Returns 1 if it was written.

@@ -1,7 +1,7 @@
--- latest: the latest messages of a chat, unless what is here is newer.
+-- latest: stores the latest messages of a chat, unless the stored ones are newer.
 --
 -- KEYS[1] latest  list  seq and rev of the chat, then its latest messages in their order
--- ARGV[1] the key's life in milliseconds
+-- ARGV[1] the key's TTL in milliseconds
 -- ARGV[2] seq
 -- ARGV[3] rev
 -- then the messages

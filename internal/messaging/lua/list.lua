@@ -1,17 +1,17 @@
--- list: a part of a user's chats, and the messages that wait in all of them.
+-- list: returns a part of a user's chats, and the unread messages in all of them.
 --
--- KEYS[1] recent   zset  chat → place in the list; 0: it is not shown
--- KEYS[2] unread   hash  chat → unread messages, until when it is muted
--- KEYS[3] chats    hash  chat → state; '' → all chats are here: how many KEYS[5] has
+-- KEYS[1] recent   zset  chat → place in the list; 0: not shown
+-- KEYS[2] unread   hash  chat → unread messages, end of the mute
+-- KEYS[3] chats    hash  chat → state; '' → all chats are stored: length of KEYS[5]
 -- KEYS[4] changes  zset  chat → Unix ms of its last change
 -- KEYS[5] groups   hash  chat of a group → version and the user's own part
--- ARGV[1] Unix ms: only chats that have changed since, the last one first; '' for the list
--- ARGV[2] how many to return
+-- ARGV[1] Unix ms: only chats that have changed since, newest change first; '' for the list
+-- ARGV[2] number to return
 -- ARGV[3] Unix ms, now
 --
--- Of chats in groups it returns all. Returns the number of unread messages in chats of two users that
--- are not muted, the number of states, the states, and then the own parts of chats in groups;
--- nothing where a part is missing.
+-- Returns the number of unread messages in chats of two users that are not muted, the number of
+-- states, the states, and then the user's own parts of all groups' chats. Returns nothing if a
+-- part is missing.
 local n = redis.call('ZCARD', KEYS[1])
 if redis.call('HLEN', KEYS[3]) ~= n + 1 or redis.call('HLEN', KEYS[2]) ~= n
   or redis.call('ZCARD', KEYS[4]) ~= n

@@ -1,18 +1,18 @@
--- put: chats of a user as they are, each unless what is there is newer.
+-- put: stores chats of a user, each unless the stored one is newer.
 --
 -- KEYS[1] recent   zset  chat → place in the list
--- KEYS[2] unread   hash  chat → unread messages, until when it is muted
--- KEYS[3] chats    hash  chat → version place changed unread muted state; '' → all chats are here: how many KEYS[5] has
+-- KEYS[2] unread   hash  chat → unread messages, end of the mute
+-- KEYS[3] chats    hash  chat → version place changed unread muted state; '' → all chats are stored: length of KEYS[5]
 -- KEYS[4] changes  zset  chat → Unix ms of its last change
 -- KEYS[5] groups   hash  chat of a group → version and the user's own part
--- ARGV[1] the keys' life in milliseconds
--- ARGV[2] how many chats the user has, if these are the last part of all; '+' if they are an earlier part; '' if they are some
--- then for each chat its name and what KEYS[3] has of it
+-- ARGV[1] the keys' TTL in milliseconds
+-- ARGV[2] the number of all chats with their last part; '+' with an earlier part; '' with single chats
+-- then for each chat its name and its value in KEYS[3]
 --
--- Returns how many were written.
+-- Returns the number of written chats.
 local count = redis.call('HGET', KEYS[3], '')
-local whole = count == tostring(redis.call('HLEN', KEYS[5])) -- before this, and so after it
-local again = ARGV[2] ~= '' -- write the smaller parts of what is not newer, too: one may be lost
+local whole = count == tostring(redis.call('HLEN', KEYS[5])) -- true before this call, and so after it
+local again = ARGV[2] ~= '' -- also write the smaller parts of chats that are not newer: one may be lost
 local written = 0
 for i = 3, #ARGV, 2 do
   local name, state = ARGV[i], ARGV[i + 1]
@@ -34,7 +34,7 @@ for i = 3, #ARGV, 2 do
   end
 end
 local all = tonumber(ARGV[2])
-if all then -- an earlier part may have been refused, or be gone again
+if all then -- an earlier part may have been refused or evicted
   whole = redis.call('HLEN', KEYS[3]) - (count and 1 or 0) + redis.call('HLEN', KEYS[5]) >= all
 end
 if whole then
