@@ -10,9 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Block has user block other: their friendship and any request between them end,
-// and other can ask no more. Blocking again changes nothing. ErrSelf,
-// accounts.ErrNoUser, ErrBlocksFull.
+// Block blocks other for user. Their friendship and any request between them end, and other can send no more requests.
+// A second block changes nothing. It returns ErrSelf, accounts.ErrNoUser or ErrBlocksFull.
 func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Block %s", user)
 	if user == other {
@@ -61,7 +60,7 @@ func (s *Service) Block(ctx context.Context, user, other accounts.ID) (err error
 	})
 }
 
-// Unblock ends a block. What the block ended stays ended. Unblocking again changes nothing.
+// Unblock ends a block. It does not restore what the block ended. A second call changes nothing.
 func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unblock %s", user)
 	var d changeSet
@@ -78,8 +77,8 @@ func (s *Service) Unblock(ctx context.Context, user, other accounts.ID) (err err
 	})
 }
 
-// Blocks returns at most limit users whom user blocks, the newest first, from
-// behind the cursor on. ErrCursor.
+// Blocks returns up to limit users whom user blocks, newest first, after the cursor. It returns ErrCursor if the cursor
+// is invalid.
 func (s *Service) Blocks(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Block, next string, err error) {
 	defer errs.Wrap(&err, "social.Blocks %s", user)
 	after, err := parsePlace(cursor, newest)

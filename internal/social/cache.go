@@ -9,23 +9,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// The events of a user's relations. A change of one friend or request is
-// applied to the cached collection, see changeSet.targets; where it is dropped as a
-// whole, these events say what is.
+// Cache events of a user's relations. A change of one friend or request updates the cached collection; see
+// changeSet.targets. These events drop a whole collection.
 var (
 	FriendsChanged  = cache.NewEvent[accounts.ID]("friends changed")
 	BlocksChanged   = cache.NewEvent[accounts.ID]("blocks changed")
 	RequestsChanged = cache.NewEvent[accounts.ID]("friend requests changed")
 )
 
-// relations are the copies in Redis, by user. They are what is read most: is she
-// a friend, has he blocked me.
+// relations are the cached relations in Redis, by user. They serve the most frequent checks: friendship and blocks.
 //
-// A change goes on while Redis is away ([cache.Proceed]). No rule of this domain
-// rests on the copies: what is written is decided by SQL, in the transaction. What
-// they answer for others is of SQL, too, while Redis is away for everybody; if it
-// is away for one node alone, the other nodes may miss that node's changes until
-// the outbox has told Redis of them.
+// A change continues without Redis ([cache.Proceed]). No rule of this domain uses the cache, because SQL decides each
+// write in the transaction. If Redis is unavailable for all nodes, other domains get data from SQL too. If only one
+// node has lost Redis, other nodes may miss its changes until the outbox has delivered them.
 type relations struct {
 	friends  *collection.Hash[accounts.ID, accounts.ID, kept]
 	blocks   *collection.Set[accounts.ID, accounts.ID]
@@ -79,7 +75,7 @@ func newRelations(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) relations {
 	return r
 }
 
-// A part is a kind of copy that a changeSet may change.
+// A part is a kind of cached collection that a changeSet may change.
 type part uint8
 
 const (
@@ -89,8 +85,7 @@ const (
 	inRequests
 )
 
-// targets are the copies of a user that d may change, with what it then does to
-// those that are loaded.
+// targets returns the cached collections of a user that d may change, with the update of loaded ones.
 func (r relations) targets(user accounts.ID, parts part, d *changeSet) (targets []cache.Target) {
 	if parts&inFriends != 0 {
 		targets = append(targets, r.friends.Edit(user, func(e *collection.HashEdit[accounts.ID, kept]) {

@@ -1,51 +1,43 @@
-// Package social keeps friends, friend requests and blocks between users.
+// Package social has the friends, friend requests and blocks of users.
 //
 // # Truth
 //
-// SQL: friends, friend_requests, blocks, and a row for each user in friend_lists.
-// A friendship is two rows, one in the list of either, written in one transaction;
-// what is noted of a friend (remark, tag, order) is in one's own. At most one
-// request waits between two users: a unique column names the pair while it does.
+// SQL is the truth: friends, friend_requests, blocks, and one row for each user in friend_lists. A friendship is two
+// rows, one in each user's list, written in one transaction. A user's own row has the remark, tag and order of a
+// friend. At most one request is pending between two users: a unique column has the pair while it is pending.
 //
-// Every change that concerns two users happens under the locks of both their rows in
-// friend_lists, taken in the order of their ids. Under them the rules of social.go
-// decide, from what SQL says then. So the following holds for any number of requests at
-// the same time, on any number of nodes:
+// Each change that concerns two users holds the locks of both their rows in friend_lists, taken in the order of their
+// ids. Under these locks the rules of social.go decide with the data of SQL. So the following is true for any number of
+// concurrent requests on any number of nodes:
 //
 //   - friendship is symmetric at every moment;
-//   - between two friends no request waits, and neither blocks the other;
-//   - between two users of whom one blocks the other no request waits.
+//   - between two friends no request is pending, and neither blocks the other;
+//   - if one of two users blocks the other, no request is pending between them.
 //
 // # Versions
 //
-// Each change of a list gives the list its next number and the row that changed
-// that number; the locks make sure that a higher one is never seen before a lower
-// one. "What has changed since 17" is then a range of rows. A friend who was removed
-// stays as a row without content for 90 days; a client that was away longer reads
-// the list whole.
+// Each change of a list takes the list's next number and writes it to the changed row. Because of the locks, a reader
+// never sees a higher number before a lower one. The changes since version 17 are then a range of rows. A removed
+// friend stays as a row without content for 90 days. A client that was offline for longer reads the whole list.
 //
-// The red dot is the number of requests that wait and are newer than the newest one
-// at which the user last looked. No two requests to one user have the same time.
+// The red dot is the number of pending requests that are newer than the newest one when the user last opened the list.
+// No two requests to one user have the same time.
 //
-// # What is derived
+// # Derived data
 //
-// In Redis, through package cache: a user's friends with what is noted of each, whom
-// a user blocks, the senders of pending requests, and the unread count. Whether somebody is a
-// friend, or which of a hundred are, is one command. A change applies itself to the
-// copies that are loaded, of both sides, and drops them where several met; losing
-// one costs a SELECT at the next read. A change goes on while Redis is away.
+// Redis has, through package cache, a user's friends with remarks and tags, the users whom a user blocks, the senders
+// of pending requests, and the unread count. A check of one user, or of a hundred, is one command. A change updates the
+// cached copies of both users, and drops them if several changes met. A lost copy costs one SELECT at the next read. A
+// change continues without Redis.
 //
-// No rule of this package rests on these copies. Other domains that ask [Service.IsFriend]
-// or [Service.IsBlocked] may for a moment get what was before: half a second at
-// most, and longer only on a node for which Redis was away while another node
-// reached it.
+// No rule of this package uses these copies. Other domains that call [Service.IsFriend] or [Service.IsBlocked] may read
+// the earlier state for at most half a second. It takes longer only on a node without Redis, while another node still
+// reaches it.
 //
-// # What others learn
+// # Privacy
 //
-// A blocked user gets no event of the block: to them it is a refusal, or the end
-// of a friendship. Asking a user who blocks the sender, takes no requests, or has too
-// many, comes to the same refusal.
+// A blocked user gets no event of the block. They see only a refusal, or the end of a friendship. A request gets the
+// same refusal if the other user blocks the sender, accepts no requests, or has too many.
 //
-// A deleted account is shown as one until it is erased; then [Service.Erase] removes
-// what there is of it.
+// A deleted account is shown as deleted until its erasure. Then [Service.Erase] removes all its data here.
 package social

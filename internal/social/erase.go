@@ -10,11 +10,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// Erase removes all that there is of a user who has no account any more: friends
-// on both sides, requests and blocks of and to them. The others hear that a friend
-// or request is gone, and their lists say so for a while, by the id alone. It goes
-// in batches, so that no transaction holds locks for long, and may be repeated; until it has
-// returned without an error something may be left.
+// Erase removes all data of an erased user: friends on both sides, requests, and blocks in both directions. The other
+// users get events, and their lists keep the removal by id for a while. It works in batches, so that no transaction
+// holds locks for long. It may be repeated, and some data may remain until it returns no error.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Erase %s", user)
 	for _, step := range []func(context.Context, accounts.ID) (more bool, err error){s.eraseFriends, s.eraseRequests, s.eraseBlocks} {
@@ -29,7 +27,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return s.change(ctx, &d, mine, func(ctx context.Context, tx *sqldb.Tx) error { return deleteRest(ctx, tx, user) })
 }
 
-// eraseFriends ends some friendships of a user, for both.
+// eraseFriends ends a batch of friendships of a user, for both sides.
 func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool, err error) {
 	others, err := friendsLeft(ctx, s.db, user, sweepBatch)
 	if err != nil || len(others) == 0 {
@@ -63,7 +61,7 @@ func (s *Service) eraseFriends(ctx context.Context, user accounts.ID) (more bool
 	})
 }
 
-// eraseRequests deletes some requests of and to a user.
+// eraseRequests deletes a batch of requests from and to a user.
 func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more bool, err error) {
 	left, err := requestsLeft(ctx, s.db, user, sweepBatch)
 	if err != nil || len(left) == 0 {
@@ -93,8 +91,8 @@ func (s *Service) eraseRequests(ctx context.Context, user accounts.ID) (more boo
 	})
 }
 
-// eraseBlocks lifts some blocks of a user by others. It publishes nothing: the
-// blocked account is gone.
+// eraseBlocks removes a batch of blocks of a user by others. It publishes nothing, because the blocked account no
+// longer exists.
 func (s *Service) eraseBlocks(ctx context.Context, user accounts.ID) (more bool, err error) {
 	blockers, err := blockersLeft(ctx, s.db, user, sweepBatch)
 	if err != nil || len(blockers) == 0 {

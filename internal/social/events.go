@@ -10,9 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// publish sends the events of what was committed to all devices of each user concerned,
-// and to subscribers of their requests in Redis. A blocked user gets no event of the
-// block, only of what it ended, as if that had ended otherwise.
+// publish sends the events of a commit to all devices of the users concerned, and to subscribers in Redis. A blocked
+// user gets no event of the block, only of its effects, as if they had another cause.
 func (s *Service) publish(ctx context.Context, d *changeSet) {
 	if d.empty() {
 		return
@@ -79,7 +78,7 @@ func (f Friend) wire(who accounts.Profiles) api.Friend {
 	return api.Friend{User: who.Wire(f.User), Remark: f.Remark, Tag: f.Tag, Source: f.Source, Order: f.Order, Since: api.At(f.Since), Updated: api.At(f.Updated)}
 }
 
-// tellHooks has the app's own backend told of what tx has changed, once for the two whom it concerns.
+// tellHooks enqueues webhooks about the changes of tx, one for each pair.
 func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	for _, r := range d.opened {
 		if err := s.hooks.Enqueue(ctx, tx, api.HookFriendRequested, r.To.String(), r.hook()); err != nil {
@@ -89,7 +88,7 @@ func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) err
 	tell := func(event string, pairs []edge) error {
 		for _, p := range pairs {
 			if p.user.Compare(p.other) > 0 {
-				continue // the other side tells
+				continue // the webhook of the other side covers the pair
 			}
 			if err := s.hooks.Enqueue(ctx, tx, event, p.user.String(), api.HookPair{User: p.user.String(), Other: p.other.String()}); err != nil {
 				return err

@@ -18,7 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// heard collects what a user's devices on a node are told, in short.
+// heard collects the events of a user's devices on a node, in short form.
 type heard struct {
 	*world
 	sub      *events.Subscription
@@ -29,7 +29,7 @@ func (w *world) listen(user accounts.ID) heard {
 	h := heard{w, w.bus.Subscribe(w.t.Context(), user.String()), map[string]int64{}}
 	w.t.Cleanup(h.sub.Close)
 	from := events.New("from here", user.String(), time.Now(), []byte("1"))
-	w.bus.Publish([]events.Event{from}) // what was published before may be on its way still
+	w.bus.Publish([]events.Event{from}) // earlier events may still be on their way
 	for e := range h.sub.C {
 		if e.ID == from.ID {
 			return h
@@ -39,7 +39,7 @@ func (w *world) listen(user accounts.ID) heard {
 	return h
 }
 
-// expect waits for n events and returns them as type and what matters of the data.
+// expect waits for the wanted events and compares them as type and main data.
 func (h heard) expect(want ...string) {
 	h.t.Helper()
 	var got []string
@@ -59,7 +59,7 @@ func (h heard) expect(want ...string) {
 	}
 }
 
-// newer expects a higher version than that of the last event of the same thing.
+// newer expects a higher version than that of the last event about the same thing.
 func (h heard) newer(e events.Event) {
 	h.t.Helper()
 	var data struct {
@@ -114,7 +114,7 @@ func short(t testing.TB, e events.Event) string {
 
 func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 	eachEngine(t, Settings{RequestLife: time.Hour}, func(t *testing.T, w *world) {
-		// On one node: what another is told is not kept, and it may not listen yet.
+		// On one node, because another node may not subscribe yet and would miss events.
 		ctx := t.Context()
 		who := w.join(3)
 		ann, bob, eve := who[0], who[1], who[2]
@@ -138,7 +138,7 @@ func TestBothSidesHearWhatConcernsThem(t *testing.T) {
 		_, err = w.Note(ctx, ann, bob, Note{Remark: &remark}) // nothing new
 		w.must(err)
 
-		// Who is blocked hears of the end of a friendship, and of a refusal.
+		// A blocked user gets only the end of the friendship, or a refusal.
 		w.asks(eve, bob)
 		b.expect("requested pending user 2 to user 1", "unread 1")
 		e.expect("requested pending user 2 to user 1")
@@ -204,11 +204,11 @@ func TestWhoIsLeftHearsOfAnErasure(t *testing.T) {
 		e.expect("request_closed refused user 2 to user 0")
 		k.expect(`friend.removed "` + ann.String() + `"`)
 		w.asks(dan, eve)
-		d.expect("requested pending user 3 to user 2", "unread 0") // and nothing of what he had refused
+		d.expect("requested pending user 3 to user 2", "unread 0") // and no event about his earlier refusal
 	})
 }
 
-// What has happened is told, though the caller went away or names are not at hand.
+// Events are published even if the caller disconnects or names cannot be read.
 func TestEventsGoOutWhateverBecomesOfTheNames(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
@@ -240,7 +240,7 @@ func TestEventsGoOutWhateverBecomesOfTheNames(t *testing.T) {
 	})
 }
 
-// Programs beside the server hear it in Redis.
+// Programs next to the server receive the events through Redis.
 func TestEventsAreOnTheUsersChannel(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})

@@ -26,7 +26,7 @@ func Example() {
 	// Ann calls him Bobby
 }
 
-// befriend has Ann and Bob become friends.
+// befriend makes Ann and Bob friends.
 func befriend(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "stoa")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Friends returns at most limit friends of user, of one tag unless it is empty,
-// from behind the cursor on, and the version of the list from before it was read:
-// [Service.Changes] from there on brings what the page may have missed. ErrCursor.
+// Friends returns up to limit friends of user after the cursor, of one tag unless it is empty. version is the list's
+// version before the read. [Service.Changes] since that version returns the changes that the page may have missed. It
+// returns ErrCursor if the cursor is invalid.
 func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor string, limit int) (_ []Friend, next string, version int64, err error) {
 	defer errs.Wrap(&err, "social.Friends %s", user)
 	after, err := parsePlace(cursor, firstFriend)
@@ -30,7 +30,7 @@ func (s *Service) Friends(ctx context.Context, user accounts.ID, tag, cursor str
 	return found, next, l.version, nil
 }
 
-// Remarks returns what a user calls those of others who are friends of theirs and have a remark, as of a moment ago.
+// Remarks returns the user's remarks for those of others who are friends and have one. It may be slightly stale.
 func (s *Service) Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]string, err error) {
 	defer errs.Wrap(&err, "social.Remarks %s", user)
 	found, err := s.rel.friends.GetMany(ctx, user, others)
@@ -43,7 +43,7 @@ func (s *Service) Remarks(ctx context.Context, user accounts.ID, others []accoun
 	return all, asKind(ctx, err)
 }
 
-// Friend returns what user has noted of a friend, as of a moment ago. ErrNoFriend.
+// Friend returns the user's data about a friend, from a cache. It returns ErrNoFriend if other is no friend.
 func (s *Service) Friend(ctx context.Context, user, other accounts.ID) (_ Friend, err error) {
 	defer errs.Wrap(&err, "social.Friend %s", user)
 	k, ok, err := s.rel.friends.Get(ctx, user, other)
@@ -56,35 +56,33 @@ func (s *Service) Friend(ctx context.Context, user, other accounts.ID) (_ Friend
 	return k.friend(other), nil
 }
 
-// Changes are what happened to a list of friends.
+// Changes are the changes of a list of friends.
 type Changes struct {
 	Changed []Friend
 	Removed []accounts.ID
-	Version int64 // up to where these go
+	Version int64 // the version of the last change
 	More    bool
-	Reset   bool // the changes are not remembered any more: read the whole list
+	Reset   bool // older changes are deleted: read the whole list
 }
 
-// Changes returns at most limit changes of user's list since a version, each
-// friend once, by its last change.
+// Changes returns up to limit changes of user's list since a version. Each friend appears once, with the last change.
 func (s *Service) Changes(ctx context.Context, user accounts.ID, since int64, limit int) (c Changes, err error) {
 	defer errs.Wrap(&err, "social.Changes %s", user)
 	if c, err = changedFriends(ctx, s.db, user, since, limit); err != nil {
 		return Changes{}, asKind(ctx, err)
 	}
-	// Afterwards: had a removal been forgotten while the rows were read, it shows.
+	// Read after the rows, so that a removal that was pruned in the meantime is noticed.
 	l, err := readList(ctx, s.db, user)
 	if err != nil {
 		return Changes{}, asKind(ctx, err)
 	}
-	if since < l.pruned || since > l.version { // or the database was set back
+	if since < l.pruned || since > l.version { // or the database was restored
 		return Changes{Version: l.version, Reset: true}, nil
 	}
 	return c, nil
 }
 
-// Note changes what user notes of a friend and returns it. ErrText, ErrOrder,
-// ErrNoFriend.
+// Note changes the user's data about a friend and returns it. It returns ErrText, ErrOrder or ErrNoFriend.
 func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f Friend, err error) {
 	defer errs.Wrap(&err, "social.Note %s", user)
 	if n, err = n.clean(); err != nil {
@@ -112,7 +110,7 @@ func (s *Service) Note(ctx context.Context, user, other accounts.ID, n Note) (f 
 	return f, err
 }
 
-// Unfriend ends a friendship, for both. ErrNoFriend.
+// Unfriend ends a friendship for both. It returns ErrNoFriend if there is none.
 func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Unfriend %s", user)
 	var d changeSet
@@ -128,7 +126,7 @@ func (s *Service) Unfriend(ctx context.Context, user, other accounts.ID) (err er
 	})
 }
 
-// unfriend ends the friendship of two whose lists are locked.
+// unfriend ends the friendship of two users whose lists are locked.
 func (d *changeSet) unfriend(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) error {
 	if err := bumpVersions(ctx, tx, a, b); err != nil {
 		return err

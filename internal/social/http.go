@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// askLimit is more than people one meets, and makes trying out ids slow.
+// askLimit allows more requests than a user needs, and makes guessing ids slow.
 var askLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
 
 // Routes adds the domain's operations to a.
@@ -63,7 +63,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Lift a block; what it ended stays ended", Errors: []*errs.Error{accounts.ErrNoUser, ErrStore}}, s.deleteBlock)
 }
 
-// UserPath names a user; what is no identifier names nobody.
+// UserPath names a user; an invalid id names no user.
 type UserPath struct {
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
 }
@@ -89,7 +89,7 @@ func (p RequestPath) parse() (RequestID, error) {
 	return id, nil
 }
 
-// PageQuery says which page of a list is wanted.
+// PageQuery selects a page of a list.
 type PageQuery struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"how many"`
@@ -319,8 +319,7 @@ func (s *Service) deleteBlock(ctx context.Context, caller accounts.Caller, in *U
 	return &web.Empty{}, s.Unblock(ctx, caller.User, other)
 }
 
-// wire adds to friends how they look to others and their streaks, each in one round trip
-// for all. Streaks that cannot be had are left out.
+// wire adds profiles and streaks to friends, each in one round trip for all. It omits streaks that cannot be read.
 func (s *Service) wire(ctx context.Context, found []Friend) ([]api.Friend, error) {
 	users := web.List(found, func(f Friend) accounts.ID { return f.User })
 	who, err := s.people.Profiles(ctx, users)

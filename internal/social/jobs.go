@@ -6,8 +6,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
-// Jobs are what this domain does by itself. Nothing waits for either: a request
-// whose time is over cannot be answered, whether it has been closed or not.
+// Jobs returns the background jobs of this domain. No caller depends on them: an expired request cannot be answered,
+// even if it is not closed yet.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		{Name: "social.expire", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.expire},

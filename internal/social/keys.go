@@ -9,11 +9,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this domain.
 var Keys = keyspace.New("social")
 
-// An empty list is cached for a short time: most users never block anybody, and a new
-// user's first friend should not wait long for a place.
+// An empty list has a short TTL: most users never block a user, and a new user's first friend should be cached soon.
 const emptyLife = 5 * time.Minute
 
 var (
@@ -49,7 +48,7 @@ var (
 			MaxBytes:      1 << 20,
 		})
 
-	// Reads move the end of its life, to twice the life at most.
+	// Reads extend its TTL, at most to twice the TTL.
 	unreadKeys = keyspace.Def1[accounts.ID](Keys, "user:notify:friend_apply:unread:{uid}", keyspace.CachedOf[int](),
 		keyspace.Expire(7*24*time.Hour).Jitter(12*time.Hour).StaleIfError(7*24*time.Hour),
 		keyspace.Doc{

@@ -9,8 +9,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// record writes what users are told of d's requests. What an addressee was told of a request leaves the list
-// with its end; one that has expired is not listed in any case.
+// record writes the notices about d's requests. The notice of a request leaves the addressee's list when the request
+// ends. An expired request is never listed.
 func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil

@@ -17,24 +17,23 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// Asking is a request for friendship as its sender makes it.
+// Asking is a friend request from its sender's view.
 type Asking struct {
-	User    accounts.ID // the addressee; either this
-	Card    string      // or the token of their card
+	User    accounts.ID // the addressee; set either this
+	Card    string      // or the token of the addressee's card
 	Message string
-	Source  string // where the two met; that of a card is "card"
-	Remark  string // what the sender will call the friend
+	Source  string // where the two met; "card" with a card
+	Remark  string // the sender's remark for the friend
 	Tag     string
 }
 
 // CardSource is the source of friends whose card was scanned.
 const CardSource = "card"
 
-// Ask asks for friendship. If the same request waits already, isNew is false and
-// nothing changes. If the other has asked already the two are friends at once, and
-// the request is the other's. ErrWhom, ErrSelf, ErrText, ErrSource,
-// accounts.ErrNoUser, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull,
-// ErrOtherFull, accounts.ErrNoCard, webhooks.ErrRefused, webhooks.ErrAway.
+// Ask sends a friend request. If the same request is pending already, isNew is false and nothing changes. If the other
+// user has sent one already, the two become friends, and the result is the other's request. Its errors are ErrWhom,
+// ErrSelf, ErrText, ErrSource, ErrAlready, ErrYouBlock, ErrTooSoon, ErrNotAccepting, ErrOutFull, ErrFull, ErrOtherFull,
+// accounts.ErrNoUser, accounts.ErrNoCard, webhooks.ErrRefused and webhooks.ErrAway.
 func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Request, isNew bool, err error) {
 	defer errs.Wrap(&err, "social.Ask %s", from)
 	if a.User.IsZero() == (a.Card == "") {
@@ -80,12 +79,12 @@ func (s *Service) Ask(ctx context.Context, from accounts.ID, a Asking) (r Reques
 	return r, isNew, err
 }
 
-// outcome returns the outcome of a request; lock is the clause that locks the one that is pending.
+// outcome returns the outcome of a request. lock is the SQL clause that locks the pending one.
 func (s *Service) outcome(ctx context.Context, q sqldb.Querier, from, to accounts.ID, a Asking, lock string) (b pairState, _ answer, err error) {
 	if b, err = readPairState(ctx, q, from, to, lock); err != nil {
 		return b, 0, err
 	}
-	if a.Card == "" { // a user who shows a card may be asked again
+	if a.Card == "" { // a user who shows a card accepts a new request
 		if b.rest, err = restsUntil(ctx, q, from, to, s.cfg); err != nil {
 			return b, 0, err
 		}
@@ -116,13 +115,13 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 		}
 		return r, true, err
 	}
-	if !b.pending.ID.IsZero() { // its time is over, and the job has not closed it yet
+	if !b.pending.ID.IsZero() { // it has expired, and the job has not closed it yet
 		if _, err := d.close(ctx, tx, b.pending, Expired); err != nil {
 			return Request{}, false, err
 		}
 	}
-	// No two requests to one user have the same time, whatever the clocks of the
-	// nodes say: unread are those that came after the one last seen.
+	// No two requests to one user have the same time, even if the clocks of nodes differ: a request is unread if it is
+	// newer than the last one seen.
 	created := sqldb.Time(max(d.at.UnixMilli(), lists[to].asked+1))
 	r := Request{ID: ids.New[Request](), From: from, To: to, Message: a.Message, Source: a.Source, Created: created,
 		Expires: created.Add(s.cfg.RequestLife), remark: a.Remark, tag: a.Tag}
@@ -133,8 +132,8 @@ func (s *Service) ask(ctx context.Context, tx *sqldb.Tx, d *changeSet, from, to 
 	return r, true, d.count(ctx, tx, to)
 }
 
-// befriend makes the two of a request friends; accepter notes remark and tag of
-// the other. Their lists are locked. ErrFull, ErrOtherFull.
+// befriend makes the two users of a request friends. remark and tag are the accepter's data about the other. Their
+// lists are locked. It returns ErrFull or ErrOtherFull.
 func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Request, accepter accounts.ID, remark, tag string) error {
 	asker := r.From
 	mine, err := countFriends(ctx, tx, accepter)
@@ -158,8 +157,8 @@ func (s *Service) befriend(ctx context.Context, tx *sqldb.Tx, d *changeSet, r Re
 	return insertFriends(ctx, tx, d.written[0], d.written[1])
 }
 
-// Accept makes user and the sender of the request friends. ErrText, ErrNoRequest,
-// ErrClosed, accounts.ErrNoUser, ErrFull, ErrOtherFull.
+// Accept makes user and the sender of the request friends. It returns ErrText, ErrNoRequest, ErrClosed,
+// accounts.ErrNoUser, ErrFull or ErrOtherFull.
 func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, remark, tag string) (f Friend, err error) {
 	defer errs.Wrap(&err, "social.Accept %s", user)
 	note, err := Note{Remark: &remark, Tag: &tag}.clean()
@@ -194,13 +193,13 @@ func (s *Service) Accept(ctx context.Context, user accounts.ID, id RequestID, re
 	return d.written[0].Friend, nil
 }
 
-// Refuse ends a request to user. ErrNoRequest, ErrClosed.
+// Refuse ends a request to user. It returns ErrNoRequest or ErrClosed.
 func (s *Service) Refuse(ctx context.Context, user accounts.ID, id RequestID) (err error) {
 	defer errs.Wrap(&err, "social.Refuse %s", user)
 	return s.end(ctx, id, Refused, func(r Request) bool { return r.To == user })
 }
 
-// Withdraw ends a request of user. ErrNoRequest, ErrClosed.
+// Withdraw ends a request of user. It returns ErrNoRequest or ErrClosed.
 func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id RequestID) (err error) {
 	defer errs.Wrap(&err, "social.Withdraw %s", user)
 	return s.end(ctx, id, Withdrawn, func(r Request) bool { return r.From == user })
@@ -220,7 +219,7 @@ func (s *Service) end(ctx context.Context, id RequestID, state State, mine func(
 	})
 }
 
-// requestOf returns a request that is the caller's to end. ErrNoRequest.
+// requestOf returns a request that the caller may end. It returns ErrNoRequest if mine refuses it.
 func (s *Service) requestOf(ctx context.Context, id RequestID, mine func(Request) bool) (Request, error) {
 	r, err := selectRequest(ctx, s.db, id)
 	if err != nil {
@@ -232,7 +231,8 @@ func (s *Service) requestOf(ctx context.Context, id RequestID, mine func(Request
 	return r, nil
 }
 
-// answer ends a request if it still waits, under the locks of the two. ErrClosed.
+// answer ends a pending request under the locks of both users. It returns ErrClosed if the request is no longer
+// pending.
 func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *changeSet, id RequestID, state State) error {
 	r, err := selectRequest(ctx, tx, id) // its sender and addressee never change
 	if err != nil {
@@ -251,8 +251,8 @@ func (s *Service) answer(ctx context.Context, tx *sqldb.Tx, d *changeSet, id Req
 	return err
 }
 
-// Received returns at most limit requests that wait for user's answer, the newest
-// first, from behind the cursor on. ErrCursor.
+// Received returns up to limit pending requests to user, newest first, after the cursor. It returns ErrCursor if the
+// cursor is invalid.
 func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Received %s", user)
 	waiting, next, err := s.rel.pending.Page(ctx, user, cursor, limit)
@@ -275,8 +275,8 @@ func (s *Service) Received(ctx context.Context, user accounts.ID, cursor string,
 	return found, next, nil
 }
 
-// Sent returns at most limit requests of user that wait, the newest first, from
-// behind the cursor on. ErrCursor.
+// Sent returns up to limit pending requests of user, newest first, after the cursor. It returns ErrCursor if the cursor
+// is invalid.
 func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "social.Sent %s", user)
 	after, err := parsePlace(cursor, newest)
@@ -291,8 +291,9 @@ func (s *Service) Sent(ctx context.Context, user accounts.ID, cursor string, lim
 	return found, next, nil
 }
 
-// Waiting returns the requests that wait between user and each of others, by the other. relations are those of [Service.Relations]: none
-// waits between friends, or where user blocks the other, and SQL is not asked about them.
+// Waiting returns the pending requests between user and others, by the other user. relations are the results of
+// [Service.Relations]. SQL is not asked about friends and users whom user blocks, because no request can be pending
+// with them.
 func (s *Service) Waiting(ctx context.Context, user accounts.ID, others []accounts.ID, relations []Relation) (_ map[accounts.ID]Request, err error) {
 	defer errs.Wrap(&err, "social.Waiting %s", user)
 	var strangers []accounts.ID
@@ -316,15 +317,14 @@ func (s *Service) Waiting(ctx context.Context, user accounts.ID, others []accoun
 	return by, asKind(ctx, err)
 }
 
-// Unread returns how many requests wait that came since user last looked, as of a
-// moment ago.
+// Unread returns the number of pending requests since user last opened the list, from a cache.
 func (s *Service) Unread(ctx context.Context, user accounts.ID) (_ int, err error) {
 	defer errs.Wrap(&err, "social.Unread %s", user)
 	n, err := s.rel.unread.Get(ctx, user)
 	return n, asKind(ctx, err)
 }
 
-// Seen notes that user has looked at the requests.
+// Seen marks all requests to user as seen.
 func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Seen %s", user)
 	var d changeSet
@@ -342,14 +342,14 @@ func (s *Service) Seen(ctx context.Context, user accounts.ID) (err error) {
 }
 
 const (
-	// sweepBatch keeps a transaction of a job, and the locks it holds, short.
+	// sweepBatch bounds a transaction of a job, so that it holds its locks only briefly.
 	sweepBatch = 100
-	// remembered is how long removed friends and closed requests stay in SQL: for
-	// so long a device may be away and still learn of removals one by one.
+	// remembered is how long SQL stores removed friends and closed requests. A device that is offline for
+	// less still gets the single removals.
 	remembered = 90 * 24 * time.Hour
 )
 
-// expire closes requests whose time is over.
+// expire closes expired requests.
 func (s *Service) expire(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "social.expire")
 	for {
@@ -403,7 +403,7 @@ func usersOf[T any](rows []T, user func(T) accounts.ID) []accounts.ID {
 	return slices.Compact(all)
 }
 
-// prune removes what was remembered for long enough.
+// prune deletes removals and closed requests after their time.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "social.prune")
 	before := s.db.Now().Add(-remembered)

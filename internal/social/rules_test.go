@@ -77,7 +77,7 @@ func TestWhoAskEachOtherAreFriendsAtOnce(t *testing.T) {
 				all.Wait()
 			} else {
 				results[0], _, _ = w.Ask(t.Context(), ann, first)
-				w.takesRequests(ann, false) // Bob was asked: it does not concern him
+				w.takesRequests(ann, false) // Bob has a request already, so the setting does not apply to him
 				results[1], _, _ = other.Ask(t.Context(), bob, second)
 				w.takesRequests(ann, true)
 			}
@@ -132,7 +132,7 @@ func TestABlockEndsEverythingAndUnblockingBringsNothingBack(t *testing.T) {
 		}
 		agree(t, who, w)
 		w.must(w.Unblock(ctx, ann, bob))
-		w.must(w.Unblock(ctx, ann, bob)) // repeated after an answer that was lost
+		w.must(w.Unblock(ctx, ann, bob)) // repeated after a lost response
 		if w.isFriend(ann, bob) {
 			t.Error("friends again")
 		}
@@ -168,7 +168,7 @@ func TestLimits(t *testing.T) {
 
 		w.asks(who[4], ann)
 		w.asks(who[7], ann)
-		_, _, err = w.Ask(ctx, who[6], Asking{User: who[0]}) // Ann has asked
+		_, _, err = w.Ask(ctx, who[6], Asking{User: who[0]}) // Ann has sent a request
 		w.fails("who was asked", err, ErrOtherFull)
 		extra := w.join(1)[0]
 		_, _, err = w.Ask(ctx, extra, Asking{User: ann})
@@ -183,7 +183,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Whoever counts under no lock lets several in at once.
+// A count without a lock would allow several at once.
 func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	eachEngine(t, Settings{Friends: 1, RequestsOut: 1, RequestsIn: 1, Blocks: 1}, func(t *testing.T, w *world) {
 		ctx, other := t.Context(), w.neighbour()
@@ -217,7 +217,7 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 			one("be asked", ErrNotAccepting, func(on *world, o accounts.ID) error { _, _, err := on.Ask(ctx, o, Asking{User: ann}); return err })
 			w.exec("DELETE FROM friend_requests")
 			requests := map[accounts.ID]RequestID{}
-			for _, o := range others { // more than may wait: else only one could be accepted
+			for _, o := range others { // more than may be pending: otherwise only one could be accepted
 				r := Request{ID: ids.New[Request](), From: o, To: ann, Created: w.db.Now().Add(time.Duration(len(requests)) * time.Millisecond), Expires: w.db.Now().Add(time.Hour)}
 				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertRequest(ctx, tx, r) }))
 				requests[o] = r.ID
@@ -253,7 +253,7 @@ func TestNotesAtOnceAllStay(t *testing.T) {
 	})
 }
 
-// Nobody waits for the job that closes it.
+// An expired request disappears before the job closes it.
 func TestWhatWaitsBetweenTwoIsToldOfEitherSide(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(5)
@@ -289,7 +289,7 @@ func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 		who := w.join(4)
 		ann, bob := who[0], who[1]
 		w.asks(ann, bob)
-		agree(t, who, w) // all is loaded
+		agree(t, who, w) // all caches are loaded
 		w.pass(time.Hour + time.Second)
 		if got := w.received(bob, 10); len(got) != 0 {
 			t.Errorf("by a copy of before Bob can answer %+v", got)
@@ -308,7 +308,7 @@ func TestARequestWhoseTimeIsOverCountsForNothing(t *testing.T) {
 	})
 }
 
-// A copy of a moment ago names who asked; since then it may be the other way round.
+// A stale cache names the sender. In the meantime the direction may have changed.
 func TestOnesOwnRequestIsNotAmongThoseReceived(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
@@ -341,7 +341,7 @@ func TestARequestExpires(t *testing.T) {
 		if got := w.received(bob, 1); len(got) != 3 {
 			t.Errorf("%d requests after an hour, want 3", len(got))
 		}
-		agree(t, who, w, other) // all is loaded
+		agree(t, who, w, other) // all caches are loaded
 		w.pass(time.Hour + time.Second)
 		_, err := w.Accept(ctx, bob, r.ID, "", "")
 		w.fails("accepted too late", err, ErrClosed)
@@ -349,7 +349,7 @@ func TestARequestExpires(t *testing.T) {
 		if got := w.sent(ann, 10); len(got) != 0 {
 			t.Errorf("it still waits with who sent it: %v", got)
 		}
-		again := w.asks(ann, bob) // before anybody closed the old one
+		again := w.asks(ann, bob) // before the old one is closed
 		if again.ID == r.ID {
 			t.Error("the old one again")
 		}
@@ -399,7 +399,7 @@ func TestTheRedDot(t *testing.T) {
 		ctx, other := t.Context(), w.neighbour()
 		who := w.join(6)
 		ann := who[0]
-		w.must(w.Seen(ctx, ann)) // who was never asked
+		w.must(w.Seen(ctx, ann)) // a user without requests
 		dot := func(want int) {
 			t.Helper()
 			if n, err := w.Unread(ctx, ann); n != want || err != nil {
@@ -410,18 +410,18 @@ func TestTheRedDot(t *testing.T) {
 		dot(0)
 		w.asks(who[1], ann)
 		dot(1)
-		w.asks(who[1], ann) // the same
+		w.asks(who[1], ann) // the same request
 		dot(1)
 		r := w.asks(who[2], ann)
 		dot(2)
 		w.must(w.Withdraw(ctx, who[2], r.ID))
 		dot(1)
 		w.must(other.Seen(ctx, ann))
-		agree(t, []accounts.ID{ann}, w) // another node's word takes a moment
+		agree(t, []accounts.ID{ann}, w) // a change on another node takes a moment
 		dot(0)
 		r = w.asks(who[3], ann)
 		dot(1)
-		w.must(w.Refuse(ctx, ann, w.received(ann, 10)[1].ID)) // one that was seen
+		w.must(w.Refuse(ctx, ann, w.received(ann, 10)[1].ID)) // a request that was seen
 		dot(1)
 		w.must(w.Seen(ctx, ann))
 		w.must(w.Seen(ctx, ann))
@@ -435,7 +435,7 @@ func TestTheRedDot(t *testing.T) {
 	})
 }
 
-// Clocks of nodes differ, and go back: who came after the last look is unread.
+// Clocks of nodes differ and move back. A request after the last look is unread.
 func TestARequestAfterALookIsUnreadWhateverTheClockSays(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
@@ -467,7 +467,7 @@ func TestPagesOfAList(t *testing.T) {
 		order(5, -3, "best")
 		order(9, 7, "best")
 		order(12, -3, "best")
-		w.exec("UPDATE friends SET since = 1700000000000 WHERE friend_id IN (?, ?, ?)", who[2], who[3], who[4]) // at one time
+		w.exec("UPDATE friends SET since = 1700000000000 WHERE friend_id IN (?, ?, ?)", who[2], who[3], who[4]) // all at one time
 		want, _ := w.list(ann, 100)
 		less := func(a, b Friend) int {
 			switch {
@@ -510,7 +510,7 @@ func TestPagesOfAList(t *testing.T) {
 			w.asks(bob, o)
 			w.asks(o, ann)
 		}
-		w.must(w.Withdraw(ctx, bob, w.asks(bob, w.join(1)[0]).ID)) // is in no list any more
+		w.must(w.Withdraw(ctx, bob, w.asks(bob, w.join(1)[0]).ID)) // it is no longer in any list
 		for _, limit := range []int{1, 3, 7, 8} {
 			out, in := w.sent(bob, limit), w.received(ann, limit)
 			if len(out) != 7 || len(in) != 7 {
@@ -525,7 +525,7 @@ func TestPagesOfAList(t *testing.T) {
 			}
 		}
 
-		// Pages end between rows of one time, too.
+		// Pages also end between rows with the same time.
 		for i, o := range others {
 			w.must(w.Block(ctx, ann, o))
 			w.exec("UPDATE blocks SET since = ? WHERE blocked_id = ?", 1_700_000_000_000+i/3, o)
@@ -550,7 +550,7 @@ func TestPagesOfAList(t *testing.T) {
 	})
 }
 
-// A device is a client that keeps a list by its changes.
+// A device is a client that keeps a list up to date by its changes.
 type device struct {
 	*world
 	user    accounts.ID
@@ -558,8 +558,7 @@ type device struct {
 	list    map[accounts.ID]Friend
 }
 
-// sync brings the list up to date, in pages; it returns how many changes came, or
-// -1 when the list was read whole.
+// sync updates the list, in pages. It returns the number of changes, or -1 if it read the whole list.
 func (d *device) sync(limit int) (n int) {
 	d.t.Helper()
 	for {
@@ -593,7 +592,7 @@ func (d *device) sync(limit int) (n int) {
 	}
 }
 
-// same holds the list against that of the server.
+// same compares the list with that of the server.
 func (d *device) same() {
 	d.t.Helper()
 	all, version := d.world.list(d.user, 50)
@@ -646,7 +645,7 @@ func TestADeviceLearnsWhatChangedAndNothingElse(t *testing.T) {
 		}
 		d.same()
 
-		// Removals are forgotten after 90 days, and not before.
+		// Removals are deleted after 90 days, and not earlier.
 		old := &device{w, ann, d.version, map[accounts.ID]Friend{}}
 		for u, f := range d.list {
 			old.list[u] = f
@@ -727,7 +726,7 @@ func TestWhatIsOldIsForgottenInBatchesAndNothingElse(t *testing.T) {
 			return err
 		}))
 		w.asks(who[0], who[1])
-		w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // nobody has closed it yet
+		w.exec("UPDATE friend_requests SET expires = ? WHERE state = 0", long) // it is not closed yet
 		w.must(w.prune(ctx))
 		var friends, requests, waiting int
 		w.must(w.db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM friends), (SELECT COUNT(*) FROM friend_requests WHERE state > 0), (SELECT COUNT(*) FROM friend_requests WHERE state = 0)").
@@ -762,11 +761,11 @@ func TestErasingLeavesNothing(t *testing.T) {
 		if !w.isFriend(who[1], ann) {
 			t.Error("gone before the time")
 		}
-		_, err := w.Accept(ctx, ann, w.received(ann, 1)[0].ID, "", "") // a device that is not logged out yet
+		_, err := w.Accept(ctx, ann, w.received(ann, 1)[0].ID, "", "") // from a device that is not logged out yet
 		w.must(err)
 		_, err = w.Accept(ctx, who[3], w.received(who[3], 1)[0].ID, "", "")
 		w.fails("accepting who is gone", err, accounts.ErrNoUser)
-		agree(t, who, w, other) // all is loaded
+		agree(t, who, w, other) // all caches are loaded
 
 		w.must(w.Erase(ctx, ann))
 		w.must(w.Erase(ctx, ann))
@@ -834,9 +833,9 @@ func TestWhoWasRefusedOrWithdrewWaitsBeforeAskingAgain(t *testing.T) {
 		}
 		w.must(w.Withdraw(t.Context(), ann, w.asks(ann, bob).ID))
 		again(ErrTooSoon)
-		w.asks(ann, eve) // it is about the two of them
+		w.asks(ann, eve) // the cooldown is for one pair
 		w.asks(bob, ann)
-		again(nil) // Bob has asked, so they are friends at once
+		again(nil) // Bob has sent a request, so they are friends at once
 		w.must(w.Unfriend(t.Context(), ann, bob))
 		w.pass(10 * time.Minute)
 		r := w.asks(ann, bob)
@@ -844,7 +843,7 @@ func TestWhoWasRefusedOrWithdrewWaitsBeforeAskingAgain(t *testing.T) {
 		w.pass(24*time.Hour - time.Second)
 		again(ErrTooSoon)
 		w.must(w.Block(t.Context(), bob, ann))
-		again(ErrTooSoon) // as if nobody had blocked anybody
+		again(ErrTooSoon) // as if there were no block
 		w.must(w.Unblock(t.Context(), bob, ann))
 		if _, _, err := w.Ask(t.Context(), ann, Asking{Card: w.card(bob)}); err != nil {
 			t.Errorf("by the card that Bob shows: %v", err)

@@ -21,38 +21,36 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this domain uses; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of the users in ids that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	// ProfilesOrNone is Profiles for events of a committed change. It returns none if they cannot be read.
 	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
-	// Audiences returns who sees whether users are on line.
+	// Audiences returns the presence audiences of users.
 	Audiences(ctx context.Context, ids []accounts.ID) (map[accounts.ID]accounts.Audience, error)
-	// CardOwner returns whose card has that token. accounts.ErrNoCard.
+	// CardOwner returns the owner of the card with a token, or accounts.ErrNoCard.
 	CardOwner(ctx context.Context, token string) (accounts.ID, error)
 }
 
-// Config has what the domain stands on.
+// Config has the parts that the domain needs.
 type Config struct {
 	DB     *sqldb.DB
 	Caches *cache.Runtime
-	Cache  cache.Policy // of relations; Unfenced is this domain's to choose
-	Bus    *events.Bus  // gets the events, after the commit
+	Cache  cache.Policy // of relations; this domain sets Unfenced
+	Bus    *events.Bus  // receives the events, after the commit
 	People People
-	Hooks  *webhooks.Service // asked before a request for friendship, and told of it and of friendships; nil: nobody is
-	// Streaks returns users' current streaks, for lists of friends; those of deleted users
-	// are left out. Nil: lists have none.
+	Hooks  *webhooks.Service // hooks of friend requests and friendships; nil: none
+	// Streaks returns users' current streaks, for lists of friends. It omits deleted users. Nil: lists have no streaks.
 	Streaks func(ctx context.Context, users []accounts.ID) (map[accounts.ID]int, error)
 	Log     *slog.Logger
-	// Notices has what users are told of requests. Nil: they are told by events alone.
+	// Notices stores the notices about requests. Nil: users get events only.
 	Notices *notices.Service
 
 	Settings
 }
 
-// Service is the social domain as the rest of the program sees it. It is safe for
-// concurrent use.
+// Service is the social domain for the rest of the program. It is safe for concurrent use.
 type Service struct {
 	db      *sqldb.DB
 	caches  *aggregate.Caches
@@ -66,7 +64,7 @@ type Service struct {
 	log     *slog.Logger
 }
 
-// New returns the domain on those parts. The error has all faults of the settings.
+// New returns the domain with the parts in cfg. The error has all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -86,18 +84,17 @@ func New(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// A friendRow is one user's row about a friend, as a changeSet left it.
+// A friendRow is one user's row about a friend, after a changeSet.
 type friendRow struct {
 	user accounts.ID
 	Friend
-	added bool // they were no friends before
+	added bool // they were not friends before
 }
 
-// An edge is a user's relation to another, directed.
+// An edge is a directed relation of a user to another.
 type edge struct{ user, other accounts.ID }
 
-// A changeSet is what one transaction has changed. What follows the commit, the copies
-// in Redis and the events, is derived from it.
+// A changeSet has the changes of one transaction. Cache updates and events after the commit are computed from it.
 type changeSet struct {
 	at        time.Time
 	opened    []Request
@@ -106,16 +103,15 @@ type changeSet struct {
 	removed   []edge
 	blocked   []edge
 	unblocked []edge
-	unread    map[accounts.ID]int  // of users whose number may have changed
-	lists     map[accounts.ID]list // of users who get an event, with the versions of this change
+	unread    map[accounts.ID]int  // users whose unread count may have changed
+	lists     map[accounts.ID]list // users who get an event, with the versions of this change
 }
 
-// change runs fn in a transaction that fills in d, brings the copies up to date that
-// may be concerned, and publishes d's events. What fn reads under the locks of
-// [lockLists] cannot change before the commit.
+// change runs fn in a transaction that fills in d, updates the cached collections in targets, and publishes d's events.
+// Data that fn reads under the locks of [lockLists] cannot change before the commit.
 func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	err := s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) error {
-		*d = changeSet{at: tx.Now()} // a transaction may be run again
+		*d = changeSet{at: tx.Now()} // a transaction may run again
 		if err := fn(ctx, tx); err != nil {
 			return err
 		}
@@ -131,8 +127,7 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 		return asKind(ctx, err)
 	}
 	if d.empty() {
-		// It repeats a change, perhaps one of a node that died before it had told Redis. A drop that Redis
-		// does not take is retried.
+		// It may repeat a change of a node that died before it updated Redis. A drop that fails is retried.
 		_ = s.caches.Drop(ctx, targets...)
 		return nil
 	}
@@ -140,7 +135,7 @@ func (s *Service) change(ctx context.Context, d *changeSet, targets []cache.Targ
 	return nil
 }
 
-// version counts the changes of blocks and of unread requests, and reads the versions that d's events have. The lists of
+// version counts the changes of blocks and of unread requests, and reads the versions for d's events. The lists of
 // users who get an event are locked.
 func (d *changeSet) version(ctx context.Context, tx *sqldb.Tx) error {
 	counted := map[accounts.ID]bool{}
@@ -170,7 +165,7 @@ func (d *changeSet) version(ctx context.Context, tx *sqldb.Tx) error {
 	return err
 }
 
-// count notes in d how many unread requests users have.
+// count stores the unread counts of users in d.
 func (d *changeSet) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error {
 	n, err := unread(ctx, tx, users...)
 	d.unread = make(map[accounts.ID]int, len(users))
@@ -180,29 +175,29 @@ func (d *changeSet) count(ctx context.Context, tx *sqldb.Tx, users ...accounts.I
 	return err
 }
 
-// close ends a request that waits.
+// close ends a pending request.
 func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state State) (Request, error) {
 	r.State = state
 	d.closed = append(d.closed, r)
 	return r, closeRequests(ctx, tx, state, r.ID)
 }
 
-// IsFriend reports whether other is in user's list, as of a moment ago. It is one
-// command to Redis, as are the three after it.
+// IsFriend reports whether other is in user's list, from a cache. It is one command to Redis, like the next three
+// methods.
 func (s *Service) IsFriend(ctx context.Context, user, other accounts.ID) (_ bool, err error) {
 	defer errs.Wrap(&err, "social.IsFriend %s", user)
 	ok, err := s.rel.friends.Has(ctx, user, other)
 	return ok, asKind(ctx, err)
 }
 
-// AreFriends returns which of others are in user's list.
+// AreFriends returns the users in others who are in user's list.
 func (s *Service) AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.AreFriends %s", user)
 	found, err := s.rel.friends.HasMany(ctx, user, others)
 	return found, asKind(ctx, err)
 }
 
-// FriendIDs returns all friends in a user's list, as of a moment ago, in no order.
+// FriendIDs returns all friends in a user's list, from a cache, in no order.
 func (s *Service) FriendIDs(ctx context.Context, user accounts.ID) (_ []accounts.ID, err error) {
 	defer errs.Wrap(&err, "social.FriendIDs %s", user)
 	all, err := s.rel.friends.All(ctx, user)
@@ -216,14 +211,14 @@ func (s *Service) IsBlocked(ctx context.Context, by, who accounts.ID) (_ bool, e
 	return ok, asKind(ctx, err)
 }
 
-// Blocked returns those of whom that the user by blocks.
+// Blocked returns the users of the list whom that the user by blocks.
 func (s *Service) Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.Blocked %s", by)
 	found, err := s.rel.blocks.HasMany(ctx, by, whom)
 	return found, asKind(ctx, err)
 }
 
-// BlockedIDs returns all whom a user blocks, as of a moment ago, in no order.
+// BlockedIDs returns all users whom a user blocks, from a cache, in no order.
 func (s *Service) BlockedIDs(ctx context.Context, by accounts.ID) (all []accounts.ID, err error) {
 	defer errs.Wrap(&err, "social.BlockedIDs %s", by)
 	for cursor := ""; ; {
@@ -238,8 +233,8 @@ func (s *Service) BlockedIDs(ctx context.Context, by accounts.ID) (all []account
 	}
 }
 
-// Apart returns those of others who block the user, or whom the user blocks. It is one
-// statement of SQL: whom a copy in Redis does not know yet would be shown.
+// Apart returns the users in others who block the user, or whom the user blocks. It is one statement of SQL, because a
+// stale cache would show a user who was just blocked.
 func (s *Service) Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (_ map[accounts.ID]bool, err error) {
 	defer errs.Wrap(&err, "social.Apart %s", user)
 	if len(others) == 0 {
@@ -253,11 +248,11 @@ func (s *Service) Apart(ctx context.Context, user accounts.ID, others []accounts
 	return apart, asKind(ctx, err)
 }
 
-// MaxRelations is for how many users [Service.Relations] answers at once.
+// MaxRelations is the largest number of users for one call of [Service.Relations].
 const MaxRelations = 100
 
-// Relations returns how user stands to each of others, in the time of one command
-// to Redis. ErrTooMany.
+// Relations returns the user's relation to each of others, in the time of one command to Redis. It returns ErrTooMany
+// for more than [MaxRelations] users.
 func (s *Service) Relations(ctx context.Context, user accounts.ID, others []accounts.ID) (_ []Relation, err error) {
 	if len(others) > MaxRelations {
 		return nil, ErrTooMany
@@ -283,11 +278,11 @@ func (s *Service) Relations(ctx context.Context, user accounts.ID, others []acco
 	return out, nil
 }
 
-// probes is the share of the reads of [Service.Between] that ask Redis while it does not answer, one in as many.
+// probes is the share of calls of [Service.Between] that try Redis while it is unavailable: one in this many.
 const probes = 16
 
-// Between returns the relations of two users to each other, in one round trip to Redis. While Redis does not answer
-// it is one statement.
+// Between returns the relations of two users to each other, in one round trip to Redis. While Redis is unavailable it
+// uses one SQL statement.
 func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relation, err error) {
 	defer errs.Wrap(&err, "social.Between %s", a)
 	if s.caches.Health().Open > 0 && rand.N(probes) != 0 {
@@ -302,7 +297,7 @@ func (s *Service) Between(ctx context.Context, a, b accounts.ID) (ofA, ofB Relat
 	return Relation{friendA.Yes(), blockedA.Yes()}, Relation{friendB.Yes(), blockedB.Yes()}, nil
 }
 
-// page cuts a list that was read one row too long, and returns the cursor of the rest.
+// page cuts a list that was read with one extra row, and returns the cursor of the rest.
 func page[T any](rows []T, n int, at func(T) place) (_ []T, next string) {
 	if len(rows) <= n {
 		return rows, ""

@@ -34,12 +34,11 @@ import (
 // patience ends a test that would otherwise hang.
 const patience = time.Minute
 
-// unhurried stands in for the budget and the MaxStale of production where servers are
-// real and none of them goes away: a machine that stalls must not be taken for one that
-// does.
+// unhurried replaces the budget and the MaxStale of production if servers are real and always available. A slow machine
+// must not look like an unavailable server.
 const unhurried = 10 * time.Second
 
-// A world is one node's social domain, and the accounts beneath it, on its engines.
+// A world is the social domain of one node, with its accounts and engines.
 type world struct {
 	*Service
 	t        testing.TB
@@ -53,7 +52,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	log := slog.New(slog.DiscardHandler)
 	bus := events.NewBus(rdb, ids.New[world]().String(), log)
 	if bubble.In(t) {
-		budget = 0 // production's own
+		budget = 0 // the budget of production
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
 	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
@@ -81,7 +80,7 @@ func (w *world) card(user accounts.ID) string {
 	return w.accounts.CardToken(c)
 }
 
-// wait returns when the node hears the others.
+// wait returns when the node receives from the others.
 func (w *world) wait() *world {
 	w.t.Helper()
 	if err := w.bus.Nodes().Wait(w.t.Context()); err != nil {
@@ -96,15 +95,14 @@ func openSQL(t testing.TB, e sqldbtest.Engine, ahead *atomic.Int64) *sqldb.DB {
 	})
 }
 
-// onSQLite is a node on the embedded engines.
+// onSQLite returns a node on the embedded engines.
 func onSQLite(t testing.TB, settings Settings) *world {
 	t.Helper()
 	ahead := new(atomic.Int64)
 	return newWorld(t, openSQL(t, sqldbtest.Engine{Name: "sqlite"}, ahead), redistest.Open(t, "embedded"), ahead, settings, unhurried).wait()
 }
 
-// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a
-// real MariaDB.
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real MariaDB.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
@@ -125,7 +123,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 	}
 }
 
-// neighbour is another node on the same engines.
+// neighbour returns another node on the same engines.
 func (w *world) neighbour() *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.cfg, unhurried).wait()
@@ -133,7 +131,7 @@ func (w *world) neighbour() *world {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// join opens n accounts.
+// join creates n accounts.
 func (w *world) join(n int) (all []accounts.ID) {
 	w.t.Helper()
 	var users []accounts.User
@@ -180,7 +178,7 @@ func (w *world) befriends(a accounts.ID, others ...accounts.ID) {
 	}
 }
 
-// exec does something behind the domain's back.
+// exec runs a statement without the domain.
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
 	_, err := w.db.ExecContext(w.t.Context(), query, args...)
@@ -242,7 +240,7 @@ func allPages[T any](w *world, user accounts.ID, limit int, read func(context.Co
 	}
 }
 
-// sound holds SQL against what the package promises of it.
+// sound checks the invariants of the package in SQL.
 func (w *world) sound() {
 	w.t.Helper()
 	for what, query := range map[string]string{
@@ -267,7 +265,7 @@ func (w *world) sound() {
 	}
 }
 
-// agrees holds what this node answers for users against SQL.
+// agrees compares this node's results for users with SQL.
 func (w *world) agrees(users []accounts.ID) error {
 	ctx := w.t.Context()
 	for _, u := range users {
@@ -321,8 +319,7 @@ func (w *world) agrees(users []accounts.ID) error {
 	return nil
 }
 
-// agree waits until all nodes agree with SQL. In virtual time that has to be within
-// MaxStale.
+// agree waits until all nodes agree with SQL. In virtual time this must happen within MaxStale.
 func agree(t *testing.T, users []accounts.ID, nodes ...*world) {
 	t.Helper()
 	last := time.Now().Add(500 * time.Millisecond)
@@ -401,7 +398,7 @@ func TestTwoBecomeFriends(t *testing.T) {
 			t.Error("one is a friend still")
 		}
 		w.totals("after the end", ann, Totals{Blocks: 1})
-		w.befriends(bob, ann) // again, the other way round
+		w.befriends(bob, ann) // again, in the other direction
 		if f, err := w.Friend(ctx, ann, bob); err != nil || f.Remark != "" {
 			t.Errorf("got %+v, %v, want nothing of the old remark", f, err)
 		}
@@ -428,7 +425,7 @@ func TestRelationsAreForAHundredAndBothHalvesCount(t *testing.T) {
 	})
 }
 
-// What a try has noted that was a deadlock's victim did not happen.
+// The records of a try that lost a deadlock must be discarded.
 func TestATransactionThatIsRunAgainTellsOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
@@ -453,8 +450,7 @@ func TestATransactionThatIsRunAgainTellsOnce(t *testing.T) {
 	})
 }
 
-// A COMMIT that nobody answered may still take effect: until that is over, nobody
-// may keep a copy of what was before.
+// A COMMIT without a response may still take effect. Until that is settled, no node may cache the earlier state.
 func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := onSQLite(t, Settings{})
@@ -474,7 +470,7 @@ func TestACommitWithoutAnAnswerLeavesNothingOld(t *testing.T) {
 	})
 }
 
-// The node that is cut off is never heard of again.
+// The node without Redis never returns.
 func TestABlockOfANodeThatHadNoRedisHoldsOnTheOthers(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		memory := redistest.InMemory(t)
@@ -519,7 +515,7 @@ func TestAChangeThatIsMadeAgainDropsWhatIsOld(t *testing.T) {
 	})
 }
 
-// calls returns how often Redis was sent each command.
+// calls returns the number of calls of each Redis command.
 func (w *world) calls() map[string]int {
 	w.t.Helper()
 	info, _, err := w.redis.Do(w.t.Context(), keyspace.Cmd{Name: "INFO", Args: []string{"commandstats"}}).Text()

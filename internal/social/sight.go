@@ -9,18 +9,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Sight is what a viewer may learn of another user.
+// Sight is what a viewer may see of another user.
 type Sight struct {
-	Contact  bool // neither of the two blocks the other; without it the viewer learns of nothing that the other does
-	Presence bool // whether a device of the other is connected, and what a device does without its user
+	Contact  bool // neither of the two blocks the other; without it the viewer sees no act of the other
+	Presence bool // whether a device of the other is connected, and acts of a device without its user
 }
 
-// sightOf is the rule of what a viewer may learn of a user. Every event, list and count that shows one user to another follows it.
+// sightOf returns what a viewer may see of a user. Each event, list and count that shows one user to another follows
+// this rule.
 func sightOf(friend, apart bool, shown accounts.Audience) Sight {
 	return Sight{Contact: !apart, Presence: !apart && shown.Includes(friend)}
 }
 
-// Sights returns what a viewer may learn of others, as of a moment ago: from Redis, or from SQL by a statement for each relation.
+// Sights returns what a viewer may see of others. It reads a cache in Redis, or SQL with one statement for each kind of
+// relation.
 func (s *Service) Sights(ctx context.Context, viewer accounts.ID, others []accounts.ID) (_ map[accounts.ID]Sight, err error) {
 	defer errs.Wrap(&err, "social.Sights %s", viewer)
 	if len(others) == 0 {
@@ -31,7 +33,8 @@ func (s *Service) Sights(ctx context.Context, viewer accounts.ID, others []accou
 		return nil, asKind(ctx, err)
 	}
 	apart := map[accounts.ID]bool{}
-	if rest := slices.DeleteFunc(slices.Clone(others), func(o accounts.ID) bool { return friends[o] }); len(rest) > 0 { // friends do not block each other
+	// Friends do not block each other.
+	if rest := slices.DeleteFunc(slices.Clone(others), func(o accounts.ID) bool { return friends[o] }); len(rest) > 0 {
 		blocked, err := s.rel.blocks.HasMany(ctx, viewer, rest)
 		if err != nil {
 			return nil, asKind(ctx, err)
@@ -54,10 +57,10 @@ func (s *Service) Sights(ctx context.Context, viewer accounts.ID, others []accou
 	return out, nil
 }
 
-// View is a viewer and the user of whom something is shown.
+// View is a viewer and the user who is shown.
 type View struct{ Viewer, Of accounts.ID }
 
-// SightsNow is [Service.Sights] of some pairs, by one statement of SQL: an event that is published after a block shows nothing.
+// SightsNow is [Service.Sights] for pairs, with one statement of SQL, so that an event after a block shows nothing.
 func (s *Service) SightsNow(ctx context.Context, views []View) (_ map[View]Sight, err error) {
 	defer errs.Wrap(&err, "social.SightsNow")
 	if len(views) == 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// RequestID names a friend request.
+// RequestID identifies a friend request.
 type RequestID = ids.ID[Request]
 
-// Request is one user's wish to be another's friend.
+// Request is a friend request of one user to another.
 type Request struct {
 	ID      RequestID
 	From    accounts.ID
@@ -30,14 +30,13 @@ type Request struct {
 	Created time.Time
 	Expires time.Time
 
-	remark, tag string // what From will note of the friend
+	remark, tag string // From's own data about the friend
 }
 
 // open reports whether the request can still be answered.
 func (r Request) open(now time.Time) bool { return r.State == Pending && now.Before(r.Expires) }
 
-// State is what became of a request. Its number is part of a row: it never
-// changes.
+// State is the state of a request. Rows store its number, so it never changes.
 type State int
 
 // The states.
@@ -49,23 +48,23 @@ const (
 	Expired
 )
 
-// String is the state's name on the wire.
+// String returns the state's name on the wire.
 func (s State) String() string {
 	return [...]string{api.RequestPending, api.RequestAccepted, api.RequestRefused, api.RequestWithdrawn, api.RequestExpired}[s]
 }
 
-// Friend is a friend in a user's list, with what the user noted.
+// Friend is a friend in a user's list, with the user's own data.
 type Friend struct {
 	User    accounts.ID
-	Remark  string // what the user calls the friend
+	Remark  string // the user's name for the friend
 	Tag     string // the user's group for them
 	Source  string // where the two met
-	Order   int    // lists have lower ones first; equal ones, the newest friend first
+	Order   int    // lists have lower ones first, and the newest friend first among equal ones
 	Since   time.Time
-	Updated time.Time // of remark, tag or order
+	Updated time.Time // last change of remark, tag or order
 }
 
-// kept is a Friend as the cache holds it; see Doc.Version before you change it.
+// kept is the form of a Friend in the cache; see Doc.Version before you change it.
 type kept struct {
 	Remark  string `json:"remark,omitempty"`
 	Tag     string `json:"tag,omitempty"`
@@ -89,19 +88,18 @@ type Block struct {
 	Since time.Time
 }
 
-// Relation is how a user stands to another.
+// Relation is the relation of a user to another.
 type Relation struct{ Friend, Blocked bool }
 
-// Totals are how many of each a user has.
+// Totals are the numbers of a user's friends, requests and blocks.
 type Totals struct {
 	Friends     int
-	RequestsIn  int // that wait for the user's answer
-	RequestsOut int // of the user's that wait
+	RequestsIn  int // pending requests to the user
+	RequestsOut int // pending requests of the user
 	Blocks      int // users whom the user blocks
 }
 
-// The domain's refusals. A sender who is refused learns neither of a block nor of a
-// full box: it is one refusal.
+// Refusals of this domain. One refusal covers a block and a full list, so that a sender cannot distinguish them.
 var (
 	ErrSelf         = errs.New(errs.Invalid, "friends.self", "That is yourself.")
 	ErrWhom         = errs.New(errs.Invalid, "friends.whom", "Name either a user or a card.")
@@ -123,7 +121,7 @@ var (
 	ErrBlocksFull   = errs.New(errs.Conflict, "blocks.full", "You have blocked as many users as anybody can. Unblock some first.")
 )
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings; 0 means the default.
 type Settings struct {
 	RequestLife time.Duration `koanf:"request_life" default:"720h" help:"how long a friend request can be answered, between an hour and a year"`
 	Friends     int           `koanf:"friends" default:"5000" help:"friends that a user may have, at most 10000"`
@@ -151,26 +149,25 @@ func (c Settings) Validate() error {
 		within("blocks", c.Blocks))
 }
 
-// pairState is what SQL says of the sender and the addressee of a request that is to
-// be made.
+// pairState has the rows of SQL about the sender and the addressee of a new request.
 type pairState struct {
 	exists    bool // the addressee has an account that is not deleted
-	accepts   bool // the addressee takes requests
+	accepts   bool // the addressee accepts requests
 	friends   bool
 	youBlock  bool      // the sender has blocked the addressee
-	theyBlock bool      // the other way round
-	pending   Request   // of either to the other; zero: none
-	rest      time.Time // until then the sender does not ask this addressee again
+	theyBlock bool      // the addressee has blocked the sender
+	pending   Request   // between the two, in either direction; zero: none
+	rest      time.Time // end of the sender's cooldown for this addressee
 	out, in   int       // pending requests, from the sender and to the addressee
 }
 
-// An answer is the outcome of asking.
+// An answer is the outcome of a request.
 type answer int
 
 const (
 	ask    answer = iota // a new request
-	same                 // the same request waits already
-	mutual               // the other had asked: they are friends
+	same                 // the same request is pending already
+	mutual               // the other user had sent one: they are friends
 )
 
 // ask returns the outcome of a request by from.
@@ -183,11 +180,11 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (answer
 		return 0, ErrAlready
 	case waits && b.pending.From == from:
 		return same, nil
-	case waits: // the addressee has asked already, so its settings do not matter
+	case waits: // the addressee has sent a request already, so its settings do not matter
 		return mutual, nil
 	case b.youBlock:
 		return 0, ErrYouBlock
-	case now.Before(b.rest): // before all that would tell a block from a refusal
+	case now.Before(b.rest): // before all checks whose error would distinguish a block from a refusal
 		return 0, ErrTooSoon.Retry(b.rest.Sub(now))
 	case b.theyBlock || !b.accepts || b.in >= limits.RequestsIn:
 		return 0, ErrNotAccepting
@@ -197,7 +194,7 @@ func (b pairState) ask(from accounts.ID, now time.Time, limits Settings) (answer
 	return ask, nil
 }
 
-// room says whether both may have one friend more.
+// room returns ErrFull or ErrOtherFull if one of the two may have no more friends.
 func room(mine, theirs int, limits Settings) error {
 	switch {
 	case mine >= limits.Friends:
@@ -208,8 +205,8 @@ func room(mine, theirs int, limits Settings) error {
 	return nil
 }
 
-// ends is the state of a pending request after one of the two has blocked the
-// other: to the other it looks as any refusal or withdrawal does.
+// ends returns the state of a pending request after a block. The other user cannot distinguish it from a normal refusal
+// or withdrawal.
 func (r Request) ends(blocker accounts.ID) State {
 	if r.From == blocker {
 		return Withdrawn
@@ -217,14 +214,14 @@ func (r Request) ends(blocker accounts.ID) State {
 	return Refused
 }
 
-// Note is what a user may change of a friend; nil changes nothing.
+// Note is a change of a user's data about a friend; nil changes nothing.
 type Note struct {
 	Remark *string
 	Tag    *string
 	Order  *int
 }
 
-// on returns f as noted.
+// on returns f with the change.
 func (n Note) on(f Friend) Friend {
 	if n.Remark != nil {
 		f.Remark = *n.Remark
@@ -268,7 +265,7 @@ func clean(name, s string, most int) (string, error) {
 	return s, nil
 }
 
-// cleanSource accepts what the pattern of the API accepts.
+// cleanSource accepts the same texts as the pattern of the API.
 func cleanSource(s string) (string, error) {
 	if len(s) > 20 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' }) {
 		return "", ErrSource.On("body.source", "is not at most 20 small letters, digits and underscores")
@@ -276,7 +273,7 @@ func cleanSource(s string) (string, error) {
 	return s, nil
 }
 
-// pairOf names two users, in either order.
+// pairOf returns the same name for two users in either order.
 func pairOf(a, b accounts.ID) string {
 	if b.String() < a.String() {
 		a, b = b, a
@@ -284,8 +281,7 @@ func pairOf(a, b accounts.ID) string {
 	return a.String() + b.String()
 }
 
-// A place in a list is where a page ends: the values by which the list is in
-// order, and the user there.
+// A place is the end of a page: the sort values of its last row, and the user of that row.
 type place struct {
 	sort, since int64
 	id          string
@@ -293,7 +289,8 @@ type place struct {
 
 func (p place) cursor() string { return cursor.Of(p.id, p.sort, p.since) }
 
-// parsePlace returns the place of a cursor, or first for none. ErrCursor.
+// parsePlace returns the place of a cursor, or first for an empty cursor. It returns ErrCursor if the cursor is
+// invalid.
 func parsePlace(text string, first place) (place, error) {
 	if text == "" {
 		return first, nil

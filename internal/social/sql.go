@@ -15,26 +15,26 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrStore reports that SQL is away.
+// ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "friends.store_away", "Friends cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
-// list is a user's row in friend_lists. Every transaction locks it that changes friends
-// or requests of that user: see lockLists.
+// list is a user's row in friend_lists. Each transaction that changes friends or requests of the user locks it; see
+// lockLists.
 type list struct {
-	version int64 // of the list of friends: the highest in the user's rows, so far
+	version int64 // of the list of friends: the highest one in the user's rows
 	news    int64 // the number of changes of blocks and of unread requests, which is the version of their events
-	pruned  int64 // removals up to this version are not remembered any more
+	pruned  int64 // removals up to this version are deleted
 	asked   int64 // Unix ms of the newest request to the user; no two have the same
-	seen    int64 // up to which of them the user has looked
+	seen    int64 // Unix ms of the newest request that the user has seen
 }
 
 var newLists = sqldb.Upsert{Table: "friend_lists", Columns: []string{"user_id", "version", "pruned", "asked", "seen"}, Key: []string{"user_id"}}
 
-// lockLists locks the lists of users until tx ends. All that concerns two users
-// happens under both their locks, which are taken in one order.
+// lockLists locks the lists of users until tx ends. Each change that concerns two users holds both locks, which are
+// always taken in the same order.
 func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[accounts.ID]list, error) {
 	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	lists := make(map[accounts.ID]list, len(users))
@@ -61,7 +61,7 @@ func lockLists(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) (map[acc
 	return lists, read()
 }
 
-// readList returns the zero list for a user who has none yet.
+// readList returns a user's list, or the zero list for a user without a row.
 func readList(ctx context.Context, q sqldb.Querier, user accounts.ID) (l list, err error) {
 	err = q.QueryRowContext(ctx, "SELECT version, pruned, asked, seen FROM friend_lists WHERE user_id = ?", user).Scan(&l.version, &l.pruned, &l.asked, &l.seen)
 	return l, sqldb.Missing(err, nil)
@@ -92,8 +92,7 @@ func bumpVersions(ctx context.Context, tx *sqldb.Tx, users ...accounts.ID) error
 	return err
 }
 
-// ownVersion is, in an UPDATE of friends, the version of the list of which the row
-// is.
+// ownVersion is the version of the row's own list, in an UPDATE of friends.
 const ownVersion = "(SELECT l.version FROM friend_lists l WHERE l.user_id = friends.user_id)"
 
 const friendColumns = "friend_id, remark, tag, source, sort, since, updated"
@@ -105,8 +104,7 @@ func scanFriend(rows *sql.Rows, more ...any) (f Friend, err error) {
 	return f, err
 }
 
-// insertFriends makes friend rows whose lists were bumped. Rows of former
-// friendships give way.
+// insertFriends inserts friend rows into lists with bumped versions. It replaces rows of former friendships.
 func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b friendRow) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE (user_id = ? AND friend_id = ?) OR (user_id = ? AND friend_id = ?)", a.user, a.User, b.user, b.User); err != nil {
 		return err
@@ -120,22 +118,22 @@ func insertFriends(ctx context.Context, tx *sqldb.Tx, a, b friendRow) error {
 	return err
 }
 
-// updateFriend writes what a user noted of a friend, into a list that was bumped.
+// updateFriend stores a user's data about a friend, in a list with a bumped version.
 func updateFriend(ctx context.Context, tx *sqldb.Tx, t friendRow) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = ?, tag = ?, sort = ?, updated = ?, version = "+ownVersion+" WHERE user_id = ? AND friend_id = ?",
 		t.Remark, t.Tag, t.Order, t.Updated.UnixMilli(), t.user, t.User)
 	return err
 }
 
-// forgetFriend takes other out of the lists of users, which were bumped. That it
-// was in them is remembered for a while, and nothing that was noted of it.
+// forgetFriend removes other from the lists of users, whose versions were bumped. The rows stay for a while without
+// their content.
 func forgetFriend(ctx context.Context, tx *sqldb.Tx, other accounts.ID, users ...accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friends SET remark = '', tag = '', source = '', sort = 0, gone = ?, version = "+ownVersion+
 		" WHERE friend_id = ? AND user_id IN (?) AND gone = 0", tx.Now().UnixMilli(), other, bun.List(users))
 	return err
 }
 
-// selectFriend returns ErrNoFriend when other is none.
+// selectFriend returns a friend, or ErrNoFriend.
 func selectFriend(ctx context.Context, q sqldb.Querier, user, other accounts.ID) (Friend, error) {
 	found, err := someFriends(ctx, q, user, []accounts.ID{other})
 	if err != nil {
@@ -153,7 +151,7 @@ func allFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[acc
 	return keptFriends(rows, err)
 }
 
-// someFriends returns which of at most 500 others are friends.
+// someFriends returns the friends among at most 500 others.
 func someFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) (map[accounts.ID]kept, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+" FROM friends WHERE user_id = ? AND gone = 0 AND friend_id IN (?)", user, bun.List(others))
 	return keptFriends(rows, err)
@@ -173,8 +171,7 @@ func countFriends(ctx context.Context, q sqldb.Querier, user accounts.ID) (n int
 	return n, err
 }
 
-// Count returns a user's totals as SQL knows them: for tools beside a running
-// server. An unknown user has none of anything.
+// Count returns a user's totals from SQL, for tools next to a running server. The totals of an unknown user are 0.
 func Count(ctx context.Context, q sqldb.Querier, user accounts.ID) (t Totals, err error) {
 	defer errs.Wrap(&err, "social.Count %s", user)
 	now := q.Now().UnixMilli()
@@ -187,11 +184,10 @@ func Count(ctx context.Context, q sqldb.Querier, user accounts.ID) (t Totals, er
 	return t, asKind(ctx, err)
 }
 
-// firstFriend stands before every friend.
+// firstFriend is the place before every friend.
 var firstFriend = place{sort: math.MinInt32, since: math.MaxInt64}
 
-// pageFriends returns up to n friends behind a place, of one tag unless it is
-// empty.
+// pageFriends returns up to n friends after a place, of one tag unless it is empty.
 func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag string, after place, n int) ([]Friend, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+` FROM friends WHERE user_id = ? AND gone = 0 AND sort >= ? AND (? = '' OR tag = ?)
 		AND (sort > ? OR since < ? OR (since = ? AND friend_id > ?)) ORDER BY sort, since DESC, friend_id LIMIT ?`,
@@ -199,8 +195,7 @@ func pageFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, tag str
 	return sqldb.Collect(rows, err, func(rows *sql.Rows) (Friend, error) { return scanFriend(rows) })
 }
 
-// changedFriends returns up to n changes of a list after a version, in the order
-// of versions.
+// changedFriends returns up to n changes of a list after a version, in the order of versions.
 func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, since int64, n int) (Changes, error) {
 	c := Changes{Version: since}
 	rows, err := q.QueryContext(ctx, "SELECT "+friendColumns+", gone, version FROM friends WHERE user_id = ? AND version > ? ORDER BY version LIMIT ?", user, since, n+1)
@@ -222,8 +217,8 @@ func changedFriends(ctx context.Context, q sqldb.Querier, user accounts.ID, sinc
 	return c, err
 }
 
-// pruneFriends forgets up to n removals that are older than a moment, and returns
-// how many there were. A device with a list from before them has to read it whole.
+// pruneFriends deletes up to n removals that are older than before, and returns their number. A device with an older
+// list must read the whole list.
 func pruneFriends(ctx context.Context, db *sqldb.DB, before time.Time, n int) (pruned int, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		pruned, err = pruneFriendsIn(ctx, tx, before, n)
@@ -266,7 +261,7 @@ func pruneFriendsIn(ctx context.Context, tx *sqldb.Tx, before time.Time, n int) 
 	for _, r := range old {
 		rows = append(rows, r.UserID, r.FriendID)
 	}
-	// A user who has become a friend again since is not gone any more.
+	// A user who has become a friend again is no longer marked as gone.
 	_, err = tx.ExecContext(ctx, "DELETE FROM friends WHERE gone > 0 AND gone < ? AND (user_id, friend_id) IN ("+sqldb.Tuples(2, len(old))+")", append([]any{before.UnixMilli()}, rows...)...)
 	return len(old), err
 }
@@ -282,23 +277,23 @@ func scanRequests(rows *sql.Rows, err error) ([]Request, error) {
 	})
 }
 
-// selectRequest returns ErrNoRequest when there is none.
+// selectRequest returns a request, or ErrNoRequest.
 func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request, error) {
 	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?", id)))
 }
 
-// lockRequest is selectRequest for a change.
+// lockRequest is selectRequest with a lock.
 func lockRequest(ctx context.Context, tx *sqldb.Tx, id RequestID) (Request, error) {
 	return oneRequest(scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id = ?"+tx.Dialect().ForUpdate(), id)))
 }
 
-// lockPending returns the request that waits between two users, though its time may
-// be over; ErrNoRequest when there is none.
+// lockPending returns the pending request between two users, even if it has expired. It returns ErrNoRequest if there
+// is none.
 func lockPending(ctx context.Context, tx *sqldb.Tx, a, b accounts.ID) (Request, error) {
 	return readPending(ctx, tx, a, b, tx.Dialect().ForUpdate())
 }
 
-// readPending is lockPending with the given clause for the lock.
+// readPending is lockPending with the given lock clause.
 func readPending(ctx context.Context, q sqldb.Querier, a, b accounts.ID, lock string) (Request, error) {
 	return oneRequest(scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair = ?"+lock, pairOf(a, b))))
 }
@@ -313,7 +308,7 @@ func oneRequest(found []Request, err error) (Request, error) {
 	return found[0], nil
 }
 
-// insertRequest writes a request to a user whose list is locked.
+// insertRequest stores a request to a user whose list is locked.
 func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO friend_requests ("+requestColumns+", pair) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.From, r.To, r.Message, r.Source, r.remark, r.tag, int(r.State), r.Created.UnixMilli(), r.Expires.UnixMilli(), pairOf(r.From, r.To))
@@ -324,14 +319,13 @@ func insertRequest(ctx context.Context, tx *sqldb.Tx, r Request) error {
 	return err
 }
 
-// closeRequests ends requests that wait and are locked.
+// closeRequests ends locked pending requests.
 func closeRequests(ctx context.Context, tx *sqldb.Tx, state State, ids ...RequestID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friend_requests SET state = ?, pair = NULL, closed = ? WHERE id IN (?)", int(state), tx.Now().UnixMilli(), bun.List(ids))
 	return err
 }
 
-// restsUntil returns until when from has to wait after a request to the same user was
-// refused or withdrawn.
+// restsUntil returns the end of from's cooldown after a refused or withdrawn request to the same user.
 func restsUntil(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg Settings) (time.Time, error) {
 	var refused, withdrawn int64
 	err := q.QueryRowContext(ctx, `SELECT
@@ -342,8 +336,8 @@ func restsUntil(ctx context.Context, q sqldb.Querier, from, to accounts.ID, cfg 
 	return sqldb.Time(until), err
 }
 
-// readPairState returns what SQL says of from and to. In a transaction their lists are locked, and lock is the clause that locks
-// their pending request.
+// readPairState returns the rows of SQL about from and to. In a transaction their lists are locked, and the lock clause
+// locks their pending request.
 func readPairState(ctx context.Context, q sqldb.Querier, from, to accounts.ID, lock string) (b pairState, err error) {
 	people, err := accounts.Standings(ctx, q, to)
 	if err != nil {
@@ -378,7 +372,7 @@ func allPending(ctx context.Context, q sqldb.Querier, user accounts.ID) (map[acc
 	})
 }
 
-// pendingWith returns the requests that wait between a user and others.
+// pendingWith returns the pending requests between a user and others.
 func pendingWith(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]Request, error) {
 	pairs := make([]string, len(others))
 	for i, o := range others {
@@ -387,17 +381,16 @@ func pendingWith(ctx context.Context, q sqldb.Querier, user accounts.ID, others 
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE pair IN (?) AND expires > ?", bun.List(pairs), q.Now().UnixMilli()))
 }
 
-// newest stands before every row of a list that has the newest first.
+// newest is the place before every row of a list with the newest first.
 var newest = place{since: math.MaxInt64}
 
-// pageSent returns up to n requests of a user that wait, behind a place.
+// pageSent returns up to n pending requests of a user, after a place.
 func pageSent(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) ([]Request, error) {
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+` FROM friend_requests WHERE from_id = ? AND state = 0 AND created <= ? AND expires > ?
 		AND (created < ? OR to_id > ?) ORDER BY created DESC, to_id LIMIT ?`, user, after.since, q.Now().UnixMilli(), after.since, after.id, n))
 }
 
-// unread returns how many requests wait for users that came since they looked; a
-// user without any is left out.
+// unread returns the numbers of pending requests that users have not seen. It omits users without any.
 func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[accounts.ID]int, error) {
 	all := make(map[accounts.ID]int, len(users))
 	rows, err := q.QueryContext(ctx, `SELECT r.to_id, COUNT(*) FROM friend_requests r JOIN friend_lists l ON l.user_id = r.to_id
@@ -411,24 +404,23 @@ func unread(ctx context.Context, q sqldb.Querier, users ...accounts.ID) (map[acc
 	})
 }
 
-// markSeen notes that a user has looked at all requests so far.
+// markSeen marks all requests to a user as seen.
 func markSeen(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE friend_lists SET seen = asked WHERE user_id = ?", user)
 	return err
 }
 
-// overdue returns up to n requests whose time is over, though they still wait.
+// overdue returns up to n expired requests that are still pending.
 func overdue(ctx context.Context, q sqldb.Querier, n int) ([]Request, error) {
 	return scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE state = 0 AND expires <= ? ORDER BY expires LIMIT ?", q.Now().UnixMilli(), n))
 }
 
-// lockWaiting returns those of requests that still wait.
+// lockWaiting locks and returns the requests that are still pending.
 func lockWaiting(ctx context.Context, tx *sqldb.Tx, ids []RequestID) ([]Request, error) {
 	return scanRequests(tx.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE id IN (?) AND state = 0 ORDER BY id"+tx.Dialect().ForUpdate(), bun.List(ids)))
 }
 
-// pruneRequests deletes up to n requests that were closed and whose time was over
-// before a moment.
+// pruneRequests deletes up to n closed requests that expired before a time.
 func pruneRequests(ctx context.Context, db *sqldb.DB, before time.Time, n int) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "friend_requests", []string{"id"}, n, "state IN (1, 2, 3, 4) AND expires < ?", before.UnixMilli())
 }
@@ -441,7 +433,7 @@ func someBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, others [
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)", user, bun.List(others)))
 }
 
-// selectApart returns those of others who block the user, or whom the user blocks.
+// selectApart returns the users in others who block the user, or whom the user blocks.
 func selectApart(ctx context.Context, q sqldb.Querier, user accounts.ID, others []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, `SELECT blocked_id FROM blocks WHERE user_id = ? AND blocked_id IN (?)
 		UNION ALL SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)`, user, bun.List(others), user, bun.List(others)))
@@ -456,7 +448,7 @@ func someBlockers(ctx context.Context, q sqldb.Querier, user accounts.ID, others
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM blocks WHERE blocked_id = ? AND user_id IN (?)", user, bun.List(others)))
 }
 
-// selectTies returns which of some pairs of users are friends, and which of them are apart by a block.
+// selectTies returns the pairs that are friends, and the pairs with a block between them.
 func selectTies(ctx context.Context, q sqldb.Querier, views []View) (friends, apart map[View]bool, err error) {
 	var ofFriends, ofBlocks, ofBlockers []any
 	for _, v := range views {
@@ -500,12 +492,12 @@ func insertBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) err
 	return err
 }
 
-// deleteBlock reports whether there was one.
+// deleteBlock deletes a block, and reports whether there was one.
 func deleteBlock(ctx context.Context, tx *sqldb.Tx, user, other accounts.ID) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ? AND blocked_id = ?", user, other))
 }
 
-// pageBlocks returns up to n blocks of a user behind a place.
+// pageBlocks returns up to n blocks of a user after a place.
 func pageBlocks(ctx context.Context, q sqldb.Querier, user accounts.ID, after place, n int) ([]Block, error) {
 	rows, err := q.QueryContext(ctx, `SELECT blocked_id, since FROM blocks WHERE user_id = ? AND since <= ? AND (since < ? OR blocked_id > ?)
 		ORDER BY since DESC, blocked_id LIMIT ?`, user, after.since, after.since, after.id, n)

@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Befriend makes each pair friends, in SQL alone: it is for accounts that nobody has used
-// yet, whose lists no server has at hand. No user may be in two equal pairs.
+// Befriend makes each pair friends, in SQL alone. It is for new accounts whose lists no server has cached. No pair may
+// occur twice.
 func Befriend(ctx context.Context, db *sqldb.DB, pairs [][2]accounts.ID) (err error) {
 	defer errs.Wrap(&err, "social.Befriend")
 	for _, p := range pairs {

@@ -9,23 +9,23 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// friendsLeft returns up to n users in the list of a user, former friends too.
+// friendsLeft returns up to n users in a user's list, including former friends.
 func friendsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT friend_id FROM friends WHERE user_id = ? LIMIT ?", user, n))
 }
 
-// friendsOf returns those of some users who have a user in their lists.
+// friendsOf returns the users in some who have a user in their lists.
 func friendsOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, some []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](tx.QueryContext(ctx, "SELECT user_id FROM friends WHERE user_id IN (?) AND friend_id = ? AND gone = 0", bun.List(some), user))
 }
 
-// deleteFriends removes rows of a user's own list.
+// deleteFriends deletes rows of a user's own list.
 func deleteFriends(ctx context.Context, tx *sqldb.Tx, user accounts.ID, others []accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM friends WHERE user_id = ? AND friend_id IN (?)", user, bun.List(others))
 	return err
 }
 
-// requestsLeft returns up to n requests of or to a user, whatever became of them.
+// requestsLeft returns up to n requests from or to a user, in any state.
 func requestsLeft(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]Request, error) {
 	sent, err := scanRequests(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM friend_requests WHERE from_id = ? LIMIT ?", user, n))
 	if err != nil || len(sent) == n {
@@ -50,8 +50,7 @@ func deleteBlocksOf(ctx context.Context, tx *sqldb.Tx, user accounts.ID, blocker
 	return err
 }
 
-// deleteRest removes what concerns only the user: whom the user blocked, and
-// their list.
+// deleteRest deletes the data of the user alone: their blocks and their list.
 func deleteRest(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE user_id = ?", user); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// anything does one random thing to two of a few users.
+// anything runs one random action on two of a few users.
 func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err error) {
 	ctx := w.t.Context()
 	i, j := rng.IntN(len(who)), rng.IntN(len(who)-1)
@@ -30,7 +30,7 @@ func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err er
 		j++
 	}
 	a, b := who[i], who[j]
-	// waiting is one of a's requests, of which there may be none.
+	// waiting returns one of a's requests, or an unknown id.
 	waiting := func(read func(context.Context, accounts.ID, string, int) ([]Request, string, error)) RequestID {
 		all, _, err := read(ctx, a, "", 10)
 		if w.must(err); len(all) == 0 {
@@ -69,16 +69,15 @@ func (w *world) anything(rng *rand.Rand, who []accounts.ID) (what string, err er
 	}
 }
 
-// actions are what a storm goes on for until each was done.
+// actions are the actions that must all succeed before a storm ends.
 var actions = []string{"ask", "accept", "unfriend", "block", "unblock"}
 
-// storm has several callers on several nodes do anything to the same few users, at
-// least so many steps each, while clients keep lists by their changes, and checks
-// everything afterwards.
+// storm runs callers on several nodes with random actions on the same few users, each at least steps times. Meanwhile
+// clients keep lists by their changes. It checks everything at the end.
 func storm(t *testing.T, who []accounts.ID, steps int, nodes ...*world) {
 	t.Helper()
 	var all, clients sync.WaitGroup
-	stepped := make(chan struct{}) // by any caller; a client that is busy misses it
+	stepped := make(chan struct{}) // a signal from any caller; a busy client misses it
 	var mu sync.Mutex
 	done := map[string]int{}
 	missing := func() bool {
@@ -150,7 +149,7 @@ func TestWhateverIsDoneAtOnceEverybodyAgreesAfterwards(t *testing.T) {
 	}
 }
 
-// Redis is emptied, killed and comes back, again and again, in the midst of it.
+// During the storm, Redis is emptied, killed and restarted many times.
 func TestWhateverHappensToRedisEverybodyAgreesAfterwards(t *testing.T) {
 	for _, e := range sqldbtest.Engines(t) {
 		t.Run(e.Name, func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestWhateverHappensToRedisEverybodyAgreesAfterwards(t *testing.T) {
 	}
 }
 
-// back waits until this node and Redis have found each other.
+// back waits until this node and Redis are connected again.
 func (w *world) back() {
 	w.t.Helper()
 	eventually.NoError(w.t, "Redis to answer", func() error { return w.redis.Ping(w.t.Context()) })
@@ -245,8 +244,7 @@ func TestWithoutRedisEverythingIsAnsweredFromSQL(t *testing.T) {
 	agree(t, who, w)
 }
 
-// A node that dies after its commit leaves its fences: nobody reads what was
-// before.
+// A node that dies after its commit leaves its fences, so no reader gets the earlier state.
 func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		other := w.neighbour()
@@ -254,7 +252,7 @@ func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 		ann, bob := who[0], who[1]
 		w.befriends(ann, bob)
 		w.asks(who[2], ann)
-		agree(t, who, w, other) // all is loaded
+		agree(t, who, w, other) // all caches are loaded
 		died := errors.New("died")
 		func() {
 			defer func() {
@@ -272,10 +270,10 @@ func TestWhoDiesBetweenCommitAndRedisLeavesNothingOld(t *testing.T) {
 				panic(died)
 			}, targets...)
 		}()
-		if err := w.agrees(who); err != nil { // its own fences are up
+		if err := w.agrees(who); err != nil { // its own fences are set
 			t.Error(err)
 		}
-		agree(t, who, other) // which hears of them within MaxStale
+		agree(t, who, other) // it receives them within MaxStale
 	})
 }
 
@@ -344,7 +342,7 @@ func TestAWarmCheckIsOneCommandAndNoSQL(t *testing.T) {
 		after := w.calls()
 		seen := map[string]int{}
 		for _, name := range []string{"hmget", "smismember", "hget", "hexists", "sismember", "hgetall", "exists", "get", "mget", "hlen", "scard"} {
-			if n := after[name] - before[name]; n != 0 && name != "get" { // the bus beats with GET
+			if n := after[name] - before[name]; n != 0 && name != "get" { // the bus sends heartbeats with GET
 				seen[name] = n
 			}
 		}
@@ -357,8 +355,7 @@ func TestAWarmCheckIsOneCommandAndNoSQL(t *testing.T) {
 	}
 }
 
-// What was loaded is not loaded again after a change: it applies itself, on both
-// sides.
+// A change updates the loaded caches of both users, so that they are not loaded again.
 func TestAChangeAppliesItselfToWhatIsLoaded(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
