@@ -10,13 +10,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// What the app's own backend does to groups: it brings users together who need not be friends, and what it does
-// stands in the name of the owner.
+// Operations of the backend on groups. It may add users who are not friends, and it acts in the name of the owner.
 
-// MaxJoined is how many users one [Service.AddMembers] makes members at most.
+// MaxJoined is the largest number of users for one call of [Service.AddMembers].
 const MaxJoined = 1000
 
-// CreateFor is [Service.Create] of members who need not be the owner's friends. ErrText, ErrFull, ErrGroups, accounts.ErrNoUser, ErrGroup.
+// CreateFor is [Service.Create] with members who need not be the owner's friends. It returns ErrText, ErrFull,
+// ErrGroups, accounts.ErrNoUser or ErrGroup.
 func (s *Service) CreateFor(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID) (_ Group, err error) {
 	defer errs.Wrap(&err, "groups.CreateFor %s", owner)
 	if name, err = line("body.name", name, 1, 60); err != nil {
@@ -26,8 +26,8 @@ func (s *Service) CreateFor(ctx context.Context, owner accounts.ID, id ID, name 
 	return g, err
 }
 
-// AddMembers makes those of users members who are none, and returns how many those are. With silent the chat does not
-// tell. ErrGroup, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser.
+// AddMembers adds the users who are not members yet, and returns their number. With silent, the chat gets no system
+// message. It returns ErrGroup, ErrTheyBanned, ErrFull, ErrGroups or accounts.ErrNoUser.
 func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, silent bool) (_ Group, added int, err error) {
 	defer errs.Wrap(&err, "groups.AddMembers %s", id)
 	users = others(accounts.ID{}, users)
@@ -54,7 +54,7 @@ func (s *Service) AddMembers(ctx context.Context, id ID, users []accounts.ID, si
 	return g, added, err
 }
 
-// TakeOut takes a member out, but not the owner. ErrGroup, ErrMember, ErrRank.
+// TakeOut removes a member. It returns ErrRank if the member is the owner, ErrGroup or ErrMember.
 func (s *Service) TakeOut(ctx context.Context, id ID, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.TakeOut %s", id)
 	_, err = s.asOwner(ctx, id, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -81,7 +81,7 @@ func (s *Service) asOwner(ctx context.Context, id ID, fn func(ctx context.Contex
 	})
 }
 
-// tellHooks has the app's own backend told of what tx does to a group.
+// tellHooks enqueues a webhook about the changes that tx makes to a group.
 func (s *Service) tellHooks(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if !s.hooks.Wants(api.HookGroupChanged) {
 		return nil

@@ -13,12 +13,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache/collection"
 )
 
-// MembersChanged says that a copy of a group's members is dropped as a whole; a change of some is applied
-// to the copy that is loaded.
+// MembersChanged is the cache event that drops all members of a group. A change of single members updates the loaded
+// copy instead.
 var MembersChanged = cache.NewEvent[ID]("group members changed")
 
-// copies are what Redis has of groups. A change goes on while Redis is away ([cache.Proceed]):
-// no rule of this domain rests on the copies. A socket may keep a group's channel by them until the drop is done that waits in SQL.
+// copies is the cached data of groups in Redis. A change continues without Redis ([cache.Proceed]), because no rule of
+// this domain uses the copies. With a stale copy, a socket may keep a group's channel until the drop in the outbox is
+// delivered.
 type copies struct {
 	members *collection.Hash[ID, accounts.ID, kept]
 }
@@ -45,7 +46,7 @@ func newCopies(db *sqldb.DB, rt *cache.Runtime, p cache.Policy) copies {
 	return c
 }
 
-// targets are the copies of a group, with what d then does to those that are loaded.
+// targets returns the cached collections of a group, with d's update of loaded ones.
 func (c copies) targets(id ID, d *changeSet) []cache.Target {
 	return []cache.Target{c.members.Edit(id, func(e *collection.HashEdit[accounts.ID, kept]) {
 		for _, l := range d.left {
@@ -60,14 +61,14 @@ func (c copies) targets(id ID, d *changeSet) []cache.Target {
 	})}
 }
 
-// IsMember reports whether a user is in a group, as of a moment ago.
+// IsMember reports whether a user is in a group, from a cache.
 func (s *Service) IsMember(ctx context.Context, id ID, user accounts.ID) (_ bool, err error) {
 	defer errs.Wrap(&err, "groups.IsMember %s", id)
 	in, err := s.copies.members.Has(ctx, id, user)
 	return in, asKind(ctx, err)
 }
 
-// MemberIDs returns all members of a group, as of a moment ago, in no order.
+// MemberIDs returns all members of a group, from a cache, in no order.
 func (s *Service) MemberIDs(ctx context.Context, id ID) (_ []accounts.ID, err error) {
 	defer errs.Wrap(&err, "groups.MemberIDs %s", id)
 	all, err := s.copies.members.All(ctx, id)

@@ -85,7 +85,7 @@ func TestAGroupHasOneCardForAsLongAsItIsGood(t *testing.T) {
 		w.must(w.Leave(ctx, who[1], id))
 		_, _, _, err = w.Join(ctx, who[3], next.ID, "")
 		w.fails("the card of who has left", err, ErrLink)
-		// Cards do not count as links, of which there may be so many.
+		// Cards do not count as links, whose number is limited.
 		for range maxLinks {
 			_, err := w.NewLink(ctx, who[2], id, ids.New[Link](), time.Hour, 1)
 			w.must(err)
@@ -227,7 +227,7 @@ func TestMembersAreFoundByWhatTheyAreCalled(t *testing.T) {
 	})
 }
 
-// crowd makes a group of so many users, the owner first. They are friends in SQL alone, for speed.
+// crowd creates a group with size members, the owner first. They are friends in SQL only, for speed.
 func (w *world) crowd(size int) (ID, []accounts.ID) {
 	w.t.Helper()
 	who := w.join(size)
@@ -264,7 +264,7 @@ func TestALargeGroupIsSearchedInSteps(t *testing.T) {
 	})
 }
 
-// BenchmarkSearch looks in a group of 5,000 for what nobody is called.
+// BenchmarkSearch searches for an absent name in a group of 5,000.
 func BenchmarkSearch(b *testing.B) {
 	w := newWorld(b, sqldbtest.SQLite(b), redistest.Open(b, "embedded"), new(atomic.Int64), Settings{Members: 5000})
 	id, who := w.crowd(5000)

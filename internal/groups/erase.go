@@ -10,9 +10,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Erase takes a user who has no account any more out of all groups. A group of which the user was the owner
-// goes to the admin, else the member, who joined first; one without other members is dissolved. What the user has
-// asked to join is withdrawn. It may be repeated; until it has returned without an error something may be left.
+// Erase removes an erased user from all groups. Another member becomes the owner of the user's own groups: the admin
+// who joined first, else the member who joined first. A group without other members is dissolved. The user's pending
+// requests are withdrawn. It may be repeated, and some data may remain until it returns no error.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Erase %s", user)
 	for {
@@ -33,7 +33,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if err != nil {
 		return asKind(ctx, err)
 	}
-	for _, id := range asked { // admins are told, and lose their notices
+	for _, id := range asked { // admins get an event, and lose their notices
 		if err := s.Withdraw(ctx, user, id); err != nil && !errors.Is(err, ErrNoRequest) {
 			return err
 		}
@@ -62,7 +62,7 @@ func (s *Service) eraseFrom(ctx context.Context, user accounts.ID, id ID) error 
 		}
 		return d.take(ctx, tx, me, api.GroupLeft)
 	})
-	if errors.Is(err, ErrGroup) || errors.Is(err, ErrMember) { // it has left meanwhile
+	if errors.Is(err, ErrGroup) || errors.Is(err, ErrMember) { // the user has left in the meantime
 		return nil
 	}
 	return err

@@ -10,14 +10,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// small is up to how many members a group has whose changes are told to all of them.
+// small is the largest group whose members all get each change.
 const small = 200
 
-// publish sends the events of what was committed to all devices of each user concerned.
+// publish sends the events of a commit to all devices of the users concerned.
 func (s *Service) publish(ctx context.Context, d *changeSet) {
 	ctx = context.WithoutCancel(ctx)
 	list := slices.Concat(d.joined, d.changed)
-	listed := len(list)+len(d.left) <= small // of more the version tells, and those who need them ask
+	listed := len(list)+len(d.left) <= small // for more, the event has only the version, and clients list the changes
 	var users []accounts.ID
 	if listed {
 		for _, m := range list {
@@ -76,10 +76,10 @@ func (s *Service) publish(ctx context.Context, d *changeSet) {
 	s.bus.Publish(batch)
 }
 
-// touched reports whether there is something for all members.
+// touched reports whether the change is visible to all members.
 func (d *changeSet) touched() bool { return d.group.Version != d.was.Version }
 
-// requests are those that were opened and closed.
+// requests returns the requests that were opened and closed.
 func (d *changeSet) requests() []Request {
 	if d.opened == nil {
 		return d.closed
@@ -87,19 +87,19 @@ func (d *changeSet) requests() []Request {
 	return append([]Request{*d.opened}, d.closed...)
 }
 
-// staff returns the admins and the owner of a group, where somebody has to know.
+// staff returns the admins and the owner of a group if they must get the change.
 func (s *Service) staff(ctx context.Context, d *changeSet) []accounts.ID {
 	if len(d.requests()) == 0 && (!d.touched() || d.group.Members <= small) || d.group.Dissolved != 0 {
 		return nil
 	}
 	found, err := selectStaff(ctx, s.db, d.group.ID)
-	if err != nil { // it happened all the same: whoever asks is told
+	if err != nil { // the change is committed: clients get it when they list changes
 		s.log.Warn("groups: admins are not told of a change", "group", d.group.ID, "err", err)
 	}
 	return found
 }
 
-// audience returns who is told of a change: see the package.
+// audience returns the users who get a change; see the package.
 func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.ID) []accounts.ID {
 	if d.group.Members <= small {
 		all, err := s.MemberIDs(ctx, d.group.ID)
@@ -108,7 +108,7 @@ func (s *Service) audience(ctx context.Context, d *changeSet, staff []accounts.I
 		}
 		s.log.Warn("groups: members are not told of a change", "group", d.group.ID, "err", err)
 	}
-	for _, m := range d.changed { // whoever has joined gets api.EventGroupMine
+	for _, m := range d.changed { // new members get api.EventGroupMine
 		staff = append(staff, m.User)
 	}
 	slices.SortFunc(staff, accounts.ID.Compare)
@@ -130,7 +130,7 @@ func orNone(user accounts.ID) string {
 	return user.String()
 }
 
-// Wire returns g as the API shows it.
+// Wire returns g in the form of the API.
 func (g Group) Wire() api.Group {
 	w := api.Group{ID: g.ID.String(), Name: g.Name, Picture: g.Picture, Announcement: g.Announcement, Announced: g.Announced, Joins: g.Joins.String(), Question: g.Question,
 		Inviters: Member.String(), MutedUntil: api.AtOrNil(sqldb.TimeOrZero(g.Muted)), Members: g.Members, Version: g.Version, Created: api.At(sqldb.Time(g.Created))}
@@ -140,7 +140,7 @@ func (g Group) Wire() api.Group {
 	return w
 }
 
-// membership is a group with a user's place in it; nil: the user is not in it.
+// membership returns a group with a user's membership; nil: the user is not a member.
 func membership(g Group, me *Membership) api.GroupMembership {
 	w := api.GroupMembership{Group: g.Wire()}
 	if me != nil {

@@ -9,39 +9,39 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Follower keeps something of its own in step with groups, in the same transactions.
-// *messaging.Service is one: it keeps each group's chat.
+// Follower keeps its own data consistent with groups, in the same transactions. *messaging.Service implements it: it
+// has each group's chat.
 type Follower interface {
-	// Around calls run, which changes a group in a transaction: it calls record there,
-	// perhaps more than once, for a transaction may be run again. What follows the commit Around
-	// does when run has returned. It returns run's error.
+	// Around calls run, which changes a group in a transaction and calls record there. It may call record more than
+	// once, because a transaction may run again. When run has returned, Around does the work that follows the commit.
+	// It returns run's error.
 	Around(ctx context.Context, run func(record Record) error) error
-	// Forget removes what the follower has of a group that was dissolved a while ago. It may be repeated.
+	// Forget deletes the follower's data of a group that was dissolved some time ago. It may be repeated.
 	Forget(ctx context.Context, id ID) error
 }
 
-// Record is told within the transaction what this does to a group.
+// Record receives the change of a group within its transaction.
 type Record func(ctx context.Context, tx *sqldb.Tx, c Change) error
 
-// Change is what a transaction does to a group.
+// Change is the change that a transaction makes to a group.
 type Change struct {
-	Group  Group // as it is then
+	Group  Group // after the change
 	By     accounts.ID
 	New    bool          // the group did not exist before
-	Joined []accounts.ID // were no members before
+	Joined []accounts.ID // users who were not members before
 	Left   []accounts.ID
-	Notes  []Note // in the order in which members are told
+	Notes  []Note // in the order of the system messages
 }
 
-// Note is one thing that members of a group are told.
+// Note is the content of one system message to the members of a group.
 type Note struct {
 	By    accounts.ID
 	What  string // one of api.System…
 	Users []accounts.ID
-	Text  string // of a name or an announcement, the new one
+	Text  string // the new name or announcement
 }
 
-// Follow has f follow all groups. It is called before the first change.
+// Follow sets the follower of all groups. It is called before the first change.
 func (s *Service) Follow(f Follower) { s.follower = f }
 
 // around calls run, which changes a group, with the follower's record, when it is its turn.
@@ -54,7 +54,7 @@ func (s *Service) around(ctx context.Context, id ID, run func(ctx context.Contex
 	})
 }
 
-// change is what d does, for followers.
+// change returns d in the form for followers.
 func (d *changeSet) change() Change {
 	c := Change{Group: d.group, By: d.by, New: d.was.ID.IsZero()}
 	for _, m := range d.joined {
@@ -64,7 +64,7 @@ func (d *changeSet) change() Change {
 		c.Left = append(c.Left, l.user)
 	}
 	if d.group.Dissolved != 0 || d.silent {
-		return c // nobody is left to be told, or is to be
+		return c // no members are left, or the change is silent
 	}
 	switch {
 	case c.New:
@@ -92,7 +92,7 @@ func (d *changeSet) note(what, text string, users ...accounts.ID) Note {
 	return Note{By: d.by, What: what, Text: text, Users: users}
 }
 
-// notesOfMembers tell of roles and mutes.
+// notesOfMembers returns the notes about roles and mutes.
 func (d *changeSet) notesOfMembers() (notes []Note) {
 	for _, m := range d.changed {
 		was := d.wasMember[m.User]
@@ -114,7 +114,7 @@ func (d *changeSet) notesOfMembers() (notes []Note) {
 	return notes
 }
 
-// notesOfGroup tell of the group's name, picture, announcement, and of a mute of all.
+// notesOfGroup returns the notes about the group's name, picture and announcement, and about a mute of all members.
 func (d *changeSet) notesOfGroup() (notes []Note) {
 	if d.group.Name != d.was.Name {
 		notes = append(notes, d.note(api.SystemNamed, d.group.Name))
@@ -134,7 +134,7 @@ func (d *changeSet) notesOfGroup() (notes []Note) {
 	return notes
 }
 
-// empty reports whether there is nothing in it for a follower.
+// empty reports whether the change has nothing for a follower.
 func (c Change) empty() bool {
 	return !c.New && len(c.Joined) == 0 && len(c.Left) == 0 && len(c.Notes) == 0
 }
@@ -145,20 +145,20 @@ type Seat struct {
 	User  accounts.ID
 }
 
-// Standing is what a member may do in the group's chat.
+// Standing has the rights of a member in the group's chat.
 type Standing struct {
 	Role  Role
-	Muted error // what keeps the member from writing, nil for nothing
+	Muted error // the error of a member who may not write, else nil
 }
 
 // Over reports whether the standing's role is above another member's.
 func (s Standing) Over(other Standing) bool { return s.Role.over(other.Role) == nil }
 
-// MayModerate refuses a user who may not take back messages of others. ErrMay.
+// MayModerate returns ErrMay if the member may not recall messages of others.
 func (s Standing) MayModerate() error { return s.Role.may(moderate, Group{}) }
 
-// MayMentionAll refuses a user who may not call all members. ErrMay.
+// MayMentionAll returns ErrMay if the member may not mention all members.
 func (s Standing) MayMentionAll() error { return s.Role.may(mentionAll, Group{}) }
 
-// MayPin refuses a user who may not pin messages for all. ErrMay.
+// MayPin returns ErrMay if the member may not pin messages for all.
 func (s Standing) MayPin() error { return s.Role.may(pin, Group{}) }

@@ -14,16 +14,16 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// ID names a group.
+// ID identifies a group.
 type ID = ids.ID[Group]
 
-// LinkID names a link into a group, and is what the link has of a secret: 72 random bits.
+// LinkID identifies a link into a group. It is also the link's secret: 72 random bits.
 type LinkID = ids.ID[Link]
 
-// RequestID names a request to join.
+// RequestID identifies a request to join.
 type RequestID = ids.ID[Request]
 
-// Joins is how users who are not invited come into a group. Its number is part of a row.
+// Joins is the way for users without an invitation to join a group. Rows store its number.
 type Joins int
 
 // The ways.
@@ -35,10 +35,10 @@ const (
 
 var joins = [...]string{api.JoinInvited, api.JoinAsking, api.JoinOpen}
 
-// String is the way's name on the wire.
+// String returns the way's name on the wire.
 func (j Joins) String() string { return joins[j] }
 
-// Notify is of which messages a member wants to be notified. Its number is part of a row.
+// Notify selects the messages that a member gets pushes for. Rows store its number.
 type Notify int
 
 // The settings.
@@ -50,52 +50,52 @@ const (
 
 var notifies = [...]string{api.NotifyAll, api.NotifyMentions, api.NotifyNone}
 
-// String is the setting's name on the wire.
+// String returns the setting's name on the wire.
 func (n Notify) String() string { return notifies[n] }
 
 // Group is a group of users.
 type Group struct {
 	ID           ID
 	Name         string
-	Picture      string // the picture's id; none when empty
+	Picture      string // the picture's id; empty: none
 	Announcement string
-	Announced    int64 // counts announcements
+	Announced    int64 // number of announcements so far
 	Joins        Joins
-	Question     string // what a user who asks to join is to answer
+	Question     string // for users who request to join
 	AdminsInvite bool   // else every member may invite
-	Muted        int64  // Unix ms until when members may not write; 0: they may
+	Muted        int64  // Unix ms of the end of the mute of all; 0: none
 	Members      int
 	Version      int64 // of the newest change
 	Created      int64 // Unix ms
-	Dissolved    int64 // Unix ms; 0: it is not
+	Dissolved    int64 // Unix ms; 0: not dissolved
 
-	pruned int64 // members who left up to this version are forgotten
+	pruned int64 // former members up to this version are deleted
 }
 
-// Membership is a user's place in a group.
+// Membership is a user's row in a group.
 type Membership struct {
 	User     accounts.ID
 	Role     Role
 	Nickname string // in this group, for all
-	Muted    int64  // Unix ms until when the member may not write
+	Muted    int64  // Unix ms of the end of the mute
 	Joined   int64  // Unix ms
 	Inviter  accounts.ID
 
 	own
 	version int64
-	gone    int64 // Unix ms since when the user is no member; 0: is one
+	gone    int64 // Unix ms of leaving; 0 for a member
 }
 
-// own is what only the member sees.
+// own has the settings that only the member sees.
 type own struct {
-	Remark string // what the member calls the group
+	Remark string // the member's name for the group
 	Notify Notify
-	Seen   int64 // announcements up to this one
+	Seen   int64 // number of the last announcement seen
 
 	ownVersion int64 // grows with each change of these
 }
 
-// kept is a Membership as the cache holds it; see Doc.Version before you change it.
+// kept is the form of a Membership in the cache; see Doc.Version before you change it.
 type kept struct {
 	Role     Role        `json:"role,omitempty"`
 	Nickname string      `json:"nickname,omitempty"`
@@ -106,7 +106,7 @@ type kept struct {
 
 func (m Membership) kept() kept { return kept{m.Role, m.Nickname, m.Muted, m.Joined, m.Inviter} }
 
-// Link lets users into a group.
+// Link is a link that admits users to a group.
 type Link struct {
 	ID      LinkID
 	Group   ID
@@ -114,16 +114,16 @@ type Link struct {
 	Created int64 // Unix ms
 	Expires int64 // Unix ms
 	Uses    int   // so far
-	Most    int   // 0: as many as come
-	Card    bool  // it is what others scan to find the group; see [Service.Card]
+	Most    int   // limit of uses; 0: none
+	Card    bool  // the link is the group's card; see [Service.Card]
 }
 
-// open reports whether the link lets another user in.
+// open reports whether the link admits another user.
 func (l Link) open(now time.Time) bool {
 	return now.UnixMilli() < l.Expires && (l.Most == 0 || l.Uses < l.Most)
 }
 
-// State is what became of a request. Its number is part of a row.
+// State is the state of a request. Rows store its number.
 type State int
 
 // The states.
@@ -135,12 +135,12 @@ const (
 	Expired
 )
 
-// String is the state's name on the wire.
+// String returns the state's name on the wire.
 func (s State) String() string {
 	return [...]string{api.RequestPending, api.RequestAccepted, api.RequestRefused, api.RequestWithdrawn, api.RequestExpired}[s]
 }
 
-// Request is a user's wish to join a group.
+// Request is a user's request to join a group.
 type Request struct {
 	ID      RequestID
 	Group   ID
@@ -151,14 +151,14 @@ type Request struct {
 	Expires int64 // Unix ms
 }
 
-// Ban keeps a user out of a group.
+// Ban excludes a user from a group.
 type Ban struct {
 	User accounts.ID
 	By   accounts.ID
 	At   int64 // Unix ms
 }
 
-// The domain's refusals. A group that a user cannot see does not exist.
+// Refusals of this domain. For a user who may not see a group, the group does not exist.
 var (
 	ErrGroup      = errs.New(errs.NotFound, "group.unknown", "There is no such group.")
 	ErrMember     = errs.New(errs.NotFound, "group.member_unknown", "This user is not in the group.")
@@ -185,7 +185,7 @@ var (
 	ErrCursor     = errs.New(errs.Invalid, "group.cursor", "That cursor does not come from this list.")
 )
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings; 0 means the default.
 type Settings struct {
 	Members     int           `koanf:"members" default:"500" help:"members that a group may have, at most 5000"`
 	Admins      int           `koanf:"admins" default:"20" help:"admins that a group may have beside its owner, at most 200"`
@@ -212,7 +212,7 @@ func line(where, s string, least, most int) (string, error) {
 	return s, nil
 }
 
-// until checks a moment up to which somebody is muted; 0 for one that has passed. ErrUntil.
+// until returns the end of a mute in Unix ms, or 0 if it has passed. It returns ErrUntil for more than ten years.
 func until(t, now time.Time) (int64, error) {
 	if !t.After(now) {
 		return 0, nil
@@ -223,7 +223,7 @@ func until(t, now time.Time) (int64, error) {
 	return t.UnixMilli(), nil
 }
 
-// place is where a page of members ends: higher roles first, then those who joined first.
+// place is the end of a page of members. Higher roles are first, then members who joined earlier.
 type place struct {
 	role   Role
 	joined int64
@@ -234,7 +234,8 @@ var firstPlace = place{role: Owner + 1}
 
 func (p place) cursor() string { return cursor.Of(p.user, int64(p.role), p.joined) }
 
-// parsePlace returns the place of a cursor, or first for none. ErrCursor.
+// parsePlace returns the place of a cursor, or first for an empty cursor. It returns ErrCursor if the cursor is
+// invalid.
 func parsePlace(text string, first place) (place, error) {
 	if text == "" {
 		return first, nil

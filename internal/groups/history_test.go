@@ -19,7 +19,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// follower keeps a group's members by what has changed, as a client does.
+// follower keeps a group's members by listing changes, as a client does.
 type follower struct {
 	user    accounts.ID
 	members map[accounts.ID]kept
@@ -48,8 +48,8 @@ func (f *follower) sync(w *world, id ID, limit int) error {
 	}
 }
 
-// Random steps on two nodes: refusals change nothing, what SQL has is sound, and whoever follows the
-// changes knows the members, as the pages of the list and the copies on both nodes do.
+// Random steps on two nodes. Refusals change nothing, and SQL keeps its invariants. The members from changes are the
+// same as in the pages of the list and in the copies on both nodes.
 func TestRandomHistoriesOfAGroup(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestRandomHistoriesOfAGroup(t *testing.T) {
 	}
 }
 
-// step does something to a group, as somebody.
+// step runs a random act of one user on a group.
 func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]LinkID) (what string, err error) {
 	ctx := w.t.Context()
 	until := w.db.Now().Add(time.Duration(roll.IntN(7)-3) * time.Hour)
@@ -153,7 +153,7 @@ func (w *world) step(roll *rand.Rand, id ID, me, other accounts.ID, links *[]Lin
 	return "answer", w.Answer(ctx, me, id, list[roll.IntN(len(list))].ID, roll.IntN(3) > 0)
 }
 
-// agrees holds what a follower knows, the pages of the list and the copies against SQL.
+// agrees compares a follower's data, the pages of the list and the copies with SQL.
 func (w *world) agrees(f *follower, id ID, nodes []*world, what string) {
 	w.t.Helper()
 	list, err := allMembers(w.t.Context(), w.db, id)
@@ -193,7 +193,7 @@ func (w *world) agrees(f *follower, id ID, nodes []*world, what string) {
 	}
 }
 
-// Changes that are committed while somebody asks are in that answer, or in the next one.
+// A change that is committed during a request is in its response or in the next one.
 func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.join(60)
@@ -215,7 +215,7 @@ func TestWhoAsksWhileAGroupChangesMissesNothing(t *testing.T) {
 		for over := false; !over; {
 			select {
 			case <-done:
-				over = true // what has happened is in the next answer
+				over = true // the next response has all changes
 			default:
 			}
 			w.must(f.sync(w, id, 500))

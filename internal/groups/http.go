@@ -20,7 +20,7 @@ import (
 var (
 	createLimit = ratelimit.Limit{Max: 30, Window: time.Hour}
 	inviteLimit = ratelimit.Limit{Max: 60, Window: time.Minute}
-	joinLimit   = ratelimit.Limit{Max: 30, Window: time.Minute} // makes trying out links hopeless
+	joinLimit   = ratelimit.Limit{Max: 30, Window: time.Minute} // makes guessing links hopeless
 )
 
 // Routes adds the domain's operations to a.
@@ -96,7 +96,7 @@ func (s *Service) Routes(a *web.API) {
 		Summary: "Refuse a request", Errors: []*errs.Error{ErrGroup, ErrMay, ErrNoRequest, ErrStore}}, s.postRefuse)
 }
 
-// GroupPath names a group; what is no identifier names none.
+// GroupPath names a group. An invalid id is treated as an unknown group.
 type GroupPath struct {
 	Group string `path:"group" maxLength:"64" doc:"the group's id"`
 }
@@ -115,7 +115,7 @@ type MemberPath struct {
 	User string `path:"user" maxLength:"64" doc:"the user's id"`
 }
 
-// both returns the two that the path names; a user who is none is nobody.
+// both returns the group and the user of the path. It returns the given error for an invalid user id.
 func (p MemberPath) both(nobody error) (ID, accounts.ID, error) {
 	id, err := p.parse()
 	if err != nil {
@@ -141,7 +141,7 @@ func (p LinkPath) link() (LinkID, error) {
 	return id, nil
 }
 
-// PageQuery says which page of a list is wanted.
+// PageQuery selects a page of a list.
 type PageQuery struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
@@ -158,7 +158,7 @@ func parseUsers(texts []string) ([]accounts.ID, error) {
 	return users, nil
 }
 
-// parsed is the value that a name on the wire stands for; the API's schema refuses others.
+// parsed returns the value of a name on the wire. The API's schema refuses other names.
 func parsed[T ~int](name *string, names []string) *T {
 	if name == nil {
 		return nil

@@ -27,8 +27,8 @@ func (s *Service) cardRoutes(a *web.API, tags []string) {
 		Summary: "A group's card as a QR code, SVG", Errors: refusals}, s.getCardSVG)
 }
 
-// card returns a group's card with the text of its picture: a link to this server's page as the caller reaches it. The
-// card is the one that get returns.
+// card returns the group's card from get, with the text of its QR code: a link to this server's page with the caller's
+// host.
 func (s *Service) card(ctx context.Context, caller accounts.Caller, in *GroupPath, get func(context.Context, accounts.ID, ID) (Link, error)) (c api.Card, err error) {
 	id, err := in.parse()
 	if err != nil {

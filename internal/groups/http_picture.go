@@ -16,13 +16,13 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits, as those of users' pictures.
+// Limits, the same as for avatars.
 var (
 	uploadLimit  = ratelimit.Limit{Max: 20, Window: time.Hour}
 	pictureLimit = ratelimit.Limit{Max: 6000, Window: time.Minute}
 )
 
-// uploadTime lets 5 MiB arrive over a megabit a second.
+// uploadTime is enough for 5 MiB at one megabit a second.
 const uploadTime = 45 * time.Second
 
 func (s *Service) pictureRoutes(a *web.API, tags []string) {

@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// remembered is how long a member who left is known as one who left, at the least: somebody who is muted is for that long.
+	// remembered is the shortest time that SQL stores the row of a former member. It is longer for a muted one.
 	remembered = 90 * 24 * time.Hour
-	// sweepBatch bounds what a sweep does at a time.
+	// sweepBatch is the number of rows that a sweep handles at a time.
 	sweepBatch = 200
-	// dissolvedFor is how long what was said in a dissolved group stays: what was under way when it was dissolved has ended by then.
+	// dissolvedFor is the delay before the messages of a dissolved group are deleted, so that running requests have
+	// ended.
 	dissolvedFor = 10 * time.Minute
 )
 
-// Jobs are what this domain does by itself. Nothing waits for it.
+// Jobs returns the background jobs of this domain. No caller depends on them.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "groups.prune", Every: time.Hour, Singleton: true, RunWithoutLease: true, Run: s.prune}}
 }
 
-// prune removes what was remembered for long enough, and dissolved groups.
+// prune deletes old rows and dissolved groups.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "groups.prune")
 	now := s.db.Now()

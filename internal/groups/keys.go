@@ -9,7 +9,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this domain.
 var Keys = keyspace.New("groups")
 
 var (

@@ -12,11 +12,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// maxLinks is how many links of a group may let users in at a time.
+// maxLinks is the largest number of open links of a group.
 const maxLinks = 50
 
-// NewLink makes a link that lets users in for some time; most is how many, 0 as many as come. The link's id is the caller's
-// to choose, as in [Service.Create]. ErrGroup, ErrMay, ErrLinks.
+// NewLink creates a link that admits users until life has passed. most is the limit of uses; 0 means none. The caller
+// chooses the link's id, as in [Service.Create]. It returns ErrGroup, ErrMay or ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
 	defer errs.Wrap(&err, "groups.NewLink %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -24,7 +24,7 @@ func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link Lin
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == user }); i >= 0 { // an earlier try made it
+		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == user }); i >= 0 { // an earlier try created it
 			l = there[i]
 			return nil
 		}
@@ -41,7 +41,7 @@ func (s *Service) NewLink(ctx context.Context, user accounts.ID, id ID, link Lin
 	return l, err
 }
 
-// openLinks returns those of a group's links that let users in: they have not expired, are not used up, and their makers may invite.
+// openLinks returns the links that admit users: they have not expired, have uses left, and their makers may invite.
 func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now time.Time) ([]Link, error) {
 	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
 	if len(links) == 0 {
@@ -62,7 +62,7 @@ func openLinks(ctx context.Context, q sqldb.Querier, g Group, links []Link, now 
 	}), err
 }
 
-// letsIn refuses a link that has expired or is used up, or whose maker may no longer invite. ErrLink.
+// letsIn returns ErrLink if a link has expired or is used up, or if its maker may no longer invite.
 func letsIn(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time) error {
 	open, err := openLinks(ctx, q, g, []Link{l}, now)
 	if err == nil && len(open) == 0 {
@@ -71,7 +71,7 @@ func letsIn(ctx context.Context, q sqldb.Querier, l Link, g Group, now time.Time
 	return err
 }
 
-// Links returns the links that let users in: all of them to admins, a member's own to a member. ErrGroup.
+// Links returns the open links: all of them to admins, and only their own to members. It returns ErrGroup.
 func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "groups.Links %s", id)
 	g, me, err := s.inGroup(ctx, user, id)
@@ -85,7 +85,7 @@ func (s *Service) Links(ctx context.Context, user accounts.ID, id ID) (_ []Link,
 	return slices.DeleteFunc(all, func(l Link) bool { return me.Role < Admin && l.By != user }), asKind(ctx, err)
 }
 
-// Revoke has a link let nobody in any more; a member can revoke their own, an admin all. ErrGroup, ErrLink, ErrMay.
+// Revoke revokes a link. A member may revoke their own links, an admin all. It returns ErrGroup, ErrLink or ErrMay.
 func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "groups.Revoke %s", id)
 	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, me Membership) error {
@@ -103,7 +103,8 @@ func (s *Service) Revoke(ctx context.Context, user accounts.ID, id ID, link Link
 	return err
 }
 
-// Look returns the group of a link, as someone sees it who may join, and the user's place in it; nil: they are not in it. ErrLink.
+// Look returns the group of a link for a user who may join, and the user's membership; nil: not a member. It returns
+// ErrLink.
 func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Group, me *Membership, err error) {
 	defer errs.Wrap(&err, "groups.Look")
 	l, err := selectLink(ctx, s.db, link)
@@ -128,11 +129,11 @@ func (s *Service) Look(ctx context.Context, user accounts.ID, link LinkID) (_ Gr
 	return g, &m, asKind(ctx, err)
 }
 
-// cardLife is how long a group's card is good, as that of a user: over a weekend.
+// cardLife is the lifetime of a group's card, which is the same as for a user's card. It lasts over a weekend.
 const cardLife = 48 * time.Hour
 
-// Card returns the group's card to members who may invite: a link that others scan to find the group. ErrGroup, ErrMay.
-// It returns [accounts.ErrNotDrawn] if there is none that lets users in.
+// Card returns the group's card to members who may invite. Other users scan it to find the group. It returns
+// [accounts.ErrNotDrawn] if no open card exists, ErrGroup or ErrMay.
 func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.Card %s", id)
 	g, me, err := s.inGroup(ctx, user, id)
@@ -155,8 +156,8 @@ func (s *Service) Card(ctx context.Context, user accounts.ID, id ID) (card Link,
 	return Link{}, accounts.ErrNotDrawn
 }
 
-// DrawCard returns the group's card, as [Service.Card] does. It makes a new card if there is none. The card ends when it
-// expires, when it is revoked, and when the member who drew it may no longer invite. ErrGroup, ErrMay.
+// DrawCard returns the group's card like [Service.Card], and creates one if none exists. The card ends when it expires,
+// when it is revoked, or when the member who drew it may no longer invite. It returns ErrGroup or ErrMay.
 func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card Link, err error) {
 	defer errs.Wrap(&err, "groups.DrawCard %s", id)
 	_, err = s.change(ctx, id, user, []verb{invite}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -177,8 +178,9 @@ func (s *Service) DrawCard(ctx context.Context, user accounts.ID, id ID) (card L
 	return card, err
 }
 
-// Join lets the user in by a link. By the card of a group in which admins decide who joins, it asks them instead, with an
-// answer to the group's question: then me is nil, and there is a request. ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups.
+// Join adds the user to the group of a link. If the link is a card and admins decide, it sends a request with answer
+// instead. Then me is nil and r is the request. It returns ErrLink, ErrText, ErrAlready, ErrBanned, ErrFull or
+// ErrGroups.
 func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answer string) (_ Group, me *Membership, r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Join")
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
@@ -219,7 +221,7 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, link LinkID, answe
 	return g, me, r, err
 }
 
-// welcome refuses a user who is in a group that is locked, or banned from it. ErrAlready, ErrBanned.
+// welcome refuses a user for a locked group: it returns ErrAlready for a member and ErrBanned for a banned user.
 func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID) error {
 	switch _, err := selectMember(ctx, tx, d.group.ID, user); {
 	case err == nil:

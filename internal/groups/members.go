@@ -13,8 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Invite makes friends of the user's members, at once, and returns those who were none. ErrGroup, ErrMay,
-// ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups, accounts.ErrNoUser.
+// Invite adds the user's friends to the group at once, and returns the ones who were not members. It returns ErrGroup,
+// ErrMay, ErrNotFriend, ErrTheyBanned, ErrFull, ErrGroups or accounts.ErrNoUser.
 func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []accounts.ID) (added []Membership, err error) {
 	defer errs.Wrap(&err, "groups.Invite %s", id)
 	users = others(user, users)
@@ -46,13 +46,14 @@ func (s *Service) Invite(ctx context.Context, user accounts.ID, id ID, users []a
 	return added, err
 }
 
-// MemberUpdate is what changes of a member; nil changes nothing.
+// MemberUpdate is a change of a member; nil changes nothing.
 type MemberUpdate struct {
 	Role       *Role // Member or Admin
 	MutedUntil *time.Time
 }
 
-// SetMember changes another member and returns them. ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins, ErrUntil.
+// SetMember updates another member and returns them. It returns ErrGroup, ErrMember, ErrMay, ErrRank, ErrAdmins or
+// ErrUntil.
 func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other accounts.ID, u MemberUpdate) (m Membership, err error) {
 	defer errs.Wrap(&err, "groups.SetMember %s", id)
 	var verbs []verb
@@ -86,7 +87,7 @@ func (s *Service) SetMember(ctx context.Context, user accounts.ID, id ID, other 
 	return m, err
 }
 
-// over is [Service.change] for what is done to another member, whose role has to be a lower one. ErrMember, ErrRank.
+// over is [Service.change] for an act on another member, whose role must be lower. It returns ErrMember or ErrRank.
 func (s *Service) over(ctx context.Context, user accounts.ID, id ID, other accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Membership) error) (Group, error) {
 	return s.change(ctx, id, user, verbs, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
 		m, err := selectMember(ctx, tx, id, other)
@@ -100,7 +101,7 @@ func (s *Service) over(ctx context.Context, user accounts.ID, id ID, other accou
 	})
 }
 
-// Remove takes another member out. ErrGroup, ErrMember, ErrMay, ErrRank.
+// Remove removes another member. It returns ErrGroup, ErrMember, ErrMay or ErrRank.
 func (s *Service) Remove(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Remove %s", id)
 	_, err = s.over(ctx, user, id, other, []verb{remove}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Membership) error {
@@ -109,8 +110,8 @@ func (s *Service) Remove(ctx context.Context, user accounts.ID, id ID, other acc
 	return err
 }
 
-// Ban keeps a user out of a group until the ban is lifted, and takes out a member. Banning again
-// changes nothing. ErrGroup, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser.
+// Ban bans a user from a group until the ban is lifted, and removes a member. A second ban changes nothing. It returns
+// ErrGroup, ErrMay, ErrRank, ErrSelf or accounts.ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Ban %s", id)
 	if user == other {
@@ -151,7 +152,7 @@ func (s *Service) Ban(ctx context.Context, user accounts.ID, id ID, other accoun
 	return err
 }
 
-// Unban lifts a ban. ErrGroup, ErrMay, ErrNoBan.
+// Unban lifts a ban. It returns ErrGroup, ErrMay or ErrNoBan.
 func (s *Service) Unban(ctx context.Context, user accounts.ID, id ID, other accounts.ID) (err error) {
 	defer errs.Wrap(&err, "groups.Unban %s", id)
 	_, err = s.change(ctx, id, user, []verb{ban}, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, _ Membership) error {
@@ -164,7 +165,7 @@ func (s *Service) Unban(ctx context.Context, user accounts.ID, id ID, other acco
 	return err
 }
 
-// Bans returns at most limit bans, the last one first, from behind the cursor on. ErrGroup, ErrMay, ErrCursor.
+// Bans returns up to limit bans, newest first, after the cursor. It returns ErrGroup, ErrMay or ErrCursor.
 func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
 	defer errs.Wrap(&err, "groups.Bans %s", id)
 	after, err := parsePlace(cursor, place{joined: math.MaxInt64})
@@ -186,7 +187,7 @@ func (s *Service) Bans(ctx context.Context, user accounts.ID, id ID, cursor stri
 	return list, next, nil
 }
 
-// may refuses what a user's role does not allow. ErrGroup, ErrMay.
+// may returns ErrMay if the user's role does not allow v, and ErrGroup if the user is not a member.
 func (s *Service) may(ctx context.Context, user accounts.ID, id ID, v verb) error {
 	g, me, err := s.inGroup(ctx, user, id)
 	if err != nil {
@@ -195,8 +196,8 @@ func (s *Service) may(ctx context.Context, user accounts.ID, id ID, v verb) erro
 	return me.Role.may(v, g)
 }
 
-// Leave takes the user out of a group. The owner cannot leave other members behind; when nobody is left
-// the group is dissolved. ErrGroup, ErrOwner.
+// Leave removes the user from a group. The owner cannot leave while the group has other members. If no members are
+// left, the group is dissolved. It returns ErrGroup or ErrOwner.
 func (s *Service) Leave(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Leave %s", id)
 	_, err = s.change(ctx, id, user, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error {
@@ -211,8 +212,8 @@ func (s *Service) Leave(ctx context.Context, user accounts.ID, id ID) (err error
 	return err
 }
 
-// Transfer makes another member the owner; the one of now becomes an admin, whether or not there are enough. ErrGroup,
-// ErrMember, ErrMay, ErrSelf.
+// Transfer makes another member the owner. The former owner becomes an admin, even above the limit of admins. It
+// returns ErrGroup, ErrMember, ErrMay or ErrSelf.
 func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to accounts.ID) (_ Group, me Membership, err error) {
 	defer errs.Wrap(&err, "groups.Transfer %s", id)
 	if user == to {
@@ -234,7 +235,7 @@ func (s *Service) Transfer(ctx context.Context, user accounts.ID, id ID, to acco
 	return g, me, err
 }
 
-// Dissolve ends a group, for all. ErrGroup, ErrMay.
+// Dissolve ends a group, for all. It returns ErrGroup or ErrMay.
 func (s *Service) Dissolve(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Dissolve %s", id)
 	_, err = s.change(ctx, id, user, []verb{dissolve}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -243,7 +244,7 @@ func (s *Service) Dissolve(ctx context.Context, user accounts.ID, id ID) (err er
 	return err
 }
 
-// end dissolves a group that is locked.
+// end dissolves a locked group.
 func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	list, err := allMembers(ctx, tx, d.group.ID)
 	if err != nil {
@@ -256,7 +257,7 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range asked { // the rows go with the group
+	for _, r := range asked { // the rows are deleted with the group
 		r.State = Withdrawn
 		d.closed = append(d.closed, r)
 	}
@@ -267,15 +268,15 @@ func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	return deleteAround(ctx, tx, d.group.ID)
 }
 
-// OwnUpdate is what changes of a member by themselves; nil changes nothing.
+// OwnUpdate is a member's change of their own membership; nil changes nothing.
 type OwnUpdate struct {
-	Nickname *string // which all members see
+	Nickname *string // visible to all members
 	Remark   *string
 	Notify   *Notify
-	Seen     *int64 // only goes forward, and not beyond the newest announcement
+	Seen     *int64 // only moves forward, at most to the newest announcement
 }
 
-// SetOwn changes the user's own place in a group. ErrGroup, ErrText.
+// SetOwn updates the user's own membership. It returns ErrGroup or ErrText.
 func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpdate) (_ Group, me Membership, err error) {
 	defer errs.Wrap(&err, "groups.SetOwn %s", id)
 	for name, text := range map[string]*string{"nickname": u.Nickname, "remark": u.Remark} {
@@ -308,7 +309,7 @@ func (s *Service) SetOwn(ctx context.Context, user accounts.ID, id ID, u OwnUpda
 	return g, me, err
 }
 
-// Seen returns how many members have seen the newest announcement. ErrGroup, ErrMay.
+// Seen returns the number of members who have seen the newest announcement. It returns ErrGroup or ErrMay.
 func (s *Service) Seen(ctx context.Context, user accounts.ID, id ID) (_ Group, n int, err error) {
 	defer errs.Wrap(&err, "groups.Seen %s", id)
 	g, me, err := s.inGroup(ctx, user, id)

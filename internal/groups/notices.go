@@ -11,9 +11,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// record writes what users are told of d who would look for it nowhere else: that they were made members,
-// or taken out; that they are asked as admins, or were answered. What admins were told of a request leaves
-// their lists with its end, and when they are admins no more.
+// record writes the notices about d for users who see it nowhere else. New and former members get one, admins get one
+// for each request, and users get one for the answer. The notices of a request leave the admins' lists when the request
+// ends, and when they are no longer admins.
 func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	if s.notices == nil {
 		return nil
@@ -35,11 +35,11 @@ func (s *Service) record(ctx context.Context, tx *sqldb.Tx, d *changeSet) error 
 	return s.notices.Record(ctx, tx, d.noticesNew(staff)...)
 }
 
-// noticesOver are those that leave the lists of admins: requests that have ended are no matter of theirs any more, and none is of
-// those who are admins no more.
+// noticesOver returns the notices that leave the lists of admins: notices of closed requests, and all notices of former
+// admins.
 func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accounts.ID) (over []notices.Told, err error) {
 	if former := d.formerStaff(); len(former) > 0 {
-		waiting := d.closed // of a group that is dissolved: all that waited
+		waiting := d.closed // in a dissolved group, all pending requests
 		if d.group.Dissolved == 0 {
 			if waiting, err = waitingIn(ctx, tx, d.group.ID, place{}, math.MaxInt32); err != nil {
 				return nil, err
@@ -59,7 +59,7 @@ func (d *changeSet) noticesOver(ctx context.Context, tx *sqldb.Tx, staff []accou
 	return over, nil
 }
 
-// noticesNew are those that users get of what has happened to them, and admins of a request.
+// noticesNew returns the new notices of users about changes that concern them, and of admins about a request.
 func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
 	entry := func(kind string, to, by accounts.ID, source string, data api.NoticeOfGroup) {
 		if to == by {
@@ -102,10 +102,10 @@ func (d *changeSet) noticesNew(staff []accounts.ID) (told []notices.Entry) {
 	return told
 }
 
-// sourceOf names a request as what admins are told of.
+// sourceOf returns the notice source of a request.
 func sourceOf(r Request) string { return "group_request:" + r.ID.String() }
 
-// formerStaff are users who were admins or the owner, and are not any more.
+// formerStaff returns users who were admins or the owner before the change.
 func (d *changeSet) formerStaff() (all []accounts.ID) {
 	for _, m := range d.changed {
 		if d.wasMember[m.User].Role >= Admin && m.Role < Admin {

@@ -10,11 +10,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// maxWaiting is how many requests of a group may wait before further ones are refused: what becomes of a group reads all that wait.
+// maxWaiting is the largest number of pending requests of a group. It is bounded because some changes of the group read
+// all of them.
 const maxWaiting = 1000
 
-// Ask asks to join a group: an open one lets the user in at once, and the request is nil. Asking again
-// changes nothing. ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups, ErrRequests.
+// Ask requests to join a group. An open group admits the user at once, and r is nil. A second request changes nothing.
+// It returns ErrGroup, ErrText, ErrAlready, ErrBanned, ErrFull, ErrGroups or ErrRequests.
 func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer string) (r *Request, err error) {
 	defer errs.Wrap(&err, "groups.Ask %s", id)
 	if answer, err = line("body.answer", answer, 0, 200); err != nil {
@@ -39,7 +40,7 @@ func (s *Service) Ask(ctx context.Context, user accounts.ID, id ID, answer strin
 	return r, err
 }
 
-// request opens a request in a group that is locked, or returns the one that waits.
+// request opens a request in a locked group, or returns the pending one.
 func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user accounts.ID, answer string) (*Request, error) {
 	switch before, err := waitingOf(ctx, tx, d.group.ID, user); {
 	case errors.Is(err, ErrNoRequest):
@@ -63,8 +64,8 @@ func (s *Service) request(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 	return r, insertRequest(ctx, tx, *r)
 }
 
-// Requests returns at most limit requests that wait for an answer, the oldest first, from behind the cursor on.
-// ErrGroup, ErrMay, ErrCursor.
+// Requests returns up to limit pending requests, oldest first, after the cursor. It returns ErrGroup, ErrMay or
+// ErrCursor.
 func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Request, next string, err error) {
 	defer errs.Wrap(&err, "groups.Requests %s", id)
 	after, err := parsePlace(cursor, firstPlace)
@@ -86,8 +87,8 @@ func (s *Service) Requests(ctx context.Context, user accounts.ID, id ID, cursor 
 	return list, next, nil
 }
 
-// Answer approves a request, so that its user is a member, or refuses it. ErrGroup, ErrMay, ErrNoRequest,
-// ErrFull, ErrGroups, accounts.ErrNoUser.
+// Answer approves a request, so that its user becomes a member, or refuses it. It returns ErrGroup, ErrMay,
+// ErrNoRequest, ErrFull, ErrGroups or accounts.ErrNoUser.
 func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request RequestID, yes bool) (err error) {
 	defer errs.Wrap(&err, "groups.Answer %s", id)
 	_, err = s.change(ctx, id, user, []verb{answer}, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, _ Membership) error {
@@ -108,7 +109,7 @@ func (s *Service) Answer(ctx context.Context, user accounts.ID, id ID, request R
 	return err
 }
 
-// Withdraw takes the user's own request back. ErrNoRequest.
+// Withdraw withdraws the user's own request. It returns ErrNoRequest if there is none.
 func (s *Service) Withdraw(ctx context.Context, user accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "groups.Withdraw %s", id)
 	_, err = s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {

@@ -2,7 +2,7 @@ package groups
 
 import "github.com/stoa-dev/stoa/api"
 
-// Role is what a member is in a group. Its number is part of rows and keys: it never changes.
+// Role is the rank of a member in a group. Rows and keys store its number, so it never changes.
 type Role int
 
 // The roles.
@@ -14,10 +14,10 @@ const (
 
 var roles = [...]string{api.RoleMember, api.RoleAdmin, api.RoleOwner}
 
-// String is the role's name on the wire.
+// String returns the role's name on the wire.
 func (r Role) String() string { return roles[r] }
 
-// verb is something that a member may want to do to a group.
+// verb is an act of a member on a group.
 type verb int
 
 const (
@@ -34,19 +34,19 @@ const (
 	transfer
 	dissolve
 	leave
-	moderate   // take back messages of members of a lower role
-	mentionAll // members at once
+	moderate   // recall messages of members with a lower role
+	mentionAll // all members at once
 	pin        // messages, for all
 )
 
-// needs is the lowest role that may do each. That of invite is the group's to choose.
+// needs has the lowest role for each verb. The group's setting may raise that of invite.
 var needs = [...]Role{
 	invite: Member, describe: Admin, announce: Admin, answer: Admin, mute: Admin, muteAll: Admin, remove: Admin, ban: Admin,
 	configure: Owner, appoint: Owner, transfer: Owner, dissolve: Owner, leave: Member,
 	moderate: Admin, mentionAll: Admin, pin: Admin,
 }
 
-// may refuses what a role does not allow in a group. ErrMay, ErrOwner.
+// may returns ErrMay if a role does not allow v in a group, and ErrOwner if the owner would leave.
 func (r Role) may(v verb, g Group) error {
 	least := needs[v]
 	if v == invite && g.AdminsInvite {
@@ -61,7 +61,7 @@ func (r Role) may(v verb, g Group) error {
 	return nil
 }
 
-// over refuses what can be done to members of a lower role only. ErrRank.
+// over returns ErrRank unless other is a lower role.
 func (r Role) over(other Role) error {
 	if r <= other {
 		return ErrRank

@@ -8,19 +8,18 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/words"
 )
 
-// A search compares members here, as messaging does (decision 17): names are in another domain, remarks in a third, and
-// no index that all engines have finds a part of a Chinese name. What one call may cost is bounded: a cursor goes on where
-// it ended.
+// A search compares members here, as in messaging (decision 17). Names and remarks belong to other domains, and no
+// index of all engines finds a part of a Chinese name. The cost of a call is bounded, and a cursor resumes the search.
 
-// searchReach is how many members one call looks at. The largest group has five times as many.
+// searchReach is the number of members that one call reads. The largest group has five times as many.
 const searchReach = 1000
 
-// ErrQuery refuses a search for nothing.
+// ErrQuery refuses a search without words.
 var ErrQuery = errs.New(errs.Invalid, "group.query", "There is nothing in this to search for.")
 
-// Search returns at most limit members whose nickname, name, or what the user calls them, has each word of q, in the order
-// of [Service.Members], from behind the cursor on. It looks at some of the members: there may be few in an answer, or
-// none, and yet a next. ErrGroup, ErrCursor, ErrQuery.
+// Search returns up to limit members in the order of [Service.Members], after the cursor. The member's nickname, name,
+// or the user's remark must have each word of q. One call reads only some members, so a page may have few or no results
+// and still a next cursor. It returns ErrGroup, ErrCursor or ErrQuery.
 func (s *Service) Search(ctx context.Context, user accounts.ID, id ID, q, cursor string, limit int) (found []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Search %s", id)
 	looking := words.Of(q)

@@ -22,40 +22,40 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this domain uses; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of the users in ids that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	// ProfilesOrNone is Profiles for events of a committed change. It returns none if they cannot be read.
 	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 }
 
-// Friends is what this domain asks social for; *social.Service is one.
+// Friends is the part of social that this domain uses; *social.Service implements it.
 type Friends interface {
 	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 
-	// Remarks returns what a user calls those of others who are friends of theirs and have a remark.
+	// Remarks returns the user's remarks for those of others who are friends and have one.
 	Remarks(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]string, error)
 }
 
-// Config has what the domain stands on.
+// Config has the parts that the domain needs.
 type Config struct {
 	DB      *sqldb.DB
 	Caches  *cache.Runtime
-	Cache   cache.Policy // of copies; Unfenced is this domain's to choose
-	Bus     *events.Bus  // gets the events, after the commit
+	Cache   cache.Policy // of copies; this domain sets Unfenced
+	Bus     *events.Bus  // receives the events, after the commit
 	People  People
 	Friends Friends
-	Studio  *picture.Studio   // makes pictures of groups; nil: one of its own
-	Hooks   *webhooks.Service // told of every change of a group; nil: nobody is
+	Studio  *picture.Studio   // makes pictures of groups; nil: a new one
+	Hooks   *webhooks.Service // after-hooks of each change of a group; nil: none
 	Log     *slog.Logger
-	// Notices has what users are told who may see nothing of the group. Nil: they are told by events alone.
+	// Notices stores the notices for users who may not see the group. Nil: users get events only.
 	Notices *notices.Service
 
 	Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service is the domain for the rest of the program. It is safe for concurrent use.
 type Service struct {
 	db       *sqldb.DB
 	caches   *aggregate.Caches
@@ -65,13 +65,13 @@ type Service struct {
 	friends  Friends
 	notices  *notices.Service
 	studio   *picture.Studio
-	follower Follower // nil: nobody
+	follower Follower // nil: none
 	hooks    *webhooks.Service
 	cfg      Settings
 	log      *slog.Logger
 }
 
-// New returns the domain on those parts. The error has all faults of the settings.
+// New returns the domain with the parts in cfg. The error has all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -84,27 +84,27 @@ func New(cfg Config) (*Service, error) {
 		people: cfg.People, friends: cfg.Friends, notices: cfg.Notices, studio: cfg.Studio, hooks: cfg.Hooks, cfg: cfg.Settings, log: cfg.Log}, nil
 }
 
-// leaver is a user who was in a group, and why not any more.
+// leaver is a former member, with the reason of leaving.
 type leaver struct {
 	user accounts.ID
 	why  string
 	role Role // before
 }
 
-// A changeSet is what one transaction has changed of a group. What follows the commit, the
-// copies in Redis and the events, is derived from it.
+// A changeSet has the changes of one transaction to a group. Cache updates and events after the commit are computed
+// from it.
 type changeSet struct {
 	at        time.Time
-	by        accounts.ID                // who does it
-	app       bool                       // it is the app's own backend that does it, in the owner's name
-	silent    bool                       // the chat tells nobody
+	by        accounts.ID                // the user who makes the change
+	app       bool                       // the backend makes it, in the owner's name
+	silent    bool                       // the chat gets no system message
 	was       Group                      // before; zero for a new one
-	wasMember map[accounts.ID]Membership // changed, before
+	wasMember map[accounts.ID]Membership // changed members, before
 	group     Group
 	joined    []Membership
-	changed   []Membership // what all members see of them
+	changed   []Membership // with changes that all members see
 	left      []leaver
-	own       *Membership // what only the member sees
+	own       *Membership // with changes that only the member sees
 	opened    *Request
 	closed    []Request
 }
@@ -116,9 +116,9 @@ func (d *changeSet) write(m Membership) Membership {
 	return m
 }
 
-// change runs fn in a transaction, under the lock of a group, as one of its members whose role
-// allows verbs; then it writes the group, brings the copies up to date, publishes what has happened
-// and returns the group. ErrGroup: there is no such group, or the user is not in it. ErrMay, ErrOwner.
+// change runs fn in a transaction under the lock of a group, for a member whose role allows verbs. Then it writes the
+// group, updates the copies, publishes the changes and returns the group. It returns ErrGroup if the group does not
+// exist or the user is not a member, ErrMay or ErrOwner.
 func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []verb, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, me Membership) error) (Group, error) {
 	return s.enter(ctx, id, user, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		me, err := selectMember(ctx, tx, id, user)
@@ -135,12 +135,12 @@ func (s *Service) change(ctx context.Context, id ID, user accounts.ID, verbs []v
 	})
 }
 
-// enter is [Service.change] for users who may be no members.
+// enter is [Service.change] for users who need not be members.
 func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (Group, error) {
 	var d changeSet
 	err := s.around(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			d = changeSet{at: tx.Now(), by: user} // a transaction may be run again
+			d = changeSet{at: tx.Now(), by: user} // a transaction may run again
 			if d.group, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 				return err
 			}
@@ -158,13 +158,14 @@ func (s *Service) enter(ctx context.Context, id ID, user accounts.ID, fn func(ct
 	return d.group, nil
 }
 
-// finish ends a transaction that has made d: it tells the follower, the app's own backend and users of it, and writes the group.
+// finish ends a transaction with the changes d. It records them for the follower, the webhooks and the notices, and
+// writes the group.
 func (s *Service) finish(ctx context.Context, tx *sqldb.Tx, d *changeSet, record Record) error {
 	if d.group == d.was {
 		return s.record(ctx, tx, d)
 	}
 	if !d.touched() {
-		d.group.Version++ // of the group itself alone
+		d.group.Version++ // the change concerns only the group itself
 	}
 	if c := d.change(); !c.empty() {
 		if err := record(ctx, tx, c); err != nil {
@@ -180,8 +181,8 @@ func (s *Service) finish(ctx context.Context, tx *sqldb.Tx, d *changeSet, record
 	return s.record(ctx, tx, d)
 }
 
-// admit makes users members, who are none, of a group that is locked. ErrFull, ErrGroups,
-// accounts.ErrNoUser. What they had asked is closed. Whoever was muted and left is muted still.
+// admit adds users who are not members to a locked group, and closes their requests. A former member who was muted is
+// still muted. It returns ErrFull, ErrGroups or accounts.ErrNoUser.
 func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users ...accounts.ID) error {
 	if d.group.Members+len(users) > s.cfg.Members {
 		return ErrFull
@@ -194,7 +195,7 @@ func (s *Service) admit(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter
 	return nil
 }
 
-// admitAtOnce is how many users one statement names.
+// admitAtOnce is the number of users that one statement names.
 const admitAtOnce = 500
 
 func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inviter accounts.ID, role Role, users []accounts.ID) error {
@@ -225,7 +226,7 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 		if standing, known := who[u]; !known || standing.Deleted {
 			return accounts.ErrNoUser
 		}
-		if in[u] >= s.cfg.Groups { // counted without a lock: at the same moment a user may come into one more
+		if in[u] >= s.cfg.Groups { // counted without a lock: a concurrent change may add the user to one more group
 			return ErrGroups
 		}
 		muted := former[u].Muted
@@ -233,15 +234,14 @@ func (s *Service) admitSome(ctx context.Context, tx *sqldb.Tx, d *changeSet, inv
 			muted = 0
 		}
 		list[i] = d.write(Membership{User: u, Role: role, Muted: muted, Joined: now, Inviter: inviter,
-			own: own{Seen: d.group.Announced, ownVersion: max(former[u].ownVersion+1, now)}}) // a former row may be forgotten
+			own: own{Seen: d.group.Announced, ownVersion: max(former[u].ownVersion+1, now)}}) // a former row may be deleted
 	}
 	d.group.Members += len(list)
 	d.joined = append(d.joined, list...)
 	return insertMembers(ctx, tx, d.group.ID, list)
 }
 
-// take takes a member out of a group that is locked. Links that the member has made let nobody in
-// any more.
+// take removes a member from a locked group, and deletes the member's links.
 func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why string) error {
 	d.left = append(d.left, leaver{m.User, why, m.Role})
 	m = d.write(Membership{User: m.User, Muted: m.Muted, Joined: m.Joined, own: own{ownVersion: m.ownVersion}, gone: d.at.UnixMilli()})
@@ -252,7 +252,7 @@ func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Membership, why st
 	return updateMember(ctx, tx, d.group.ID, m)
 }
 
-// set writes what all members see of one.
+// set writes changes of a member that all members see.
 func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, was, m Membership) error {
 	if m = d.write(m); d.wasMember == nil {
 		d.wasMember = map[accounts.ID]Membership{}
@@ -262,16 +262,16 @@ func (d *changeSet) set(ctx context.Context, tx *sqldb.Tx, was, m Membership) er
 	return updateMember(ctx, tx, d.group.ID, m)
 }
 
-// close ends a request that waits.
+// close ends a pending request.
 func (d *changeSet) close(ctx context.Context, tx *sqldb.Tx, r Request, state State) error {
 	r.State = state
 	d.closed = append(d.closed, r)
 	return closeRequest(ctx, tx, r.ID, state)
 }
 
-// Create makes a group of a user and friends of theirs. The id is the caller's to choose, the same for each try of one
-// request: the group that an earlier try has made is returned as it is. ErrText, ErrNotFriend, ErrFull, ErrGroups,
-// accounts.ErrNoUser; ErrGroup where that one is no more, or the user not in it.
+// Create creates a group of a user and friends. The caller chooses the id, the same for each try of one request. If an
+// earlier try has created the group, Create returns it unchanged. It returns ErrGroup if that group is dissolved or the
+// user is no longer a member. The other errors are ErrText, ErrNotFriend, ErrFull, ErrGroups and accounts.ErrNoUser.
 func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, name string, members []accounts.ID) (_ Group, _ Membership, err error) {
 	defer errs.Wrap(&err, "groups.Create %s", owner)
 	if name, err = line("body.name", name, 1, 60); err != nil {
@@ -291,7 +291,7 @@ func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name str
 	err = s.around(ctx, id, func(ctx context.Context, record Record) error {
 		return s.caches.Change(ctx, s.copies.targets(id, &d), func(ctx context.Context, tx *sqldb.Tx) error {
 			d = changeSet{at: tx.Now(), by: owner, app: app, group: Group{ID: id, Name: name, Created: tx.Now().UnixMilli()}}
-			err := insertGroup(ctx, tx, d.group) // first, so that two tries meet here
+			err := insertGroup(ctx, tx, d.group) // first, so that two tries conflict here
 			if made = sqldb.IsDuplicate(err); made {
 				g, me, err = madeBefore(ctx, tx, id, owner)
 			}
@@ -317,7 +317,7 @@ func (s *Service) create(ctx context.Context, owner accounts.ID, id ID, name str
 	return d.group, d.joined[0], nil
 }
 
-// madeBefore returns the group that an earlier try has made, and the user's place in it. ErrGroup.
+// madeBefore returns the group that an earlier try has created, and the user's membership. It returns ErrGroup.
 func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (g Group, me Membership, err error) {
 	if g, err = selectGroup(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 		return g, me, err
@@ -328,13 +328,13 @@ func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (g G
 	return g, me, err
 }
 
-// others returns users without one of them, each once.
+// others returns users without user, each once.
 func others(user accounts.ID, users []accounts.ID) []accounts.ID {
 	users = slices.SortedFunc(slices.Values(users), accounts.ID.Compare)
 	return slices.DeleteFunc(slices.Compact(users), func(u accounts.ID) bool { return u == user })
 }
 
-// areFriends refuses users who are no friends of the user's. ErrNotFriend.
+// areFriends returns ErrNotFriend if one of users is not a friend of user.
 func (s *Service) areFriends(ctx context.Context, user accounts.ID, users []accounts.ID) error {
 	if len(users) == 0 {
 		return nil
@@ -351,8 +351,8 @@ func (s *Service) areFriends(ctx context.Context, user accounts.ID, users []acco
 	return nil
 }
 
-// Group returns a group as a user sees it, and their place in it; nil: they are not in it. ErrGroup
-// unless they are, or the group lets users in who are not invited.
+// Group returns a group for a user, and the user's membership; nil: not a member. It returns ErrGroup unless the user
+// is a member, or the group admits users without an invitation.
 func (s *Service) Group(ctx context.Context, user accounts.ID, id ID) (_ Group, me *Membership, err error) {
 	defer errs.Wrap(&err, "groups.Group %s", id)
 	g, err := selectGroup(ctx, s.db, id, "")
@@ -372,14 +372,14 @@ func (s *Service) Group(ctx context.Context, user accounts.ID, id ID) (_ Group, 
 	return g, nil, nil
 }
 
-// Groups returns all groups of a user, the one joined last first, and the user's place in each.
+// Groups returns all groups of a user, the last joined first, and the user's membership in each.
 func (s *Service) Groups(ctx context.Context, user accounts.ID) (_ []Group, mine []Membership, err error) {
 	defer errs.Wrap(&err, "groups.Groups %s", user)
 	list, mine, err := groupsOf(ctx, s.db, user)
 	return list, mine, asKind(ctx, err)
 }
 
-// inGroup returns a group of which the user is a member. ErrGroup.
+// inGroup returns a group and the user's membership. It returns ErrGroup if the user is not a member.
 func (s *Service) inGroup(ctx context.Context, user accounts.ID, id ID) (Group, Membership, error) {
 	g, me, err := s.Group(ctx, user, id)
 	if err == nil && me == nil {
@@ -391,9 +391,9 @@ func (s *Service) inGroup(ctx context.Context, user accounts.ID, id ID) (Group, 
 	return g, *me, nil
 }
 
-// Members returns at most limit members, the higher roles first, from behind the cursor on, and the
-// group from before they were read: [Service.Changes] from its version on brings what the page may
-// have missed. ErrGroup, ErrCursor.
+// Members returns up to limit members, higher roles first, after the cursor, and the group from before the read.
+// [Service.Changes] since its version returns the changes that the page may have missed. It returns ErrGroup or
+// ErrCursor.
 func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor string, limit int) (_ []Membership, next string, _ Group, err error) {
 	defer errs.Wrap(&err, "groups.Members %s", id)
 	after, err := parsePlace(cursor, firstPlace)
@@ -417,18 +417,18 @@ func (s *Service) Members(ctx context.Context, user accounts.ID, id ID, cursor s
 
 func (m Membership) place() place { return place{m.Role, m.Joined, m.User.String()} }
 
-// Changes are what happened to a group.
+// Changes are the changes of a group.
 type Changes struct {
 	Group   Group // as it is now
 	Changed []Membership
 	Removed []accounts.ID
-	Version int64 // up to where these go
+	Version int64 // the version of the last change
 	More    bool
-	Reset   bool // the changes are not remembered any more: read the whole list
+	Reset   bool // older changes are deleted: read the whole list
 }
 
-// Changes returns at most limit changes of a group since a version, each member once, by the last
-// change. ErrGroup.
+// Changes returns up to limit changes of a group since a version. Each member appears once, with the last change. It
+// returns ErrGroup.
 func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since int64, limit int) (c Changes, err error) {
 	defer errs.Wrap(&err, "groups.Changes %s", id)
 	g, err := selectGroup(ctx, s.db, id, "") // before: the rows have all changes up to its version
@@ -439,13 +439,13 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 	if err != nil {
 		return Changes{}, asKind(ctx, err)
 	}
-	// Afterwards: had a removal been forgotten while the rows were read, it shows.
+	// Read after the rows, so that a removal that was pruned in the meantime is noticed.
 	now, _, err := s.inGroup(ctx, user, id)
 	if err != nil {
 		return Changes{}, err
 	}
 	c = Changes{Group: g, Version: g.Version}
-	if since > 0 && since < now.pruned || since > now.Version { // or the database was set back
+	if since > 0 && since < now.pruned || since > now.Version { // or the database was restored
 		c.Reset = true
 		return c, nil
 	}
@@ -455,7 +455,7 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 	}
 	for _, m := range list {
 		switch {
-		case m.version > c.Version: // committed after the group was read: the next answer has it
+		case m.version > c.Version: // committed after the group was read: the next page has it
 		case m.gone != 0:
 			c.Removed = append(c.Removed, m.User)
 		default:
@@ -465,7 +465,7 @@ func (s *Service) Changes(ctx context.Context, user accounts.ID, id ID, since in
 	return c, nil
 }
 
-// Update is what changes of a group; nil changes nothing.
+// Update is a change of a group; nil changes nothing.
 type Update struct {
 	Name         *string
 	Announcement *string
@@ -475,7 +475,7 @@ type Update struct {
 	MutedUntil   *time.Time
 }
 
-// verbs are what an update does.
+// verbs returns the verbs that an update needs.
 func (u Update) verbs() (all []verb) {
 	for v, there := range map[verb]bool{describe: u.Name != nil, announce: u.Announcement != nil, muteAll: u.MutedUntil != nil,
 		configure: u.Joins != nil || u.Question != nil || u.AdminsInvite != nil} {
@@ -486,7 +486,7 @@ func (u Update) verbs() (all []verb) {
 	return all
 }
 
-// clean returns u with its texts trimmed. ErrText.
+// clean returns u with its texts trimmed, or ErrText.
 func (u Update) clean() (Update, error) {
 	for _, t := range []struct {
 		text  **string
@@ -513,7 +513,7 @@ func (u Update) clean() (Update, error) {
 	return u, nil
 }
 
-// on returns g as updated at a moment. ErrUntil.
+// on returns g after the update at a time, or ErrUntil.
 func (u Update) on(g Group, now time.Time) (Group, error) {
 	set(&g.Name, u.Name)
 	set(&g.Joins, u.Joins)
@@ -531,14 +531,14 @@ func (u Update) on(g Group, now time.Time) (Group, error) {
 	return g, err
 }
 
-// set gives to a value, where there is one.
+// set assigns a value, if there is one.
 func set[T any](to, value *T) {
 	if value != nil {
 		*to = *value
 	}
 }
 
-// Change changes a group and returns it as the user sees it. ErrGroup, ErrMay, ErrText, ErrUntil.
+// Change updates a group and returns it with the user's membership. It returns ErrGroup, ErrMay, ErrText or ErrUntil.
 func (s *Service) Change(ctx context.Context, user accounts.ID, id ID, u Update) (_ Group, me Membership, err error) {
 	defer errs.Wrap(&err, "groups.Change %s", id)
 	if u, err = u.clean(); err != nil {
@@ -553,7 +553,7 @@ func (s *Service) Change(ctx context.Context, user accounts.ID, id ID, u Update)
 		if me = m; d.group.Announced == before {
 			return nil
 		}
-		me.Seen = d.group.Announced // whoever writes it has seen it
+		me.Seen = d.group.Announced // the writer has seen it
 		me.ownVersion++
 		d.own = &me
 		return updateOwn(ctx, tx, id, me)

@@ -33,11 +33,10 @@ import (
 // patience ends a test that would otherwise hang.
 const patience = time.Minute
 
-// unhurried stands in for the budget of production: a machine that stalls must not be
-// taken for a Redis that is away.
+// unhurried replaces the budget of production: a slow machine must not look like an unavailable Redis.
 const unhurried = 10 * time.Second
 
-// A world is one node's groups, and what is beneath them, on its engines.
+// A world is the groups of one node, with its services and engines.
 type world struct {
 	*Service
 	t        testing.TB
@@ -52,7 +51,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	bus := events.NewBus(rdb, ids.New[world]().String(), log)
 	budget := unhurried
 	if bubble.In(t) {
-		budget = 0 // production's own
+		budget = 0 // the budget of production
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
 	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})
@@ -79,8 +78,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, se
 	return w
 }
 
-// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real
-// MariaDB.
+// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real MariaDB.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
@@ -104,7 +102,7 @@ func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *worl
 	}
 }
 
-// neighbour is another node on the same engines.
+// neighbour returns another node on the same engines.
 func (w *world) neighbour() *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.cfg)
@@ -112,7 +110,7 @@ func (w *world) neighbour() *world {
 
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// join opens n accounts, all of which are friends of the first one.
+// join creates n accounts. All are friends of the first one.
 func (w *world) join(n int) (all []accounts.ID) {
 	w.t.Helper()
 	var users []accounts.User
@@ -147,7 +145,7 @@ func (w *world) fails(what string, err, want error) {
 	}
 }
 
-// create makes a group.
+// create creates a group.
 func (w *world) create(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
 	g, _, err := w.Create(w.t.Context(), owner, ids.New[Group](), "Rowing", members)
@@ -164,7 +162,7 @@ func (w *world) appoint(id ID, owner accounts.ID, users ...accounts.ID) {
 	}
 }
 
-// roles are the members of a group with their roles, as SQL has them.
+// roles returns the members of a group with their roles, from SQL.
 func (w *world) roles(id ID) map[accounts.ID]Role {
 	w.t.Helper()
 	list, err := allMembers(w.t.Context(), w.db, id)
@@ -176,7 +174,7 @@ func (w *world) roles(id ID) map[accounts.ID]Role {
 	return all
 }
 
-// sound holds SQL against what the package promises, and the copies of members against SQL.
+// sound checks the invariants of the package in SQL, and compares the copies of members with SQL.
 func (w *world) sound() {
 	w.t.Helper()
 	for what, query := range map[string]string{
@@ -220,8 +218,8 @@ func at(t time.Time) *time.Time { return &t }
 
 func to[T any](v T) *T { return &v }
 
-// Everything that a member may want to do to a group, with who may: by the roles stranger, member,
-// admin and owner; the other one is a member unless it is said.
+// Every act of a member on a group, with the result for the roles stranger, member, admin and owner. The other user is
+// a member unless stated otherwise.
 func TestWhoMayDoWhatInAGroup(t *testing.T) {
 	type try func(ctx context.Context, w *world, id ID, me, other accounts.ID) error
 	setMember := func(u MemberUpdate) try {
@@ -364,7 +362,7 @@ func TestWhoMayDoWhatInAGroup(t *testing.T) {
 	}
 }
 
-// dump is all that SQL has of groups.
+// dump returns all rows of groups in SQL.
 func (w *world) dump() string {
 	w.t.Helper()
 	var text strings.Builder
@@ -430,7 +428,8 @@ func TestWhoComesIntoAGroup(t *testing.T) {
 		_, err = w.Invite(ctx, bob, id, nil)
 		w.fails("a member invites where admins invite", err, ErrMay)
 
-		// Who asks: not where members are invited, then with an admin's leave, then at once.
+		// A request is first refused, because members are invited. Later an admin decides, and finally the group admits
+		// users at once.
 		_, err = w.Ask(ctx, dan, id, "me")
 		w.fails("asking", err, ErrGroup)
 		_, _, err = w.Group(ctx, dan, id)
@@ -696,7 +695,7 @@ func TestWhatAMemberSetsForThemselves(t *testing.T) {
 	})
 }
 
-// Changes on two nodes are published in any order. The document with the highest version has what SQL has.
+// Changes on two nodes are published in any order. The document with the highest version is equal to SQL.
 func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -714,7 +713,7 @@ func TestSetOwn_HighestVersionIsTheNewest(t *testing.T) {
 			all.Go(func() {
 				for j := range each {
 					u := OwnUpdate{Remark: to(fmt.Sprint(i, " ", j))}
-					if j%2 == 1 { // takes a version of the group, too
+					if j%2 == 1 { // takes a version of the group too
 						u.Nickname = u.Remark
 					}
 					g, me, err := nodes[i%2].SetOwn(ctx, bob, id, u)
@@ -814,7 +813,7 @@ func TestRequestsToJoinComeInPagesAndAreBounded(t *testing.T) {
 		_, err = w.Ask(ctx, eve, id, "")
 		w.must(err)
 
-		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { // as a version without the bound let in
+		w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { // like a version of the program without the limit
 			return insertRequest(ctx, tx, Request{ID: ids.New[Request](), Group: id, User: ids.New[accounts.User](), Created: now.UnixMilli(), Expires: now.Add(time.Hour).UnixMilli()})
 		}))
 		last := w.listen(eve)
@@ -867,7 +866,7 @@ func TestAnErasedUserLeavesAllGroups(t *testing.T) {
 	})
 }
 
-// TestWhoIsMutedStaysSo when they leave and come again.
+// A mute remains if the member leaves and joins again.
 func TestWhoIsMutedStaysSo(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, who := t.Context(), w.join(2)
@@ -933,7 +932,7 @@ func TestWhoIsMutedStaysSo(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed by those who follow the changes.
+// A follower of the changes must not miss the second leave.
 func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx, who := t.Context(), w.join(3)
@@ -955,7 +954,7 @@ func TestWhoLeavesAgainWhileAFormerLeaveIsForgottenIsMissed(t *testing.T) {
 	})
 }
 
-// heard collects what a user's devices are told, in short.
+// heard collects the events of a user's devices, in short form.
 type heard struct {
 	*world
 	user accounts.ID
@@ -970,7 +969,7 @@ func (w *world) listen(user accounts.ID) heard {
 	return h
 }
 
-// all returns what was told so far.
+// all returns the events so far.
 func (h heard) all() (got []string) {
 	h.t.Helper()
 	end := events.New("from here", h.user.String(), time.Now(), []byte("1"))
@@ -1056,7 +1055,7 @@ func TestWhoIsToldOfAGroup(t *testing.T) {
 	})
 }
 
-// A try whose answer got lost is followed by another one, perhaps while it runs still.
+// After a lost response another try follows, perhaps while the first one still runs.
 func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
 	eachEngine(t, Settings{Groups: 1}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -1098,14 +1097,14 @@ func TestTriesOfOneRequestMakeOneGroupAndOneLink(t *testing.T) {
 	})
 }
 
-// unreachable is a social domain that cannot reach SQL.
+// unreachable is a social domain without SQL.
 type unreachable struct{ Friends }
 
 func (unreachable) AreFriends(context.Context, accounts.ID, []accounts.ID) (map[accounts.ID]bool, error) {
 	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
 }
 
-// It is the one that the descriptions of this domain's operations have.
+// The error is one that the descriptions of this domain's operations list.
 func TestFriendsThatCannotBeReachedAreARefusalOfGroups(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), new(atomic.Int64), Settings{})

@@ -12,10 +12,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrStore reports that SQL is away.
+// ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "group.store_away", "Groups cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 const groupColumns = "g.id, g.name, g.picture, g.announcement, g.announced, g.joins, g.question, g.admins_invite, g.muted, g.members, g.version, g.pruned, g.created, g.dissolved"
@@ -53,7 +53,7 @@ func scanMember(rows *sql.Rows) (m Membership, err error) {
 	return m, err
 }
 
-// selectMembers returns those of at most 500 users who are members.
+// selectMembers returns the members among at most 500 users.
 func selectMembers(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
 	found := make(map[accounts.ID]Membership, len(users))
 	if len(users) == 0 {
@@ -87,7 +87,7 @@ func selectStaff(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, er
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_members WHERE group_id = ? AND gone = 0 AND role >= ?", id, Admin))
 }
 
-// pageMembers returns up to n members behind a place.
+// pageMembers returns up to n members after a place.
 func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Membership, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+` FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
@@ -95,14 +95,14 @@ func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int
 	return sqldb.Collect(rows, err, scanMember)
 }
 
-// changedMembers returns up to n rows that have changed after a version, in the order of
-// versions; of those who left, too.
+// changedMembers returns up to n rows that have changed after a version, in the order of versions. It includes former
+// members.
 func changedMembers(ctx context.Context, q sqldb.Querier, id ID, since int64, n int) ([]Membership, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.version > ? ORDER BY m.version LIMIT ?", id, since, n)
 	return sqldb.Collect(rows, err, scanMember)
 }
 
-// groupsOf returns a user's groups, the one joined last first.
+// groupsOf returns a user's groups, the last joined first.
 func groupsOf(ctx context.Context, q sqldb.Querier, user accounts.ID) (groups []Group, mine []Membership, err error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+groupColumns+", "+memberColumns+" FROM group_members m JOIN chat_groups g ON g.id = m.group_id WHERE m.user_id = ? AND m.gone = 0 ORDER BY m.joined DESC, g.id", user)
 	err = sqldb.Each(rows, err, func(rows *sql.Rows) error {
@@ -115,7 +115,7 @@ func groupsOf(ctx context.Context, q sqldb.Querier, user accounts.ID) (groups []
 	return groups, mine, err
 }
 
-// countGroups returns in how many groups users are.
+// countGroups returns the number of groups of each user.
 func countGroups(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]int, error) {
 	all := make(map[accounts.ID]int, len(users))
 	rows, err := q.QueryContext(ctx, "SELECT user_id, COUNT(*) FROM group_members WHERE user_id IN (?) AND gone = 0 GROUP BY user_id", bun.List(users))
@@ -133,13 +133,13 @@ func countAdmins(ctx context.Context, q sqldb.Querier, id ID) (n int, err error)
 	return n, err
 }
 
-// countSeen returns how many members have seen the newest announcement.
+// countSeen returns the number of members who have seen the newest announcement.
 func countSeen(ctx context.Context, q sqldb.Querier, g Group) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_members WHERE group_id = ? AND gone = 0 AND seen >= ?", g.ID, g.Announced).Scan(&n)
 	return n, err
 }
 
-// selectFormer returns the rows of those of users who were members and left.
+// selectFormer returns the rows of users who are former members.
 func selectFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) (map[accounts.ID]Membership, error) {
 	all := map[accounts.ID]Membership{}
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.user_id IN (?) AND m.gone > 0", id, bun.List(users))
@@ -150,7 +150,7 @@ func selectFormer(ctx context.Context, q sqldb.Querier, id ID, users []accounts.
 	})
 }
 
-// insertMembers writes new members. Rows of former memberships give way.
+// insertMembers writes new members. It replaces rows of former memberships.
 func insertMembers(ctx context.Context, tx *sqldb.Tx, id ID, list []Membership) error {
 	users := make([]accounts.ID, len(list))
 	var args []any
@@ -171,20 +171,20 @@ func updateMember(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error 
 	return err
 }
 
-// updateOwn writes what only the member sees, which takes no version of the group.
+// updateOwn writes the settings that only the member sees, which take no version of the group.
 func updateOwn(ctx context.Context, tx *sqldb.Tx, id ID, m Membership) error {
 	_, err := tx.ExecContext(ctx, "UPDATE group_members SET remark = ?, notify = ?, seen = ?, own_version = ? WHERE group_id = ? AND user_id = ? AND gone = 0", m.Remark, m.Notify, m.Seen, m.ownVersion, id, m.User)
 	return err
 }
 
-// deleteMembers forgets all members of a group.
+// deleteMembers deletes all members of a group.
 func deleteMembers(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ?", id)
 	return err
 }
 
-// successor returns who gets a group whose owner is gone: the admin, else the member, who joined
-// first. ErrMember: nobody is left.
+// successor returns the next owner of a group: the admin who joined first, else the member who joined first. It returns
+// ErrMember if there is no other member.
 func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (Membership, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM group_members m WHERE m.group_id = ? AND m.gone = 0 AND m.user_id <> ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner)
 	found, err := sqldb.Collect(rows, err, scanMember)
@@ -197,7 +197,7 @@ func successor(ctx context.Context, q sqldb.Querier, id ID, owner accounts.ID) (
 	return found[0], nil
 }
 
-// selectBanned returns which of users are banned from a group.
+// selectBanned returns the users in users who are banned from a group.
 func selectBanned(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM group_bans WHERE group_id = ? AND user_id IN (?)", id, bun.List(users)))
 }
@@ -207,12 +207,12 @@ func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
 	return err
 }
 
-// deleteBan reports whether there was one.
+// deleteBan deletes a ban, and reports whether there was one.
 func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user accounts.ID) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM group_bans WHERE group_id = ? AND user_id = ?", id, user))
 }
 
-// pageBans returns up to n bans behind a place, the last one first.
+// pageBans returns up to n bans after a place, newest first.
 func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
 	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM group_bans WHERE group_id = ? AND at <= ? AND (at < ? OR user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
 		id, after.joined, after.joined, after.user, n)
@@ -263,7 +263,7 @@ func deleteLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
 	return err
 }
 
-// deleteLinksOf deletes the links that a user has made into a group.
+// deleteLinksOf deletes the links of a group that a user has created.
 func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by accounts.ID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM group_links WHERE group_id = ? AND by_id = ?", id, by)
 	return err
@@ -281,17 +281,17 @@ func selectRequest(ctx context.Context, q sqldb.Querier, id RequestID) (Request,
 	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE id = ?", id))
 }
 
-// waitingOf returns a user's request in a group that was not closed, or ErrNoRequest.
+// waitingOf returns a user's unclosed request in a group, or ErrNoRequest.
 func waitingOf(ctx context.Context, q sqldb.Querier, id ID, user accounts.ID) (Request, error) {
 	return oneRequest(q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE waiting = ?", id.String()+user.String()))
 }
 
-// groupsAsked returns the groups in which a request of a user was not closed.
+// groupsAsked returns the groups with an unclosed request of a user.
 func groupsAsked(ctx context.Context, q sqldb.Querier, user accounts.ID) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_requests WHERE user_id = ? AND waiting IS NOT NULL", user))
 }
 
-// waitingOfAll returns the requests of at most 500 users in a group that were not closed.
+// waitingOfAll returns the unclosed requests of at most 500 users in a group.
 func waitingOfAll(ctx context.Context, q sqldb.Querier, id ID, users []accounts.ID) ([]Request, error) {
 	waiting := make([]string, len(users))
 	for i, u := range users {
@@ -318,14 +318,14 @@ func oneRequest(rows *sql.Rows, err error) (Request, error) {
 	return found[0], nil
 }
 
-// waitingIn returns up to n requests of a group that wait for an answer, the oldest first, from behind a place on.
+// waitingIn returns up to n pending requests of a group, oldest first, after a place.
 func waitingIn(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Request, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+requestColumns+" FROM group_requests WHERE group_id = ? AND state = ? AND expires > ? AND created >= ? AND (created > ? OR id > ?) ORDER BY created, id LIMIT ?",
 		id, Pending, q.Now().UnixMilli(), after.joined, after.joined, after.user, n)
 	return sqldb.Collect(rows, err, scanRequest)
 }
 
-// countWaiting counts the requests of a group that wait for an answer.
+// countWaiting returns the number of pending requests of a group.
 func countWaiting(ctx context.Context, q sqldb.Querier, id ID) (n int, err error) {
 	err = q.QueryRowContext(ctx, "SELECT COUNT(*) FROM group_requests WHERE group_id = ? AND state = ? AND expires > ?", id, Pending, q.Now().UnixMilli()).Scan(&n)
 	return n, err
@@ -341,7 +341,7 @@ func closeRequest(ctx context.Context, tx *sqldb.Tx, id RequestID, state State) 
 	return err
 }
 
-// deleteAround deletes what stands beside a group that is dissolved: bans, links, requests and its picture.
+// deleteAround deletes the bans, links, requests and the picture of a dissolved group.
 func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	for _, table := range []string{"group_bans", "group_links", "group_requests", "group_pictures"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE group_id = ?", id); err != nil {
@@ -351,34 +351,34 @@ func deleteAround(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return nil
 }
 
-// longDissolved returns up to n groups that were dissolved before a moment.
+// longDissolved returns up to n groups that were dissolved before a time.
 func longDissolved(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM chat_groups WHERE dissolved > 0 AND dissolved < ? LIMIT ?", before.UnixMilli(), n))
 }
 
-// deleteGroup deletes a group that is dissolved.
+// deleteGroup deletes a dissolved group.
 func deleteGroup(ctx context.Context, db *sqldb.DB, id ID) error {
 	_, err := db.ExecContext(ctx, "DELETE FROM chat_groups WHERE id = ? AND dissolved > 0", id)
 	return err
 }
 
-// groupIDsOf returns up to n groups in which a user is.
+// groupIDsOf returns up to n groups of a user.
 func groupIDsOf(ctx context.Context, q sqldb.Querier, user accounts.ID, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT group_id FROM group_members WHERE user_id = ? AND gone = 0 LIMIT ?", user, n))
 }
 
-// deleteTraces removes what groups have of a user who is in none.
+// deleteTraces deletes the remaining rows about a user who is in no group.
 func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	for _, condition := range []string{"group_bans WHERE user_id = ?", "group_requests WHERE user_id = ?", "group_links WHERE by_id = ?"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user) // it would keep the row
+	_, err := tx.ExecContext(ctx, "UPDATE group_members SET muted = 0 WHERE user_id = ? AND gone > 0", user) // a mute would keep the row
 	return err
 }
 
-// longGone returns up to n members who left before a moment and are not muted any more.
+// longGone returns up to n former members who left before a time and are no longer muted.
 func longGone(ctx context.Context, q sqldb.Querier, before time.Time, n int) (map[ID][]Membership, error) {
 	all := map[ID][]Membership{}
 	rows, err := q.QueryContext(ctx, "SELECT m.group_id, "+memberColumns+" FROM group_members m WHERE m.gone > 0 AND m.gone < ? AND m.muted <= ? ORDER BY m.gone LIMIT ?", before.UnixMilli(), q.Now().UnixMilli(), n)
@@ -391,7 +391,7 @@ func longGone(ctx context.Context, q sqldb.Querier, before time.Time, n int) (ma
 	})
 }
 
-// forget removes rows of members who left long ago, and notes up to which version.
+// forget deletes rows of former members, and stores the highest deleted version.
 func forget(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
 	upTo := int64(0)
 	users := make([]accounts.ID, len(gone))
@@ -401,11 +401,12 @@ func forget(ctx context.Context, tx *sqldb.Tx, id ID, gone []Membership) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE chat_groups SET pruned = ? WHERE id = ? AND pruned < ?", upTo, id, upTo); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND version <= ?", id, bun.List(users), upTo) // some may have left again
+	// Some may have left again.
+	_, err := tx.ExecContext(ctx, "DELETE FROM group_members WHERE group_id = ? AND user_id IN (?) AND gone > 0 AND version <= ?", id, bun.List(users), upTo)
 	return err
 }
 
-// deleteOld deletes up to n requests and links whose time was over before a moment.
+// deleteOld deletes requests and links that expired before a time, n at a time.
 func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
 	for _, table := range []string{"group_requests", "group_links"} {
 		for gone := int64(n); gone == int64(n); {
@@ -418,8 +419,8 @@ func deleteOld(ctx context.Context, db *sqldb.DB, before time.Time, n int) error
 	return nil
 }
 
-// Standings returns how the members among some seats stand. It asks SQL, in the caller's
-// transaction: rules may rest on it.
+// Standings returns the standings of the members among seats. It reads SQL in the caller's transaction, so rules may
+// use it.
 func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Standing, error) {
 	found := make(map[Seat]Standing, len(seats))
 	if len(seats) == 0 {
@@ -447,7 +448,7 @@ func Standings(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Sta
 	})
 }
 
-// Notifies returns of which messages members want to be notified; whoever is in a group no more is left out.
+// Notifies returns the members' settings for pushes. It omits former members.
 func Notifies(ctx context.Context, q sqldb.Querier, seats []Seat) (map[Seat]Notify, error) {
 	all := make(map[Seat]Notify, len(seats))
 	if len(seats) == 0 {

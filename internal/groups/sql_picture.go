@@ -7,8 +7,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// replacePicture removes the picture of a group, and writes another one in all its sizes, one statement each: together
-// they could be larger than MariaDB takes in one.
+// replacePicture deletes the picture of a group, and writes another one in all its sizes. Each size is one statement,
+// because together they could exceed MariaDB's limit.
 func replacePicture(ctx context.Context, tx *sqldb.Tx, group ID, id PictureID, sizes []picture.Picture) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM group_pictures WHERE group_id = ?", group); err != nil {
 		return err
