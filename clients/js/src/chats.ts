@@ -4,92 +4,94 @@ import { isTemporary, Refused } from "./errors.js";
 import { newID, Outbox, type Outgoing } from "./outbox.js";
 import type { Chat, ChatChange, ChatMark, ChatSettings, ChatSettingsUpdate, ChatStands, EventCatalogue, FoundMessages, Message, MessageHidden, MessageRef, Messages, Send, Typing } from "./wire.js";
 
-/** What a message says. */
+/** The content of a message. */
 export type Said = Omit<Send, "client_id" | "reply_to" | "forward">;
 
-/** A chat as an app shows it. */
+/** A chat, with the state that an app shows. */
 export interface ChatState extends Chat {
-  /** Whether the other is writing. */
+  /** Whether the peer is typing. */
   typing: boolean;
 }
 
-/** What {@link Chats} tells. */
+/** The events of {@link Chats}. */
 export interface ChatsEvents {
-  /** Everything is there: after the start, and again after each break that could not be resumed. */
+  /** All chats are current: after the start, and again after each break that could not be resumed. */
   synced: undefined;
   /**
-   * A message that came after the start: each once, and those of a chat in the order of seq. Of a large group
-   * only while its chat is open.
+   * A message that arrived after the start. Each is emitted once, and those of one chat in the order of seq. Messages
+   * of a large group are emitted only while its chat is open.
    */
   message: Message;
-  /** A message as it is now: edited, recalled, or with other reactions. */
+  /** The present state of a message after an edit, a recall, or a reaction. */
   changed: Message;
   /** A message that the user has deleted for themselves, on any device. */
   hidden: MessageRef;
-  /** A chat as it is now: its newest message, marks, settings, who is writing. */
+  /** The present state of a chat: its newest message, marks, settings, and typing. */
   chat: ChatState;
-  /** The chat of a group that the user is not in any more, which is forgotten. */
+  /** The chat of a group that the user has left. It is removed from the list. */
   gone: string;
-  /** A message of the user on its way. */
+  /** The state of one of the user's messages that is being sent. */
   outgoing: Outgoing;
 }
 
 export interface ChatsOptions {
-  /** The id of the user who is logged in. What another user left in the outbox is not touched. */
+  /** The id of the logged-in user. Messages of another user in the outbox are not touched. */
   user: string;
 }
 
-const page = 50; // messages that are shown at once
-const range = 200; // messages of a gap, asked for at once
-const typingEvery = 3_000; // ms between two notices to the other
-const typingFor = 6_000; // ms for which the other's writing is shown
-const marksAfter = 300; // ms in which marks are collected
-const echoAfter = 1_000; // ms until a message that is known to be there is asked for, if no event brought it
-const glanceWithin = 10_000; // ms in which a large group's newest message is asked for; all of its members hear of it at once
-const retryAfter = 1_000; // ms, at first
+const page = 50; // messages in a page of an open chat
+const range = 200; // messages in a page that closes a gap
+const typingEvery = 3_000; // ms between two typing notices to the peer
+const typingFor = 6_000; // ms until the peer's typing is no longer shown
+const marksAfter = 300; // ms to collect marks before they are sent
+const echoAfter = 1_000; // ms to wait for the event of a stored message before the client requests it
+// ms within which the newest message of a large group is requested; a random wait spreads the requests of its members
+const glanceWithin = 10_000;
+const retryAfter = 1_000; // ms, the first wait
 const retryMost = 30_000;
 
-// Held is what is known of a chat. Two numbers say up to where it is whole: seq, to which
-// its messages, and rev, to which their changes were handed to the app. What an event brings
-// ahead of them waits until the server was asked for what lies between.
+// Held is the local state of a chat. The app has received its messages up to seq, and their changes up to rev. Events
+// ahead of these two numbers wait until the server has returned the missing ones.
 interface Held {
   chat: Chat;
   seq: number;
   rev: number;
-  want: number; // the newest seq that is known to be there
+  want: number; // the newest seq that is known to exist
   wantRev: number;
   early: Map<number, Message>; // by seq, above seq
   changes: Map<number, Message>; // by rev, above rev
   gone: Set<number>; // deleted by the user for themselves
-  uncounted: Set<number>; // system messages and recalled ones; those up to the read mark do not matter
+  uncounted: Set<number>; // system and recalled messages; those up to the read mark do not count
   window: Message[] | undefined; // of an open chat, in the order of seq
-  more: boolean; // there are older ones than those of the window
-  later: boolean; // there are newer ones, which are not put into it
-  part: number; // counts the windows, so that what was loaded for another one is dropped
-  bare: boolean; // the server was not asked for the chat yet
+  more: boolean; // there are messages before the window
+  later: boolean; // there are messages after the window, and new ones are not added to it
+  part: number; // counts the windows: a response for an earlier window is ignored
+  bare: boolean; // the chat was not loaded from the server yet
   running: boolean;
   pause: number;
-  behind: boolean; // of a large group, whose messages are not asked for before it is opened
+  // of a large group: its messages are not loaded before the chat is opened
+  behind: boolean;
   glancing: boolean;
-  own: Map<number, Message>; // by seq, which the channel brought before the answer told which they are
-  unsubscribe: (() => void) | undefined; // from the channel of an open group's chat
+  // by seq: own messages from the channel, until a response states their client_id
+  own: Map<number, Message>;
+  unsubscribe: (() => void) | undefined; // from the channel of an open group chat
   typing: ReturnType<typeof setTimeout> | undefined;
 }
 
 /**
- * The user's chats: the list, the messages of those that are open, and what is on its way. It
- * looks after what was missed, so that an app has only to show what it is told.
+ * The user's chats: the list, the messages of open chats, and the outbox. It loads missed messages itself, so that an
+ * app only shows the events.
  */
 export class Chats extends Emitter<ChatsEvents> {
   readonly user: string;
   private readonly held = new Map<string, Held>();
   private readonly outbox: Outbox;
   private readonly marks = new Map<string, { read: number; delivered: number }>();
-  private readonly told = new Map<string, number>(); // when the other was told of typing
+  private readonly told = new Map<string, number>(); // by chat: the time of the last typing notice to the peer
   private readonly timers = new Set<ReturnType<typeof setTimeout>>();
   private readonly offs: (() => void)[] = [];
-  private backlog: (() => void)[] | undefined = []; // what events brought before the first list
-  private owed = false; // synced is to be told
+  private backlog: (() => void)[] | undefined = []; // events before the first list
+  private owed = false; // synced is still to be emitted
   private cursor = "";
   private stale = true;
   private syncing = false;
@@ -103,11 +105,11 @@ export class Chats extends Emitter<ChatsEvents> {
   ) {
     super();
     this.user = options.user;
-    // A message that was sent before the first list was read would be part of it, as history.
+    // A message that is sent before the first list would be in that list, as history.
     this.outbox = new Outbox(client, options.user, (out) => this.outgoing(out), () => !this.backlog);
   }
 
-  /** Reads the outbox and listens; the chats are there at the first `synced`. */
+  /** Loads the outbox and subscribes to events. The chats are current at the first `synced`. */
   async start(): Promise<void> {
     const on = <K extends keyof EventCatalogue>(name: K, fn: (data: EventCatalogue[K]) => void) =>
       this.offs.push(this.client.on(name, (data) => (this.backlog ? this.backlog.push(() => fn(data as never)) : fn(data as never))));
@@ -124,7 +126,7 @@ export class Chats extends Emitter<ChatsEvents> {
     if (this.client.state === "online") this.opened(false);
   }
 
-  /** Stops listening and sending. What is on its way stays in the outbox. */
+  /** Stops receiving and sending. Unsent messages stay in the outbox. */
   stop(): void {
     this.stopped = true;
     for (const off of this.offs.splice(0)) off();
@@ -136,9 +138,9 @@ export class Chats extends Emitter<ChatsEvents> {
     this.outbox.stop();
   }
 
-  // --- what an app shows ---
+  // --- state for the app ---
 
-  /** The chats, pinned ones first, then by their newest message. */
+  /** The chats: pinned ones first, then by their newest message. */
   list(): ChatState[] {
     return [...this.held.values()]
       .filter((h) => h.want > (h.chat.cleared ?? 0) || h.chat.pinned || h.chat.draft)
@@ -152,7 +154,7 @@ export class Chats extends Emitter<ChatsEvents> {
     return h && this.shown(h);
   }
 
-  /** Messages that wait in all chats that are not muted. */
+  /** The number of unread messages in all chats that are not muted. */
   get unread(): number {
     return this.list().reduce((sum, c) => sum + (c.muted && Date.parse(c.muted) > Date.now() ? 0 : c.unread), 0);
   }
@@ -162,25 +164,25 @@ export class Chats extends Emitter<ChatsEvents> {
     return this.held.get(chat)?.window ?? [];
   }
 
-  /** Whether an open chat has messages older than those that {@link messages} returns. */
+  /** Whether an open chat has messages before those that {@link messages} returns. */
   hasOlder(chat: string): boolean {
     return this.held.get(chat)?.more ?? false;
   }
 
-  /** Whether an open chat has messages newer than those that {@link messages} returns, as after {@link around}. */
+  /** Whether an open chat has messages after those that {@link messages} returns, as after {@link around}. */
   hasNewer(chat: string): boolean {
     return this.held.get(chat)?.later ?? false;
   }
 
-  /** The user's messages of a chat that are on their way, in the order of writing. */
+  /** The user's messages of a chat that are being sent, in the order of writing. */
   pending(chat: string): Outgoing[] {
     const seq = this.held.get(chat)?.seq ?? 0;
     return this.outbox.of(chat).filter(({ sent }) => !sent || sent.seq > seq);
   }
 
-  // --- what a user does ---
+  // --- actions of the user ---
 
-  /** Loads the newest messages of a chat and keeps them current until it is closed. It waits for the first list. */
+  /** Loads the newest messages of a chat and updates them until it is closed. It waits for the first list. */
   async open(chat: string): Promise<readonly Message[]> {
     if (this.backlog) await new Promise<void>((done) => this.backlog?.push(done));
     const h = this.hold(chat);
@@ -209,8 +211,8 @@ export class Chats extends Emitter<ChatsEvents> {
   }
 
   /**
-   * Has an open chat show the messages around one, unless that one is there. What comes later is told by
-   * `message` as ever; it is among {@link messages} again when {@link newer} or {@link newest} have led to it.
+   * Loads the messages around one into an open chat, unless that one is already there. New messages are still emitted
+   * as `message`. They are in {@link messages} again after {@link newer} or {@link newest} has loaded up to them.
    */
   async around(chat: string, seq: number): Promise<readonly Message[]> {
     const h = this.held.get(chat);
@@ -228,15 +230,18 @@ export class Chats extends Emitter<ChatsEvents> {
     return h.window ?? [];
   }
 
-  /** Has an open chat show its newest messages again. */
+  /** Loads the newest messages of an open chat again. */
   async newest(chat: string): Promise<readonly Message[]> {
     const h = this.held.get(chat);
     if (!h?.window || !h.later) return h?.window ?? [];
     await this.load(h, {}, true);
-    return this.newer(chat); // of what came while it was loaded
+    return this.newer(chat); // messages that arrived during the load
   }
 
-  /** One message of a chat, such as one that another replies to; undefined when there is none, or the user has deleted it. */
+  /**
+   * Returns one message of a chat, such as one that another message replies to. It is undefined if there is none, or if
+   * the user has deleted it.
+   */
   async message(chat: string, seq: number): Promise<Message | undefined> {
     const known = this.held.get(chat)?.window?.find((m) => m.seq === seq);
     if (known) return known;
@@ -244,7 +249,7 @@ export class Chats extends Emitter<ChatsEvents> {
     return answer.messages?.find((m) => m.seq === seq);
   }
 
-  /** Forgets the messages of a chat. */
+  /** Closes a chat and discards its loaded messages. */
   close(chat: string): void {
     const h = this.held.get(chat);
     if (!h) return;
@@ -255,30 +260,30 @@ export class Chats extends Emitter<ChatsEvents> {
   }
 
   /**
-   * Puts a message into the outbox. When the promise is fulfilled it survives the page; `outgoing`
-   * tells what becomes of it, and `message` when it has its place in the chat.
+   * Stores a message in the outbox. After the promise is fulfilled, the message survives a reload of the page.
+   * `outgoing` reports its progress, and `message` its place in the chat.
    */
   async send(chat: string, said: Said, more: Pick<Send, "reply_to" | "forward"> = {}): Promise<Outgoing> {
-    this.told.delete(chat); // a message ends the other's notice of writing
+    this.told.delete(chat); // the message ends the peer's typing notice
     return this.outbox.add(chat, { ...said, ...more, client_id: newID() });
   }
 
-  /** Sends a message that failed once more. */
+  /** Sends a failed message again. */
   async retry(client_id: string): Promise<void> {
     return this.outbox.retry(client_id);
   }
 
-  /** Forgets a message that failed. */
+  /** Deletes a failed message. */
   async discard(client_id: string): Promise<void> {
     return this.outbox.discard(client_id);
   }
 
-  /** Gives a message of the user another text. */
+  /** Replaces the text of one of the user's messages. */
   async edit(chat: string, seq: number, text: string): Promise<void> {
     this.edited(await this.client.call("chats.edit", { path: { chat, seq }, body: { text } }));
   }
 
-  /** Takes a message of the user back, for everybody. */
+  /** Recalls one of the user's messages, for all members. */
   async recall(chat: string, seq: number): Promise<void> {
     await this.client.call("chats.delete", { path: { chat, seq }, query: { for: "everybody" } });
   }
@@ -289,12 +294,12 @@ export class Chats extends Emitter<ChatsEvents> {
     this.hidden({ chat, seq });
   }
 
-  /** Adds a reaction of the user, one emoji, or takes it back. */
+  /** Adds or removes a reaction of the user: one emoji. */
   async react(chat: string, seq: number, emoji: string, on = true): Promise<void> {
     this.edited(await this.client.call(on ? "chats.react" : "chats.unreact", { path: { chat, seq, emoji } }));
   }
 
-  /** Says that the user has read the chat, up to a message or to the newest. */
+  /** Marks the chat as read, up to a message or to the newest. */
   read(chat: string, seq?: number): void {
     const h = this.held.get(chat);
     const to = Math.min(seq ?? Infinity, h?.seq ?? 0);
@@ -304,17 +309,17 @@ export class Chats extends Emitter<ChatsEvents> {
     this.show(h);
   }
 
-  /** Tells the other that the user is writing, at most every three seconds, or has stopped. */
+  /** Sends a typing notice to the peer, at most one in three seconds, or the notice that the user has stopped. */
   typing(chat: string, typing = true): void {
     const last = this.told.get(chat);
     if (typing ? last !== undefined && Date.now() - last < typingEvery : last === undefined) return;
     if (typing) this.told.set(chat, Date.now());
     else this.told.delete(chat);
     if (this.client.state !== "online") return;
-    this.client.call("chats.typing", { path: { chat }, body: { typing } }).catch(() => {}); // it is not worth a second try
+    this.client.call("chats.typing", { path: { chat }, body: { typing } }).catch(() => {}); // a lost notice is not worth a retry
   }
 
-  /** Pins or mutes a chat, or keeps a draft for it. */
+  /** Pins or mutes a chat, or stores a draft for it. */
   async update(chat: string, change: ChatChange): Promise<void> {
     this.updated(await this.client.call("chats.update", { path: { chat }, body: change }));
   }
@@ -325,17 +330,17 @@ export class Chats extends Emitter<ChatsEvents> {
     this.updated(await this.client.call("chats.get", { path: { chat } }));
   }
 
-  /** Finds messages that have each word of q, newest first: in all chats, or in one. */
+  /** Searches all chats, or one, for messages that have each word of q. The newest are first. */
   async search(q: string, options: { chat?: string; cursor?: string; limit?: number } = {}): Promise<FoundMessages> {
     return this.client.call("chats.search", { query: { q, ...options } });
   }
 
-  /** From whom the user takes messages, and whether receipts are shown. */
+  /** Returns the settings: which users may write to the user, and whether receipts are shown. */
   async settings(): Promise<ChatSettings> {
     return this.client.call("chats.settings");
   }
 
-  /** Changes what is named, and leaves the rest. */
+  /** Updates the given settings. The others stay unchanged. */
   async setSettings(to: ChatSettingsUpdate): Promise<ChatSettings> {
     return this.client.call("chats.set_settings", { body: to });
   }
@@ -343,15 +348,15 @@ export class Chats extends Emitter<ChatsEvents> {
   // --- events ---
 
   private opened(resumed: boolean): void {
-    if (this.client.user !== this.user) return; // somebody else has logged in
+    if (this.client.user !== this.user) return; // another user has logged in
     if (!resumed) this.stale = true;
     void this.sync();
-    for (const h of this.held.values()) void this.run(h); // what a break has interrupted
+    for (const h of this.held.values()) void this.run(h); // continues work that a break has interrupted
     this.outbox.kick(true);
     this.mark();
   }
 
-  // left forgets the chat of a group that the user is not in any more.
+  // left removes the chat of a group that the user has left.
   private left(chat: string): void {
     const h = this.held.get(chat);
     if (!h) return;
@@ -364,15 +369,15 @@ export class Chats extends Emitter<ChatsEvents> {
   private arrived(m: Message): void {
     const h = this.hold(m.chat);
     if (m.seq <= h.seq) return;
-    h.behind = false; // who is told of messages is told of all
+    h.behind = false; // a member who gets one message event gets all of them
     newer(h.early, m.seq, m);
     h.want = Math.max(h.want, m.seq);
     this.count(h, m);
     void this.run(h);
   }
 
-  // published is what the channel of an open group's chat brings. It does not say which of the sender's messages
-  // one is: one's own waits for the answer that tells, and is asked for where another device has sent it.
+  // published handles an event of the channel of an open group chat. The channel does not state the client_id of a
+  // message. An own message waits for the response of its send; if another device has sent it, the client requests it.
   private published({ type, data }: StoaEvent): void {
     const m = data as Message;
     if (type === "message.changed") return this.edited(m);
@@ -424,8 +429,9 @@ export class Chats extends Emitter<ChatsEvents> {
     void this.run(this.merge(chat));
   }
 
-  // What was told of a chat may have been lost with a node, or somebody's words were erased. Members of a large
-  // group are told nothing else: those who have it open get what there is by its channel, the others count it.
+  // stands handles the server's newest seq and rev of a chat. Earlier events may be lost with a node, or a user's
+  // messages may be erased. Members of a large group get no other personal event. An open chat gets messages over its
+  // channel; a closed one only counts them.
   private stands({ chat, seq, rev }: ChatStands): void {
     const h = this.hold(chat);
     const take = () => {
@@ -448,7 +454,7 @@ export class Chats extends Emitter<ChatsEvents> {
       try {
         this.merge(await this.client.call("chats.get", { path: { chat: h.chat.chat } }));
       } catch (err) {
-        this.report(err); // the next message, or the next list, brings it
+        this.report(err); // the next message, or the next list, has it
       } finally {
         h.glancing = false;
       }
@@ -476,9 +482,10 @@ export class Chats extends Emitter<ChatsEvents> {
     const held = this.held.get(out.chat);
     const own = held?.own.get(sent.seq);
     if (own) return this.arrived({ ...own, client_id: out.body.client_id });
-    // An event brings it, as it brings those of others. An event is a hint: who gets none asks.
+    // The event delivers the user's own messages too. If no event arrives, the client requests the message.
     this.later(echoAfter, () => {
-      if (held && !this.held.has(out.chat)) return this.outbox.placed(out.body.client_id); // the user has left the group meanwhile
+      // the user has left the group meanwhile
+      if (held && !this.held.has(out.chat)) return this.outbox.placed(out.body.client_id);
       const h = this.hold(out.chat);
       h.want = Math.max(h.want, sent.seq);
       void this.run(h);
@@ -486,9 +493,9 @@ export class Chats extends Emitter<ChatsEvents> {
     });
   }
 
-  // --- being whole ---
+  // --- synchronisation ---
 
-  // sync brings what changed since the last list, until there was no break meanwhile.
+  // sync loads the changes since the last list, and repeats this after a break in between.
   private async sync(): Promise<void> {
     if (this.syncing || this.stopped) return;
     this.syncing = true;
@@ -514,7 +521,7 @@ export class Chats extends Emitter<ChatsEvents> {
     }
   }
 
-  // settle tells that everything is there, when it is.
+  // settle emits synced if all chats are current.
   private settle(): void {
     if (!this.owed || this.stale || this.syncing || this.stopped) return;
     for (const h of this.held.values()) if (!h.behind && (h.seq < h.want || h.rev < h.wantRev)) return;
@@ -523,9 +530,8 @@ export class Chats extends Emitter<ChatsEvents> {
   }
 
   private async lists(): Promise<void> {
-    // Pages are cut by place: a chat that moves to the front while they are read is on none
-    // of those that follow. Lists of what changed since then are read until one fits on a page
-    // or brings nothing new.
+    // A chat that moves to the front during the reading is on none of the later pages. So lists of the changes since
+    // then are read until one fits on a page or has no news.
     for (let since = this.cursor, again = true; again; ) {
       const { sync, pages, news } = await this.pages(since);
       since = sync;
@@ -562,7 +568,7 @@ export class Chats extends Emitter<ChatsEvents> {
     }
   }
 
-  // hold returns what is known of a chat, which may be nothing yet.
+  // hold returns the local state of a chat, and creates an empty one if necessary.
   private hold(chat: string): Held {
     let h = this.held.get(chat);
     if (!h) {
@@ -577,8 +583,8 @@ export class Chats extends Emitter<ChatsEvents> {
     return h;
   }
 
-  // merge takes in a chat as the server had it. Numbers only go forward: answers and events may arrive in any order. Of what is the
-  // user's own the higher version counts.
+  // merge applies the server's state of a chat. Responses and events arrive in any order, so numbers only grow. Of the
+  // user's own settings, the higher version is valid.
   private merge(chat: Chat): Held {
     const h = this.hold(chat.chat);
     const old = h.chat;
@@ -599,8 +605,7 @@ export class Chats extends Emitter<ChatsEvents> {
     h.want = Math.max(h.want, chat.seq);
     h.wantRev = Math.max(h.wantRev, chat.rev);
     for (const seq of chat.uncounted ?? []) h.uncounted.add(seq);
-    // What is in the first list was there before the app. A chat that comes later was cleared
-    // or did not exist then.
+    // Messages in the first list are history. A chat that appears later was cleared or did not exist then.
     if (h.bare && this.backlog) [h.seq, h.rev] = [chat.seq, chat.rev];
     h.bare = false;
     h.seq = Math.max(h.seq, cleared);
@@ -609,7 +614,7 @@ export class Chats extends Emitter<ChatsEvents> {
     return h;
   }
 
-  // run hands on what is there in order, and asks for what is missing, until the chat is whole.
+  // run emits messages and changes in order, and requests the missing ones, until the chat is current.
   private async run(h: Held): Promise<void> {
     if (h.running || h.behind || this.backlog || this.stopped) return;
     h.running = true;
@@ -627,7 +632,7 @@ export class Chats extends Emitter<ChatsEvents> {
       h.pause = 0;
     } catch (err) {
       if (err instanceof Refused && err.code === "chat.unknown") {
-        [h.want, h.wantRev] = [h.seq, h.rev]; // the chat is gone
+        [h.want, h.wantRev] = [h.seq, h.rev]; // the chat no longer exists
       } else {
         this.report(err);
         h.pause = pauseAfter(h.pause, err);
@@ -655,13 +660,13 @@ export class Chats extends Emitter<ChatsEvents> {
     }
   }
 
-  // fill asks for the messages that follow seq.
+  // fill requests the messages after seq.
   private async fill(h: Held): Promise<void> {
     const path = { chat: h.chat.chat };
     const answer = await this.client.call("chats.messages", { path, query: { after: h.seq, limit: range } });
     const list = answer.messages ?? [];
     const upTo = answer.more ? 0 : answer.seq;
-    if (h.seq === 0) h.rev = Math.max(h.rev, answer.rev); // no message was handed on that could have changed
+    if (h.seq === 0) h.rev = Math.max(h.rev, answer.rev); // no message was emitted that could have changed
     const from = h.seq;
     for (const m of list) {
       if (m.seq <= h.seq) continue;
@@ -675,7 +680,7 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.seq === from) throw new Refused(503, "chat.store_away", "A message is not there that an event told of.");
   }
 
-  // changes asks for what has changed after rev.
+  // changes requests the changes after rev.
   private async changes(h: Held): Promise<void> {
     const from = h.rev;
     const answer = await this.client.call("chats.changes", { path: { chat: h.chat.chat }, query: { since: from } });
@@ -690,13 +695,13 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
     this.count(h, m);
     h.chat = { ...h.chat, seq: Math.max(h.chat.seq, m.seq), at: m.at, last: m };
-    if (m.kind === "system") this.mark(m.chat, 0, m.seq); // it moves no mark of its sender
+    if (m.kind === "system") this.mark(m.chat, 0, m.seq); // a system message moves no mark of its sender
     else if (m.from === this.user) h.chat.read = Math.max(h.chat.read, m.seq);
     else {
       clearTimeout(h.typing);
       h.typing = undefined;
-      // Who answers has got, and read, what stands before. Whether they show that they have read, only
-      // the server knows: where they never did, its word is waited for.
+      // A sender has received and read all earlier messages. Only the server knows whether the sender shows read marks.
+      // If they never did, the client waits for the server's mark.
       h.chat.peer_got = Math.max(h.chat.peer_got ?? 0, m.seq);
       if (h.chat.peer_read) h.chat.peer_read = Math.max(h.chat.peer_read, m.seq);
       this.mark(m.chat, 0, m.seq);
@@ -712,29 +717,30 @@ export class Chats extends Emitter<ChatsEvents> {
     if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) return;
     this.count(h, m);
     if (m.seq > h.seq) {
-      newer(h.early, m.seq, m); // it is handed on as it is now
+      newer(h.early, m.seq, m); // it is emitted in this state
       h.want = Math.max(h.want, m.seq);
       return;
     }
     const old = h.window?.find(({ seq }) => seq === m.seq);
-    if (old && (old.rev ?? 0) >= (m.rev ?? 0)) return this.show(h); // it was loaded as it is now
-    if (old?.client_id && !m.client_id) m = { ...m, client_id: old.client_id }; // a channel does not say it
+    if (old && (old.rev ?? 0) >= (m.rev ?? 0)) return this.show(h); // it was loaded in this state
+    if (old?.client_id && !m.client_id) m = { ...m, client_id: old.client_id }; // the channel does not send it
     if (old && h.window) h.window = put(h.window, m);
     if (h.chat.last?.seq === m.seq) h.chat = { ...h.chat, last: better(h.chat.last, m)! };
     this.emit("changed", m);
     this.show(h);
   }
 
-  // load brings a part of an open chat's messages, in place of the others if anew.
+  // load loads a page of an open chat's messages. With `anew`, the page replaces the others.
   private async load(h: Held, query: { before?: number; after?: number; around?: number }, anew = false): Promise<void> {
     const part = anew ? ++h.part : h.part;
     const answer = await this.client.call("chats.messages", { path: { chat: h.chat.chat }, query: { limit: page, ...query } });
-    if (!h.window || h.part !== part) return; // it was closed meanwhile, or shows others
+    // the chat was closed meanwhile, or has another window
+    if (!h.window || h.part !== part) return;
     const list = answer.messages ?? [];
     for (const m of list) this.count(h, m);
     if (h.behind) this.overtake(h, answer);
     if (anew) h.window = [];
-    // What was handed on after the server answered is not put in: it was not known to follow.
+    // Messages that arrived after the response are not added, because they may not follow the page.
     if (anew || query.after !== undefined) h.later = answer.seq < h.seq || (query.after !== undefined ? answer.more : (list.at(-1)?.seq ?? Infinity) < answer.seq);
     for (const m of list) {
       if (h.gone.has(m.seq) || m.seq <= (h.chat.cleared ?? 0)) continue;
@@ -751,7 +757,7 @@ export class Chats extends Emitter<ChatsEvents> {
     await this.run(h);
   }
 
-  // overtake makes history of what a large group has said while it was not open.
+  // overtake marks all messages of a large group up to now as history.
   private overtake(h: Held, { messages, seq, rev }: Messages): void {
     h.behind = false;
     [h.seq, h.rev] = [Math.max(h.seq, seq), Math.max(h.rev, rev)];
@@ -773,8 +779,8 @@ export class Chats extends Emitter<ChatsEvents> {
     this.later(marksAfter, async () => {
       this.marking = false;
       for (const chat of [...this.marks.keys()]) {
-        if (this.client.state !== "online") return; // opened goes on
-        const mark = this.marks.get(chat); // as it is by now
+        if (this.client.state !== "online") return; // opened continues
+        const mark = this.marks.get(chat); // the newest mark
         if (!mark) continue; // it was sent, or its chat is gone
         this.marks.delete(chat);
         try {
@@ -787,7 +793,7 @@ export class Chats extends Emitter<ChatsEvents> {
     });
   }
 
-  // count leaves a message out of unread if it needs no reading, which never ends.
+  // count records that a message needs no reading, so that it is not unread. A message never loses this state.
   private count(h: Held, m: Message): void {
     if (m.recalled || m.kind === "system") h.uncounted.add(m.seq);
   }
@@ -811,7 +817,7 @@ export class Chats extends Emitter<ChatsEvents> {
     this.timers.add(timer);
   }
 
-  // report tells of a refusal that no call of the app has caused.
+  // report logs a refusal of a request that no call of the app has caused.
   private report(err: unknown): void {
     if (err instanceof Refused && !err.temporary) console.warn("stoa: chats are not current:", err);
   }
@@ -830,7 +836,7 @@ function pauseAfter(last: number, err: unknown): number {
   return Math.max(wanted, Math.min(retryMost, Math.max(retryAfter, 2 * last)) * (0.5 + Math.random() / 2));
 }
 
-/** Of two states of one message the later one. */
+/** Returns the later of two states of one message. */
 function better(a: Message | undefined, b: Message | undefined): Message | undefined {
   if (!a || !b || a.seq !== b.seq) return b ?? a;
   return (a.rev ?? 0) > (b.rev ?? 0) ? a : b;
@@ -844,7 +850,7 @@ function newer(into: Map<number, Message>, at: number, m: Message): void {
   into.set(at, better(into.get(at), m)!);
 }
 
-/** A list with m in its place, as a new list. */
+/** Returns a new list that has m in its place. */
 function put(list: Message[], m: Message): Message[] {
   let at = list.length;
   while (at > 0 && list[at - 1]!.seq > m.seq) at--;

@@ -5,81 +5,85 @@ import { openStorage, type Storage } from "./storage.js";
 import type { TokenSource } from "./tokens.js";
 import type { EventCatalogue, operations } from "./wire.js";
 
-/** The code with which the server closes a connection whose session has ended. */
+/** The code of the server's close when the session has ended. */
 export const SESSION_ENDED = 4500;
 
-// The time in ms for the answer to a call; a server takes up to 5.3 s for most operations.
+// The timeout of a call in ms. A server takes up to 5.3 s for most operations.
 const answerTime = 10_000;
 
-// Codes with which a session is over, or a token is of another one: 1 is that of getToken, which has thrown Ended.
+// Codes that end the session, or that report a token of another session. Code 1 is that of getToken after it has thrown
+// Ended.
 const sessionOver = [1, 3500, SESSION_ENDED];
 
 /**
- * - offline: there is no connection; unless disconnect was called, one is tried again and again
+ * - offline: there is no connection; the client reconnects unless disconnect was called
  * - connecting: the first try runs
- * - online: calls go out and events come in
- * - ended: the session is over, or the server does not want this client; nothing is tried any more
+ * - online: the client sends calls and receives events
+ * - ended: the session has ended, or the server refuses this client; there are no more tries
  */
 export type State = "offline" | "connecting" | "online" | "ended";
 
-/** An event as it comes. */
+/** An event of the server. */
 export interface StoaEvent<T = unknown> {
   type: string;
   time: string;
   data: T;
 }
 
-/** What a client tells besides the server's events. */
+/** The client's own events, in addition to the server's. */
 export interface ClientEvents {
   state: { state: State; code: number; reason: string };
   /**
-   * The connection stands. With `resumed`, every event since the last one follows, in order;
-   * without, some may have been missed: now is the time to ask for the present state.
+   * The connection is ready. With `resumed`, every event since the last one follows, in order. Without it, events may
+   * be missing: load the present state now.
    */
   open: { resumed: boolean };
-  /** Every event, whatever its type. */
+  /** Every event, of any type. */
   event: StoaEvent;
 }
 
 export interface StoaOptions {
   /** The server's address, such as `https://stoa.example.org`. */
   url: string;
-  /** See {@link TokenSource}; `refreshing` makes one. */
+  /** See {@link TokenSource}; `refreshing` creates one. */
   getToken: TokenSource;
-  /** Keeps the outbox; IndexedDB where there is one. */
+  /** Stores the outbox. The default is IndexedDB, if available. */
   storage?: Storage;
-  /** In the order of trying. */
+  /** In the order of the tries. */
   transports?: ("websocket" | "http_stream")[];
-  /** Options of the library centrifuge, such as `websocket` where there is no global one. */
+  /** Options of the library centrifuge, such as `websocket` if there is no global one. */
   wire?: Partial<Omit<Options, "token" | "getToken" | "emulationEndpoint">>;
 }
 
 type Part<T, K extends string> = T extends { [P in K]: infer V } ? { [P in K]: V } : T extends { [P in K]?: infer V } ? ([NonNullable<V>] extends [never] ? unknown : { [P in K]?: V }) : unknown;
 type Body<T> = T extends { requestBody: { content: { "application/json": infer B } } } ? { body: B } : unknown;
 
-/** What an operation takes. */
+/** The input of an operation. */
 export type Input<O extends keyof operations> = Part<operations[O]["parameters"], "path"> &
   Part<operations[O]["parameters"], "query"> &
   Body<operations[O]> & {
-    /** An Idempotency-Key: a write of somebody who is logged in that has one is carried out once in 24 hours, however often it is called. */
+    /**
+     * An Idempotency-Key. If a user is logged in, a write with a key is carried out once in 24 hours, even if it is
+     * called again.
+     */
     key?: string;
   };
 
 type Responses<O extends keyof operations> = operations[O]["responses"];
 
-/** What an operation answers. */
+/** The response of an operation. */
 export type Answer<O extends keyof operations> = Responses<O>[keyof Responses<O>] extends infer R ? (R extends { content: { "application/json": infer A } } ? A : never) : never;
 
-/** A connection to a Stoa server that is opened again whenever it breaks. */
+/** A connection to a Stoa server. It reconnects after each break. */
 export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
-  /** The id of the user who is connected; "" before the first connection. */
+  /** The id of the connected user; "" before the first connection. */
   user = "";
   /** The id of the device's session; "" before the first connection. */
   device = "";
   readonly storage: Promise<Storage>;
 
   private current: State = "offline";
-  private over = false; // ended, and with the session
+  private over = false; // it has ended, and the session with it
   private token: string | undefined;
   private readonly url: string;
   private readonly getToken: TokenSource;
@@ -117,7 +121,7 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     return this.current;
   }
 
-  /** Opens the connection, and keeps it open until disconnect. */
+  /** Opens the connection. It stays open, with reconnects, until disconnect. */
   connect(): void {
     this.wire.connect();
   }
@@ -128,8 +132,8 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
   }
 
   /**
-   * Calls an operation of the API by its id. It waits some seconds for a connection. It throws
-   * Refused, Unreachable or Ended.
+   * Calls an operation of the API by its id. It waits some seconds for a connection. It throws Refused, Unreachable or
+   * Ended.
    */
   async call<O extends keyof operations>(operation: O, input?: Input<O>): Promise<Answer<O>> {
     if (this.current === "ended") throw this.over ? new Ended("The session has ended.") : new Unreachable("The server does not want this connection.");
@@ -141,8 +145,8 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
   }
 
   /**
-   * Makes a request of the API beside the connection, as for bytes, with the user's token. It throws
-   * Refused, Unreachable or Ended.
+   * Sends an HTTP request to the API with the user's token, for example for bytes. It does not use the connection. It
+   * throws Refused, Unreachable or Ended.
    */
   async request(path: string, init: RequestInit = {}): Promise<Response> {
     for (let refused: string | undefined; ; ) {
@@ -164,16 +168,15 @@ export class StoaClient extends Emitter<EventCatalogue & ClientEvents> {
     }
   }
 
-  /** The address of a path of the server, such as that of a link to a file. */
+  /** Returns the address of a path of the server, such as that of a link to a file. */
   at(path: string): string {
     return new URL(path, this.url).href;
   }
 
   /**
-   * Has fn called with the events of a channel until the function that is returned is called, also over
-   * connections to come. What passes while there is none is missed, and where the server refuses there is none. A
-   * channel has one listener at a time. subscribed is called whenever the subscription stands, at first and after each break:
-   * then is the time to read what may have been missed.
+   * Subscribes fn to the events of a channel, over all connections. The returned function ends the subscription. Events
+   * during a break are lost, and if the server refuses the channel, there are none. A channel has one listener at a
+   * time. subscribed is called when the subscription starts, and after each break: load what may be missing then.
    */
   subscribe(channel: string, fn: (event: StoaEvent) => void, subscribed?: () => void): () => void {
     const sub = this.wire.newSubscription(channel);

@@ -4,7 +4,7 @@ type Listener<T> = (value: T) => void;
 export class Emitter<Events extends object> {
   private readonly listeners = new Map<keyof Events, Set<Listener<never>>>();
 
-  /** Calls fn with each event of a name, until the function that is returned is called. */
+  /** Calls fn with each event of a name, until the caller calls the returned function. */
   on<K extends keyof Events>(name: K, fn: Listener<Events[K]>): () => void {
     let set = this.listeners.get(name);
     if (!set) this.listeners.set(name, (set = new Set()));
@@ -18,7 +18,7 @@ export class Emitter<Events extends object> {
       try {
         fn(value);
       } catch (err) {
-        // An error of the app is the app's: it must not stop what comes after it here.
+        // An error of a listener must not stop the other listeners.
         queueMicrotask(() => {
           throw err;
         });

@@ -1,15 +1,18 @@
-/** The time in ms for which a call with a `key` is repeated while the server answers idempotency.busy: longer than the claim of a node that has died. */
+/**
+ * The time in ms for retries of a call with a `key` while the server returns idempotency.busy. It is longer than the
+ * claim of a dead node.
+ */
 export const busyFor = 35_000;
 
-/** The server refused. `code` is stable, such as "message.refused"; `detail` is for people. */
+/** The server refused a request. `code` is stable, such as "message.refused"; `detail` is for people. */
 export class Refused extends Error {
   override readonly name = "Refused";
   constructor(
-    /** HTTP's status. */
+    /** The HTTP status. */
     readonly status: number,
     readonly code: string,
     readonly detail: string,
-    /** Seconds after which to try again; 0 when the server did not say. */
+    /** Seconds to wait before a retry; 0 if the server states none. */
     readonly retryAfter = 0,
   ) {
     super(`${code}: ${detail}`);
@@ -22,19 +25,19 @@ export class Refused extends Error {
 }
 
 /**
- * No answer came. Nobody knows whether the call was carried out: with the same `key` (or
- * `client_id`, for messages) it is carried out once, however often it is called.
+ * No response arrived, so the outcome is unknown. With the same `key` (or `client_id`, for messages), a retry is safe:
+ * the server carries it out once.
  */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
 }
 
-/** The session is over, or was never there: somebody has to log in. */
+/** The session has ended, or there was none. The user has to log in. */
 export class Ended extends Error {
   override readonly name = "Ended";
   constructor(
     message: string,
-    /** The code of the server's refusal, such as "account.banned"; "" when it was not asked. */
+    /** The code of the server's refusal, such as "account.banned"; "" if the server was not asked. */
     readonly code = "",
   ) {
     super(message);
@@ -46,7 +49,7 @@ export function isTemporary(err: unknown): boolean {
   return err instanceof Unreachable || (err instanceof Refused && err.temporary);
 }
 
-// What the protocol's own errors, which have no code of Stoa's, are as a refusal.
+// The protocol's own errors have no code of Stoa's. These are their status and code as a refusal.
 const protocol: Record<number, [number, string]> = {
   100: [500, "internal"],
   104: [404, "operation.unknown"],
@@ -56,7 +59,7 @@ const protocol: Record<number, [number, string]> = {
   111: [429, "rate.limited"],
 };
 
-/** What an error of the library centrifuge is to a caller. */
+/** Converts an error of the library centrifuge. */
 export function fromWire(err: { code?: number; message?: string }): Refused | Unreachable {
   const code = err.code ?? 0;
   const message = err.message ?? String(err);

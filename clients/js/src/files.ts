@@ -4,15 +4,15 @@ import { newID } from "./outbox.js";
 import type { FileLink, Media, Send, Sent } from "./wire.js";
 
 export interface FileOptions {
-  /** What the file is called; that of a File, when absent. */
+  /** The name of the file. The default is the name of a File. */
   name?: string;
-  /** Bytes that the server has, and all. */
+  /** Reports the bytes that the server has stored, and the size. */
   onProgress?: (sent: number, size: number) => void;
-  /** Ends the upload, which can be resumed. */
+  /** Aborts the upload, which can be resumed later. */
   signal?: AbortSignal;
-  /** An upload that was begun before, to be gone on with: what onBegun told. */
+  /** The id of an earlier upload to resume, from onBegun. */
   resume?: string;
-  /** Tells the id of the upload before its first byte is sent; keep it to resume. */
+  /** Reports the id of the upload before its first byte is sent. Store it to resume later. */
   onBegun?: (id: string) => void;
 }
 
@@ -20,22 +20,22 @@ export interface SendFileOptions extends FileOptions {
   kind?: "file" | "image" | "voice";
   /** A caption. */
   text?: string;
-  /** What the server does not know of it: alt; waveform and duration_ms of a recording. */
+  /** Facts that the server cannot compute: alt; waveform and duration_ms of a recording. */
   media?: Pick<Media, "alt" | "waveform" | "duration_ms">;
-  /** Names the message: sent again with the same one, it is the same message. */
+  /** Identifies the message: a second send with the same id is the same message. */
   clientId?: string;
   replyTo?: number;
 }
 
-const slice = 4 << 20; // bytes of one request; the server keeps what came before a line was cut
-const tries = 6; // in a row that bring nothing
-const retryAfter = 500; // ms, at first
-const longest = 60; // s that the server may have a call wait; of more the caller is told
-const lookEvery = 300; // ms between two questions whether the server has finished with a file
+const slice = 4 << 20; // bytes of one request; the server stores those before a break
+const tries = 6; // in a row without progress
+const retryAfter = 500; // ms, the first wait
+const longest = 60; // s, the longest retryAfter that is waited for; after that the caller gets the error
+const lookEvery = 300; // ms between two checks whether the server has finished with a file
 
 /**
- * Uploads a file that messages are to have, from where it stands, and returns its id once the server has looked at
- * it. When the line breaks it goes on from what was stored.
+ * Uploads a file for messages, from the server's offset on. It returns the file's id after the server has checked it.
+ * After a break it resumes from the stored bytes.
  */
 export async function uploadFile(client: StoaClient, file: Blob, options: FileOptions = {}): Promise<string> {
   const { signal } = options;
@@ -62,7 +62,7 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
     } catch (err) {
       const elsewhere = err instanceof Refused && (err.code === "transfer.offset" || err.code === "transfer.cut");
       if (signal?.aborted || !(elsewhere || isTemporary(err)) || ++failed >= tries) throw err;
-      at = -1; // ask where it stands
+      at = -1; // ask for the offset
       await wait(pauseAfter(pause, err), signal);
       pause *= 2;
     }
@@ -75,7 +75,7 @@ export async function uploadFile(client: StoaClient, file: Blob, options: FileOp
   }
 }
 
-/** Uploads a file and sends it to a chat. When it returns the message is stored for good. */
+/** Uploads a file and sends it to a chat. When it returns, the message is durable. */
 export async function sendFile(client: StoaClient, chat: string, file: Blob, options: SendFileOptions = {}): Promise<Sent> {
   const id = await uploadFile(client, file, options);
   const body: Send = {
@@ -89,15 +89,15 @@ export async function sendFile(client: StoaClient, chat: string, file: Blob, opt
 }
 
 /**
- * A link to the file of a message, or to its thumbnail of a side. It is good for some minutes and needs no token: `client.at`
- * makes it an address for an image, a player or a download. On an origin other than the server's an image or a player shows
- * it with `crossOrigin = "anonymous"` alone.
+ * Returns a link to the file of a message, or to its thumbnail with the given side. It is valid for some minutes and
+ * needs no token. `client.at` turns it into an address for an image, a player or a download. On another origin than the
+ * server's, an image or a player needs `crossOrigin = "anonymous"`.
  */
 export async function fileLink(client: StoaClient, chat: string, seq: number, side = 0): Promise<FileLink> {
   return client.call("chats.file", { path: { chat, seq }, query: { side } });
 }
 
-/** The bytes of a message's file, or of its thumbnail of a side, from a byte on. */
+/** Loads the bytes of a message's file, or of its thumbnail with the given side, from a byte on. */
 export async function fetchFile(client: StoaClient, chat: string, seq: number, options: { side?: number; from?: number; signal?: AbortSignal } = {}): Promise<Response> {
   const { side = 0, from = 0, signal } = options;
   const { url } = await fileLink(client, chat, seq, side);
@@ -122,7 +122,8 @@ function standsAt(answer: Response): number {
   return at;
 }
 
-// again calls fn until it succeeds, or fails for good or too often. While an earlier try may still run it repeats the call for busyFor.
+// again calls fn until it succeeds, fails for good, or fails too often. It retries for busyFor while an earlier try may
+// still run.
 async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): Promise<T> {
   const began = Date.now();
   for (let n = 1, pause = retryAfter; ; n++, pause *= 2) {
@@ -141,13 +142,14 @@ async function again<T>(signal: AbortSignal | undefined, fn: () => Promise<T>): 
   }
 }
 
-// isForCaller tells a refusal that waiting does not end soon: the server names a long time, or says at a second try that too many
-// transfers of the user are not finished.
+// isForCaller reports whether a short wait cannot end the refusal. Either the server asks for a long wait, or it
+// refuses the second try because the user has too many unfinished transfers.
 function isForCaller(err: unknown, n: number): boolean {
   return err instanceof Refused && (err.retryAfter > longest || (err.code === "transfer.open" && n > 1));
 }
 
-// pauseAfter is no shorter than the server wants it. Uploads that break together do not all come back in one moment.
+// pauseAfter returns the wait before a retry, at least the server's retryAfter. Jitter spreads uploads that break
+// together.
 function pauseAfter(pause: number, err: unknown): number {
   return Math.max(pause * (0.5 + Math.random() / 2), err instanceof Refused ? err.retryAfter * 1000 : 0);
 }

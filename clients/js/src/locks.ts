@@ -1,8 +1,8 @@
 const tails = new Map<string, Promise<unknown>>();
 
 /**
- * Runs fn while nobody else runs one under the same name: in any tab of a browser that has Web
- * Locks, otherwise in this process.
+ * Runs fn while no other call runs under the same name. The lock covers all tabs of a browser that has Web Locks,
+ * otherwise this process.
  */
 export function exclusive<T>(name: string, fn: () => Promise<T>): Promise<T> {
   const locks = (globalThis.navigator as Navigator | undefined)?.locks;

@@ -4,17 +4,17 @@ import { exclusive } from "./locks.js";
 import type { Message, Send, Sent } from "./wire.js";
 import type { Storage } from "./storage.js";
 
-/** A message on its way. */
+/** A message that is being sent. */
 export interface Outgoing {
   chat: string;
-  /** What is sent; its client_id names the message in every event of it. */
+  /** The content; its client_id identifies the message in all its events. */
   body: Send;
-  /** When it was written, in milliseconds since 1970. */
+  /** The time of writing, in ms since 1970. */
   at: number;
   /**
-   * - sending: it is kept, and is sent as soon as there is a connection
-   * - sent: the server has stored it for good; `sent` says as what
-   * - failed: the server refused it; `reason` says why, and retry or discard end it
+   * - sending: it is stored, and is sent when there is a connection
+   * - sent: it is durable on the server; `sent` has its id and seq
+   * - failed: the server refused it, see `reason`; retry it or discard it
    */
   state: "sending" | "sent" | "failed";
   sent?: Sent;
@@ -26,7 +26,10 @@ interface Kept {
   out: Outgoing;
 }
 
-/** Names a message, or a write; crypto.randomUUID exists in secure contexts alone. */
+/**
+ * Returns a random id for a message or a write. It does not use crypto.randomUUID, which exists only in secure
+ * contexts.
+ */
 export function newID(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
@@ -34,17 +37,17 @@ export function newID(): string {
 const longestPause = 30_000; // ms
 
 /**
- * Sends what is kept in a storage: in each chat in the order in which it was written, from one tab
- * at a time, again and again with the same client_id until the server has answered.
+ * Sends the messages in a storage: in each chat in the order of writing, and from one tab at a time. It retries with
+ * the same client_id until the server has responded.
  */
 export class Outbox {
   private readonly kept = new Map<string, Kept>(); // by client_id
   private readonly prefix: string;
   private readonly others: BroadcastChannel | undefined;
-  private readonly over = new Set<string>(); // client_ids of messages that are no longer on their way
+  private readonly over = new Set<string>(); // client_ids of messages that are already in the chat, or discarded
   private draining = false;
-  private again = false; // something was added meanwhile
-  private fresh = false; // the connection is a new one meanwhile
+  private again = false; // a message was added meanwhile
+  private fresh = false; // there is a new connection meanwhile
   private pause = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private last = 0;
@@ -54,29 +57,29 @@ export class Outbox {
     private readonly client: StoaClient,
     private readonly user: string,
     private readonly tell: (out: Outgoing) => void,
-    private readonly ready: () => boolean, // nothing is sent until this is true
+    private readonly ready: () => boolean, // sending waits until this is true
   ) {
     this.prefix = `outbox/${user}/`;
     if (typeof BroadcastChannel === "undefined") return;
     this.others = new BroadcastChannel(`stoa.${this.prefix}`);
     this.others.onmessage = (e: MessageEvent<{ sent?: Sent; client_id?: string }>) => void this.heard(e.data);
-    (this.others as { unref?: () => void }).unref?.(); // Node would wait for it
+    (this.others as { unref?: () => void }).unref?.(); // otherwise Node would wait for it
   }
 
-  /** Reads what was kept, and sends it as soon as it may. */
+  /** Loads the stored messages, and starts to send them. */
   async start(): Promise<void> {
     await this.reload();
     this.kick();
   }
 
-  /** Ends this object's part; what is kept stays. */
+  /** Stops sending; the messages stay stored. */
   stop(): void {
     this.stopped = true;
     clearTimeout(this.timer);
     this.others?.close();
   }
 
-  /** Those that are not among the chat's messages yet, in the order of writing. */
+  /** The messages of a chat that are not in it yet, in the order of writing. */
   of(chat: string): Outgoing[] {
     return [...this.kept.values()]
       .filter(({ out }) => out.chat === chat)
@@ -84,14 +87,14 @@ export class Outbox {
       .map(({ out }) => out);
   }
 
-  /** Keeps a message; when the promise is fulfilled it survives the page. */
+  /** Stores a message. After the promise is fulfilled, it survives a reload of the page. */
   async add(chat: string, body: Send): Promise<Outgoing> {
     const out: Outgoing = { chat, body, at: Date.now(), state: "sending" };
     await this.keep({ key: this.nextKey(), out });
     return out;
   }
 
-  /** Sends a message that failed once more, after those that wait. */
+  /** Sends a failed message again, after the waiting ones. */
   async retry(client_id: string): Promise<void> {
     const old = this.kept.get(client_id);
     if (old?.out.state !== "failed") return;
@@ -100,7 +103,7 @@ export class Outbox {
     await (await this.storage()).delete(old.key); // last: the page may be closed between the two
   }
 
-  /** Forgets a message that failed. One that is being sent cannot be called back. */
+  /** Deletes a failed message. A message that is being sent cannot be cancelled. */
   async discard(client_id: string): Promise<void> {
     const old = this.kept.get(client_id);
     if (old?.out.state !== "failed") return;
@@ -110,7 +113,7 @@ export class Outbox {
     this.others?.postMessage({});
   }
 
-  /** Takes note that a message is among the chat's: if it is one of the user's, it is no longer on its way. */
+  /** Handles a message of the chat. If it is in the outbox, it is removed there. */
   arrived({ client_id, id, chat, seq, at }: Message): void {
     if (!client_id) return;
     this.over.add(client_id);
@@ -120,16 +123,18 @@ export class Outbox {
     if (old.out.state !== "sent") this.tell({ ...old.out, state: "sent", sent: { id, chat, seq, at } });
     this.storage()
       .then((storage) => storage.delete(old.key))
-      .catch(() => {}); // it is sent again, and is the same message
+      .catch(() => {}); // it is sent again, and the server recognises its client_id
   }
 
-  /** Takes note that a message that was sent has its place in the chat. */
+  /** Removes a sent message that is now in the chat. */
   placed(client_id: string): void {
     this.over.add(client_id);
     this.kept.delete(client_id);
   }
 
-  /** Sends what waits, if it may and there is a connection; with fresh, at once after what failed over an older one. */
+  /**
+   * Starts to send, if the conditions allow it. With fresh, it does not wait for the back-off of an older connection.
+   */
   kick(fresh = false): void {
     if (this.stopped || !this.ready() || this.client.state !== "online" || this.client.user !== this.user) return;
     if (fresh) {
@@ -167,7 +172,7 @@ export class Outbox {
     return this.pause * (0.5 + Math.random() / 2);
   }
 
-  // The keys' order is the order of writing, among all tabs.
+  // The order of the keys is the order of writing, over all tabs.
   private nextKey(): string {
     this.last = Math.max(this.last + 1, Date.now() * 1000);
     return this.prefix + String(this.last).padStart(17, "0") + "." + crypto.getRandomValues(new Uint32Array(1))[0];
@@ -181,7 +186,7 @@ export class Outbox {
     this.kick();
   }
 
-  // drain reports whether nothing waits any more.
+  // drain sends all waiting messages, and reports whether none is left.
   private async drain(): Promise<boolean> {
     const storage = await this.storage();
     for (;;) {
@@ -199,7 +204,7 @@ export class Outbox {
     }
   }
 
-  // sendAll sends messages of one chat; it reports whether none of them waits any more.
+  // sendAll sends messages of one chat, and reports whether none of them is left.
   private async sendAll(storage: Storage, list: Kept[]): Promise<boolean> {
     for (const { key, out } of list) {
       if (this.stopped || this.client.state !== "online" || this.client.user !== this.user) return false;
@@ -213,7 +218,7 @@ export class Outbox {
         this.others?.postMessage({ sent, client_id: out.body.client_id });
         this.wasSent(out.body.client_id, sent);
       } catch (err) {
-        // 401: the session ends, and the next one sends it.
+        // 401: the session ends, and the next session sends the message.
         if (isTemporary(err) || !(err instanceof Refused) || err.status === 401) {
           if (err instanceof Refused) this.pause = Math.max(this.pause, (err.retryAfter * 1000) / 2);
           return false;
@@ -233,17 +238,17 @@ export class Outbox {
 
   private wasSent(client_id: string, sent: Sent): void {
     const old = this.kept.get(client_id);
-    if (!old) return; // it is among the chat's messages already
+    if (!old) return; // the message is already in the chat
     old.out = { ...old.out, state: "sent", sent };
     this.tell(old.out);
   }
 
-  // heard takes note of what another tab has done.
+  // heard handles a notice of another tab.
   private async heard(news: { sent?: Sent; client_id?: string }): Promise<void> {
     if (this.stopped) return;
     if (news.sent && news.client_id) this.wasSent(news.client_id, news.sent);
     await this.reload();
-    this.kick(); // the other tab may be closed before it has sent everything
+    this.kick(); // the other tab may be closed before it has sent all messages
   }
 
   private async reload(): Promise<void> {
@@ -251,7 +256,8 @@ export class Outbox {
     for (const [key, value] of await (await this.storage()).entries(this.prefix)) {
       const out = value as Outgoing;
       const client_id = out.body.client_id;
-      this.last = Math.max(this.last, parseInt(key.slice(this.prefix.length), 10) || 0); // the clock may have been set back since
+      // the clock may have been set back since
+      this.last = Math.max(this.last, parseInt(key.slice(this.prefix.length), 10) || 0);
       if (this.over.has(client_id)) continue;
       there.add(client_id);
       const old = this.kept.get(client_id);
@@ -259,7 +265,8 @@ export class Outbox {
       this.kept.set(client_id, { key, out });
       this.tell(out);
     }
-    // What another tab discarded is gone; what it sent comes as a message.
+    // A failed message that another tab has discarded is removed. A message that another tab has sent arrives as an
+    // event.
     for (const [client_id, { out }] of this.kept) {
       if (out.state === "failed" && !there.has(client_id)) this.kept.delete(client_id);
     }

@@ -1,4 +1,4 @@
-/** A room's register, as `rooms.playback` and the event `room.playback` have it. Times are in ms. */
+/** The playback state of a room, from `rooms.playback` and the event `room.playback`. Times are in ms. */
 export interface Register {
   generation: number;
   version: number;
@@ -8,30 +8,32 @@ export interface Register {
   paused: boolean;
 }
 
-/** What a player is to do. */
+/** The instruction for a player. */
 export interface Correction {
   paused: boolean;
-  /** Go to `to` first. */
+  /** Seek to `to` first. */
   seek: boolean;
-  /** Where the room is, ms. */
+  /** The room's position in ms. */
   to: number;
-  /** The rate to play at. */
+  /** The playback rate. */
   rate: number;
 }
 
-/** Of how many questions for the clock the best are taken, and how many of them are. */
+/** The numbers of clock responses that are stored, and of the best ones that are used. */
 const pingsKept = 16;
 const pingsUsed = 5;
-/** By how much, ms, the servers' clocks differ, and this one runs another way, while that many are asked. */
+/**
+ * The largest difference in ms of the servers' clocks, together with this clock's drift during the stored responses.
+ */
 const clocksDiffer = 250;
-/** By how much, as a part of the rate, a player drifts at most; with its pitch kept nobody hears it. */
+/** The largest change of the rate, as a part of it. With the pitch preserved it is inaudible. */
 const nudge = 0.1;
-/** In which time, ms, a player that is off a little is to be back. */
+/** The time in ms to correct a small difference. */
 const settle = 1000;
 
 /**
- * PlaybackSync keeps one player in step with a room. It is told of the servers' clock, of the register, and of where the
- * player is, and says what the player is to do; it knows no network and no timer. `now` is `Date.now()`.
+ * PlaybackSync synchronises one player with a room. It gets the server's clock, the playback state and the player's
+ * position, and returns what the player has to do. It uses no network and no timer. `now` is `Date.now()`.
  */
 export class PlaybackSync {
   private pings: { trip: number; offset: number }[] = [];
@@ -43,25 +45,28 @@ export class PlaybackSync {
     public jump: number,
   ) {}
 
-  /** clock notes an answer of `rooms.clock`: when it was asked for and came, and what it says. */
+  /** clock records a response of `rooms.clock`: the times of the request and of the response, and its content. */
   clock(sent: number, came: number, time: number): void {
     const trip = came - sent;
     if (trip < 0) return; // this clock was set back meanwhile
     const offset = time - (sent + trip / 2);
-    // An answer is wrong by half its round trip at most: where two are farther apart, this clock was set between them.
+    // The error of a response is at most half its round trip. If two differ by more, this clock was set between them.
     this.pings = this.pings.filter((p) => Math.abs(p.offset - offset) <= (p.trip + trip) / 2 + clocksDiffer);
     this.pings.push({ trip, offset });
     if (this.pings.length > pingsKept) this.pings.shift();
   }
 
-  /** offset is how far the servers' clock is ahead: the middle of those that came with the shortest round trips. */
+  /**
+   * offset returns how far the servers' clock is ahead, in ms: the median of the responses with the shortest round
+   * trips.
+   */
   offset(): number {
     const best = [...this.pings].sort((a, b) => a.trip - b.trip).slice(0, pingsUsed);
     best.sort((a, b) => a.offset - b.offset);
     return best[Math.floor(best.length / 2)]?.offset ?? 0;
   }
 
-  /** take takes a register, from whichever way it came, and tells whether it is newer than the one that is known. */
+  /** take stores a playback state from any source, and reports whether it is newer than the known one. */
   take(r: Register): boolean {
     const s = this.state;
     if (s && (r.generation < s.generation || (r.generation === s.generation && r.version <= s.version))) return false;
@@ -69,7 +74,7 @@ export class PlaybackSync {
     return true;
   }
 
-  /** position is where the room is, ms. */
+  /** position returns the room's position in ms. */
   position(now: number): number {
     const s = this.state;
     if (!s) return 0;
@@ -77,7 +82,7 @@ export class PlaybackSync {
     return s.paused || since < 0 ? s.position : s.position + since * s.rate;
   }
 
-  /** correct says what a player at a position, ms, is to do. Ask a few times a second. */
+  /** correct returns the instruction for a player at a position in ms. Call it a few times a second. */
   correct(now: number, position: number): Correction {
     const s = this.state;
     if (!s) return { paused: true, seek: false, to: 0, rate: 1 };

@@ -3,27 +3,27 @@ import { isTemporary, Refused } from "./errors.js";
 import type { Presence } from "./wire.js";
 
 const RETRY = 3000; // ms, after a failure
-const SPREAD = 2000; // ms within which clients ask again after presence.complete
-const NO_EVENT = 30_000; // ms after a partial answer, in case presence.complete is lost
+const SPREAD = 2000; // ms, the spread of the clients' requests after presence.complete
+const NO_EVENT = 30_000; // ms after a partial response, in case presence.complete is lost
 
-/** The presence of the user's friends. Users who are not known are off line. */
+/** The presence of the user's friends. Unknown users are offline. */
 export class Presences {
   private readonly known = new Map<string, Presence>();
   private readonly changed = new EventTarget();
-  private clock = 0; // counts questions and events
-  private readonly told = new Map<string, number>(); // the clock of the latest event of a user, or of the latest question with an answer
-  private readonly doubtful = new Set<string>(); // users who looked off line in a partial answer
+  private clock = 0; // counts requests and events
+  private readonly told = new Map<string, number>(); // by user: the clock of the latest event, or of the latest request with a response
+  private readonly doubtful = new Set<string>(); // users who were offline in a partial response
   private doubtfulList = false; // the latest list of friends was partial
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly client: StoaClient) {
-    client.on("open", () => void this.read()); // also when it was resumed: changes of presence are not kept
+    client.on("open", () => void this.read()); // also when it was resumed: changes of presence are not stored
     client.on("presence.changed", (p) => {
       this.told.set(p.user, ++this.clock);
       this.take([p]);
     });
     client.on("presence.complete", () => this.again(SPREAD * Math.random()));
-    client.on("friend.added", ({ user }) => void this.ask(user.id)); // may have been on line for long
+    client.on("friend.added", ({ user }) => void this.ask(user.id)); // may have been online for long
   }
 
   /** Calls fn after every change, until signal aborts. */
@@ -36,12 +36,12 @@ export class Presences {
     return this.known.get(user)?.status ?? "offline";
   }
 
-  /** When a user who is off line was last on line, as far as the server has said so. */
+  /** The time of the last connection of a user who is offline, if the server has sent it. */
   lastSeen(user: string): string | undefined {
     return this.known.get(user)?.last_seen;
   }
 
-  /** Gets the status of a user, and when they were last on line. It retries while the connection stands. */
+  /** Gets a user's status and the time of their last connection. It retries while there is a connection. */
   async ask(user: string): Promise<void> {
     await this.asking(() => this.ask(user), async () => {
       const { users, partial } = await this.client.call("presence.get", { query: { users: [user], last_seen: true } });
@@ -53,7 +53,8 @@ export class Presences {
     });
   }
 
-  // take ignores a presence that is older than the known one. One without a version does not change the known version.
+  // take ignores a presence that is older than the known one. A presence without a version does not change the known
+  // version.
   private take(all: Presence[]): void {
     for (const p of all) {
       const version = this.known.get(p.user)?.version ?? 0;
@@ -68,7 +69,7 @@ export class Presences {
       this.doubtfulList = partial === true;
       if (partial) {
         this.again(NO_EVENT);
-        return users; // the others may be on line: they stay as they are
+        return users; // the others may be online: they stay unchanged
       }
       const online = new Set(users.map((p) => p.user));
       const gone = [...this.known.values()].filter((p) => !online.has(p.user)).map((p): Presence => ({ ...p, status: "offline" }));
@@ -76,19 +77,19 @@ export class Presences {
     });
   }
 
-  // again repeats partial answers' questions after some time, or sooner if that is planned already.
+  // again repeats the requests with partial responses after some time, unless an earlier repeat is already planned.
   private again(ms: number): void {
     if (ms > SPREAD && this.timer !== undefined) return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       this.timer = undefined;
-      if (this.client.state !== "online") return; // the next connection asks
+      if (this.client.state !== "online") return; // the next connection sends the request
       if (this.doubtfulList) void this.read();
       for (const user of this.doubtful) void this.ask(user);
     }, ms);
   }
 
-  // An event, or the answer to a question that began later, is newer than the answer.
+  // asking ignores a response if an event, or the response to a later request, is newer.
   private async asking(again: () => Promise<void>, question: () => Promise<Presence[]>): Promise<void> {
     const began = ++this.clock;
     try {
@@ -97,8 +98,8 @@ export class Presences {
       for (const p of news) this.told.set(p.user, began);
       this.take(news);
     } catch (err) {
-      if (err instanceof Refused && !err.temporary) throw err; // a fault of the app
-      // A connection that ends meanwhile asks again when it is back.
+      if (err instanceof Refused && !err.temporary) throw err; // an error of the app
+      // After a break, the next connection sends the request.
       if (isTemporary(err) && this.client.state === "online") setTimeout(() => void again(), RETRY);
     }
   }

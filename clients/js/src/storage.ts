@@ -1,12 +1,12 @@
-/** Keeps what has to outlive a page: JSON values by their keys. */
+/** Stores JSON values by their keys, beyond the life of a page. */
 export interface Storage {
-  /** Those whose keys begin with prefix, in the order of the keys. */
+  /** The entries whose keys begin with prefix, in the order of the keys. */
   entries(prefix: string): Promise<[string, unknown][]>;
   set(key: string, value: unknown): Promise<void>;
   delete(key: string): Promise<void>;
 }
 
-/** Keeps things as long as the program runs. */
+/** Stores values in memory, until the program ends. */
 export class MemoryStorage implements Storage {
   private readonly values = new Map<string, string>();
 
@@ -26,7 +26,7 @@ export class MemoryStorage implements Storage {
   }
 }
 
-/** Keeps things in the browser's localStorage, or something like it. */
+/** Stores values in the browser's localStorage, or in a similar object. */
 export class WebStorage implements Storage {
   constructor(
     private readonly area: globalThis.Storage = localStorage,
@@ -54,9 +54,9 @@ export class WebStorage implements Storage {
 
 const table = "values";
 
-const ended = ["InvalidStateError", "UnknownError"]; // names of what a connection that has ended throws
+const ended = ["InvalidStateError", "UnknownError"]; // names of the errors of a closed connection
 
-/** Keeps things in IndexedDB. */
+/** Stores values in IndexedDB. */
 export class IndexedStorage implements Storage {
   private db: Promise<IDBDatabase> | undefined;
 
@@ -65,7 +65,7 @@ export class IndexedStorage implements Storage {
     private readonly factory: IDBFactory,
   ) {}
 
-  /** Opens the database of a name; it fails where the browser allows none. */
+  /** Opens the database of a name. It fails if the browser forbids it. */
   static async open(name = "stoa", factory: IDBFactory = indexedDB): Promise<IndexedStorage> {
     const storage = new IndexedStorage(name, factory);
     await storage.use(async () => {});
@@ -80,7 +80,7 @@ export class IndexedStorage implements Storage {
     return db;
   }
 
-  // A browser may end the connection while the page is in the background: another one is opened.
+  // A browser may close the connection while the page is in the background. Then it is opened again.
   private async use<T>(fn: (db: IDBDatabase) => Promise<T>): Promise<T> {
     for (let again = false; ; again = true) {
       const db = (this.db ??= this.connect());
@@ -110,7 +110,7 @@ export class IndexedStorage implements Storage {
     return this.change((values) => values.delete(key));
   }
 
-  // A change is kept when its transaction is complete, not when the request is done.
+  // A change is durable when its transaction is complete, not when the request is done.
   private change(fn: (values: IDBObjectStore) => void): Promise<void> {
     const kept = (db: IDBDatabase) =>
       new Promise<void>((resolve, reject) => {
@@ -130,7 +130,7 @@ function done<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
-/** The best that there is: IndexedDB, localStorage, or memory, which does not outlive the page. */
+/** Returns the best available storage: IndexedDB, localStorage, or memory, which ends with the page. */
 export async function openStorage(name = "stoa"): Promise<Storage> {
   try {
     return await IndexedStorage.open(name);

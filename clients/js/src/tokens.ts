@@ -3,27 +3,29 @@ import { exclusive } from "./locks.js";
 import type { Tokens } from "./wire.js";
 
 /**
- * Returns an access token other than `refused`, which is one that has expired or is about to.
- * It throws {@link Ended} when nobody is logged in any more; after any other error the client
- * asks again later.
+ * Returns an access token other than `refused`, which has expired or will soon expire. It throws {@link Ended} if there
+ * is no session; after any other error the client retries.
  */
 export type TokenSource = (refused?: string) => Promise<string>;
 
-/** The part of the answer to a log-in that an app keeps. */
+/** The part of a log-in response that an app stores. */
 export type KeptTokens = Pick<Tokens, "access_token" | "refresh_token">;
 
 export interface RefreshOptions {
   /** The server's address. */
   url: string;
-  /** What is kept; null when nobody is logged in. It is called anew each time: another tab may have changed it. */
+  /**
+   * Returns the stored tokens, or null if no user is logged in. It is called each time, because another tab may have
+   * changed them.
+   */
   load: () => KeptTokens | null | Promise<KeptTokens | null>;
-  /** Keeps what the server gave, before it is used. A refresh token can be used once. */
+  /** Stores the new tokens before they are used. Each refresh token works once. */
   save: (tokens: Tokens) => void | Promise<void>;
-  /** Another way than globalThis.fetch. */
+  /** Replaces globalThis.fetch. */
   fetch?: typeof fetch;
 }
 
-/** Returns a source of tokens that renews them by `POST /v1/auth/refresh`, in one tab for all. */
+/** Returns a token source that renews tokens by `POST /v1/auth/refresh`, in one tab for all tabs. */
 export function refreshing(options: RefreshOptions): TokenSource {
   const present = async () => {
     const kept = await options.load();
@@ -35,11 +37,11 @@ export function refreshing(options: RefreshOptions): TokenSource {
     if (kept.access_token !== refused) return kept.access_token;
     return exclusive("stoa.refresh", async () => {
       const kept = await present();
-      if (kept.access_token !== refused) return kept.access_token; // somebody else was quicker
+      if (kept.access_token !== refused) return kept.access_token; // another call or tab has renewed them
       let failed: unknown;
       const tokens = await renew(options, kept.refresh_token).catch((err: unknown) => void (failed = err));
       const now = await present();
-      if (now.refresh_token !== kept.refresh_token) return now.access_token; // another log-in, which the answer is not for
+      if (now.refresh_token !== kept.refresh_token) return now.access_token; // another log-in: the response does not belong to it
       if (!tokens) throw failed;
       await options.save(tokens);
       return tokens.access_token;
@@ -47,11 +49,12 @@ export function refreshing(options: RefreshOptions): TokenSource {
   };
 }
 
-const tries = 2; // of a renewal that may be waiting on a line that is dead, before the one that waits for as long as it takes
+// tries with a timeout, because the connection may be dead; the next one waits without limit
+const tries = 2;
 const tryFor = 3000; // ms
 
-// The server answers a refresh token that is used again with the same tokens for ten seconds: an answer that got lost is asked
-// for once more within them. Later it would be taken for a theft.
+// The server returns the same tokens for a used refresh token within ten seconds. So after a lost response, the request
+// is repeated within them. A later repeat would count as theft.
 async function renew(options: RefreshOptions, refresh_token: string): Promise<Tokens> {
   for (let n = 0; n < tries; n++) {
     const signal = AbortSignal.timeout(tryFor);
@@ -78,7 +81,7 @@ async function ask(options: RefreshOptions, refresh_token: string, signal?: Abor
     throw new Unreachable(String(err));
   }
   const problem = (await answer.json().catch(() => ({}))) as { code?: string; detail?: string };
-  // 403: the account is banned, and detail says until when.
+  // 403: the account is banned, and detail states until when.
   if ((answer.status === 401 || answer.status === 403) && problem.code) throw new Ended(problem.detail ?? problem.code, problem.code);
   throw new Refused(answer.status, problem.code ?? "", problem.detail ?? answer.statusText);
 }

@@ -5,7 +5,7 @@ import { Refused, uploadFile, Unreachable } from "../dist/index.js";
 
 const json = (body, headers = {}) => new Response(JSON.stringify(body), { headers });
 
-// The node that ran the first try has died; the server answers busy until its claim lapses.
+// The node of the first try is dead. The server returns busy until its claim expires.
 async function upload(lapses) {
   mock.timers.enable({ apis: ["setTimeout", "Date"] });
   let tries = 0;

@@ -15,7 +15,7 @@ after(async () => {
 async function friends(options) {
   const [a, b] = await server.friends(options);
   open.add(a).add(b);
-  return [a, b, b.person.chat, a.person.chat]; // the chat as a names it, and as b does
+  return [a, b, b.person.chat, a.person.chat]; // the chat's name for a, and for b
 }
 
 const say = (d, chat, text) => d.chats.send(chat, { kind: "text", text });
@@ -62,7 +62,7 @@ test("two friends talk", async () => {
   await a.chats.update(ab, { pinned: true, draft: "and" });
   assert.equal(a.chats.list()[0].draft, "and");
   await a.chats.clear(ab);
-  await until("the chat to be gone", () => a.chats.list().length === 0); // an event of before may come behind the answer
+  await until("the chat to be gone", () => a.chats.list().length === 0); // an earlier event may follow the response
   assert.deepEqual(a.chats.messages(ab), []);
   await say(b, ba, "again");
   await until("a chat to be back", () => a.chats.list().length === 1);
@@ -173,7 +173,7 @@ test("where a chat stands tells what was lost, though nothing follows", async ()
   await say(a, ab, "2");
   await until("the answer", () => a.chats.get(ab)?.seq === 2);
   await a.chats.edit(ab, 1, "one");
-  b.client.emit("chat.stands", { chat: ba, seq: 2, rev: 1 }); // as another node says it for one that died
+  b.client.emit("chat.stands", { chat: ba, seq: 2, rev: 1 }); // another node sends it for a dead one
   await hears(b, ba, ["1", "2"]);
   await until("the change", () => b.chats.messages(ba)[0].text === "one");
 });
@@ -274,7 +274,7 @@ test("what is sent at the start comes as a message, and not as history", async (
   let sent = false;
   const { call } = StoaClient.prototype;
   t.mock.method(StoaClient.prototype, "call", async function (id, ...more) {
-    // A list that is slow would be behind a message that did not wait for it.
+    // A slow list would miss a message that did not wait for it.
     if (id === "chats.list") for (let i = 0; i < 100 && !sent; i++) await sleep(10);
     const answer = await call.call(this, id, ...more);
     sent ||= id === "chats.send";
@@ -297,7 +297,7 @@ test("an outbox waits for its own user", async () => {
   const other = new Device(a.person, { storage: a.storage });
   open.add(other);
   await other.line.open();
-  a.person.tokens = b.person.tokens; // somebody else has logged in
+  a.person.tokens = b.person.tokens; // another user has logged in
   await other.start({ offline: true });
   await online(other);
   assert.equal((await other.client.call("me.get")).id, b.person.id);
@@ -375,7 +375,7 @@ test("a token that is refused is replaced, by one refresh", async () => {
 test("a session that ends is not taken up again", async () => {
   const [a, b] = await friends();
   const closed = new Promise((done) => a.client.on("state", (s) => s.state === "ended" && done(s)));
-  await a.client.call("sessions.revoke", { path: { device: a.client.device } }).catch(() => {}); // the line may be cut before the answer
+  await a.client.call("sessions.revoke", { path: { device: a.client.device } }).catch(() => {}); // the break may come before the response
   const { code } = await closed;
   assert.equal(code, 4500);
   await assert.rejects(a.client.call("me.get"), { name: "Ended" });
@@ -384,7 +384,7 @@ test("a session that ends is not taken up again", async () => {
   open.add(d);
   await d.line.open();
   await d.start({ offline: true });
-  await until("an end", () => d.client.state === "ended"); // its refresh is refused
+  await until("an end", () => d.client.state === "ended"); // the server refuses its refresh
   assert.equal((await b.client.call("me.get")).id, b.person.id);
 });
 
@@ -416,7 +416,7 @@ test("calls are refused with the code of the problem", async () => {
   await assert.rejects(a.client.call("no.such"), { name: "Refused", status: 404, code: "operation.unknown" });
   a.line.isDeaf = true;
   const call = a.client.call("me.get");
-  await sleep(10); // it has to be on its way
+  await sleep(10); // the request has to be sent first
   a.client.disconnect();
   await assert.rejects(call, { name: "Unreachable" });
 });
@@ -439,7 +439,7 @@ test("a group talks, and its chat is gone for who is removed", async () => {
   assert.deepEqual([gone, b.chats.get(chat), b.chats.messages(chat)], [[chat], undefined, []]);
   await say(a, chat, "alone");
   await until("one's own", () => a.texts(chat).at(-1) === "alone");
-  await b.chats.open(a.person.chat); // what it asks comes behind what it may have been told
+  await b.chats.open(a.person.chat); // its requests follow earlier events
   assert.equal(b.chats.get(chat), undefined);
 });
 
@@ -491,12 +491,12 @@ test("a large group tells its messages to those who have it open, and the others
   const { group } = await a.client.call("groups.create", { body: { name: "Rowing", members: [id] } });
   const chat = `g:${group.id}`;
   await until("the group", () => b.chats.get(chat)?.group_name === "Rowing" && b.seqs(chat).at(-1) === 1);
-  // What a member of a group of more than 200 is sent in place of the messages.
+  // A member of a group of more than 200 gets this event in place of the messages.
   for (const { client } of [a, b]) {
     const emit = client.emit.bind(client);
     client.emit = (name, data) => (/^message\.(new|changed)$/.test(name) && data.chat === chat ? emit("chat.stands", { chat, seq: data.seq, rev: data.rev ?? 0 }) : emit(name, data));
   }
-  // The channel may bring them later than that.
+  // The channel may be later than that.
   const subscribe = b.client.subscribe.bind(b.client);
   b.client.subscribe = (channel, fn) => subscribe(channel, (e) => setTimeout(fn, 20, e));
   const asked = [];
@@ -520,7 +520,7 @@ test("a large group tells its messages to those who have it open, and the others
   await say(b, chat, "5");
   await until("one's own", () => b.chats.pending(chat).length === 0 && b.texts(chat).at(-1) === "5");
   assert.equal(b.heard.at(-1).client_id !== undefined, true, "one's own message is known again");
-  // Once it may be: a machine that stalls brings it late.
+  // One request is allowed, because a slow machine delays the channel.
   assert.ok(asked.filter((o) => /messages|changes/.test(o)).length <= 1, `what the channel brings is not asked for: ${asked}`);
   b.chats.read(chat);
   assert.equal(b.chats.get(chat).unread, 0);
@@ -531,7 +531,7 @@ test("a large group tells its messages to those who have it open, and the others
   await until("the number", () => b.chats.get(chat).unread === 1);
   assert.equal(b.texts(chat).at(-1), "5");
 
-  // What passed while the line was cut is there when it is back.
+  // Events of the break are loaded after it.
   await b.chats.open(chat);
   await until("the channel", () => b.client.wire.getSubscription(`chat/${group.id}`)?.state === "subscribed");
   b.line.cut();
@@ -629,7 +629,7 @@ test("random steps with cuts end as a fresh client reads them", async (t) => {
     const fresh = await d.person.device();
     open.add(fresh);
     const read = async () => {
-      await sleep(300); // calls are limited
+      await sleep(300); // calls are rate limited
       fresh.chats.close(chat);
       await fresh.chats.open(chat);
       while (fresh.chats.hasOlder(chat)) await fresh.chats.older(chat);
@@ -656,7 +656,7 @@ test("random steps with cuts end as a fresh client reads them", async (t) => {
     });
     assert.ok(state.peer);
   }
-  // Messages of a device are in the order in which it wrote them.
+  // Messages of a device are in the order of writing.
   const at = new Map(b.heard.map((m, i) => [m.client_id ?? m.id, i]));
   assert.equal(new Set(at.keys()).size, b.heard.length);
 });

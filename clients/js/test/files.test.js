@@ -14,7 +14,7 @@ after(() => server.end());
 
 const bytes = async (answer) => Buffer.from(await answer.arrayBuffer());
 
-// wav is a recording of silence.
+// wav returns a recording of silence.
 function wav(ms) {
   const head = Buffer.from("524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461", "hex");
   const n = Buffer.alloc(4);

@@ -1,4 +1,4 @@
-// The parts that need no server of their own, and the types, which need one.
+// Tests of the parts that need no server of their own, and of the types, which need one.
 
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";
@@ -9,7 +9,7 @@ import WebSocket from "ws";
 import { Chats, Ended, IndexedStorage, MemoryStorage, newestOf, openStorage, refreshing, Refused, sendFile, StoaClient, Unreachable, uploadFile, WebStorage } from "../dist/index.js";
 import { Device, Server, until } from "./world.js";
 
-// What localStorage is, of a map.
+// localStorage, as a map.
 class Area {
   values = new Map();
   get length() {
@@ -70,7 +70,7 @@ test("the outbox lives in IndexedDB", async (t) => {
   const chat = b.person.chat;
   await b.chats.send(a.person.chat, { kind: "text", text: "first" });
   await until("a chat", () => a.chats.get(chat));
-  await until("typing to be shown", () => (b.chats.typing(a.person.chat), a.chats.get(chat).typing)); // it is told once, and may be lost
+  await until("typing to be shown", () => (b.chats.typing(a.person.chat), a.chats.get(chat).typing)); // the notice may be lost
   const d = new Device(a.person, { storage: await IndexedStorage.open("outbox") });
   await d.line.open();
   await d.start();
@@ -90,7 +90,8 @@ test("the outbox lives in IndexedDB", async (t) => {
     await again.chats.send(chat, { kind: "text", text: "second" });
     await until("the message", () => b.texts(a.person.chat).includes("second"));
     const kept = async () => (await again.storage.entries("")).map(([, out]) => out.body.text).join();
-    await until("the outbox to have what is another user's alone", async () => (await kept()) === "not a's"); // the answer may come after the event
+    // the response may follow the event
+    await until("the outbox to have what is another user's alone", async () => (await kept()) === "not a's");
   });
 
   await t.test("the types are those of the reference", async () => {
@@ -139,7 +140,7 @@ test("the outbox lives in IndexedDB", async (t) => {
   });
 });
 
-// A token lasts for a minute at least.
+// A token is valid for at least a minute.
 test("a token that expires on an open connection is replaced", { skip: !process.env.STOA_TEST_SLOW && "STOA_TEST_SLOW is not set" }, async (t) => {
   const server = await Server.start("--accounts-access-life=1m");
   t.after(() => server.end());
@@ -268,7 +269,7 @@ test("an answer to a renewal is not for who has logged in meanwhile", async () =
 
 test("a page that is in no secure context sends files", async (t) => {
   const { randomUUID } = crypto;
-  crypto.randomUUID = undefined; // browsers have none there
+  crypto.randomUUID = undefined; // browsers lack it in insecure contexts
   t.after(() => (crypto.randomUUID = randomUUID));
   const sent = [];
   const client = {
@@ -291,7 +292,7 @@ test("a proxy that says by a date when to come back says no seconds", async (t) 
 });
 
 test("a renewal whose answer is lost is asked for again, while the server gives the same tokens", async (t) => {
-  const alive = setInterval(() => {}, 1000); // as a request would
+  const alive = setInterval(() => {}, 1000); // like a request
   t.after(() => clearInterval(alive));
   let calls = 0;
   const source = refreshing({
@@ -388,7 +389,7 @@ test("the chat of a group that its user has left stays away, though they have ju
   while (!sent) await new Promise(setImmediate);
   assert.equal(chats.get(chat)?.group, "rowing");
   listeners["group.left"]({ group: "rowing" });
-  t.mock.timers.tick(1_000); // no event has brought the message
+  t.mock.timers.tick(1_000); // no event has the message
   assert.deepEqual([chats.get(chat), chats.pending(chat)], [undefined, []]);
 });
 
@@ -425,12 +426,12 @@ test("settings of a chat never go back to an older version", async () => {
   const draft = () => chats.get("u:bob").draft;
   handlers["chat.updated"](chat(5, "fifth"));
   handlers["chat.updated"](chat(4, "fourth"));
-  assert.equal(draft(), "fifth"); // an event that is late
+  assert.equal(draft(), "fifth"); // a late event
   listed = [chat(4, "fourth")];
   sync = synced();
   handlers.open({ resumed: false });
   await sync;
-  assert.equal(draft(), "fifth"); // a list that is late
+  assert.equal(draft(), "fifth"); // a late list
   listed = [chat(6, undefined)];
   sync = synced();
   handlers.open({ resumed: false });

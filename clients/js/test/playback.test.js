@@ -17,7 +17,7 @@ test("a clock that is set counts at once", () => {
   const s = new PlaybackSync(40, 1000);
   const sent = 1_700_000_000_000;
   for (let i = 0; i < 16; i++) s.clock(sent + i * 10_000, sent + i * 10_000 + 20, sent + i * 10_000 + 10);
-  s.clock(sent + 160_000, sent + 130_030, sent + 160_015); // it was set back by half a minute on the way
+  s.clock(sent + 160_000, sent + 130_030, sent + 160_015); // the clock was set back by half a minute during the request
   assert.equal(s.offset(), 0);
   s.clock(sent + 140_000, sent + 140_040, sent + 170_020);
   assert.equal(s.offset(), 30_000);

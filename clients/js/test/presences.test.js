@@ -3,7 +3,7 @@ import { mock, test } from "node:test";
 
 import { Presences } from "../dist/index.js";
 
-// A client whose answers the test gives, and whose events the test sends.
+// A client with the test's responses and events.
 class Line {
   state = "online";
   calls = [];

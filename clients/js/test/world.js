@@ -1,4 +1,4 @@
-// A server of its own, lines that can be cut, people and their devices.
+// A server for the tests, connections that can be cut, and users with devices.
 
 import { spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
@@ -10,9 +10,9 @@ import { fileURLToPath } from "node:url";
 import WebSocket from "ws";
 import { Chats, MemoryStorage, refreshing, StoaClient } from "../dist/index.js";
 
-const patience = 60_000; // ms for what has to happen; nothing is judged by how long it takes
+const patience = 60_000; // ms until a wait fails; no test depends on the speed
 
-/** Waits until fn returns something true, and returns it. */
+/** Waits until fn returns a true value, and returns it. */
 export async function until(what, fn) {
   for (const end = Date.now() + patience; ; ) {
     const got = await fn();
@@ -24,8 +24,8 @@ export async function until(what, fn) {
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// A port that is ours until its socket is closed, also while the server is down: whoever looks for one in this way, as the
-// tests in Go do, tries to get that socket first. It is below the range from which the kernel chooses ports itself.
+// freePort reserves a port by an open socket, also while the server is down. Other programs that search in this way,
+// such as the Go tests, try to open that socket first. The port is below the range that the kernel assigns.
 async function freePort() {
   const took = (s, take) =>
     new Promise((done) => {
@@ -49,7 +49,7 @@ async function freePort() {
   throw new Error("There is no free port.");
 }
 
-/** A stoa process with its own data; STOA_BIN says where the program is. */
+/** A stoa process with its own data. STOA_BIN is the path of the program. */
 export class Server {
   static async start(...flags) {
     const s = new Server();
@@ -98,7 +98,7 @@ export class Server {
     return answer.status === 204 ? undefined : answer.json();
   }
 
-  /** Registers somebody, with the code from the mails of development. */
+  /** Registers a user, with the code from the development outbox. */
   async person(name) {
     const email = `${name}${Math.random().toString(36).slice(2)}@example.org`;
     await this.post("/v1/auth/codes", { email, purpose: "register" });
@@ -106,7 +106,7 @@ export class Server {
     return new Person(this, await this.post("/v1/auth/register", { email, code, name, password: "correct horse 9 battery" }));
   }
 
-  /** Two friends, with a device each. */
+  /** Two friends, each with a device. */
   async friends(options = {}) {
     const [anna, ben] = await Promise.all([this.person("Anna"), this.person("Ben")]);
     const [a, b] = await Promise.all([anna.device(options), ben.device(options)]);
@@ -121,10 +121,10 @@ class Person {
     this.server = server;
     this.tokens = tokens;
     this.id = tokens.user.id;
-    this.chat = "u:" + tokens.user.id; // as others call it
+    this.chat = "u:" + tokens.user.id; // its name for other users
   }
 
-  /** A device with its own line and storage, whose chats are there. */
+  /** A device with its own connection and storage, and with current chats. */
   async device(options = {}) {
     const d = new Device(this, options);
     await d.line.open();
@@ -139,7 +139,7 @@ export class Device {
     this.storage = storage;
     this.line = line ?? new Line(person.server.port);
     this.options = options;
-    this.heard = []; // every message, as it came
+    this.heard = []; // all messages, in the order of arrival
     this.states = [];
     this.refreshes = 0;
   }
@@ -170,14 +170,14 @@ export class Device {
     if (!offline) await until("the chats to be there", () => this.synced > 0);
   }
 
-  /** Closes the page. What is in the storage stays. */
+  /** Closes the page. The storage remains. */
   close() {
     this.chats.stop();
     this.client.disconnect();
     this.line.close();
   }
 
-  /** What was heard of a chat, as numbers. */
+  /** The seqs of the received messages of a chat. */
   seqs(chat) {
     return this.heard.filter((m) => m.chat === chat).map((m) => m.seq);
   }
@@ -187,14 +187,14 @@ export class Device {
   }
 }
 
-/** A device's way to the server, which can be cut. */
+/** A device's connection to the server, which can be cut. */
 export class Line {
   constructor(port) {
     this.port = port;
     this.conns = new Set();
     this.isCut = false;
-    this.isDeaf = false; // nothing comes back
-    this.noSockets = false; // as behind a proxy that knows no WebSockets
+    this.isDeaf = false; // no bytes return
+    this.noSockets = false; // like a proxy without WebSockets
     this.server = createServer((near) => {
       if (this.isCut) {
         near.destroy();
@@ -243,7 +243,7 @@ export class Line {
   }
 }
 
-/** A whole number from 0 to n-1; the same ones for the same seed. */
+/** A random whole number from 0 to n-1, equal for equal seeds. */
 export function dice(seed) {
   return (n) => {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
