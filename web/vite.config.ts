@@ -1,10 +1,10 @@
 import { defineConfig } from "vite";
 
-// Where `npm run dev` finds the running server.
+// The address of the running server for `npm run dev`.
 const stoa = "http://127.0.0.1:8080";
 
-// The client of this tree is bundled from its sources, with the library that is installed here: nothing has
-// to be built or installed in clients/js. tsconfig.json says the same to the compiler.
+// The client of this tree is bundled from its sources, with the library that is installed here. So clients/js needs no
+// build and no installation. tsconfig.json has the same paths for the compiler.
 const at = (path: string) => decodeURIComponent(new URL(path, import.meta.url).pathname);
 
 export default defineConfig({
@@ -16,17 +16,18 @@ export default defineConfig({
   },
   build: {
     target: "es2022",
-    // Nothing is inlined: the Content-Security-Policy allows no data: URLs for
-    // scripts, styles and fonts, and the polyfill would be one more script.
+    // No asset is inlined, because the Content-Security-Policy forbids data: URLs for scripts, styles and fonts. The
+    // polyfill would be one more script.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    license: true, // of what is bundled, in dist/.vite
+    license: true, // of the bundled packages, in dist/.vite
     rolldownOptions: {
-      // The worker of pushes has an address that stays the same, at the root: it is the scope of what it may do.
+      // The worker of pushes has a constant address at the root, which is its scope.
       input: { index: at("./index.html"), sw: at("./src/sw.ts") },
       output: {
         entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js"),
-        // What the first view shares with others is one file, with what it needs itself: together it packs smaller.
+        // The modules that the first view shares with others are one file, with their own imports. Together they
+        // compress better.
         codeSplitting: { groups: [{ name: "shared", test: /\/src\/(agent|buttons|codes|days|dialog|form|person|zones)\.ts$/ }] },
       },
     },

@@ -1,4 +1,4 @@
-// Password, e-mail address, and the end of the account.
+// Password, e-mail address, and deletion of the account.
 
 import type { AccountDeleted, AccountDeletion, CodeReply, EmailChange, EmailCodeRequest, PasswordChange, User } from "./api";
 import { askCode, askOwnCode, codeField, codeLead, type Sent } from "./codes";
@@ -14,7 +14,7 @@ const current = (name: string, label: string): Field =>
 const section = (id: string, title: string, ...children: Child[]) =>
   h("section", { class: "card", "aria-labelledby": `${id}-title`, "data-part": id }, h("h2", { id: `${id}-title` }, title), ...children);
 
-/** Setting the first password, by a code to the address, or changing it. */
+/** The form for the first password, with a code to the address, or for a change of the password. */
 export function passwordCard(me: User, changed: () => void) {
   const body = h("div");
   const said = h("p", { class: "saved", role: "status" });
@@ -39,7 +39,7 @@ export function passwordCard(me: User, changed: () => void) {
     else start();
   }
 
-  // set asks for the old password, or for the code that was sent.
+  // set shows the form with the old password, or with the code that was sent.
   function set(sent: Sent | null): void {
     const old = sent ? codeField(me.email, sent.seen, () => secret.input.focus()) : current("current", t.account.current);
     const secret = field(t.welcome.newPassword, { name: "password", type: "password", required: true, minlength: 8, maxlength: 128, autocomplete: "new-password" }, t.welcome.passwordHint);
@@ -76,7 +76,7 @@ export function passwordCard(me: User, changed: () => void) {
   };
 }
 
-/** Changing the address: a code goes to the new one, and to the old one where there is no password. */
+/** The form for a change of address. A code goes to the new address, and to the old one if there is no password. */
 export function emailCard(me: User, changed: (u: User) => void) {
   const address = h("strong", {}, me.email);
   const body = h("div", { class: "stack" });
@@ -135,7 +135,7 @@ export function emailCard(me: User, changed: (u: User) => void) {
   };
 }
 
-/** The end of the account, which a log-in takes back for a while. */
+/** The deletion of the account. A log-in cancels it during the grace period. */
 export function deletionCard(me: User, left: (text: string) => void) {
   const body = h("div");
 

@@ -1,5 +1,4 @@
-// The wire types and the calls. The types mirror the Go package api
-// (api/*.go): change them together.
+// The wire types and the calls. The types mirror the Go package api (api/*.go): change both together.
 
 import { t } from "./texts";
 
@@ -58,7 +57,7 @@ export interface User {
   find_by_email: boolean;
   requests: boolean;
   on_boards: boolean;
-  presence?: "friends" | "nobody"; // who sees whether the user is on line
+  presence?: "friends" | "nobody"; // the users who see the presence of the user
   has_password: boolean;
   created: string;
   version: number; // grows with each change
@@ -117,7 +116,7 @@ export interface Avatar {
   avatar: string;
 }
 
-/** An account as others see it. */
+/** An account for other users. */
 export interface Profile {
   id: string;
   name: string;
@@ -195,7 +194,7 @@ export interface Friend {
   remark?: string;
   tag?: string;
   source?: string;
-  streak?: number; // absent where the server cannot tell just now
+  streak?: number; // absent if the server cannot compute it now
   order: number;
   since: string;
   updated: string;
@@ -260,7 +259,7 @@ export interface CheckinStatus {
   streak: number;
   longest: number;
   total: number;
-  freezes?: number; // what has a ? in an answer may be absent: nodes are upgraded one by one
+  freezes?: number; // optional fields may be absent, because nodes are upgraded one by one
   freezes_used?: number;
 }
 
@@ -304,9 +303,9 @@ export interface MakeupReply {
 
 export interface Makeups {
   left: number;
-  limit: number; // 0: switched off
-  days: string[]; // missed, and recent enough to be made up
-  history: Makeup[]; // the newest first
+  limit: number; // 0: disabled
+  days: string[]; // missed, and recent enough for a make-up
+  history: Makeup[]; // newest first
   next?: string;
 }
 
@@ -322,10 +321,10 @@ export interface BoardRow {
 
 export interface Board {
   board: BoardName;
-  season?: string; // "2026-W47" or "2026-11"; a board of all time has none
+  season?: string; // "2026-W47" or "2026-11"; absent for an all-time board
   entries: BoardRow[];
   me?: BoardRow;
-  around?: BoardRow[]; // the caller's neighbours and the caller
+  around?: BoardRow[]; // the caller and the neighbours
 }
 
 export interface Event {
@@ -343,7 +342,7 @@ export interface SessionEnded {
   device: string;
 }
 
-/** What a client needs to know before the log-in, GET /v1/server. */
+/** What a client needs before the log-in: GET /v1/server. */
 export interface Server {
   sign_in: "own" | "jwt" | "both";
   development: boolean;
@@ -368,7 +367,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server could not be reached, or what answered was not it. */
+/** The server is unreachable, or another program responded. */
 export class Unreachable extends Error {
   constructor() {
     super(t.frame.unreachable);
@@ -377,36 +376,35 @@ export class Unreachable extends Error {
 
 let skew = 0;
 
-/** The server's time in milliseconds: this device's clock, put right by the last answer. */
+/** The server's time in ms: the clock of this device, corrected by the last response. */
 export const now = () => Date.now() + skew;
 
 function learnTime(res: Response): void {
   const date = Date.parse(res.headers.get("Date") ?? "");
   if (Number.isNaN(date)) return;
-  // The header has whole seconds: only a difference beyond that is news.
+  // The header has whole seconds, so only a larger difference counts.
   const off = date + 500 - Date.now();
   skew = Math.abs(off) > 2000 ? off : 0;
 }
 
 export interface Call {
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  body?: unknown; // a Blob goes as it is, with its media type, and the rest as JSON
+  body?: unknown; // a Blob is sent unchanged, with its media type; other values as JSON
   token?: string;
   signal?: AbortSignal;
   accept?: string;
-  once?: boolean; // no Idempotency-Key and no further try
+  once?: boolean; // no Idempotency-Key and no retry
 }
 
 // Pauses before the second and third try, in milliseconds.
 const again = [400, 1600];
 
-// The time in ms for which a write is repeated while its first try may still run: longer than the claim of a node that has died.
+// The time in ms for retries of a write while its first try may still run. It is longer than the claim of a dead node.
 const BUSY_FOR = 35_000;
 
 /**
- * One request; what is not 2xx becomes Refused, no answer Unreachable. Where no
- * answer came it asks again: a read changes nothing, and a write carries a key by
- * which the server knows the second try for the first.
+ * Sends one request. Another status than 2xx throws Refused; no response throws Unreachable. Without a response it
+ * retries. That is safe: a read changes nothing, and a write has a key, so that the server recognises the retry.
  */
 export async function send(path: string, call: Call = {}): Promise<Response> {
   const method = call.method ?? "GET";
@@ -435,7 +433,7 @@ export async function send(path: string, call: Call = {}): Promise<Response> {
     learnTime(res);
     if (res.ok) return res;
     const refused = await refusal(res);
-    // An earlier try runs, or its node has died.
+    // An earlier try still runs, or its node is dead.
     if (!(refused instanceof Refused) || refused.problem.code !== "idempotency.busy" || call.once || performance.now() - began > BUSY_FOR) throw refused;
     await new Promise((done) => setTimeout(done, Math.max(1, refused.retryAfter) * 1000));
     if (call.signal?.aborted) throw call.signal.reason;
@@ -447,24 +445,24 @@ async function refusal(res: Response): Promise<Refused | Unreachable> {
   if ((res.headers.get("Content-Type") ?? "").startsWith("application/problem+json")) {
     return new Refused((await res.json()) as Problem, after);
   }
-  if (res.status >= 502) return new Unreachable(); // a proxy speaks for an absent server
+  if (res.status >= 502) return new Unreachable(); // a proxy responds for an unavailable server
   return new Refused({ type: "about:blank", title: res.statusText, status: res.status, code: "" }, after);
 }
 
-// key names one write. randomUUID exists in secure contexts only, and a phone
-// that visits a development server by its address is not in one.
+// key returns a new Idempotency-Key. randomUUID exists only in secure contexts; a phone that opens a development server
+// by its IP address is not in one.
 function key(): string {
   if (typeof crypto.randomUUID === "function") return crypto.randomUUID();
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-/** The settings of the server. If it does not answer, those of most servers. */
+/** The settings of the server. If it does not respond, the settings of most servers. */
 export const server: Promise<Server> = send("/v1/server").then(
   async (res) => (await res.json()) as Server,
   () => ({ sign_in: "own", development: false }),
 );
 
-/** The newest mails to an address, or null if the development outbox does not answer. */
+/** The newest mails to an address, or null if the development outbox does not respond. */
 export async function outbox(to: string): Promise<Mail[] | null> {
   try {
     const res = await send(`/dev/mail.json?to=${encodeURIComponent(to)}`);

@@ -1,4 +1,4 @@
-// One person, and how the user stands to them: found by search, or by a card.
+// One user and their relation to the caller. The user was found by search or by a card.
 
 import type { FriendRequestNew, Profile, Relation } from "./api";
 import { act } from "./buttons";
@@ -15,14 +15,14 @@ interface Around {
   failed: (err: unknown) => void;
 }
 
-/** Shows somebody with what the user can do; how names the way they were found. */
+/** Shows a user with the caller's possible actions. how is the way the user was found. */
 export function personPanel(p: Profile, how: { card: string } | { source: string }, on: Around): HTMLElement {
   const { people } = on;
   const body = h("div", { class: "stack" });
   const said = h("p", { class: "saved", role: "status" });
   const title = h("h2", { tabindex: -1 }, nameOf(p));
   let relation: Relation | undefined;
-  let asked = 0; // how many times: only the last answer counts
+  let asked = 0; // the number of requests: only the last response counts
   let shown = "";
 
   function standing(): string {
@@ -36,7 +36,7 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
     return "none";
   }
 
-  // The lists that the page keeps may lack this person: they have first pages only.
+  // The lists of the page may lack this user, because they have only their first pages.
   async function look(): Promise<void> {
     const n = ++asked;
     const now = await people.relation(p.id);
@@ -47,7 +47,7 @@ export function personPanel(p: Profile, how: { card: string } | { source: string
 
   function show(): void {
     const now = standing();
-    if (now === shown) return; // what is being typed stays
+    if (now === shown) return; // text in a field must not be lost
     const focused = body.contains(document.activeElement);
     shown = now;
     put(body, ...draw(now));

@@ -1,4 +1,4 @@
-// Signing up and logging in.
+// Registration and log-in.
 
 import { send, server, type CodeRequest, type LoginRequest, type PasswordReset, type RegisterRequest, type Tokens } from "./api";
 import { agentWords } from "./agent";
@@ -11,7 +11,10 @@ import { deviceZone, zoneField } from "./zones";
 
 type Purpose = CodeRequest["purpose"];
 
-/** The page of a visitor. done runs after the log-in, with the news for the user. Without pitch only why and the form are shown. */
+/**
+ * The page of a visitor. done runs after the log-in, with a message for the user. Without pitch, only why and the form
+ * are shown.
+ */
 export function welcome(done: (news: string) => void, why = "", pitch = true): HTMLElement {
   const panel = h("div", { class: "auth-panel" });
   const choice = (value: Purpose, text: string) =>
@@ -50,7 +53,7 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
     done(tokens.restored ? t.welcome.restored : news);
   };
 
-  // First step: an address.
+  // First step: the address.
   const start = (purpose: Purpose, focus = true) => {
     const mail = address();
     const check = () => {
@@ -80,7 +83,7 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
     );
   };
 
-  // Second step: the code, and what it is good for.
+  // Second step: the code, and the fields of its purpose.
   const code = (purpose: Purpose, sent: Sent | null) => {
     const digits = codeField(email, sent?.seen ?? "", () => (fs[1]?.input ?? digits.input).focus());
     const fs = [digits];
@@ -99,7 +102,7 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
     if (purpose === "reset_password") {
       const secret = newPassword(t.welcome.newPassword, true, t.welcome.passwordHint);
       fs.push(secret);
-      let set = ""; // a code is good for one use: what failed after it is not done again
+      let set = ""; // a code works once: if a later step fails, this one is not repeated
       submit = async () => {
         const body: PasswordReset = { email, code: value(digits), password: value(secret) };
         if (set !== body.password) await send("/v1/auth/password", { method: "POST", body });
@@ -159,7 +162,7 @@ export function welcome(done: (news: string) => void, why = "", pitch = true): H
   return page;
 }
 
-// colonnade draws a stoa out of the days of a year.
+// colonnade draws a stoa from the days of a year.
 function colonnade(): SVGSVGElement {
   const cells: Child[] = [];
   let seed = 7;

@@ -1,4 +1,4 @@
-// The boards, one of them shown at a time.
+// The boards: one is shown at a time.
 
 import { Refused, type Board, type BoardName, type BoardRow } from "./api";
 import { nextTo, seasonName } from "./days";
@@ -10,13 +10,13 @@ import { t } from "./texts";
 type Tab = BoardName;
 const tabs: Tab[] = ["streak", "total_days", "week", "month"];
 
-/** The card with the boards. ask fetches one; refresh brings what is shown up to date, with me marked. */
+/** The card with the boards. ask gets one; refresh updates the shown board and marks the row of me. */
 export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: unknown) => void) {
   let me = "";
   let shown = tabs[0]!;
-  let season = ""; // asked for; "" is the present one, or the board has none
-  let present = ""; // the season that "" was when last asked
-  const answers = new Map<string, Board>(); // by path: to be shown while the next one is under way
+  let season = ""; // requested; "" is the present season, or the board has none
+  let present = ""; // the season of the last response for ""
+  const answers = new Map<string, Board>(); // by path: shown while the next response is loading
 
   const turn = (by: -1 | 1, label: string, name: "left" | "right") =>
     h("button", { type: "button", class: "round", "aria-label": label, title: label, onclick: () => to(nextTo(season || present, by)) }, icon(name));
@@ -30,7 +30,7 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     h("button", { type: "button", role: "tab", id: `tab-${name}`, "data-tab": name, "aria-controls": "board", onclick: () => select(name) }, t.boards.tabs[name]),
   );
   const list = h("div", { class: "tabs", role: "tablist", "aria-label": t.boards.title, onkeydown: turnTab }, ...buttons);
-  // A switch of two: everybody, or the user's friends and the user.
+  // A switch between all users and the user's friends.
   const whose = (scope: "all" | "friends", text: string) => {
     const input = h("input", { type: "radio", name: "scope", value: scope, checked: scope === "all", onchange: () => to(season) });
     return { input, el: h("label", {}, input, h("span", {}, text)) };
@@ -100,12 +100,12 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
     seasons.hidden = !at;
     if (at) seasonTitle.textContent = seasonName(at);
     forth.disabled = !season;
-    back.disabled = !!b && !!season && b.entries.length === 0; // nothing before the beginning
+    back.disabled = !!b && !!season && b.entries.length === 0; // there are no seasons before the first entry
     if (!b) return put(body, h("p", { class: "muted" }, t.words.moment));
     if (b.entries.length === 0) return put(body, h("p", { class: "empty" }, none()));
     const top = b.entries[0]!.value;
-    // Who is not in the top sees the neighbours too, or where only the own place is known, that.
-    // Rows without a user are told apart by their rank.
+    // A user below the top also sees their neighbours, or only their own row if the neighbours are unknown. Rows
+    // without a user are identified by their rank.
     const there = new Set(b.entries.map((r) => r.user));
     const last = b.entries.at(-1)!.rank;
     const below = there.has(me) ? [] : (b.around?.length ? b.around : b.me ? [b.me] : []).filter((r) => (r.user ? !there.has(r.user) : r.rank > last));
@@ -127,8 +127,8 @@ export function boardsCard(ask: (path: string) => Promise<Board>, failed: (err: 
   return { el, refresh };
 }
 
-// nameless reports whether no other than me has a name on a board. They may all want that; but so it is, too, while the
-// server cannot tell who is hidden from whom.
+// nameless reports whether no other user on a board has a name. They may all hide it. It is also the case while the
+// server cannot load the settings for it.
 function nameless(b: Board, me: string): boolean {
   const others = [...b.entries, ...(b.around ?? [])].filter((r) => r.user !== me);
   return others.length > 0 && others.every((r) => !r.user);

@@ -1,9 +1,12 @@
-// Buttons that do something at once, or after asking.
+// Buttons that act at once, or after a confirmation.
 
 import { h, put } from "./dom";
 import { t } from "./texts";
 
-/** A button that runs once at a time. It is busy meanwhile, and not disabled, as that would take the focus from it. */
+/**
+ * A button whose action runs once at a time. Meanwhile it is busy, and not disabled, because disabling would move the
+ * focus.
+ */
 export function act(text: string, kind: "primary" | "secondary" | "link", run: () => Promise<unknown>, failed: (err: unknown) => void, label?: string): HTMLButtonElement {
   const press = async () => {
     if (el.ariaBusy === "true") return;
@@ -20,15 +23,14 @@ export function act(text: string, kind: "primary" | "secondary" | "link", run: (
   return el;
 }
 
-/** What stands where something could not be loaded: why, and a button that tries again. */
+/** The replacement for a part that failed to load: the reason, and a button that retries. */
 export function unloaded(why: string, load: () => Promise<unknown>): HTMLElement {
   return h("div", { class: "stack" }, h("p", { class: "muted", role: "alert" }, why), h("div", { class: "row" }, act(t.words.tryAgain, "secondary", load, () => {})));
 }
 
 /**
- * A button that asks before it acts: a second tap confirms. That is quicker than a
- * dialog and cannot be hit twice by accident, as the first button goes away. Escape
- * takes the question back, and leaves a dialog around it open.
+ * A button that asks before it acts: a second tap confirms. That is quicker than a dialog. A double tap cannot confirm,
+ * because the first button disappears. Escape cancels the question, and leaves a dialog around it open.
  */
 export function twice(text: string, sure: string, act: () => Promise<void>, failed: (err: unknown) => void, note = ""): HTMLElement {
   let asking = false;

@@ -1,4 +1,4 @@
-// Cards: the user's own, to be scanned, and the page that a scanned one opens.
+// Cards: the user's own, for a scan, and the page that a scanned card opens.
 
 import { type Card, type User } from "./api";
 import { personPanel } from "./ask";
@@ -28,7 +28,7 @@ export function myCard(on: { signal: AbortSignal; failed: (err: unknown) => void
   return h("section", { class: "card", "aria-labelledby": "card-title", "data-part": "card" }, h("h2", { id: "card-title" }, t.card.mine), ...shown.parts, h("div", { class: "row" }, shown.copy, renew), said);
 }
 
-/** A card at a path of the server: its picture, how long it is good for, its link, and how that is copied. */
+/** A card at a path of the server: its picture, its expiry, its link, and a copy button. */
 export function cardAt(path: string, words: { link: string; picture: string; lasts: (seconds: number) => string }, on: { signal: AbortSignal; failed: (err: unknown) => void }, said: HTMLElement) {
   const picture = h("div", { class: "qr" });
   const link = h("input", { type: "text", readonly: true, "aria-label": words.link, class: "link-text", onfocus: () => link.select() });
@@ -57,19 +57,18 @@ export function cardAt(path: string, words: { link: string; picture: string; las
     },
     on.failed,
   );
-  copy.hidden = !navigator.clipboard; // there is none outside secure contexts: the text can be selected
+  copy.hidden = !navigator.clipboard; // there is no clipboard outside secure contexts: the text can be selected
   return { load, parts: [picture, lasts, link], copy };
 }
 
-// drawn builds the picture anew from its paths: nothing that a server sends is
-// parsed as markup here.
+// drawn builds the picture from its paths, so that no text of the server is parsed as markup.
 function drawn(svg: string, label: string): SVGSVGElement {
   const value = (text: string, name: string) => new RegExp(`\\s${name}="([\\w#. -]+)"`).exec(text)?.[1];
   const paths = (svg.match(/<path[^>]+>/g) ?? []).map((p) => s("path", { d: value(p, "d"), fill: value(p, "fill") }));
   return s("svg", { viewBox: value(svg, "viewBox"), role: "img", "aria-label": label, "shape-rendering": "crispEdges" }, ...paths);
 }
 
-/** Whom a scanned card belongs to. */
+/** The user whom a scanned card identifies. */
 export function cardView(me: User, token: string, people: People, fail: (text: string) => void): View {
   const closed = new AbortController();
   const failed = (err: unknown) => {

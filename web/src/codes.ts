@@ -1,4 +1,4 @@
-// Codes by mail, and where the development server keeps them.
+// Codes by mail, and the development outbox of a development server.
 
 import { outbox, send, server, type CodeReply, type CodeRequest, type Mail, type OwnCodeRequest } from "./api";
 import { h, put, type Child } from "./dom";
@@ -6,30 +6,30 @@ import { field, type Field } from "./form";
 import { json } from "./session";
 import { t } from "./texts";
 
-/** Whether the server keeps its mails in a development outbox. */
+/** Whether the server stores its mails in a development outbox. */
 export const development = server.then((s) => s.development);
 
-/** A code that was asked for. */
+/** A code that was requested. */
 export interface Sent {
-  minutes: number; // it lasts
-  seen: string; // when the newest mail in the development outbox was sent before that
+  minutes: number; // until the code expires
+  seen: string; // the time of the newest mail in the development outbox before the request
 }
 
-/** Has a code sent to an address. */
+/** Requests a code to an address. */
 export async function askCode(email: string, ask: () => Promise<CodeReply>): Promise<Sent> {
   const seen = (await development) ? ((await outbox(email))?.[0]?.at ?? "") : "";
   return { minutes: Math.round((await ask()).expires_in / 60), seen };
 }
 
-/** askCode, for somebody who is not logged in. */
+/** askCode for a user who is not logged in. */
 export const askCodeFor = (email: string, purpose: CodeRequest["purpose"]): Promise<Sent> =>
   askCode(email, async () => (await (await send("/v1/auth/codes", { method: "POST", body: { email, purpose } satisfies CodeRequest })).json()) as CodeReply);
 
-/** askCode, for a code to the address that the user has. */
+/** askCode for a code to the user's own address. */
 export const askOwnCode = (email: string, purpose: OwnCodeRequest["purpose"]): Promise<Sent> =>
   askCode(email, () => json<CodeReply>("/v1/me/codes", { method: "POST", body: { purpose } satisfies OwnCodeRequest }));
 
-/** Where the six digits are typed. On a development server a button beside it fetches them. */
+/** The field for the six digits. On a development server, a button next to it loads them. */
 export function codeField(email: string, seen: string, filled: () => void, label = t.codes.code, name = "code"): Field {
   const digits = field(label, {
     name,
@@ -81,8 +81,7 @@ export function codeLead(email: string, sent: Sent | null, ...rest: Child[]): HT
   return h("p", { class: "lead" }, ...(sent ? t.codes.sent(to, sent.minutes) : t.codes.enter(to)), ...rest);
 }
 
-// arrived waits for a mail that was not there before the code was asked for: an
-// older one has a code that is worth nothing any more.
+// arrived waits for a mail that is newer than the request, because an older mail has an invalid code.
 async function arrived(to: string, seen: string): Promise<Mail | undefined> {
   for (let tries = 0; tries < 20; tries++) {
     const mail = (await outbox(to))?.[0];

@@ -1,11 +1,11 @@
-// Days and zones. A day is a string, "2006-01-02": it is compared and counted as
-// such, and never by adding 86,400 seconds to an instant in some zone.
+// Days and zones. A day is a string, "2006-01-02". It is compared and counted as a day, never by adding 86,400 seconds
+// to an instant in some zone.
 
 import { t } from "./texts";
 
 const utc = (day: string) => new Date(`${day}T00:00:00Z`);
 
-/** The day n days after day. */
+/** The day that is n days after day. */
 export function plus(day: string, n: number): string {
   const d = utc(day);
   d.setUTCDate(d.getUTCDate() + n);
@@ -50,7 +50,7 @@ export function daysOf(year: number): string[] {
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** The day it is in a zone at an instant, in milliseconds. */
+/** The day in a zone at an instant, in ms. */
 export function dayIn(zone: string, at: number): string {
   let f = formats.get(zone);
   if (!f) {
@@ -58,17 +58,17 @@ export function dayIn(zone: string, at: number): string {
     try {
       f = new Intl.DateTimeFormat("en-CA", { ...shape, timeZone: zone });
     } catch {
-      f = new Intl.DateTimeFormat("en-CA", { ...shape, timeZone: "UTC" }); // a zone the browser is too old for
+      f = new Intl.DateTimeFormat("en-CA", { ...shape, timeZone: "UTC" }); // a zone that is unknown to an old browser
     }
     formats.set(zone, f);
   }
   return f.format(at);
 }
 
-/** The instant, to the millisecond, at which the day after `day` begins in a zone. */
+/** The instant, to the millisecond, of the end of `day` in a zone. */
 export function endOf(day: string, zone: string, at: number): number {
-  // Halving needs no table of offsets and is right where a night has 23 or 25
-  // hours, or no midnight at all. No day is longer than 48 hours.
+  // Bisection needs no table of offsets. It is right for days of 23 or 25 hours, and without midnight. No day is longer
+  // than 48 hours.
   let before = at;
   let after = at + 48 * 3_600_000;
   if (dayIn(zone, before) > day) return before;
@@ -89,7 +89,7 @@ const dated = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "long",
 const yearless = new Intl.DateTimeFormat(t.locale, { day: "numeric", month: "long", timeZone: "UTC" });
 const monthly = new Intl.DateTimeFormat(t.locale, { month: "long", year: "numeric", timeZone: "UTC" });
 
-/** "5 January", with the year where it is not that of today. */
+/** "5 January", with the year if it is not the present one. */
 export const short = (day: string, today: string) => (yearOf(day) === yearOf(today) ? yearless : dated).format(utc(day));
 
 /** "Week 47, 16–22 November 2026" or "November 2026" */
@@ -100,7 +100,7 @@ export function seasonName(season: string): string {
 
 const calendar = new Intl.DateTimeFormat(t.locale, { dateStyle: "medium" });
 
-/** "5 Jan 2026", where this device is. */
+/** "5 Jan 2026", in the zone of this device. */
 export const dateOf = (at: string) => calendar.format(Date.parse(at));
 
 const relative = new Intl.RelativeTimeFormat(t.locale, { numeric: "auto" });

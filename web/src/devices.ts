@@ -41,7 +41,7 @@ export function devicesCard(on: Around) {
 
   const show = rows<Session>(list, (d) => d.device, device, title);
 
-  // An event may have the list read while it is being read: the latest one counts.
+  // the number of reads: an event may start another one, and only the latest counts
   let reads = 0;
   async function load(): Promise<void> {
     const read = ++reads;
@@ -50,7 +50,7 @@ export function devicesCard(on: Around) {
     show(sessions);
     others.hidden = sessions.length < 2;
     if (others.hidden && others.contains(document.activeElement)) title.focus({ preventScroll: true });
-    if (!others.hidden) said.textContent = ""; // what was said of the others holds no more
+    if (!others.hidden) said.textContent = ""; // the message about the other devices is outdated
   }
 
   function device(d: Session): HTMLLIElement {
@@ -71,7 +71,7 @@ export function devicesCard(on: Around) {
 
   async function out(d: Session): Promise<void> {
     await authed(`/v1/sessions/${d.device}`, { method: "DELETE" }).catch((err: unknown) => {
-      // Gone already is what was wanted.
+      // The session has already ended, which was the aim.
       if (!(err instanceof Refused && err.problem.status === 404)) throw err;
     });
     if (d.current) return on.left(t.frame.out);

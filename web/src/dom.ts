@@ -1,5 +1,5 @@
-// Building elements. Text goes in as text nodes and nothing is parsed as HTML:
-// a name on a board cannot become markup.
+// Building elements. Text is added as text nodes, and no text is parsed as HTML: a name on a board cannot become
+// markup.
 
 export type Child = Node | string | null | undefined | false;
 type Value = string | number | boolean | null | undefined | ((e: never) => void);
@@ -12,7 +12,7 @@ function fill(el: Element, props: Record<string, Value>, children: Child[]): voi
   for (const c of children) if (c !== null && c !== undefined && c !== false) el.append(c);
 }
 
-/** An HTML element; a property that is a function listens: onclick, onsubmit. */
+/** An HTML element. A property that is a function is an event listener: onclick, onsubmit. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   props: Record<string, Value> = {},
@@ -43,7 +43,7 @@ const shapes = {
   close: "M18.4 7 17 5.6l-5 5-5-5L5.6 7l5 5-5 5L7 18.4l5-5 5 5 1.4-1.4-5-5z",
 };
 
-/** A small picture beside words that say the same; hidden from screen readers. */
+/** A small picture next to words of the same meaning; hidden from screen readers. */
 export const icon = (name: keyof typeof shapes) => drawing(shapes[name]);
 
 /** A picture of 24 by 24 from the data of a path. */
@@ -57,7 +57,7 @@ export const snowflake = () =>
     ...[0, 60, 120].map((turn) => s("path", { transform: `rotate(${turn} 12 12)`, d: "M12 2v20M9 3.400l3 3 3-3M9 20.600l3-3 3 3" })),
   );
 
-/** Replaces everything inside el. */
+/** Replaces all children of el. */
 export function put(el: Element, ...children: Child[]): void {
   el.replaceChildren(...children.filter((c): c is Node | string => c !== null && c !== undefined && c !== false));
 }

@@ -1,4 +1,4 @@
-// Forms that show what the server refuses beside the field it refuses.
+// Forms that show a refusal next to the field that it is about.
 
 import { Refused } from "./api";
 import { h, type Child } from "./dom";
@@ -9,12 +9,12 @@ export interface Field {
   el: HTMLElement;
   label: HTMLLabelElement;
   input: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
-  fault: (text: string) => void; // goes on where the label ends: "is too long"; "" takes it away
+  fault: (text: string) => void; // it continues the label: "is too long"; "" removes it
 }
 
 let fields = 0;
 
-/** A labelled input; props are those of the input, hint stands below it. */
+/** A labelled input. props are those of the input; hint is shown below it. */
 export function field(
   label: string,
   props: Record<string, string | number | boolean> & { name: string },
@@ -43,7 +43,10 @@ export function field(
   };
 }
 
-/** Sends what is in a field, which is empty meanwhile: it can be written in. What could not be sent comes back. */
+/**
+ * Sends the text of a field, and clears the field meanwhile, so that the user can type on. If the sending fails, the
+ * text is put back.
+ */
 export async function taken<T>(input: HTMLInputElement, send: () => Promise<T>): Promise<T> {
   const text = input.value;
   input.value = "";
@@ -56,8 +59,8 @@ export async function taken<T>(input: HTMLInputElement, send: () => Promise<T>):
 }
 
 /**
- * A form around fields. submit runs once at a time; what the server refuses is
- * put beside the field its location names, and the rest above the button.
+ * A form around fields. submit runs once at a time. A refusal is shown next to the field of its location, and any other
+ * above the button.
  */
 export function form(
   props: Record<string, string>,
@@ -94,7 +97,7 @@ export function form(
   return el;
 }
 
-// place gives each field its fault and returns what to say for the whole form.
+// place shows each fault at its field, and returns the text for the whole form.
 function place(err: unknown, fs: Omit<Field, "label">[]): string {
   if (!(err instanceof Refused)) return say(err);
   const rest: string[] = [];
@@ -107,7 +110,7 @@ function place(err: unknown, fs: Omit<Field, "label">[]): string {
   return [say(err), ...rest].join(" ");
 }
 
-/** What to tell the user about a failure. */
+/** The text for the user about a failure. */
 export function say(err: unknown): string {
   if (err instanceof Refused) {
     const wait = err.retryAfter;

@@ -1,4 +1,4 @@
-// Friends: finding somebody, requests, the list, who is blocked.
+// Friends: search, requests, the list, blocked users.
 
 import { now, type Block, type Friend, type FriendRequest, type FriendUpdate, type User } from "./api";
 import { personPanel } from "./ask";
@@ -25,7 +25,7 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   const older = (what: Box | "blocks") => act(t.words.showMore, "link", () => people.older(what), failed);
   const heading = (id: string, text: string) => h("h2", { id, tabindex: -1 }, text);
 
-  // ---- finding somebody ----
+  // ---- search ----
   const who = field(t.people.who, { name: "who", required: true, maxlength: 254, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const result = h("div");
   const nobody = h("p", { class: "none", role: "status" });
@@ -86,7 +86,7 @@ export function friends(me: User, people: People, fail: (text: string) => void):
   const tags = h("div", { class: "chips", role: "group", "aria-label": t.people.withTag });
   const list = h("ul", { class: "persons", "data-list": "friends" });
   const none = h("div", { class: "empty" });
-  let tag = ""; // shown; "" is all
+  let tag = ""; // the shown tag; "" shows all
   const showList = rows<Friend>(
     list,
     (f) => f.user.id,
@@ -159,12 +159,12 @@ export function friends(me: User, people: People, fail: (text: string) => void):
           ),
         ];
       },
-      // What opened it is gone when the row was drawn anew.
+      // The opener is gone if the row was drawn again.
       () => (list.querySelector<HTMLElement>(`[data-user="${f.user.id}"] button`) ?? listTitle).focus(),
     );
   }
 
-  // ---- who is blocked ----
+  // ---- blocked users ----
   const blockTitle = heading("block-title", t.people.blocked);
   const blockList = h("ul", { class: "persons", "data-list": "blocks" });
   const blockMore = older("blocks");
@@ -187,12 +187,12 @@ export function friends(me: User, people: People, fail: (text: string) => void):
     showBlocks(people.blocks);
     blockCard.hidden = people.blocks.length === 0;
     blockMore.hidden = !people.more.blocks;
-    // Whoever has answered the last request is not left without a place on the page.
+    // If the card with the focus becomes hidden, the focus moves to the list.
     if ([inCard, outCard, blockCard].some((card) => card.hidden && card.contains(document.activeElement))) listTitle.focus({ preventScroll: true });
     look();
   }
 
-  // What is on the screen has been seen: the red dot goes.
+  // Requests on the screen count as seen, so the red dot is removed.
   let looking = false;
   function look(): void {
     if (looking || !people.ready || people.unread === 0 || document.visibilityState !== "visible") return;

@@ -7,18 +7,14 @@ import { t } from "./texts";
 export interface Days {
   signed: ReadonlySet<string>;
   covered: ReadonlySet<string>;
-  open: ReadonlySet<string>; // missed, and can be made up
-  joined: string; // the day on which the user signed up
+  open: ReadonlySet<string>; // missed, and available for a make-up
+  joined: string; // the day of the user's registration
 }
 
-// The longer a run, the deeper its colour: a day is a yes or a no, and what is
-// worth seeing is how many stand together. Levels begin on days 1, 3, 7 and 14.
+// A longer run has a deeper colour, because a single day is only a yes or a no. Levels begin on days 1, 3, 7 and 14.
 const levels = [1, 3, 7, 14];
 
-/**
- * The map with its year switch. show draws a year; ask is called for another
- * one, pick when an open day is chosen.
- */
+/** The map with its year switch. show draws a year. ask is called for another year, and pick for a chosen open day. */
 export function heatMap(ask: (year: number) => void, pick: (day: string) => void) {
   let year = 0;
   const title = h("h2", { id: "heat-title" });
@@ -54,7 +50,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
   scroll.addEventListener("pointerover", (e) => point(cellOf(e)));
   scroll.addEventListener("pointerleave", () => point(null));
   scroll.addEventListener("focusin", (e) => {
-    // Only for the keyboard: a click is under the pointer already.
+    // Only for the keyboard: a click already has the pointer above the cell.
     const cell = cellOf(e);
     if (cell?.matches(":focus-visible")) point(cell);
   });
@@ -78,7 +74,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
     focus(plus(from.dataset["day"]!, by));
   });
 
-  /** Gives the focus to a day; false when its year is not shown. */
+  /** Moves the focus to a day. It returns false if the year of the day is not shown. */
   const focus = (day: string): boolean => {
     const to = scroll.querySelector<HTMLElement>(`td[data-day="${day}"]`);
     if (!to) return false;
@@ -143,7 +139,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
     key.open.hidden = days.open.size === 0;
 
     const heads: HTMLTableCellElement[] = [];
-    let at = 0; // the column from which the current month's label runs
+    let at = 0; // the first column of the current month's label
     for (let m = 0; m < 12; m++) {
       const next = m === 11 ? weeks : column(`${all[0]!.slice(0, 4)}-${String(m + 2).padStart(2, "0")}-01`, all[0]!, lead);
       heads.push(h("th", { scope: "col", colspan: next - at }, t.heat.months[m]!));
@@ -168,7 +164,7 @@ export function heatMap(ask: (year: number) => void, pick: (day: string) => void
   return { el, show, focus };
 }
 
-// column is the week of a year in which a day lies, from 0.
+// column returns the week of a day in its year, from 0.
 function column(day: string, first: string, lead: number): number {
   return Math.floor(((Date.parse(day) - Date.parse(first)) / 86_400_000 + lead) / 7); // dates without zone: both in UTC
 }

@@ -1,4 +1,4 @@
-// The page of somebody who is logged in: today, the year, the boards.
+// The page of a logged-in user: today, the year, the boards.
 
 import { now, type Board, type Calendar, type CheckinReply, type CheckinRequest, type CheckinStats, type CheckinStatus, type User } from "./api";
 import { boardsCard } from "./boards";
@@ -21,7 +21,7 @@ export function home(me: User, fail: (text: string) => void): View {
   const covered = new Set<string>();
   const closed = new AbortController();
 
-  // ---- the pieces ----
+  // ---- elements ----
   const greeting = h("h1", {}, t.home.welcome);
   const sentence = h("p", { class: "sentence", role: "status" }, " ");
   const streak = h("span", { class: "streak-count", "data-streak": "" }, "–");
@@ -76,7 +76,7 @@ export function home(me: User, fail: (text: string) => void): View {
     boards.el,
   );
 
-  // ---- what it does ----
+  // ---- actions ----
   function failed(err: unknown): void {
     if (!(err instanceof Ended) && !closed.signal.aborted) fail(say(err));
   }
@@ -99,7 +99,7 @@ export function home(me: User, fail: (text: string) => void): View {
   }
 
   function apply(st: CheckinStatus): void {
-    // An answer that was overtaken by midnight says nothing about today.
+    // A response from before midnight does not apply to today.
     if (status && st.day < status.day) return;
     const fresh = !status || status.day !== st.day || status.today !== st.today || status.streak !== st.streak;
     status = st;
@@ -144,7 +144,7 @@ export function home(me: User, fail: (text: string) => void): View {
     for (const set of [signed, covered]) for (const d of set) if (yearOf(d) === year) set.delete(d);
     for (const d of c.days) signed.add(d);
     for (const d of c.covered) covered.add(d);
-    if (status?.today) signed.add(status.day); // may have happened while the calendar was on its way
+    if (status?.today) signed.add(status.day); // the check-in may be newer than the calendar
   }
 
   async function turnTo(year: number): Promise<void> {
@@ -153,13 +153,13 @@ export function home(me: User, fail: (text: string) => void): View {
     drawDays();
   }
 
-  // rest is what changes slowly: figures and boards.
+  // rest loads the data that changes slowly: figures and boards.
   async function rest(): Promise<void> {
     try {
       const [stats] = await Promise.all([json<CheckinStats>("/v1/checkin/stats", { signal: closed.signal }), boards.refresh(me.id)]);
       learned.value.textContent = t.words.number(stats.words);
       studied.value.textContent = t.words.number(stats.minutes);
-      // An operator may have other things counted; what those are called has one language.
+      // An operator may rename the counted activities. These names exist in one language.
       const { words: first = "words", minutes: second = "minutes" } = stats.names ?? {};
       if (first !== "words") words.label.textContent = learned.title.textContent = first;
       if (second !== "minutes") minutes.label.textContent = studied.title.textContent = second;
@@ -169,11 +169,11 @@ export function home(me: User, fail: (text: string) => void): View {
     }
   }
 
-  // reload is for days that changed elsewhere: in another tab, by a make-up.
+  // reload loads days that changed elsewhere: in another tab, or by a make-up.
   async function reload(): Promise<void> {
     if (!status) return;
     const year = yearOf(status.day);
-    // The strip of seven days reaches into last year in the first week.
+    // In the first week, the strip of seven days has days of last year.
     const years = new Set([yearOf(plus(status.day, -6)), year, shownYear || year]);
     try {
       await Promise.all([...[...years].map(fetchYear), makeup.load()]);
@@ -184,9 +184,9 @@ export function home(me: User, fail: (text: string) => void): View {
     await rest();
   }
 
-  let told = 0; // times that an event or an own check-in told the status: the answer to an earlier question is older
+  let told = 0; // the number of statuses from events and own check-ins: the response to an earlier request is older
   let loading: Promise<void> | undefined;
-  let again = false; // something may have been missed since what is being loaded was asked for
+  let again = false; // something may be missed since the start of the present load
   function load(): Promise<void> {
     loading ??= (async () => {
       try {
@@ -197,7 +197,7 @@ export function home(me: User, fail: (text: string) => void): View {
           me = u;
           setUser(u);
           const text = JSON.stringify(st);
-          if (text === shown) continue; // and so are the days
+          if (text === shown) continue; // the days are unchanged too
           shown = text;
           if (told === before) apply(st);
           await reload();
@@ -221,7 +221,7 @@ export function home(me: User, fail: (text: string) => void): View {
     if (!status) return;
     const at = now();
     if (dayIn(me.zone, at) > status.day) {
-      // The server decides what day it is; ask until it agrees.
+      // The server decides which day it is. Ask until it agrees.
       left.textContent = t.home.newDay;
       midnight = 0;
       void load();
@@ -237,8 +237,7 @@ export function home(me: User, fail: (text: string) => void): View {
 
   void load();
   const ticks = setInterval(clock, 5000);
-  // Others' check-ins are not told one by one; their effect on the boards may be
-  // a minute late.
+  // Other users' check-ins send no events, so the boards may be a minute late.
   const slow = setInterval(() => document.visibilityState === "visible" && navigator.onLine && void rest(), 60_000);
 
   return {
@@ -283,8 +282,8 @@ function zoneOr(zone: string): string {
   }
 }
 
-// freezer is the number of streak freezes beside the streak. It shows once there
-// is, or was, one: where the server has none, nobody needs to wonder.
+// freezer shows the number of streak freezes next to the streak. It is visible after the first freeze, so that it
+// confuses no users of a server without freezes.
 function freezer() {
   const left = h("span", { "data-freezes": "" });
   const text = h("span", { class: "bubble", role: "tooltip", id: "freezes-text" });

@@ -1,4 +1,4 @@
-// The one connection of this tab: events come over it, chats are read and sent over it.
+// The one connection of this tab, for events and for the calls of the chats.
 
 import { Chats, Presences, SESSION_ENDED, StoaClient, type State } from "@stoa-dev/client";
 import type { Event, User } from "./api";
@@ -14,28 +14,28 @@ export type LiveState = "connecting" | "live" | "waiting";
 
 export interface Listener {
   state: (s: LiveState) => void;
-  missed: () => void; // something may have been missed
+  missed: () => void; // something may be missed
   event: (e: Event) => void;
 }
 
-/** What stands on the connection. */
+/** The parts that use the connection. */
 export interface Line {
   client: StoaClient;
   chats: Chats;
   presences: Presences;
   groups: Groups;
   files: Files;
-  /** What is written in the fields of open chats, and is to be kept as their drafts. */
+  /** The texts in the fields of open chats, which are stored as drafts. */
   drafts: Map<string, () => string>;
-  /** Messages that wait for the user, where they have not said that they want no news. */
+  /** The number of unread messages that call for the user, without those of muted chats. */
   unread: () => number;
-  /** Notices that the user has not read, without those of friends, which the page Friends counts. */
+  /** The number of unread notices, without those of friends, which the page Friends counts. */
   told: () => number;
   onTold: (fn: () => void) => void;
   stop: () => void;
 }
 
-// A server takes so many connections of a user; whoever has more tabs open waits for one to close.
+// The server limits the connections of a user. A further tab waits until another one closes.
 const TOO_MANY = 3504;
 const AGAIN = 30_000; // ms
 
@@ -46,7 +46,7 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   const mine = device();
   const getToken = async (refused?: string) => {
     const got = await token(refused);
-    if (mine !== device()) throw new Ended(""); // somebody else is logged in by now
+    if (mine !== device()) throw new Ended(""); // another user has logged in
     return got;
   };
   const client = new StoaClient({ url: location.origin, getToken });
@@ -64,7 +64,7 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
   });
   client.on("event", (e) => on.event(e));
   let told = 0;
-  let counts = 0; // questions: the answer to an earlier one is older
+  let counts = 0; // requests: the response to an earlier one is older
   let onTold = () => {};
   const count = async () => {
     const mine = ++counts;
@@ -74,10 +74,10 @@ export async function connect(me: User, people: People, on: Listener): Promise<L
       told = unread - (categories["friend"] ?? 0);
       onTold();
     } catch {
-      // The next notice, or the next connection, asks again.
+      // The next notice, or the next connection, retries.
     }
   };
-  // A message ends its draft, also where its chat was left, or the page closed, before the line was back.
+  // A sent message ends its draft, even if the chat or the page was closed before the connection was back.
   const drafts: Line["drafts"] = new Map();
   chats.on("outgoing", ({ chat, body, state }) => {
     const draft = chats.get(chat)?.draft;

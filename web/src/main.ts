@@ -1,4 +1,4 @@
-// The frame around the views: header, banner, footer, and which view is shown.
+// The frame around the views: header, banner, footer, and the choice of the view.
 
 import type { Event, Notice, SessionEnded, User } from "./api";
 import { welcome } from "./auth";
@@ -13,7 +13,7 @@ import { tabStorage } from "./storage";
 import { otherLanguage, t } from "./texts";
 import type { View } from "./view";
 
-const RENEWED = "stoa.renewed"; // when this tab loaded the page anew, in ms since 1970
+const RENEWED = "stoa.renewed"; // the time of this tab's last reload after a failed import, in ms since 1970
 
 const bannerText = h("p", {});
 const banner = h(
@@ -32,7 +32,7 @@ const mails = h("a", { href: "/dev/mail", hidden: true }, t.frame.mails);
 
 put(
   document.getElementById("app")!,
-  // A link to #main would be taken for a page by the listener below.
+  // The listener below would treat a link to #main as a page.
   h("button", { type: "button", class: "skip", onclick: () => main.focus() }, t.frame.skip),
   h("header", { class: "top" }, h("a", { href: "#/", class: "brand", "aria-label": t.frame.brand }, icon("temple"), h("span", {}, "Stoa")), dot, bell, nav),
   offline,
@@ -53,7 +53,7 @@ function showState(state: LiveState): void {
   dot.textContent = t.frame.live[state];
 }
 
-// What runs for as long as a device is logged in, whichever view is shown.
+// The parts that run while a device is logged in, in any view.
 interface Login {
   device: string;
   people: People;
@@ -64,8 +64,8 @@ interface Login {
 }
 let login: Login | undefined;
 let view: View | undefined;
-let drawn = 0; // counts what show has drawn, so that a view that comes late finds itself overtaken
-let guest = true; // what is shown is for somebody who is not logged in
+let drawn = 0; // counts the calls of show, so that a view that loads late is discarded
+let guest = true; // the shown view is for a visitor who is not logged in
 
 function begin(): Login {
   const people = new People((err) => !(err instanceof Ended) && announce(say(err)));
@@ -75,7 +75,7 @@ function begin(): Login {
     void people.catchUp();
     view?.catchUp?.();
   };
-  // A page that was not looked at may have been asleep.
+  // A hidden page may have been suspended.
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && missed(), { signal: gone.signal });
   let there: Line | undefined;
   showState("connecting");
@@ -89,7 +89,7 @@ function begin(): Login {
         state: showState,
         missed,
         event: (e) => {
-          if (e.type === "account.updated" && (e.data as User).version < (user()?.version ?? 0)) return; // older than what is stored
+          if (e.type === "account.updated" && (e.data as User).version < (user()?.version ?? 0)) return; // older than the stored one
           happened(e);
           people.event(e);
           view?.event?.(e);
@@ -119,7 +119,7 @@ function begin(): Login {
   };
 }
 
-// late tries something again and again that fails while the server is away.
+// late retries run while the server is unavailable.
 async function late<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {
@@ -132,19 +132,19 @@ async function late<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
   }
 }
 
-// renewed loads the page anew after a part of it did not come: the server may have another page by now, and a browser does
-// not ask for a part again that has failed once. A page that is there does so once a minute at most.
+// renewed reloads the page after a part of it failed to load. The server may have a newer page, and a browser does not
+// load a failed part again. If the page is the newest one, it reloads at most once a minute.
 async function renewed(): Promise<void> {
   try {
     const script = /\/assets\/index-[^"]+/.exec(await (await fetch("/")).text());
-    // A tab that keeps nothing may just have done so.
+    // A tab without storage may have reloaded just now.
     const last = tabStorage instanceof Storage ? Number(tabStorage.getItem(RENEWED)) : performance.timeOrigin;
     const again = Date.now() - last > 60_000;
     if (!script || (import.meta.url.endsWith(script[0]) && !again)) return;
     tabStorage.setItem(RENEWED, String(Date.now()));
     location.reload();
   } catch {
-    // The server is away.
+    // The server is unavailable.
   }
 }
 
@@ -157,7 +157,7 @@ function happened(e: Event): void {
   if (e.type === "session.ended" && (e.data as SessionEnded).device === device()) end(t.frame.outHere);
 }
 
-// What an address begins with: pages of their own, and those that show what is named behind.
+// The first part of an address: a page of its own, or a page about the thing that follows.
 const pages = ["notices", "chats", "rooms", "friends", "profile"] as const;
 const places: Record<string, "card" | "undo" | "group"> = { card: "card", undo: "undo", join: "group", group: "group" };
 type Page = (typeof pages)[number] | "home";
@@ -240,8 +240,8 @@ function show(): void {
     place(home(me, announce));
     return void setTimeout(() => void Promise.all([import("./chat/view"), import("./friends"), import("./profile")]).catch(() => {}), 2000);
   }
-  // The other views are fetched later: the first one is there sooner. When the server
-  // is away by then they are there.
+  // The other views are loaded later, so that the first one is ready sooner. They are then also available if the server
+  // is not.
   put(main, h("p", { class: "muted" }, t.words.moment));
   const { line, device: of } = login;
   const coming: Promise<View> = page === "undo"
@@ -262,7 +262,7 @@ function show(): void {
   coming.then(place, lost);
 }
 
-// arrive shows what the address names from its top, and gives it the focus: a screen reader reads on from there.
+// arrive scrolls to the top of the addressed view, and moves the focus to it, so that a screen reader continues there.
 function arrive(): void {
   show();
   scrollTo(0, 0);
@@ -279,8 +279,8 @@ async function logOut(): Promise<void> {
   try {
     await authed("/v1/auth/logout", { method: "POST" });
   } catch (err) {
-    // The user wants to be gone from this device whatever the server says; but
-    // they should know that the server could not be told, which goes on sending pushes here.
+    // The user leaves this device in any case. If the server could not be reached, the user is informed, because it
+    // still sends pushes to this device.
     if (!(err instanceof Ended)) {
       void navigator.serviceWorker?.getRegistration().then(async (r) => (await r?.pushManager?.getSubscription())?.unsubscribe()).catch(() => {});
       return left(t.frame.outButNotTold(say(err)), mine);
@@ -290,21 +290,21 @@ async function logOut(): Promise<void> {
 }
 
 function left(text: string, mine: string): void {
-  if (user() && mine !== device()) return; // somebody else has logged in meanwhile, in another tab
+  if (user() && mine !== device()) return; // another user has logged in meanwhile, in another tab
   forget();
-  if (!guest) navigate("#/"); // the event may have been quicker than the answer
+  if (!guest) navigate("#/"); // the event may be earlier than the response
   announce(text);
 }
 
 whenEnded((reason) => {
-  // What was still being asked when the user left finds no session. That is no
-  // news, and the banner says already what happened.
+  // Requests from before the log-out fail without a session. That is no news, because the banner already states what
+  // happened.
   if (guest && !user()) return;
-  navigate(user() ? location.hash : "#/"); // somebody may have logged in in another tab
+  navigate(user() ? location.hash : "#/"); // the user may have logged in in another tab
   announce(reason);
 });
 addEventListener("hashchange", () => {
-  if (login?.device === device() && view?.follow?.()) return; // it has the focus where it belongs
+  if (login?.device === device() && view?.follow?.()) return; // it has moved the focus
   arrive();
 });
 const online = () => (offline.hidden = navigator.onLine);

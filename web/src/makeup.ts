@@ -1,4 +1,4 @@
-// Making up missed days: how many are left, which, and which were.
+// Make-ups of missed days: the number left, the possible days, and the history.
 
 import { Refused, type Makeup, type MakeupReply, type MakeupRequest, type Makeups } from "./api";
 import { ago, short, spoken } from "./days";
@@ -14,18 +14,18 @@ interface Around {
   signal: AbortSignal;
   today: () => string;
   now: () => number;
-  reload: () => Promise<void>; // the days and the rest from the server: something has changed there
+  reload: () => Promise<void>; // loads the days and the rest from the server, because they have changed there
   applied: (reply: MakeupReply) => void;
-  back: (day: string) => boolean; // gives the focus to a day; false when it is not shown
+  back: (day: string) => boolean; // moves the focus to a day; false if it is not shown
   failed: (err: unknown) => void;
 }
 
-/** The part about make-ups, and the dialog that asks before one. Nothing shows where the server has it off. */
+/** The part for make-ups, and the dialog that asks before one. It is hidden if the server has disabled make-ups. */
 export function makeups(page: Around) {
-  const open = new Set<string>(); // the days that can be made up now
+  const open = new Set<string>(); // the days that are open for a make-up now
   let left = 0;
   let drawn = "";
-  let more: string | undefined; // the cursor behind the shown history
+  let more: string | undefined; // the cursor after the shown history
 
   const line = h("p", { role: "status", tabindex: -1 });
   const newest = h("div", { class: "chips" });
@@ -34,7 +34,7 @@ export function makeups(page: Around) {
   const past = h("details", {}, h("summary", {}, t.makeups.daysMadeUp), history, further);
   const el = h("div", { class: "makeups", hidden: true }, h("div", { class: "row" }, line, newest), past);
 
-  /** Asks the server anew. */
+  /** Loads the state from the server. */
   async function load(): Promise<void> {
     let m: Makeups;
     try {
@@ -45,7 +45,7 @@ export function makeups(page: Around) {
     }
     el.hidden = m.limit === 0;
     const now = JSON.stringify(m);
-    if (now === drawn) return; // what has the focus keeps it
+    if (now === drawn) return; // the focus must not move
     drawn = now;
     left = m.left;
     open.clear();
@@ -76,7 +76,7 @@ export function makeups(page: Around) {
   function ask(day: string): void {
     const name = short(day, page.today());
     const fault = h("p", { class: "fault" });
-    // The server may find a fault with the day itself.
+    // The server may refuse the day itself.
     const field: Omit<Field, "label"> = { el: fault, input: h("input", { type: "hidden", name: "day", value: day }), fault: (text) => (fault.textContent = text && t.makeups.fault(name, text)) };
     dialog(
       t.makeups.sure(name),
@@ -90,7 +90,7 @@ export function makeups(page: Around) {
               const reply = await json<MakeupReply>(PATH, { method: "POST", body: { day } satisfies MakeupRequest });
               page.applied(reply);
             } catch (err) {
-              if (err instanceof Refused) void page.reload(); // it knows better
+              if (err instanceof Refused) void page.reload(); // the server's state has changed
               throw err;
             }
             await page.reload();

@@ -1,4 +1,4 @@
-// Notices: what the user is told of friends, groups, the account and by operators. Who looks at them has read them.
+// Notices about friends, groups, the account, and from operators. Opening the page marks them as read.
 
 import type { Event, Profile } from "./api";
 import { now } from "./api";
@@ -43,7 +43,7 @@ export function noticesView(fail: (text: string) => void): View {
   async function read(from: string): Promise<void> {
     const mine = ++question;
     const page = await json<Notices>(`/v1/notices?limit=${AT_ONCE}${from && `&cursor=${encodeURIComponent(from)}`}`, { signal: closed.signal });
-    if (mine !== question) return; // a later question is on its way
+    if (mine !== question) return; // a later request has been sent
     const rows = page.notices.map(row);
     if (from) list.append(...rows);
     else put(list, ...rows);
@@ -85,7 +85,7 @@ function row(of: Notice): HTMLLIElement {
   );
 }
 
-// leadsTo is where more is to be seen of a notice, "" for nowhere.
+// leadsTo returns the address of a notice's source, "" for none.
 function leadsTo({ kind, data }: Notice): string {
   if (data.link) return /^(https:\/\/|\/)/.test(data.link) ? data.link : "";
   if (kind === "friend.accepted") return `#/chats/${data.user}`;

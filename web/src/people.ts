@@ -1,5 +1,5 @@
-// Friends, requests and blocks of the logged-in user, kept up to date. Events say
-// that something happened; what holds then is asked of the server.
+// Friends, requests and blocks of the logged-in user, always current. Events report that something has changed. The
+// present state is then loaded from the server.
 
 import {
   Refused,
@@ -24,7 +24,7 @@ import { authed, json } from "./session";
 
 export type Box = "in" | "out";
 
-// A page of a list. The friends are read to the end, as later only changes come.
+// The size of a page. The list of friends is read to its end, because later only changes are loaded.
 const PAGE = 100;
 
 export class People {
@@ -33,18 +33,18 @@ export class People {
   blocks: Block[] = [];
   more: Record<Box | "blocks", string | undefined> = { in: undefined, out: undefined, blocks: undefined }; // cursors
   unread = 0;
-  ready = false; // all of the above has been read; before that only unread is kept
-  fault: unknown; // why it could not be read the last time
+  ready = false; // all lists have been read; before that only unread is current
+  fault: unknown; // the error of the last read
 
   #version = 0;
   #unreadVersion = 0;
-  #told = false; // an event has told unread since it was asked for: the answer may be older
+  #told = false; // an event has set unread since the last request: the response may be older
   #list = new Map<string, Friend>();
   #changed = new EventTarget();
   #work: Promise<void> | undefined;
   #again = false;
   #wanted = false;
-  #aged = false; // names and pictures are to be asked for anew: nobody tells when they change
+  #aged = false; // names and pictures are to be loaded again, because no event reports their changes
   #stopped = new AbortController();
 
   constructor(private readonly failed: (err: unknown) => void) {}
@@ -62,19 +62,19 @@ export class People {
     return this.#stopped.signal;
   }
 
-  /** Has everything read and kept from now on, not only the number for the red dot. */
+  /** Loads all lists and updates them from now on, not only the count of the red dot. */
   want(): Promise<void> {
     this.#wanted = true;
     return this.catchUp();
   }
 
-  /** Reads what may have been missed. */
+  /** Loads changes that may be missed. */
   catchUp(): Promise<void> {
     this.#aged = this.ready;
     return this.#sync();
   }
 
-  // Whoever asks while it is being read has it read once more.
+  // A call during a read causes one more read.
   #sync(): Promise<void> {
     if (this.#work) {
       this.#again = true;
@@ -120,7 +120,7 @@ export class People {
   }
 
   async #readFriends(): Promise<void> {
-    // Version 0 is that of a list that nobody has read yet.
+    // Version 0: the list has not been read yet.
     if (this.#version === 0) await this.#readWhole();
     for (let more = true; more; ) {
       const c = await this.#get<FriendChanges>(`/v1/friends/changes?since=${this.#version}`);
@@ -137,8 +137,7 @@ export class People {
     this.friends = [...this.#list.values()].sort((a, b) => a.order - b.order || Date.parse(b.since) - Date.parse(a.since));
   }
 
-  // The version of the first page is kept: what changed while the others were read
-  // comes with the changes.
+  // The version of the first page is stored. Changes during the reading of the others follow with the list of changes.
   async #readWhole(): Promise<void> {
     const list = new Map<string, Friend>();
     let version: number | undefined;
@@ -177,7 +176,7 @@ export class People {
     this.more.blocks = page.next;
   }
 
-  /** The page after what is shown of a list. */
+  /** Loads the page after the shown part of a list. */
   async older(what: Box | "blocks"): Promise<void> {
     const cursor = this.more[what];
     if (!cursor) return;
@@ -198,7 +197,7 @@ export class People {
     }
   }
 
-  // ---- what the user does ----
+  // ---- actions of the user ----
 
   async #act(path: string, method: "POST" | "PUT" | "PATCH" | "DELETE", body?: unknown): Promise<void> {
     await authed(path, { method, body });
@@ -219,23 +218,23 @@ export class People {
   block = (user: string) => this.#act(`/v1/blocks/${user}`, "PUT");
   unblock = (user: string) => this.#act(`/v1/blocks/${user}`, "DELETE");
 
-  /** The requests have been looked at: the red dot goes, on all devices. */
+  /** Marks the requests as seen, which removes the red dot on all devices. */
   async seen(): Promise<void> {
     if (this.unread > 0) await authed("/v1/friends/requests/unread", { method: "DELETE" });
     this.unread = 0;
     this.#tell();
   }
 
-  /** Whom an exact id or address belongs to; null where nobody may be found by it. */
+  /** Returns the user with an exact id or address; null if there is none, or if the user may not be found by it. */
   async find(text: string): Promise<Profile | null> {
     const by = text.includes("@") ? "email" : "id";
     return orNull(json<Profile>(`/v1/users/search?${by}=${encodeURIComponent(text)}`));
   }
 
-  /** Whose card a token is; null when it is nobody's, or no more. */
+  /** Returns the owner of a card; null if the token is invalid or has expired. */
   cardOwner = (token: string): Promise<Profile | null> => orNull(json<Profile>(`/v1/cards/${encodeURIComponent(token)}`));
 
-  /** How the user stands to somebody. */
+  /** Returns the relation of the user to another user. */
   async relation(user: string): Promise<Relation> {
     return (await json<Relations>(`/v1/relations?ids=${user}`)).relations[0]!;
   }

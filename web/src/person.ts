@@ -1,16 +1,16 @@
-// People as they are shown: a picture, a name.
+// How users are shown: a picture and a name.
 
 import type { Friend, Profile } from "./api";
 import { h, type Child } from "./dom";
 import { t } from "./texts";
 
-/** What somebody is called; a deleted account has no name any more. */
+/** The name of a user; a deleted account has none. */
 export const nameOf = (p: Profile) => (p.deleted ? t.people.deleted : p.name);
 
-/** What the user calls a friend. */
+/** The user's name for a friend: the remark, or the friend's name. */
 export const calledBy = (f: Friend) => f.remark || nameOf(f.user);
 
-/** Somebody's picture, or where there is none, a letter. The name stands beside it: screen readers skip this. */
+/** The picture of a user, or else a letter. The name is next to it, so screen readers skip this. */
 export function face(p: Profile, large = false): HTMLElement {
   const letter = h("span", { class: `face ${large ? "large" : ""} ${p.deleted ? "gone" : ""}`, "aria-hidden": "true" }, p.deleted ? "–" : ([...p.name][0] ?? "").toUpperCase());
   if (!p.avatar || p.deleted) return letter;
@@ -28,7 +28,7 @@ export function face(p: Profile, large = false): HTMLElement {
   return img;
 }
 
-/** A row of a list: face, name, further lines, and what can be done. */
+/** A row of a list: picture, name, further lines, and actions. */
 export function personRow(p: Profile, name: Child[], lines: Child[], ...actions: Child[]): HTMLLIElement {
   return h(
     "li",

@@ -1,4 +1,4 @@
-// A picture of the user's or of a group: choose, look at it, keep or remove it.
+// A picture of the user or of a group: choose, preview, store or remove it.
 
 import type { Avatar, User } from "./api";
 import { act } from "./buttons";
@@ -9,18 +9,18 @@ import { authed, Ended, json } from "./session";
 import { t } from "./texts";
 import { pic } from "./texts/picture";
 
-const MOST = 5 << 20; // bytes; the server takes no more
+const MOST = 5 << 20; // bytes, the server's limit
 
-/** What a picture is chosen for. */
+/** The target of a chosen picture. */
 interface Chosen {
-  face: () => HTMLElement; // as it is now, the picture or what stands for it
+  face: () => HTMLElement; // the present picture, or its replacement
   there: () => boolean;
   keep: (file: File) => Promise<void>;
   remove: () => Promise<void>;
   removeLabel?: string;
 }
 
-/** The part of the profile with the picture. changed tells its new id, "" for none. */
+/** The part of the profile with the picture. changed gets the new id, "" for none. */
 export function pictureCard(me: User, changed: (avatar: string) => void) {
   const chooser = pictureChooser({
     face: () => face(me, true),
@@ -44,7 +44,7 @@ export function pictureCard(me: User, changed: (avatar: string) => void) {
 
 let choosers = 0;
 
-/** Has a picture chosen, looked at and kept; show draws what there is now. */
+/** Lets the user choose, preview and store a picture. show draws the present one. */
 export function pictureChooser(of: Chosen): { el: HTMLElement; show: () => void } {
   const id = `picture${choosers++ || ""}`;
   const shown = h("div", { class: "picture" });
@@ -85,7 +85,7 @@ export function pictureChooser(of: Chosen): { el: HTMLElement; show: () => void 
     input.focus();
   }
 
-  // look shows the chosen file as the server will cut it: a square from its middle.
+  // look previews the chosen file in the server's crop: a square from its middle.
   async function look(): Promise<void> {
     const file = input.files?.[0];
     fault.textContent = said.textContent = "";

@@ -1,4 +1,4 @@
-// The profile: what the user says of themselves, who may find them, how they log in.
+// The profile: the user's own texts, who may find the user, and how the user logs in.
 
 import { type User, type UserUpdate } from "./api";
 import { deletionCard, emailCard, passwordCard } from "./account";
@@ -44,7 +44,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
   );
   account.addEventListener("input", () => (saved.textContent = ""));
 
-  // A switch is kept the moment it is turned, and turns back when that fails.
+  // A switch is stored at once, and turns back if that fails.
   const kept = h("span", { class: "saved", role: "status" });
   const toggle = (key: "find_by_id" | "find_by_email" | "requests" | "on_boards", text: string) => {
     const box = h("input", {
@@ -61,7 +61,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
         } finally {
           box.disabled = false;
           box.checked = me[key];
-          if (document.activeElement === document.body) box.focus(); // disabling took it
+          if (document.activeElement === document.body) box.focus(); // disabling has removed the focus
         }
       },
     });
@@ -82,7 +82,7 @@ export function profile(me: User, on: { fail: (text: string) => void; left: (tex
   const email = emailCard(me, (u) => take(u));
   const deletion = deletionCard(me, on.left);
 
-  // take shows a newer view of the user. What is being typed stays.
+  // take shows a newer version of the user. Text in a field is not lost.
   function take(u: User): void {
     const same = (f: { value: string }, old: string) => f.value === old;
     if (same(name.input, me.name)) name.input.value = u.name;

@@ -1,8 +1,8 @@
-// Web Push for this browser: whether it is on, on and off. The worker that shows what comes is sw.ts.
+// Web Push for this browser: its state, on and off. The worker that shows pushes is sw.ts.
 
 import { json as call } from "./session";
 
-/** What GET /v1/push answers; see the Go package api. */
+/** The response of GET /v1/push; see the Go package api. */
 export interface PushStatus {
   subscribed: boolean;
   devices: number;
@@ -12,7 +12,7 @@ export interface PushStatus {
   previews: boolean;
 }
 
-/** unsupported: the browser cannot; denied: the reader has forbidden it; off; on. */
+/** unsupported: the browser cannot; denied: the user has forbidden it; off; on. */
 export type PushState = "unsupported" | "denied" | "off" | "on";
 
 const WORKER = "/sw.js";
@@ -40,7 +40,7 @@ function workerAddress(): string {
 const subscription = async (): Promise<PushSubscription | null> =>
   (await (await navigator.serviceWorker.getRegistration("/"))?.pushManager.getSubscription()) ?? null;
 
-/** What this browser does, and what the server knows of it. A subscription that the server has lost is off. */
+/** The state of this browser and of the server. A subscription that the server has lost is off. */
 export async function pushState(): Promise<{ state: PushState; status?: PushStatus }> {
   if (!supported()) return { state: "unsupported" };
   const status = await call<PushStatus>("/v1/push");
@@ -48,7 +48,7 @@ export async function pushState(): Promise<{ state: PushState; status?: PushStat
   return { state: status.subscribed && (await subscription()) ? "on" : "off", status };
 }
 
-/** Asks the reader, who has to have clicked, and subscribes. */
+/** Asks for the permission, which needs a click, and subscribes. */
 export async function enablePush(): Promise<PushState> {
   if (!supported()) return "unsupported";
   if ((await Notification.requestPermission()) !== "granted") return Notification.permission === "denied" ? "denied" : "off";
@@ -56,21 +56,21 @@ export async function enablePush(): Promise<PushState> {
   const registration = await navigator.serviceWorker.register(workerAddress(), { scope: "/" });
   await navigator.serviceWorker.ready;
   const known = await registration.pushManager.getSubscription();
-  if (known && !sameKey(known, key)) await known.unsubscribe(); // of another server, or of this one before it had another secret
+  if (known && !sameKey(known, key)) await known.unsubscribe(); // of another server, or of this one with an earlier secret
   const made = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: bytes(key) });
   const { endpoint, keys } = made.toJSON();
   await call<PushStatus>("/v1/push/subscription", { method: "PUT", body: { endpoint, keys } });
   return "on";
 }
 
-/** Ends the subscription, at the server first: it sends nothing to who cannot get it. */
+/** Ends the subscription, first on the server, so that it sends no push without a receiver. */
 export async function disablePush(): Promise<PushState> {
   await call<PushStatus>("/v1/push/subscription", { method: "DELETE" });
   await (supported() ? await subscription() : null)?.unsubscribe();
   return "off";
 }
 
-/** Changes what is pushed to all devices of the user. */
+/** Changes the pushed categories, for all devices of the user. */
 export const choosePush = (change: Partial<Pick<PushStatus, "messages" | "requests" | "notices" | "previews">>): Promise<PushStatus> =>
   call<PushStatus>("/v1/push", { method: "PATCH", body: change });
 

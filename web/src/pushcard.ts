@@ -1,4 +1,4 @@
-// The part of the profile about what this device tells: while the page is open and not looked at, and while it is open nowhere.
+// The part of the profile about alerts on this device: while the page is open but hidden, and while it is closed.
 
 import { act } from "./buttons";
 import { h, put } from "./dom";

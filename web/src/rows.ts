@@ -1,9 +1,8 @@
-// Lists that change while they are read.
+// Lists that change while the user reads them.
 
 /**
- * Keeps el showing one row for each item. A row is drawn anew only when its item
- * has changed, and what has the focus keeps it, or hands it to what stands in its
- * place; rest gets the focus of a row that went away.
+ * Shows one row in el for each item. A row is drawn again only if its item has changed. The focus stays on its element,
+ * or moves to the one in the same place. If the row is gone, rest gets the focus.
  */
 export function rows<T>(el: Element, key: (item: T) => string, draw: (item: T) => HTMLElement, rest: HTMLElement): (items: T[]) => void {
   let drawn = new Map<string, { text: string; row: HTMLElement }>();

@@ -1,12 +1,12 @@
-// Who is logged in on this device. The tokens live in localStorage, so that all
-// tabs share one session; a refresh is done by one tab for all of them.
+// The session of this device. The tokens are in localStorage, so that all tabs share one session. One tab refreshes
+// them for all.
 
 import { Ended, Refused as NotRenewed, refreshing, Unreachable as NoAnswer } from "@stoa-dev/client";
 import { Refused, send, Unreachable, type Call, type Tokens, type User } from "./api";
 import { storage } from "./storage";
 import { t } from "./texts";
 
-/** Thrown to whoever asked for something when the session ended; the page has changed by then. */
+/** Thrown to callers when the session has ended; the page has then already changed. */
 export { Ended };
 
 const STORE = "stoa.session";
@@ -20,7 +20,7 @@ interface Stored {
 
 let onEnd: (reason: string) => void = () => {};
 
-/** Calls fn when the session ends other than by log out on this tab. */
+/** Calls fn when the session ends, except by a log-out on this tab. */
 export function whenEnded(fn: (reason: string) => void): void {
   onEnd = fn;
   addEventListener("storage", (e) => {
@@ -42,18 +42,18 @@ function parse(text: string | null): Stored | null {
 
 const load = () => parse(storage.getItem(STORE));
 
-/** The user as last seen, or null when nobody is logged in. */
+/** The last known state of the user, or null if no user is logged in. */
 export const user = (): User | null => load()?.user ?? null;
 
-/** The id of this device's session; "" when nobody is logged in. */
+/** The id of this device's session; "" if no user is logged in. */
 export const device = (): string => load()?.device ?? "";
 
-/** Keeps what a log-in or a registration answered. */
+/** Stores the response of a log-in or a registration. */
 export function begin(t: Tokens): void {
   save({ access: t.access_token, refresh: t.refresh_token, user: t.user, device: t.device });
 }
 
-/** Keeps a newer view of the user, unless somebody else is logged in by now. */
+/** Stores a newer state of the user, unless another user is already logged in. */
 export function setUser(u: User): void {
   const s = load();
   if (s?.user.id === u.id) save({ ...s, user: u });
@@ -61,10 +61,10 @@ export function setUser(u: User): void {
 
 const save = (s: Stored) => storage.setItem(STORE, JSON.stringify(s));
 
-/** Forgets the tokens on this device. */
+/** Deletes the tokens of this device. */
 export const forget = () => storage.removeItem(STORE);
 
-/** A request as the logged-in user; an expired token is refreshed on the way. */
+/** Sends a request as the logged-in user. It refreshes an expired token. */
 export async function authed(path: string, call: Call = {}): Promise<Response> {
   const mine = load();
   if (!mine) return ended("");
@@ -80,7 +80,7 @@ export async function authed(path: string, call: Call = {}): Promise<Response> {
     throw err;
   });
   const another = () => mine.device !== device();
-  if (another()) throw new Ended(""); // somebody else is logged in by now: what was asked for is not for them
+  if (another()) throw new Ended(""); // another user is already logged in: the response is not for them
   try {
     return await send(path, { ...call, token: fresh });
   } catch (err) {
@@ -90,7 +90,7 @@ export async function authed(path: string, call: Call = {}): Promise<Response> {
   }
 }
 
-/** authed, with the JSON body of the answer. */
+/** authed, with the JSON body of the response. */
 export async function json<T>(path: string, call: Call = {}): Promise<T> {
   return (await (await authed(path, call)).json()) as T;
 }
@@ -105,12 +105,15 @@ const renewed = refreshing({
   fetch: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, "Accept-Language": t.locale } }),
 });
 
-/** An access token other than one that was refused. It is renewed by one tab for all. Its errors are those of @stoa-dev/client. */
+/**
+ * Returns an access token other than the refused one. One tab renews it for all. The errors are those of
+ * @stoa-dev/client.
+ */
 export async function token(refused?: string): Promise<string> {
   try {
     return await renewed(refused);
   } catch (err) {
-    // Only a refusal ends the session; an absent server may know it still. Of a ban the server says until when.
+    // Only a refusal ends the session; an unavailable server may still have it. For a ban, the server states its end.
     if (err instanceof Ended) return ended(err.code === "" ? "" : err.code === "account.banned" ? err.message : t.frame.outHere);
     throw err;
   }
@@ -121,7 +124,7 @@ function ended(reason: string): never {
   throw new Ended("The session has ended.");
 }
 
-/** Forgets the tokens, and has the page say why. */
+/** Deletes the tokens, and shows the reason on the page. */
 export function end(reason: string): void {
   forget();
   onEnd(reason);

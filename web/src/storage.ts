@@ -1,4 +1,4 @@
-// What the browser keeps for the page. Where it is told to keep nothing, the page remembers, for as long as it is open.
+// The page's storage in the browser. If the browser forbids it, values are stored in memory while the page is open.
 
 type Kept = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
@@ -11,8 +11,8 @@ function of(area: () => Kept): Kept {
   }
 }
 
-/** What all tabs share. */
+/** Shared by all tabs. */
 export const storage = of(() => localStorage);
 
-/** What this tab has. */
+/** Only for this tab. */
 export const tabStorage = of(() => sessionStorage);

@@ -1,5 +1,5 @@
-// The worker that shows pushes while the page is closed, served as /sw.js. It keeps nothing and fetches nothing; what it
-// gets is api.Push, in the reader's language.
+// The worker that shows pushes while the page is closed, served as /sw.js. It stores and loads nothing. A push is an
+// api.Push, in the user's language.
 
 interface Push {
   v: number;
@@ -13,7 +13,7 @@ interface Push {
   kind?: string;
 }
 
-// What the library of types has for pages does not know workers.
+// The type library for pages lacks the types of workers.
 interface Waits extends Event {
   waitUntil(done: Promise<unknown>): void;
 }
@@ -30,7 +30,7 @@ interface Worker {
 }
 const worker = self as unknown as Worker;
 
-/** Where the page shows what a push is about. */
+/** The address of the subject of a push on the page. */
 function place(p: Push): string {
   if (p.what === "messages" && p.chat) return `/#/chats/${p.chat.startsWith("u:") ? p.chat.slice(2) : p.chat}`;
   return p.kind?.startsWith("friend.") ? "/#/friends" : "/#/";
@@ -39,7 +39,7 @@ function place(p: Push): string {
 worker.addEventListener("push", (e) => {
   const p = e.data?.json() as Push | undefined;
   if (!p?.title) return;
-  // renotify, which the library of types lacks: the same chat again makes itself heard.
+  // renotify is missing in the type library. With it, another push of the same chat makes a sound again.
   const options: NotificationOptions & { renotify: boolean; timestamp: number } = { body: p.body ?? "", tag: p.tag, lang: p.lang, data: place(p), renotify: true, timestamp: p.at };
   e.waitUntil(worker.registration.showNotification(p.title, options));
 });
@@ -52,7 +52,7 @@ worker.addEventListener("notificationclick", (e) => {
       const open = pages.find((page) => new URL(page.url).origin === location.origin);
       if (!open) return worker.clients.openWindow(to);
       await open.focus();
-      // A page that this worker does not control yet cannot be moved.
+      // A page that this worker does not control yet cannot navigate.
       return open.navigate(to).catch(() => worker.clients.openWindow(to));
     }),
   );

@@ -1,5 +1,5 @@
-// What the link opens that the old address gets after a change of address. Nothing
-// happens before the button is pressed: programs that read mail open links.
+// The page of the link that the old address gets after a change of address. Only the button undoes the change, because
+// mail programs open links.
 
 import { send, type EmailUndo } from "./api";
 import { h, put } from "./dom";
@@ -7,7 +7,7 @@ import { form } from "./form";
 import { t } from "./texts";
 import type { View } from "./view";
 
-/** Takes a change of address back. */
+/** Undoes a change of address. */
 export function undoView(token: string): View {
   const body = h("section", { class: "card", "aria-label": t.undo.title });
   put(

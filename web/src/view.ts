@@ -1,10 +1,10 @@
 import type { Event } from "./api";
 
-/** A view of the page; close ends whatever it keeps going. */
+/** A view of the page; close ends all its work. */
 export interface View {
   el: HTMLElement;
   close: () => void;
   event?: (e: Event) => void;
-  catchUp?: () => void; // events may have been missed
-  follow?: () => boolean; // the address is another one; true when it is a place in this view
+  catchUp?: () => void; // events may be missed
+  follow?: () => boolean; // the address has changed; true if it is a place in this view
 }

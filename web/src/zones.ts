@@ -29,13 +29,13 @@ const renamed: Record<string, string> = {
 
 const present = (zone: string) => renamed[zone] ?? zone;
 
-/** This device's zone; UTC where the browser does not tell. */
+/** The zone of this device; UTC if the browser does not state it. */
 export function deviceZone(): string {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   return zone && zone !== "Etc/Unknown" ? present(zone) : "UTC";
 }
 
-/** The zones to choose from, with `also` among them. */
+/** The zones to choose from, including `also`. */
 export function zones(...also: string[]): string[] {
   const known = typeof Intl.supportedValuesOf === "function" ? Intl.supportedValuesOf("timeZone") : [];
   return [...new Set([...known.map(present), "UTC", ...also])].sort();
@@ -44,7 +44,7 @@ export function zones(...also: string[]): string[] {
 /** The city of a zone: "New York". */
 export const place = (zone: string) => (zone.split("/").pop() ?? zone).replaceAll("_", " ");
 
-// About a zone: its offset now and its name, "UTC+08:00 · China Standard Time".
+// The description of a zone: its present offset and its name, "UTC+08:00 · China Standard Time".
 function about(zone: string): string {
   const part = (timeZoneName: "longOffset" | "longGeneric") =>
     new Intl.DateTimeFormat(t.locale, { timeZone: zone, timeZoneName }).formatToParts().find((p) => p.type === "timeZoneName")?.value ?? "";
@@ -52,18 +52,18 @@ function about(zone: string): string {
     const offset = part("longOffset").replace("GMT", "UTC");
     return `${offset === "UTC" ? "UTC+00:00" : offset} · ${part("longGeneric")}`;
   } catch {
-    return ""; // a zone the browser is too old for
+    return ""; // a zone that is unknown to an old browser
   }
 }
 
-/** A field in which a zone is typed or picked. zone is what stands there; choose puts another one. */
+/** A field for a zone, typed or picked. zone returns its value; choose sets it. */
 export function zoneField(chosen: string): Field & { zone: () => string; choose: (zone: string) => void } {
   let all = zones(chosen);
   const list = h("datalist", { id: "zones" });
   const f = field(t.welcome.zone, { name: "zone", list: "zones", required: true, maxlength: 64, autocomplete: "off", spellcheck: "false", value: chosen }, t.welcome.zoneHint);
   const hint = f.el.querySelector(".hint")!;
   const said = hint.textContent;
-  // Somebody types "shanghai" and not "Asia/Shanghai".
+  // Users type "shanghai" and not "Asia/Shanghai".
   const found = () => {
     const typed = f.input.value.trim().toLowerCase().replaceAll(" ", "_");
     return all.find((z) => z.toLowerCase() === typed) ?? all.find((z) => z.toLowerCase().split("/").pop() === typed);
@@ -74,7 +74,7 @@ export function zoneField(chosen: string): Field & { zone: () => string; choose:
     hint.textContent = zone ? `${about(zone)}. ${said}` : said;
   };
   f.input.addEventListener("input", check);
-  // The names of some four hundred zones take a moment, which most people do not need.
+  // The names of about four hundred zones take a moment, and most users do not need them.
   f.input.addEventListener("focus", () => list.append(...all.map((z) => h("option", { value: z }, about(z)))), { once: true });
   f.el.append(list);
   check();

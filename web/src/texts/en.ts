@@ -1,6 +1,5 @@
-// What the page says, in English. Every other language has the same keys: a text
-// that is missing there does not compile. Texts with a part of the page in them are
-// functions that return what to append, in the order of the language.
+// The texts of the page in English. Each other language has the same keys: a missing text does not compile. Texts with
+// an element of the page in them are functions that return the children, in the order of the language.
 
 import type { Child } from "../dom";
 
@@ -64,7 +63,7 @@ export const en = {
   },
 
   form: {
-    /** What a field's fault says: the label's first words, then what the server says of it. */
+    /** The fault of a field: the first words of the label, then the text of the server. */
     fault: (subject: string, text: string) => `${subject} ${text}`,
     again: (seconds: number) => ` Try again in ${seconds < 100 ? count(seconds, "second") : count(Math.ceil(seconds / 60), "minute")}.`,
   },

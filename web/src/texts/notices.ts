@@ -1,4 +1,4 @@
-// What notices say, in the language of the page. It comes with the page Notices.
+// The texts of notices, in the language of the page. They are loaded with the page Notices.
 
 import { t } from "../texts";
 
@@ -52,5 +52,5 @@ const zh: typeof en = {
   unread: "新",
 };
 
-/** What the page says of notices. */
+/** The texts of notices. */
 export const n = t.locale === "zh-CN" ? zh : en;

@@ -1,4 +1,4 @@
-// What the page says about choosing a picture, in the language of the page. It comes with the pages that have one.
+// The texts about the choice of a picture, in the language of the page. They are loaded with the pages that have one.
 
 import { t } from "../texts";
 
@@ -28,5 +28,5 @@ const zh: typeof en = {
   hint: "PNG、JPEG、GIF 或 WebP，最大 5 MB。",
 };
 
-/** What the page says about choosing a picture. */
+/** The texts about the choice of a picture. */
 export const pic = t.locale === "zh-CN" ? zh : en;

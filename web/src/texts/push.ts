@@ -1,5 +1,4 @@
-// What the page says about pushes, in the language of the page. It comes with the profile, not with
-// the page.
+// The texts about pushes, in the language of the page. They are loaded with the profile, not with the page.
 
 import { t } from "../texts";
 
@@ -31,5 +30,5 @@ const zh: typeof en = {
   previews: "显示消息内容",
 };
 
-/** What the page says about pushes. */
+/** The texts about pushes. */
 export const p = t.locale === "zh-CN" ? zh : en;

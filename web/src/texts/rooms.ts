@@ -1,7 +1,7 @@
-// What rooms say, in the language of the page.
+// The texts of rooms, in the language of the page.
 
 import { t } from "../texts";
 import { en, type RoomTexts } from "./rooms/en";
 
-/** What the page says of rooms. */
+/** The texts of rooms. */
 export const r: RoomTexts = t.locale === "zh-CN" ? await import("./rooms/zh").then((m) => m.zh, () => en) : en;

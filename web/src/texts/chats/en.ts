@@ -1,4 +1,4 @@
-// What the chats say, in English. They come with the page Chats; zh.ts beside this has the same keys.
+// The texts of the chats in English. They are loaded with the page Chats. zh.ts has the same keys.
 
 import { count } from "../en";
 

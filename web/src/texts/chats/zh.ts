@@ -1,4 +1,4 @@
-// What the chats say, in Chinese.
+// The texts of the chats in Chinese.
 
 import type { ChatTexts } from "./en";
 

@@ -1,9 +1,9 @@
-// What groups say, in English. They come with the page Chats; zh.ts beside this has the same keys.
+// The texts of groups in English. They are loaded with the page Chats. zh.ts has the same keys.
 
 import { count } from "../en";
 
 const list = (names: string[]) => new Intl.ListFormat("en-GB").format(names);
-/** A sentence begins with a capital, also where it begins with "you". */
+/** A sentence begins with a capital, even with "you" at its start. */
 const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const en = {
@@ -24,7 +24,7 @@ export const en = {
   you: "you",
   begin: "Nothing has been written here since you came. Say hello.",
 
-  // ---- what has happened ----
+  // ---- events ----
   happened: {
     created: (who: string, users: string[], text: string) => sentence(`${who} made the group ${text}${users.length > 0 ? ` with ${list(users)}` : ""}.`),
     joined: (who: string) => sentence(`${who} joined.`),
@@ -159,7 +159,7 @@ export const en = {
     dissolved: (name: string) => `${name} was dissolved.`,
   },
 
-  // ---- the door ----
+  // ---- invitation ----
   doorTitle: "An invitation",
   doorLabel: "The group",
   join: "Join",

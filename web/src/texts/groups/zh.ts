@@ -1,4 +1,4 @@
-// What groups say, in Chinese.
+// The texts of groups in Chinese.
 
 import type { GroupTexts } from "./en";
 

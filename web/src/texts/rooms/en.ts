@@ -1,4 +1,4 @@
-// What rooms say, in English.
+// The texts of rooms in English.
 
 import { count } from "../en";
 

@@ -1,4 +1,4 @@
-// What rooms say, in Chinese.
+// The texts of rooms in Chinese.
 
 import type { RoomTexts } from "./en";
 
