@@ -342,7 +342,7 @@ export interface SessionEnded {
   device: string;
 }
 
-/** What a client needs before the log-in: GET /v1/server. */
+/** The facts that a client needs before the log-in: GET /v1/server. */
 export interface Server {
   sign_in: "own" | "jwt" | "both";
   development: boolean;

@@ -1,4 +1,4 @@
-// Notifications of the browser: of messages and requests that come while nobody looks at the page.
+// Notifications of the browser, for messages and requests that arrive while the page is hidden.
 
 import type { Message } from "@stoa-dev/client";
 import type { User } from "../api";
@@ -14,7 +14,7 @@ import { calls, nameIn, placeOf, titleOf, type Talk } from "./talk";
 
 const STORE = "stoa.alerts";
 
-/** Whether this browser notifies: "denied" is the browser's choice, "none" where it cannot. */
+/** Whether this browser shows notifications. "denied" is a setting of the browser; "none" means that it cannot. */
 export type AlertState = "on" | "off" | "denied" | "none";
 
 export function alertState(): AlertState {
@@ -23,14 +23,14 @@ export function alertState(): AlertState {
   return Notification.permission === "granted" && storage.getItem(STORE) === "on" ? "on" : "off";
 }
 
-/** Switches notifications on, for which the browser asks the user, or off. */
+/** Switches notifications on or off. For on, the browser asks the user. */
 export async function setAlerts(on: boolean): Promise<AlertState> {
   if (on && alertState() !== "none" && (await Notification.requestPermission()) === "granted") storage.setItem(STORE, "on");
   else storage.removeItem(STORE);
   return alertState();
 }
 
-/** Notifies of what comes over a line for as long as it stands. */
+/** Shows notifications of a connection's events while it exists. */
 export function alertOf(line: Omit<Line, "stop">, me: User, people: People): void {
   const talk: Talk = { me, line: line as Line, people, signal: people.signal, failed: () => {} };
   line.chats.on("message", (m) => {
@@ -49,7 +49,7 @@ export function alertOf(line: Omit<Line, "stop">, me: User, people: People): voi
   });
 }
 
-// concerns reports whether the user wants news of a message.
+// concerns reports whether the user wants a notification of a message.
 function concerns(m: Message, { chats, groups }: Pick<Line, "chats" | "groups">): boolean {
   const chat = chats.get(m.chat);
   if (!chat || m.system || calls({ groups }, { ...chat, unread: 1 }) === 0) return false;
@@ -61,7 +61,7 @@ function said(m: Message, talk: Talk): string {
   return (group ? c.says(nameIn(talk, m.from, group)) + " " : "") + preview(m, talk, m.chat);
 }
 
-// One of a kind is shown at a time: what comes later takes its place.
+// Only one notification per tag is shown: a later one replaces it.
 function notify(title: string, body: string, tag: string, hash: string): void {
   if (alertState() !== "on" || document.visibilityState === "visible") return;
   try {
@@ -72,6 +72,6 @@ function notify(title: string, body: string, tag: string, hash: string): void {
       shown.close();
     };
   } catch {
-    // Some browsers of phones notify by a service worker alone.
+    // Some browsers of phones allow notifications only in a service worker.
   }
 }

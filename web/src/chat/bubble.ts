@@ -1,4 +1,4 @@
-// One message as it is drawn.
+// The drawing of one message.
 
 import type { Message, Outgoing } from "@stoa-dev/client";
 import { act } from "../buttons";
@@ -14,13 +14,13 @@ import { groupOf } from "./groups";
 import { nameIn, sayRefusal, type Talk } from "./talk";
 import { timeOf } from "./when";
 
-/** How far a message of the user has come. */
+/** The progress of one of the user's messages. */
 export type Tick = "sending" | "failed" | "sent" | "delivered" | "read";
 
-/** What a message that is replied to says; "gone" when it cannot be seen any more, undefined while it is not known. */
+/** The content of a quoted message; "gone" if it is no longer visible, undefined while it is loading. */
 export type Quoted = Pick<Message, "from" | "kind" | "text" | "media" | "location" | "card" | "custom" | "system"> & { recalled?: string };
 
-/** Who wrote in a group, and as what. */
+/** The author of a message in a group, with the role. */
 export interface Author {
   name: string;
   role: "member" | "admin" | "owner";
@@ -30,12 +30,12 @@ export interface Author {
 export interface Bubble {
   key: string;
   chat: string;
-  author: Author | undefined; // of another's in a group
-  names: string[]; // of those whom it mentions
+  author: Author | undefined; // only for other users' messages in a group
+  names: string[]; // of the mentioned users
   forMe: boolean; // it mentions the user
-  seq: number; // 0 while it is on its way
+  seq: number; // 0 until the message is sent
   own: boolean;
-  follows: boolean; // stands under one of the same sender
+  follows: boolean; // it follows one of the same sender
   tick: Tick | undefined;
   message: Message | undefined;
   out: Outgoing | undefined;
@@ -92,12 +92,12 @@ export function drawBubble(b: Bubble, talk: Talk, on: Doings): HTMLLIElement {
   );
 }
 
-/** What has happened to a group, among its messages. */
+/** An event of a group, among its messages. */
 export function drawHappening(m: Message, talk: Talk): HTMLLIElement {
   return h("li", { class: "happening", "data-seq": m.seq }, h("span", {}, happened(m, talk, m.chat), " ", h("time", { datetime: m.at }, timeOf(m.at))));
 }
 
-// A name above the first of several bubbles; for a screen reader above each.
+// The name above the first of several bubbles; for a screen reader above each.
 function author({ name, role }: Author, follows: boolean): HTMLElement {
   return h("p", { class: follows ? "sr" : "author" }, name, " ", role !== "member" && !follows && h("span", { class: "role" }, g.roles[role]));
 }

@@ -1,4 +1,4 @@
-// Where messages are written: a field, what is replied to or edited, a draft.
+// The field for messages, with the quoted or edited message and the draft.
 
 import { isTemporary, type Message } from "@stoa-dev/client";
 import { h, icon, put } from "../dom";
@@ -12,7 +12,7 @@ import { pictureDialog } from "./picture";
 import { canRecord, record, type Recording } from "./recorder";
 import { explain, nameIn, type Talk } from "./talk";
 
-const DRAFT_AFTER = 1500; // ms without a key until a draft is kept
+const DRAFT_AFTER = 1500; // ms without a key until a draft is stored
 const LONGEST = 4000; // letters of a message
 
 export class Composer {
@@ -24,10 +24,10 @@ export class Composer {
   readonly #writing: HTMLElement;
   readonly #silence = h("p", { class: "silence", role: "status", hidden: true });
   readonly #mentions: Mentions | undefined;
-  #recording: AbortController | undefined; // ends the recording that runs, or that is about to begin
+  #recording: AbortController | undefined; // aborts the recording that runs or is about to begin
   #about: { message: Message; edits: boolean } | undefined;
-  #before = ""; // what stood in the field before an edit began
-  #kept: string; // the draft as the server has it
+  #before = ""; // the text in the field before an edit
+  #kept: string; // the draft on the server
   #timer: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
 
@@ -50,7 +50,8 @@ export class Composer {
       oninput: () => this.#typed(),
       onpaste: (e: ClipboardEvent) => this.#pasted(e),
     });
-    if (!chats.pending(chat).some((out) => out.body.text === this.#kept.trim())) this.field.value = this.#kept; // else it is on its way
+    // otherwise the draft is already being sent
+    if (!chats.pending(chat).some((out) => out.body.text === this.#kept.trim())) this.field.value = this.#kept;
     const group = groupOf(chat);
     if (group) this.#mentions = new Mentions(this.field, group, talk);
     const input = h("input", { type: "file", hidden: true, multiple: true, onchange: () => (this.#files([...(input.files ?? [])]), (input.value = "")) });
@@ -74,7 +75,7 @@ export class Composer {
     );
   }
 
-  /** Says why nothing can be written here now; "" when it can. */
+  /** Shows why the user may not write here now; "" if they may. */
   silence(why: string): void {
     if (this.#silence.textContent === why) return;
     const had = this.#writing.contains(document.activeElement);
@@ -84,7 +85,7 @@ export class Composer {
     if (why && had) this.on.up();
   }
 
-  /** Begins an answer to a message, or an edit of it. */
+  /** Starts a reply to a message, or an edit of it. */
   begin(message: Message, edits: boolean): void {
     this.#cancel();
     this.#about = { message, edits };
@@ -103,7 +104,7 @@ export class Composer {
     this.field.setSelectionRange(this.field.value.length, this.field.value.length);
   }
 
-  /** Keeps what is written as a draft. */
+  /** Stores the text as a draft. */
   close(): void {
     this.#recording?.abort();
     this.talk.line.chats.typing(this.chat, false);
@@ -121,7 +122,7 @@ export class Composer {
   }
 
   #key(e: KeyboardEvent): void {
-    if (e.isComposing || e.keyCode === 229) return; // an input method has the key
+    if (e.isComposing || e.keyCode === 229) return; // an input method handles the key
     if (this.#mentions?.key(e)) return;
     if (e.key === "Enter" && !e.shiftKey) {
       e.preventDefault();
@@ -153,7 +154,7 @@ export class Composer {
     else this.field.value = text;
   }
 
-  // A chat that has not begun has no place for a draft.
+  // A chat without messages cannot have a draft.
   #keep(): void {
     clearTimeout(this.#timer);
     const draft = this.#draft;
@@ -162,7 +163,7 @@ export class Composer {
     const before = this.#kept;
     this.#kept = draft;
     chats.update(this.chat, { draft }).catch((err: unknown) => {
-      if (this.#kept !== draft) return; // a later change is on its way
+      if (this.#kept !== draft) return; // a later change is being sent
       this.#kept = before;
       if (!isTemporary(err) || this.#closed) return;
       clearTimeout(this.#timer);
@@ -193,7 +194,7 @@ export class Composer {
       await chats.send(this.chat, { kind: "text", text, ...(mentions.length > 0 && { mentions }) }, about ? { reply_to: about.message.seq } : {});
       this.on.sent();
     } catch (err) {
-      // It was kept nowhere else. What has been written since comes after it.
+      // The text is not stored elsewhere. It is put before any text that the user has written since.
       if (about && !this.#about) this.begin(about.message, false);
       this.#draft = [text, this.#draft].filter(Boolean).join("\n");
       this.#fault.textContent = explain(err);
@@ -218,7 +219,7 @@ export class Composer {
   }
 
   async #record(): Promise<void> {
-    if (this.#recording) return; // the browser asks for the microphone
+    if (this.#recording) return; // the browser is asking for the microphone
     const recording = (this.#recording = new AbortController());
     const failed = (err: unknown) => void (this.#fault.textContent = err instanceof DOMException ? c.voice.none : explain(err));
     this.#fault.textContent = "";

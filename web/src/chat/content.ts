@@ -1,4 +1,4 @@
-// What messages say: whole in a bubble, short in a list. A text of somebody else stays text.
+// The content of messages: complete in a bubble, short in a list. Text of users is never parsed as markup.
 
 import type { Media, Message, Outgoing } from "@stoa-dev/client";
 import { h, type Child } from "../dom";
@@ -10,12 +10,12 @@ import { sign } from "./icons";
 import { storedFile, storedPicture, storedVoice, type Place } from "./stored";
 import { nameIn, type Talk } from "./talk";
 
-const ALL = ["all", "所有人"]; // what a mention of all members is called in each language of the page
+const ALL = ["all", "所有人"]; // the name of a mention of all members, in each language of the page
 
-/** What a message says, stored or on its way. */
+/** The content of a message, stored or still being sent. */
 export type Content = Pick<Message, "kind" | "text" | "media" | "location" | "card" | "custom" | "mentions" | "system"> & { from?: string; recalled?: string };
 
-/** In one line; chat is where it stands. */
+/** The content in one line, for a message of chat. */
 export function preview(m: Content & { forward?: unknown }, talk: Talk, chat: string): string {
   if (m.recalled) return c.recalled;
   if (m.system) return happened(m, talk, chat);
@@ -25,16 +25,16 @@ export function preview(m: Content & { forward?: unknown }, talk: Talk, chat: st
   return more ? c.kindWith(c.kinds[m.kind], more) : c.kinds[m.kind];
 }
 
-/** The preview of one that is on its way. */
+/** The preview of a message that is being sent. */
 export const previewOut = (out: Outgoing, talk: Talk) => preview(out.body, talk, out.chat);
 
-/** What has happened to a group, as a sentence. */
+/** An event of a group, as a sentence. */
 export function happened({ system, from = "" }: Content, talk: Talk, chat: string): string {
   const name = (user: string) => (user === talk.me.id ? g.you : nameIn(talk, user, groupOf(chat)));
   return system ? g.happened[system.event](name(from), (system.users ?? []).map(name), system.text ?? "") : "";
 }
 
-/** All of it, of a message that stands at a place; names are what those are called whom it mentions. */
+/** The complete content of a message. names are those of the mentioned users. */
 export function content(m: Content, talk: Talk, at: Place, names: string[]): Child[] {
   if (m.recalled) return [h("p", { class: "said muted" }, c.recalled)];
   const words = m.text ? h("p", { class: "said" }, ...linked(m.text, mentions(names))) : null;
@@ -63,26 +63,27 @@ export function content(m: Content, talk: Talk, at: Place, names: string[]): Chi
   }
 }
 
-// Addresses in a text become links, which tell where they are followed to nothing of this page. Those whom it mentions stand out.
+// Addresses in a text become links that send no referrer. Mentions are highlighted.
 function linked(text: string, names: RegExp | undefined): Child[] {
   const words = (part: string): Child[] => (names ? part.split(names).map((word, i) => (i % 2 === 0 ? word : h("strong", { class: "mention" }, word))) : [part]);
   return text.split(/(https?:\/\/[^\s<>"']+[^\s<>"'.,:;!?)\]，。！？）、])/).flatMap((part, i) => (i % 2 === 0 ? words(part) : [away(part, {}, part)]));
 }
 
-// mentions matches where somebody of these is mentioned.
+// mentions returns an expression that matches mentions of the names.
 function mentions(names: string[]): RegExp | undefined {
   if (names.length === 0) return undefined;
   return new RegExp(`(@(?:${names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")}))`, "g");
 }
 
-/** What everybody in a group calls those whom a message mentions. */
+/** The names of the mentioned users that all members of a group see. */
 export function mentioned(mentions: string[] | undefined, talk: Talk, group: string): string[] {
   return (mentions ?? []).flatMap((user) => (user === "all" ? ALL : [talk.line.groups.called(group, user)])).filter(Boolean);
 }
 
 const away = (href: string, props: Record<string, string>, ...children: Child[]) => h("a", { ...props, href, target: "_blank", rel: "noopener noreferrer" }, ...children);
 
-// hostOf names another server; a path of this one's API has no host. Only https leads away.
+// hostOf returns the host of another server, "" for a path of this API, and undefined for other addresses. Only https
+// is allowed for another server.
 function hostOf(url: string): string | undefined {
   try {
     const u = new URL(url, location.origin);
@@ -93,8 +94,8 @@ function hostOf(url: string): string | undefined {
   }
 }
 
-// A picture of this server is shown. One of another server would tell it who reads this and
-// when: it is opened by whoever wants to, and the page's policy allows no other way.
+// Pictures of this server are shown. A picture of another server would send it the reader's address and time. It is a
+// link instead, and the page's policy forbids all else.
 function picture(media: Media, url = ""): Child {
   const host = hostOf(url);
   const foreign = () => attachment("picture", media.alt || c.kinds.image, [host && c.pictureAt(host), sizes(media)], host === undefined ? undefined : url, c.openPicture);

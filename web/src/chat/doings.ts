@@ -1,4 +1,4 @@
-// What can be done with one message.
+// The actions on one message.
 
 import type { Message } from "@stoa-dev/client";
 import { face } from "../person";
@@ -18,7 +18,7 @@ const EMOJI = ["👍", "❤️", "😂", "😮", "😢", "🎉"];
 export interface Own {
   reply: (m: Message) => void;
   edit: (m: Message) => void;
-  said: (text: string) => void; // what was done and cannot be seen here
+  said: (text: string) => void; // reports a result that is not visible here
   pinned: (seq: number) => boolean;
 }
 

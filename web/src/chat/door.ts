@@ -1,4 +1,4 @@
-// The door of a group: what a link into it, or its address, opens for who is not in it.
+// The page before a group, for users who are not in it. The group's address or an invitation link leads here.
 
 import { Refused, type GroupMembership } from "@stoa-dev/client";
 import { act, unloaded } from "../buttons";
@@ -11,7 +11,7 @@ import type { View } from "../view";
 import { t } from "../texts";
 import { explain, groupFace } from "./talk";
 
-/** Shows the group into which a link leads, or the one of an id. */
+/** Shows the group of a link or of an id. */
 export function doorView(to: { link: string } | { group: string }, line: Line, fail: (text: string) => void): View {
   const closed = new AbortController();
   const failed = (err: unknown) => {
@@ -19,7 +19,7 @@ export function doorView(to: { link: string } | { group: string }, line: Line, f
   };
   const body = h("section", { class: "card door", "aria-label": g.doorLabel }, h("p", { class: "muted" }, t.words.moment));
   let shown = ""; // the group's id
-  let withdrew = false; // the user has taken the request back here
+  let withdrew = false; // the user has withdrawn the request here
 
   async function load(): Promise<void> {
     try {

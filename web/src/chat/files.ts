@@ -1,41 +1,41 @@
-// Files between users: what is offered, how far it has come, and the uploads of this tab.
+// Files between users: offers, progress, and the uploads of this tab.
 
 import { isTemporary, Refused, sendFile, type Media, type StoaClient, type Transfer, Unreachable } from "@stoa-dev/client";
 import { Refused as Answered, Unreachable as NoAnswer, type Problem } from "../api";
 import { authed, token } from "../session";
 import { t } from "../texts";
 
-const PAGES = 5; // of transfers that are looked at
-const RETRY = 1000; // ms, at first
+const PAGES = 5; // of transfers that are loaded
+const RETRY = 1000; // ms, the first wait
 const RETRY_MOST = 30_000;
-const MOST = 64 << 20; // bytes of one request: proxies on the way may take 100 MB at most
-const STILL = 60_000; // ms without a byte after which a request has lost its line
+const MOST = 64 << 20; // bytes of one request: some proxies allow at most 100 MB
+const STILL = 60_000; // ms without a byte until a request counts as broken
 
 interface Upload {
   file: File;
   running: boolean;
   sent: number; // bytes
-  fault: unknown; // why it does not go on by itself
+  fault: unknown; // the error that stopped it
 }
 
-/** A file on its way into a message. */
+/** A file that is being uploaded for a message. */
 export interface Sending {
   key: string; // the client_id of its message
   chat: string;
   file: File;
   kind: "image" | "voice" | "file";
   media: Pick<Media, "alt" | "waveform" | "duration_ms">;
-  at: number; // when it was chosen, in ms since 1970
+  at: number; // the time of the choice, in ms since 1970
   sent: number; // bytes
-  fault: unknown; // why it does not go on by itself
+  fault: unknown; // the error that stopped it
 }
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-// The server would call the request malformed.
+// Without this check the server would report a malformed request.
 const empty = () => new Refused(400, "transfer.size", "The file is empty.");
 
-/** A request whose line was cut, or that is to be made anew from where the server stands. */
+/** A request that was cut, or that has to be repeated from the server's offset. */
 class Again extends Error {}
 
 export class Files {
@@ -65,17 +65,17 @@ export class Files {
     this.#changed.addEventListener("change", fn, { signal });
   }
 
-  /** The files between the user and another, the oldest first. */
+  /** The files between the user and another, oldest first. */
   with(user: string): Transfer[] {
     return [...this.#all.values()].filter((t) => t.from === user || t.to === user).sort((a, b) => Date.parse(a.created) - Date.parse(b.created));
   }
 
-  /** What others offer that the user has not answered. */
+  /** Offers of other users that wait for the user's answer. */
   offers(): Transfer[] {
     return [...this.#all.values()].filter((t) => t.to === this.user && t.status === "pending");
   }
 
-  /** How an upload of this tab stands; undefined where this tab does not have the file. */
+  /** The state of an upload of this tab; undefined if this tab does not have the file. */
   upload(id: string): Readonly<Upload> | undefined {
     return this.#uploads.get(id);
   }
@@ -87,7 +87,7 @@ export class Files {
     this.#take(t);
   }
 
-  /** Uploads a file and sends it to a chat. It is lost with the page until it is uploaded. */
+  /** Uploads a file and sends it to a chat. Before the upload is complete, closing the page loses it. */
   send(chat: string, file: File, kind: Sending["kind"] = PICTURES.includes(file.type) ? "image" : "file", media: Sending["media"] = {}): void {
     if (file.size === 0) throw empty();
     const key = crypto.getRandomValues(new Uint32Array(4)).join("-");
@@ -96,12 +96,12 @@ export class Files {
     void this.#send(key);
   }
 
-  /** What is on its way into messages of a chat, in the order of choosing. */
+  /** The files that are being uploaded for a chat, in the order of choosing. */
   sending(chat: string): Sending[] {
     return [...this.#sending.values()].map(({ of }) => of).filter((of) => of.chat === chat);
   }
 
-  /** Goes on with a file that did not get into its message. */
+  /** Retries a file that failed. */
   sendAgain(key: string): void {
     const s = this.#sending.get(key);
     if (!s?.of.fault) return;
@@ -109,7 +109,7 @@ export class Files {
     void this.#send(key);
   }
 
-  /** Gives up a file on its way into a message. */
+  /** Cancels a file that is being uploaded for a message. */
   async unsend(key: string): Promise<void> {
     const s = this.#sending.get(key);
     this.#sending.delete(key);
@@ -135,12 +135,12 @@ export class Files {
       this.#sending.delete(key);
     } catch (err) {
       if (!stop.signal.aborted) of.fault = err;
-      if (err instanceof Refused && OVER.includes(err.code)) s.upload = undefined; // the next try begins anew
+      if (err instanceof Refused && OVER.includes(err.code)) s.upload = undefined; // the next try is a new upload
     }
     this.#tell();
   }
 
-  /** Goes on with an upload; false when it is another file than the one that was offered. */
+  /** Resumes an upload. It returns false if the file is not the offered one. */
   resume(id: string, file: File): boolean {
     const t = this.#all.get(id);
     if (!t || file.size !== t.size) return false;
@@ -157,12 +157,12 @@ export class Files {
     this.#take(await this.client.call("transfers.reject", { path: { transfer: id } }));
   }
 
-  /** Ends a transfer, or removes the file of one that is done. */
+  /** Ends a transfer, or deletes the file of a completed one. */
   async cancel(id: string): Promise<void> {
     this.#take(await this.client.call("transfers.cancel", { path: { transfer: id } }));
   }
 
-  /** An address from which the file can be fetched for some minutes. */
+  /** Returns an address of the file that is valid for some minutes. */
   async link(id: string): Promise<string> {
     return (await this.client.call("transfers.link", { path: { transfer: id } })).url;
   }
@@ -193,7 +193,7 @@ export class Files {
     }
   }
 
-  // #run uploads what the server does not have, in as many requests as it takes.
+  // #run uploads the bytes that the server does not have, in as many requests as necessary.
   async #run(id: string, up: Upload): Promise<void> {
     up.running = true;
     try {
@@ -204,7 +204,7 @@ export class Files {
           const t = (await stands.json()) as Transfer;
           this.#take(t);
           if (t.status !== "transferring" || at >= up.file.size) return;
-          if (at > up.sent) pause = RETRY; // it gets on
+          if (at > up.sent) pause = RETRY; // there was progress
           up.sent = at;
           await this.#put(id, up, at);
         } catch (err) {
@@ -224,7 +224,7 @@ export class Files {
 
   async #put(id: string, up: Upload, from: number): Promise<void> {
     const access = await token();
-    const request = new XMLHttpRequest(); // fetch does not tell how much of a body has gone
+    const request = new XMLHttpRequest(); // fetch does not report the progress of a body
     await new Promise<void>((done, fail) => {
       let still: ReturnType<typeof setTimeout>;
       const alive = () => {
@@ -271,10 +271,10 @@ export class Files {
   }
 }
 
-// Codes of an upload that cannot be gone on with.
+// Codes of uploads that cannot be resumed.
 const OVER = ["transfer.failed", "transfer.ended", "transfer.gone", "transfer.unknown"];
 
-// Codes after which the server is asked where the upload stands.
+// Codes that require the server's offset.
 const AGAIN = ["transfer.offset", "transfer.cut", "transfer.not_accepted"];
 
 function lost(err: unknown): boolean {
@@ -286,6 +286,6 @@ function refusal(request: XMLHttpRequest): Error {
   try {
     return new Answered(JSON.parse(request.responseText) as Problem, Number(request.getResponseHeader("Retry-After")) || 0);
   } catch {
-    return new Again(); // the line was cut, or a proxy spoke
+    return new Again(); // the connection was cut, or a proxy responded
   }
 }

@@ -1,4 +1,4 @@
-// The dialogs of a group: inviting, links, requests, bans, an announcement, settings.
+// The dialogs of a group: invitations, links, requests, bans, an announcement, settings.
 
 import type { Group, GroupLink, GroupMembership, GroupSelfUpdate, GroupUpdate } from "@stoa-dev/client";
 import { act, twice } from "../buttons";
@@ -20,7 +20,7 @@ import { momentOf } from "./when";
 const LIVES = [1, 24, 168, 720]; // hours
 const USES = [0, 1, 10, 100];
 
-/** Where somebody who is not in a group finds it. */
+/** The address of a group for users who are not in it. */
 const address = (path: string) => `${location.origin}/#/${path}`;
 
 export const saveRow = (close: () => void, text = t.words.save) => h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, text), h("button", { type: "button", class: "link", onclick: close }, t.words.cancel));
@@ -61,7 +61,7 @@ export function invite(group: string, talk: Talk): void {
   }, talk.failed);
 }
 
-/** Makes links, copies and revokes them. */
+/** Creates links, and copies and revokes them. */
 export function links(group: string, talk: Talk): void {
   const life = select(g.linkLife, "hours", LIVES, g.hours, 168);
   const uses = select(g.linkUses, "uses", USES, (n) => (n === 0 ? g.anyNumber : g.people(n)), 0);
@@ -83,7 +83,7 @@ export function links(group: string, talk: Talk): void {
       },
       failed,
     );
-    copy.hidden = !navigator.clipboard; // there is none outside secure contexts: the text can be selected
+    copy.hidden = !navigator.clipboard; // there is no clipboard outside secure contexts: the text can be selected
     const revoke = async () => {
       await ask(talk, "groups.revoke_link", { path: { group, link: l.id } });
       el.remove();
@@ -122,7 +122,7 @@ function addressOf(group: string): HTMLElement {
   return where.el;
 }
 
-/** Shows the group's card, to be scanned. */
+/** Shows the card of the group, for a scan. */
 export function card(group: string): void {
   const gone = new AbortController();
   const wrong = fault();
@@ -167,7 +167,7 @@ export function requests(group: string, talk: Talk): void {
   show();
 }
 
-/** Shows who is banned. */
+/** Lists the banned users. */
 export function bans(group: string, talk: Talk): void {
   const list = h("ul", { class: "persons" });
   const none = h("p", { class: "muted" }, t.words.moment);
@@ -197,7 +197,7 @@ export function bans(group: string, talk: Talk): void {
   read().catch(failed);
 }
 
-/** Publishes an announcement, or takes it down. */
+/** Publishes an announcement, or removes it. */
 export function announce(group: string, talk: Talk): void {
   const text = area(g.announcement, "announcement", talk.line.groups.get(group)?.group.announcement ?? "", 2000, g.announceHint);
   dialog(g.announce, (close) => [
@@ -213,7 +213,7 @@ export function announce(group: string, talk: Talk): void {
   ]);
 }
 
-/** Changes what is the user's own in a group. */
+/** Changes the user's own settings of a group. */
 export function mine(group: string, talk: Talk): void {
   const me = talk.line.groups.get(group)?.me;
   if (!me) return;

@@ -1,9 +1,9 @@
-// The user's groups: what they are called, the user's place in each, and the members of those that are looked at.
+// The user's groups: their names, the user's membership in each, and the members of opened ones.
 
 import { isTemporary, newestOf, Refused, type Chats, type ChatState, type GroupChange, type GroupMember, type GroupMembership, type GroupRequest, type GroupRequests, type GroupSelf, type Profile, type StoaClient } from "@stoa-dev/client";
 import { now } from "../api";
 
-/** What a member may want to do to a group. */
+/** The actions of a member on a group. */
 export type Verb = "invite" | "describe" | "answer" | "mute" | "remove" | "configure" | "appoint" | "dissolve" | "moderate" | "mentionAll" | "pin";
 
 const ranks = { member: 0, admin: 1, owner: 2 } as const;
@@ -12,37 +12,37 @@ const needs: Record<Verb, keyof typeof ranks> = {
   configure: "owner", appoint: "owner", dissolve: "owner",
 };
 
-/** Up to how many members a group has of which all are told everything. */
+/** The largest group whose members each receive every event. */
 export const SMALL = 200;
 
 const PAGE = 200;
 const RETRY = 3000; // ms
-const TOGETHER = 50; // ms in which those are collected who are asked for
-const LOOKED = 10; // groups in which is looked for mentions that came while the page was closed
+const TOGETHER = 50; // ms to collect users for one request
+const LOOKED = 10; // the number of groups that are searched for mentions from before the page was opened
 const BACK = 100; // messages in each
 
 interface Held extends GroupMembership {
   me: GroupSelf;
-  members: Map<string, GroupMember>; // those that were read
-  version: number; // of what was read; 0 for nothing
-  next: string | undefined; // cursor of the members that were not read
+  members: Map<string, GroupMember>; // those that were loaded
+  version: number; // of the loaded members; 0 before the first load
+  next: string | undefined; // cursor of the next members
 }
 
 export class Groups {
-  ready = false; // the list has been read
+  ready = false; // the list has been loaded
 
   #held = new Map<string, Held>();
-  #wanted = new Set<string>(); // groups whose members are looked at
-  #others = new Map<string, Profile>(); // who wrote and is no member any more
+  #wanted = new Set<string>(); // groups whose members are shown
+  #others = new Map<string, Profile>(); // authors who are no longer members
   #asked = new Set<string>();
-  #unasked = new Set<string>(); // those of them for whom no call has asked yet
+  #unasked = new Set<string>(); // those who are not requested yet
   #asking: Promise<void> | undefined;
   #mentions = new Map<string, number>(); // the newest message that mentions the user, by chat
-  #requests = new Map<string, GroupRequest[]>(); // that wait for an answer of the user, by group
+  #requests = new Map<string, GroupRequest[]>(); // waiting for the user's answer, by group
   #looked = false;
   #steps = new Map<string, Promise<void>>();
-  #questions = 0; // that wait for an answer
-  #told = new Set<string>(); // groups and requests of which an event has told meanwhile: an answer may be older
+  #questions = 0; // running requests
+  #told = new Set<string>(); // groups and requests with an event since: a response may be older
   #changed = new EventTarget();
 
   constructor(
@@ -52,7 +52,8 @@ export class Groups {
   ) {
     client.on("open", ({ resumed }) => {
       if (!resumed || !this.ready) return void this.#read();
-      for (const { group, version } of this.#held.values()) if (version < group.version && this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // what could not be read without a line
+      // loads that failed without a connection
+      for (const { group, version } of this.#held.values()) if (version < group.version && this.#wanted.has(group.id)) void this.want(group.id).catch(() => {});
     });
     client.on("group.mine", (m) => {
       this.#told.add(m.group.id);
@@ -79,7 +80,8 @@ export class Groups {
     chats.on("message", (m) => {
       if (m.from !== user && this.mentionsMe(m.mentions)) this.#mentioned(m.chat, m.seq);
       const h = this.#held.get(groupOf(m.chat));
-      if (m.kind === "system" && h && h.group.members > SMALL) void this.#step(h); // which tells most members nothing else
+      // most members of a large group get no other event of the change
+      if (m.kind === "system" && h && h.group.members > SMALL) void this.#step(h);
     });
     chats.on("synced", () => void this.#lookBack());
   }
@@ -89,55 +91,55 @@ export class Groups {
     this.#changed.addEventListener("change", fn, { signal });
   }
 
-  /** A group of the user's, and their place in it. */
+  /** A group of the user, with the user's membership. */
   get(id: string): (GroupMembership & { me: GroupSelf }) | undefined {
     return this.#held.get(id);
   }
 
-  /** What the user calls a group. */
+  /** The user's name for a group: the remark, or the group's name. */
   title(id: string): string {
     const h = this.#held.get(id);
     return h?.me.remark || h?.group.name || (this.chats.get(`g:${id}`)?.group_name ?? "");
   }
 
-  /** The members that were read, the higher roles first, then those who joined first. */
+  /** The loaded members: higher roles first, then earlier ones first. */
   members(id: string): GroupMember[] {
     return [...(this.#held.get(id)?.members.values() ?? [])].sort((a, b) => ranks[b.role] - ranks[a.role] || Date.parse(a.joined) - Date.parse(b.joined) || (a.user.id < b.user.id ? -1 : 1));
   }
 
-  /** Whether there are members that were not read. */
+  /** Whether there are more members to load. */
   hasMore(id: string): boolean {
     return Boolean(this.#held.get(id)?.next);
   }
 
-  /** A member, as far as they were read. */
+  /** A member, if loaded. */
   member(id: string, user: string): GroupMember | undefined {
     return this.#held.get(id)?.members.get(user);
   }
 
-  /** Somebody who wrote in a group, as others see them. Who is known from nowhere is asked for. */
+  /** An author in a group. Unknown users are requested. */
   profile(id: string, user: string): Profile {
     const known = this.member(id, user)?.user ?? this.#others.get(user);
     if (!known) this.#askFor(user);
     return known ?? { id: user, name: "" };
   }
 
-  /** Waits until it is known what somebody is called, where that can be known. */
+  /** Waits until the name of a user is loaded, if possible. */
   async meet(id: string, user: string): Promise<void> {
     if (!this.profile(id, user).name) await this.#asking;
   }
 
-  /** What everybody in a group calls a member. */
+  /** The name of a member that all members of the group see. */
   called(id: string, user: string): string {
     return this.member(id, user)?.nickname || this.profile(id, user).name;
   }
 
-  /** The requests to join that the user may answer, the oldest first. */
+  /** The requests to join that the user may answer, oldest first. */
   requests(id: string): GroupRequest[] {
     return this.may(id, "answer") ? (this.#requests.get(id) ?? []) : [];
   }
 
-  /** Whether the user's role allows something; the server has the last word. */
+  /** Whether the user's role allows an action; the server decides. */
   may(id: string, verb: Verb): boolean {
     const h = this.#held.get(id);
     if (!h) return false;
@@ -145,13 +147,13 @@ export class Groups {
     return ranks[h.me.role] >= ranks[least];
   }
 
-  /** Whether something can be done to a member, whose role has to be a lower one. Who has left has none. */
+  /** Whether the user may act on a member, who must have a lower role. Former members count as members. */
   over(id: string, user: string): boolean {
     const h = this.#held.get(id);
     return h !== undefined && ranks[h.me.role] > ranks[this.member(id, user)?.role ?? "member"];
   }
 
-  /** Until when the user may not write, and whether all members may not; undefined when they may. */
+  /** The end of the user's mute, and whether it is for all members; undefined if the user may write. */
   silenced(id: string): { until: number; all: boolean } | undefined {
     const h = this.#held.get(id);
     const own = Date.parse(h?.me.muted_until ?? "");
@@ -160,7 +162,7 @@ export class Groups {
     return h?.me.role === "member" && all > now() ? { until: all, all: true } : undefined;
   }
 
-  /** Whether a message of those that are new mentions the user. */
+  /** Whether an unread message mentions the user. */
   hasMention(chat: ChatState): boolean {
     return (this.#mentions.get(chat.chat) ?? 0) > chat.read;
   }
@@ -169,12 +171,12 @@ export class Groups {
     return mentions?.some((m) => m === this.user || m === "all") ?? false;
   }
 
-  /** Of which messages of a group the user wants to know. */
+  /** The messages of a group that the user wants notifications of. */
   notify(chat: string): GroupSelf["notify"] {
     return this.#held.get(groupOf(chat))?.me.notify ?? "all";
   }
 
-  /** Takes in what the server answered of a group that the user has joined. */
+  /** Applies a response about a group that the user has joined. */
   take({ group, me }: GroupMembership): void {
     if (!me) return;
     const h = this.#held.get(group.id);
@@ -182,11 +184,11 @@ export class Groups {
       const newest = newestOf(h, { group, me });
       [h.group, h.me] = [newest.group, newest.me];
     } else this.#held.set(group.id, { group, me, members: new Map(), version: 0, next: undefined });
-    if (this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // the next event asks again
+    if (this.#wanted.has(group.id)) void this.want(group.id).catch(() => {}); // the next event retries
     this.#tell();
   }
 
-  /** Has the members of a group read and kept, as far as a page goes, and the requests to join it. */
+  /** Loads a page of the group's members, and the requests to join. Later changes are applied. */
   async want(id: string): Promise<void> {
     this.#wanted.add(id);
     const h = this.#held.get(id);
@@ -207,12 +209,12 @@ export class Groups {
     });
   }
 
-  /** Reads the members after those that were read. */
+  /** Loads the next members. */
   async more(id: string): Promise<void> {
     const h = this.#held.get(id);
     if (!h?.next) return;
     const page = await this.client.call("groups.members", { path: { group: id }, query: { limit: PAGE, cursor: h.next } });
-    for (const m of page.members) if (!h.members.has(m.user.id)) h.members.set(m.user.id, m); // what events brought is newer
+    for (const m of page.members) if (!h.members.has(m.user.id)) h.members.set(m.user.id, m); // members from events are newer
     h.next = page.next;
     this.#tell();
   }
@@ -222,7 +224,7 @@ export class Groups {
     h.members = new Map(page.members.map((m) => [m.user.id, m]));
     [h.version, h.next] = [page.version, page.next];
     this.#tell();
-    if (h.version < h.group.version) void this.#step(h); // an event has told of more meanwhile
+    if (h.version < h.group.version) void this.#step(h); // there were newer events meanwhile
   }
 
   async #read(): Promise<void> {
@@ -258,7 +260,7 @@ export class Groups {
     this.#tell();
   }
 
-  // #step asks for what has changed since the members were read, once at a time.
+  // #step loads the changes since the last load of the members. Only one load runs at a time.
   #step(h: Held): Promise<void> {
     const { id } = h.group;
     const running = this.#steps.get(id);
@@ -268,7 +270,7 @@ export class Groups {
         for (let more = true; more && h.version > 0 && this.#held.get(id) === h; ) {
           const since = h.version;
           const c = await this.client.call("groups.changes", { path: { group: id }, query: { since } });
-          if (c.reset || c.group.version >= h.group.version) h.group = c.group; // else an event has told of more meanwhile
+          if (c.reset || c.group.version >= h.group.version) h.group = c.group; // otherwise an event was newer
           if (c.reset) return void (await this.#readMembers(h));
           for (const m of c.changed) h.members.set(m.user.id, m);
           for (const user of c.removed) h.members.delete(user);
@@ -277,7 +279,7 @@ export class Groups {
         }
         this.#tell();
       } catch {
-        // The next event, or the next look at the group, asks again.
+        // The next event, or the next call of want, retries.
       } finally {
         this.#steps.delete(id);
       }
@@ -286,7 +288,7 @@ export class Groups {
     return work;
   }
 
-  // #ask runs a question whose answer leaves alone what events tell meanwhile.
+  // #ask runs a request. Its response does not replace newer states from events.
   async #ask(question: () => Promise<void>): Promise<void> {
     if (this.#questions++ === 0) this.#told.clear();
     try {
@@ -303,7 +305,7 @@ export class Groups {
     this.#asking ??= this.#askAll();
   }
 
-  // #askAll asks at once for those who are drawn together.
+  // #askAll requests all users that are drawn together in one call.
   async #askAll(): Promise<void> {
     await new Promise((done) => setTimeout(done, TOGETHER));
     const ids = [...this.#unasked].slice(0, 100);
@@ -314,7 +316,7 @@ export class Groups {
       for (const u of users) this.#others.set(u.id, u);
       this.#tell();
     } catch {
-      for (const id of ids) this.#asked.delete(id); // the next drawing asks again
+      for (const id of ids) this.#asked.delete(id); // the next drawing retries
     }
   }
 
@@ -323,7 +325,7 @@ export class Groups {
     this.#tell();
   }
 
-  // #lookBack finds mentions that came while the page was closed, as far as that takes few questions.
+  // #lookBack searches for mentions from before the page was opened, with few requests.
   async #lookBack(): Promise<void> {
     if (this.#looked) return;
     this.#looked = true;
@@ -333,7 +335,7 @@ export class Groups {
         const { messages } = await this.client.call("chats.messages", { path: { chat }, query: { after: read, limit: BACK } });
         for (const m of messages) if (m.from !== this.user && this.mentionsMe(m.mentions)) this.#mentioned(chat, m.seq);
       } catch {
-        return; // a mark is missing, and nothing else
+        return; // only a marker is missing
       }
     }
   }

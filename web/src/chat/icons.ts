@@ -32,5 +32,5 @@ const shapes = {
   clock: "M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 18a8 8 0 1 1 0-16 8 8 0 0 1 0 16zm.8-13h-1.700v5.900l4.800 2.900.9-1.400-4-2.400z",
 };
 
-/** A small picture beside words that say the same; hidden from screen readers. */
+/** A small picture next to words of the same meaning; hidden from screen readers. */
 export const sign = (name: keyof typeof shapes) => drawing(shapes[name]);

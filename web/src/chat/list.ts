@@ -27,7 +27,7 @@ interface Row {
   open: boolean;
 }
 
-/** Keeps el showing the chats; show draws what is there now, with one of them as open. */
+/** Shows the chats in el. show draws their present state, with one of them as open. */
 export function chatList(talk: Talk, rest: HTMLElement): { el: HTMLElement; show: (open: string) => void } {
   const el = h("ul", { class: "chat-list", onkeydown: (e: KeyboardEvent) => walk(el, e) });
   const set = rows<Row>(el, (r) => r.chat, (r) => draw(r, talk), rest);
@@ -95,7 +95,7 @@ function draw(r: Row, talk: Talk): HTMLLIElement {
   );
 }
 
-// The arrow keys walk from chat to chat, as the Tab key does.
+// The arrow keys move from chat to chat, as the Tab key does.
 function walk(el: HTMLElement, e: KeyboardEvent): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
   if (!step) return;

@@ -1,4 +1,4 @@
-// Mentions: a list of members that "@" opens above the field.
+// Mentions: "@" opens a list of members above the field.
 
 import { h, put } from "../dom";
 import { face } from "../person";
@@ -8,9 +8,9 @@ import { groupFace, type Talk } from "./talk";
 const SHOWN = 6;
 
 interface Candidate {
-  id: string; // a user's, or "all"
+  id: string; // a user's id, or "all"
   name: string;
-  note: string; // what else they are called
+  note: string; // another name of the same user
 }
 
 export class Mentions {
@@ -31,7 +31,7 @@ export class Mentions {
     field.addEventListener("blur", () => this.#close());
   }
 
-  /** Shows whom what is written before the cursor may mean. */
+  /** Shows the members that match the text before the cursor. */
   look(): void {
     const query = this.#query();
     if (query === undefined) return this.#close();
@@ -40,7 +40,7 @@ export class Mentions {
     this.#draw();
   }
 
-  /** Whether a key was meant for the list. */
+  /** Handles a key, and reports whether it was for the list. */
   key(e: KeyboardEvent): boolean {
     if (this.el.hidden) return false;
     const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
@@ -55,7 +55,7 @@ export class Mentions {
     return true;
   }
 
-  /** The ids of those whom a text mentions. */
+  /** Returns the ids of the users that a text mentions. */
   of(text: string): string[] {
     return [...this.#chosen].filter(([name]) => text.includes("@" + name)).map(([, id]) => id);
   }
@@ -72,7 +72,7 @@ export class Mentions {
     for (const m of groups.members(this.group)) {
       if (m.user.id === this.talk.me.id || m.user.deleted) continue;
       const remark = this.talk.people.friends.find((f) => f.user.id === m.user.id)?.remark;
-      const name = groups.called(this.group, m.user.id); // what all others call them, too
+      const name = groups.called(this.group, m.user.id); // the name that all members see, too
       all.push({ id: m.user.id, name, note: [remark, m.user.name].find((other) => other && other !== name) ?? "" });
     }
     const begins = (text: string) => text.toLowerCase().split(/\s+/).some((word) => word.startsWith(query)) || text.toLowerCase().startsWith(query);
@@ -85,7 +85,7 @@ export class Mentions {
       ...this.#shown.map((who, i) =>
         h(
           "li",
-          // The field keeps the focus, also of a mouse.
+          // A click must not move the focus from the field.
           { role: "option", id: `mention-${i}`, "aria-selected": String(i === this.#at), onmousedown: (e: MouseEvent) => e.preventDefault(), onclick: () => this.#choose(who) },
           who.id === "all" ? groupFace("@") : face(this.talk.line.groups.profile(this.group, who.id)),
           h("span", {}, who.name),

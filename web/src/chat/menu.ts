@@ -5,11 +5,11 @@ import { h, type Child } from "../dom";
 export interface Item {
   text: string;
   label?: string;
-  sure?: string; // asked for a second time
+  sure?: string; // the text of the confirmation
   run: () => void;
 }
 
-/** Opens a menu beside its button: short ones in a row, then the others below each other. */
+/** Opens a menu next to its button: short items in a row, then the others in a column. */
 export function openMenu(opener: HTMLElement, row: Item[], items: Item[]): void {
   const entry = (item: Item, cls: string): HTMLElement => {
     let asked = !item.sure;

@@ -1,4 +1,4 @@
-// Making a group, and choosing friends for one.
+// Creation of a group, and the choice of friends for it.
 
 import { Refused } from "@stoa-dev/client";
 import { dialog } from "../dialog";
@@ -9,20 +9,20 @@ import { t } from "../texts";
 import { g } from "../texts/groups";
 import { ask, type Talk } from "./talk";
 
-/** Asks for a name and for friends, and opens the chat of the group that is made of them. */
+/** Asks for a name and for friends, creates the group and opens its chat. */
 export function newGroup(talk: Talk): void {
   const name = field(g.name, { name: "group_name", required: true, maxlength: 60, autocomplete: "off" }, g.nameHint);
   void talk.people.want().then(() => {
     const whom = friends(talk, () => true);
     const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
-    let key = newKey(); // a second press makes no second group
+    let key = newKey(); // a second press creates no second group
     dialog(g.newGroup, (close) => [
       form(
         { class: "stack" },
         [name],
         async () => {
           const made = await ask(talk, "groups.create", { body: { name: name.input.value.trim(), members: whom.chosen() }, key }).catch((err: Error) => {
-            if (err.cause instanceof Refused && !err.cause.temporary) key = newKey(); // a refusal is kept under the old one
+            if (err.cause instanceof Refused && !err.cause.temporary) key = newKey(); // a refusal is stored under the old key
             throw err;
           });
           talk.line.groups.take(made);
@@ -37,7 +37,7 @@ export function newGroup(talk: Talk): void {
   }, talk.failed);
 }
 
-/** A list of friends to choose from; without el there are none. */
+/** A list of friends to choose from; el is undefined if there are none. */
 export function friends(talk: Talk, fits: (user: string) => boolean): { el: HTMLElement | undefined; chosen: () => string[] } {
   const all = talk.people.friends.filter((f) => !f.user.deleted && fits(f.user.id)).sort((a, b) => calledBy(a).localeCompare(calledBy(b)));
   if (all.length === 0) return { el: undefined, chosen: () => [] };

@@ -1,4 +1,4 @@
-// What is to be known and done about a group, beside its chat: members, invitations, settings, leaving. What the user's role does not allow is not offered.
+// The panel next to a group's chat: members, invitations, settings, leaving. Only actions of the user's role are shown.
 
 import type { GroupMember, GroupUpdate } from "@stoa-dev/client";
 import { now } from "../api";
@@ -16,11 +16,11 @@ import { ask, groupFace, nameIn, type Talk } from "./talk";
 import { untilWords } from "./when";
 
 const HOUR = 3600_000;
-const LONG = 9 * 365 * 24 * HOUR; // the server takes less than ten years
-const FILTER_FROM = 12; // members, from which on there is a field to find one
-const TYPED = 250; // ms after the last key in which a search of the server waits
-const FOUND = 50; // members on a page of what it finds
-const PAST = new Date(0).toISOString(); // what is muted until then is not muted
+const LONG = 9 * 365 * 24 * HOUR; // the server's limit is ten years
+const FILTER_FROM = 12; // the number of members from which a search field is shown
+const TYPED = 250; // ms after the last key until a search of the server starts
+const FOUND = 50; // members on a page of the search
+const PAST = new Date(0).toISOString(); // a mute until then has no effect
 
 interface Row {
   member: GroupMember;
@@ -47,7 +47,7 @@ export class Panel {
   #drawn = "";
   #seen = "";
   #leaving = "";
-  #found: { query: string; members: GroupMember[]; next: string } | undefined; // by the server, while not all members are here
+  #found: { query: string; members: GroupMember[]; next: string } | undefined; // from the server, if not all members are loaded
   #typed: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -77,13 +77,13 @@ export class Panel {
     this.closed();
   }
 
-  /** Shows what is there now. */
+  /** Draws the present state. */
   draw(): void {
     const { groups } = this.talk.line;
     const there = groups.get(this.group);
     if (!there) return;
     this.#drawMembers();
-    // What does not change with others' coming and going is drawn anew only when it is another.
+    // A part that does not depend on the members is drawn again only if it changes.
     const state = JSON.stringify([there, groups.requests(this.group).length]);
     if (state === this.#drawn) return;
     this.#drawn = state;
@@ -159,7 +159,7 @@ export class Panel {
     const { groups } = this.talk.line;
     const owner = groups.may(this.group, "dissolve");
     const alone = groups.get(this.group)?.group.members === 1;
-    // A question that waits for an answer stays, whatever else happens to the group.
+    // A pending confirmation must not be lost by other changes of the group.
     const state = `${owner} ${alone}`;
     if (state === this.#leaving) return;
     this.#leaving = state;
@@ -192,7 +192,7 @@ export class Panel {
     this.#show(found);
   }
 
-  // #search shows the members that fit: of those that are here at once, and of a group of which not all are by the server.
+  // #search shows the matching members: first the loaded ones, and if not all are loaded, those of the server.
   #search(): void {
     clearTimeout(this.#typed);
     const query = this.#filter.value.trim();
@@ -207,7 +207,7 @@ export class Panel {
     const query = this.#filter.value.trim();
     if (!query) return;
     const page = await ask(this.talk, "groups.members", { path: { group: this.group }, query: { q: query, limit: FOUND, ...(cursor && { cursor }) } });
-    if (query !== this.#filter.value.trim()) return; // a later question is on its way
+    if (query !== this.#filter.value.trim()) return; // a later request has been sent
     const before = cursor && this.#found?.query === query ? this.#found.members : [];
     this.#found = { query, members: [...before, ...page.members], next: page.next ?? "" };
     this.#drawMembers();

@@ -1,4 +1,4 @@
-// Choosing somebody to write to.
+// Choice of a chat to write to.
 
 import { dialog } from "../dialog";
 import { h } from "../dom";
@@ -8,7 +8,7 @@ import { c } from "../texts/chats";
 import { chatWith, faceOf, placeOf, profileOf, titleOf, type Talk } from "./talk";
 import { groupOf } from "./groups";
 
-/** Opens a list of the user's chats, and of friends; chosen is called with the chat. */
+/** Opens a list of the user's chats and friends. chosen is called with the chat. */
 export async function pick(title: string, talk: Talk, chosen: (chat: string) => void): Promise<void> {
   await talk.people.want();
   const recent = talk.line.chats.list().map((c) => c.chat);

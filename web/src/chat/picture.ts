@@ -1,4 +1,4 @@
-// Sending a picture by its address.
+// A picture by its address.
 
 import type { Media } from "@stoa-dev/client";
 import { dialog } from "../dialog";
@@ -7,7 +7,7 @@ import { field, form } from "../form";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 
-/** Asks for the address of a picture and for words about it. */
+/** Asks for the address of a picture and for a caption. */
 export function pictureDialog(send: (media: Media, text: string) => Promise<void>): void {
   const url = field(c.pictureURL, { name: "url", type: "url", required: true, maxlength: 2000, autocomplete: "off", placeholder: "https://", pattern: "https://.+" }, c.pictureHint);
   const alt = field(c.pictureAlt, { name: "alt", maxlength: 500, autocomplete: "off" }, c.pictureAltHint);

@@ -1,14 +1,14 @@
-// Recording a voice message.
+// Recording of a voice message.
 
 import { act } from "../buttons";
 import { h } from "../dom";
 import { t } from "../texts";
 import { c } from "../texts/chats";
 
-const TYPES = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"]; // what the server knows, the best first
-const LOOK = 100; // ms between two looks at how loud it is
+const TYPES = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"]; // types that the server supports, best first
+const LOOK = 100; // ms between two measurements of the loudness
 const LONGEST = 15 * 60_000; // ms
-const PARTS = 60; // of the time, of which a message says how loud they are
+const PARTS = 60; // parts of the recording's waveform
 
 export interface Recording {
   file: File;
@@ -26,8 +26,8 @@ interface Told {
 export const canRecord = () => isSecureContext && typeof MediaRecorder !== "undefined" && TYPES.some((type) => MediaRecorder.isTypeSupported(type));
 
 /**
- * Asks for the microphone and records; the bar that is returned says for how long, sends and gives up, as signal does. It is
- * undefined when signal was aborted before the microphone was there.
+ * Asks for the microphone and records. The returned bar shows the time, and has buttons to send and to cancel; signal
+ * cancels too. The bar is undefined if signal is aborted before the microphone is available.
  */
 export async function record(on: Told, signal: AbortSignal): Promise<HTMLElement | undefined> {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
@@ -89,7 +89,7 @@ function begin(stream: MediaStream, release: () => void, on: Told, signal: Abort
   );
 }
 
-// inParts is the loudest of each part, against the loudest of all.
+// inParts returns the peak of each part, relative to the highest peak.
 function inParts(loud: number[]): number[] {
   const most = Math.max(1, ...loud);
   const n = Math.min(PARTS, loud.length);

@@ -1,4 +1,4 @@
-// One chat that is open.
+// The open chat.
 
 import type { Message, Transfer } from "@stoa-dev/client";
 import { now } from "../api";
@@ -20,18 +20,18 @@ import { says, transferRow } from "./transfer";
 import { untilWords } from "./when";
 
 const FOREVER = "9999-01-01T00:00:00Z";
-const AGAIN = 3000; // ms until a chat that could not be opened is asked for again
+const AGAIN = 3000; // ms until a failed opening is retried
 
 export class Room {
   readonly el: HTMLElement;
   readonly group: string; // "" in a chat of two
-  readonly user: string; // whom it is with; "" in a group
+  readonly user: string; // the peer; "" in a group
 
   readonly #title = h("h2", { tabindex: -1 });
   readonly #picture = h("span", { class: "room-face" });
   readonly #status = h("p", { class: "muted", role: "status" });
   readonly #note = h("p", { class: "room-note", role: "status", hidden: true });
-  readonly #heard = h("p", { class: "sr", role: "status" }); // what a screen reader is told
+  readonly #heard = h("p", { class: "sr", role: "status" }); // the text for screen readers
   readonly #empty = h("p", { class: "empty", hidden: true });
   readonly #newest: HTMLButtonElement;
   readonly #stream: Stream;
@@ -43,12 +43,12 @@ export class Room {
   #ready = false;
   #loading = false;
   #closed = false;
-  #stick = true; // the end is looked at, and stays so
+  #stick = true; // the view is at the end, and follows it
 
   constructor(
     readonly chat: string,
     private readonly talk: Talk,
-    at = 0, // the message to go to
+    at = 0, // the message to show
   ) {
     this.group = groupOf(chat);
     this.user = this.group ? "" : placeOf(chat);
@@ -94,19 +94,19 @@ export class Room {
       this.#heard,
       this.#composer.el,
     );
-    if (this.group) void talk.line.groups.want(this.group).catch(() => {}); // a connection to come asks again
+    if (this.group) void talk.line.groups.want(this.group).catch(() => {}); // the next connection retries
     this.catchUp();
     this.#head();
     void this.#open(at);
   }
 
-  /** Gives the focus to the field, or where that would open a keyboard on the screen, to the heading. */
+  /** Moves the focus to the field. If that would open a keyboard on the screen, the heading gets it. */
   focus(): void {
     if (matchMedia("(pointer: coarse)").matches) this.#title.focus({ preventScroll: true });
     else this.#composer.field.focus({ preventScroll: true });
   }
 
-  /** Asks for what events may have failed to tell. */
+  /** Loads states that events may have missed. */
   catchUp(): void {
     if (this.user) void this.talk.line.presences.ask(this.user);
   }
@@ -123,7 +123,7 @@ export class Room {
     this.#heard.textContent = text;
   }
 
-  /** A message has come that was not there before. */
+  /** Handles a new message. */
   arrived(m: Message): void {
     if (m.system) this.#strips?.happened(m.system.event);
     if (m.from === this.talk.me.id) return void (this.#stream.newFrom = 0);
@@ -132,18 +132,18 @@ export class Room {
     if (this.#stream.newFrom === 0 && (document.visibilityState !== "visible" || !this.#stick)) this.#stream.newFrom = m.seq;
   }
 
-  /** A file has come further. */
+  /** Handles the progress of a file. */
   transferred(f: Transfer): void {
     if (this.user && (f.from === this.user || f.to === this.user)) this.say(`${f.name}: ${says(transferRow(f, this.talk.line.files, this.talk.me.id), this.talk)}`);
   }
 
-  /** A message is another one now, or gone, where there is none. */
+  /** Handles a changed message; m is undefined if it is no longer visible. */
   changed(seq: number, m?: Message): void {
     this.#stream.takeQuote(seq, m);
     this.#strips?.changed(seq);
   }
 
-  /** Shows what is there now. */
+  /** Draws the present state. */
   draw(): void {
     this.#head();
     this.#strips?.draw();
@@ -157,7 +157,7 @@ export class Room {
     this.#moved();
   }
 
-  /** Leads to a message, wherever it is; false where it could not be had. */
+  /** Scrolls to a message, and loads it if necessary; false if the load failed. */
   async goTo(seq: number): Promise<boolean> {
     const { chats } = this.talk.line;
     try {
@@ -202,7 +202,7 @@ export class Room {
     }
   }
 
-  // #stands says how it is with whom the chat is with.
+  // The status of the peer, as text.
   #stands(typing: boolean): string {
     const { presences } = this.talk.line;
     const status = presences.status(this.user);
@@ -211,7 +211,7 @@ export class Room {
     return typing ? c.typing : status !== "offline" ? c.presence[status] : seen ? c.lastSeen(ago(seen, now())) : "";
   }
 
-  // #offerFile offers a file to whom the chat is with, who has to accept it.
+  // #offerFile offers a file to the peer, who has to accept it.
   async #offerFile(): Promise<void> {
     const [file] = this.#offer.files ?? [];
     try {
@@ -223,7 +223,7 @@ export class Room {
     this.#offer.value = "";
   }
 
-  // #about opens what is to be known and done about a group, or closes it.
+  // #about opens or closes the panel of the group.
   #about(opener: HTMLButtonElement): void {
     if (this.#panel) return this.#panel.close();
     this.#panel = new Panel(this.group, this.talk, () => {
@@ -243,14 +243,14 @@ export class Room {
       if (at > 0 && (await this.goTo(at))) return;
       const state = chats.get(this.chat);
       if (state && state.unread > 0) this.#stream.newFrom = state.read + 1;
-      // More may be new than a page has: it begins where the reading ended.
+      // If the new messages exceed a page, load around the first unread one.
       const first = chats.messages(this.chat)[0];
       if (this.#stream.newFrom > 0 && first && first.seq > this.#stream.newFrom && chats.hasOlder(this.chat)) await chats.around(this.chat, this.#stream.newFrom);
     } catch (err) {
       if (this.#closed) return;
       this.#empty.hidden = false;
       this.#empty.textContent = explain(err);
-      setTimeout(() => this.#closed || void this.#open(at), AGAIN); // what was written meanwhile waits in the outbox
+      setTimeout(() => this.#closed || void this.#open(at), AGAIN); // messages that were written meanwhile are in the outbox
       return;
     }
     if (this.#closed) return;
@@ -267,27 +267,27 @@ export class Room {
     try {
       await chats[way](this.chat);
     } catch {
-      return; // the next scrolling tries again
+      return; // the next scrolling retries
     } finally {
       this.#loading = false;
     }
     if (this.#closed) return;
     this.#stick = false;
     this.draw();
-    this.#stream.scroller.look(); // the reader may have scrolled on meanwhile
+    this.#stream.scroller.look(); // the user may have scrolled on meanwhile
   }
 
   async #toNewest(): Promise<void> {
     const { chats } = this.talk.line;
     if (chats.hasNewer(this.chat)) await chats.newest(this.chat).catch(this.talk.failed);
     if (this.#closed) return;
-    this.#stick = true; // what was drawn or scrolled meanwhile may have undone it
+    this.#stick = true; // a drawing or scrolling meanwhile may have reset it
     this.#stream.scroller.toEnd();
     this.draw();
     this.#stream.scroller.look();
   }
 
-  // #moved takes note of what can be seen: it has been read.
+  // #moved marks the visible messages as read.
   #moved(): void {
     if (!this.#ready) return;
     const { chats } = this.talk.line;

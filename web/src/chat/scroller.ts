@@ -1,14 +1,14 @@
-// A list that is read from its end: it keeps its place while things come above and below.
+// A list that starts at its end. It stays in place while rows are added above and below.
 
-const NEAR = 60; // px from the end that still count as being there
-const AHEAD = 400; // px before an end at which more is loaded
+const NEAR = 60; // px from the end that still count as the end
+const AHEAD = 400; // px before an end at which the next page is loaded
 
 export class Scroller {
-  #lastTop = 0; // scrollTop at the last look, px
+  #lastTop = 0; // the last known scrollTop, px
 
   constructor(
-    readonly el: HTMLElement, // what scrolls
-    readonly list: HTMLElement, // what is in it
+    readonly el: HTMLElement, // the scrolling element
+    readonly list: HTMLElement, // the list in it
     private readonly on: { top: () => void; bottom: () => void; moved: () => void },
   ) {
     el.addEventListener("scroll", () => this.look(), { passive: true });
@@ -18,7 +18,7 @@ export class Scroller {
     return this.el.scrollHeight - this.el.scrollTop - this.el.clientHeight < NEAR;
   }
 
-  /** The reader has scrolled up since the last look. The browser sends the event only with its next frame. */
+  /** Whether the user has scrolled up since the last check. The browser's event follows only with the next frame. */
   get goneUp(): boolean {
     return !this.atEnd && this.el.scrollTop < this.#lastTop - 1;
   }
@@ -28,7 +28,7 @@ export class Scroller {
     this.#lastTop = this.el.scrollTop;
   }
 
-  /** Asks for more where an end is near, and tells that the place is another one. */
+  /** Requests a page if an end is near, and reports the move. */
   look(): void {
     if (this.el.clientHeight === 0) return;
     this.#lastTop = this.el.scrollTop;
@@ -37,21 +37,21 @@ export class Scroller {
     this.on.moved();
   }
 
-  /** Puts rows into the list in place of those that are there. What is looked at stays where it is, or the end stays the end. */
+  /** Replaces the rows of the list. The visible rows stay in place, or the view stays at the end. */
   set(rows: HTMLElement[], stick: boolean): void {
     const anchor = this.#first();
     const before = anchor?.getBoundingClientRect().top ?? 0;
     const keep = new Set(rows);
     for (const old of [...this.list.children]) if (!keep.has(old as HTMLElement)) old.remove();
     rows.forEach((row, i) => {
-      // A row that is in its place already is not touched: it may have the focus.
+      // A row in its place is not touched, because it may have the focus.
       if (this.list.children[i] !== row) this.list.insertBefore(row, this.list.children[i] ?? null);
     });
     if (stick) this.toEnd();
     else if (anchor?.isConnected) this.el.scrollTop += anchor.getBoundingClientRect().top - before;
   }
 
-  /** The number of the last message whose beginning can be seen; 0 when none can. */
+  /** The seq of the last message whose start is visible; 0 if there is none. */
   lastSeen(): number {
     const end = this.el.getBoundingClientRect().bottom;
     const all = this.list.querySelectorAll<HTMLElement>("[data-seq]");

@@ -1,4 +1,4 @@
-// Searching the user's chats.
+// Search in the user's chats.
 
 import type { Message } from "@stoa-dev/client";
 import { act } from "../buttons";
@@ -10,10 +10,10 @@ import { groupOf } from "./groups";
 import { faceOf, nameIn, placeOf, titleOf, type Talk } from "./talk";
 import { briefly } from "./when";
 
-const AFTER = 300; // ms without a key until a search begins
-const LEAD = 24; // letters that stand before what was found
+const AFTER = 300; // ms without a key until a search starts
+const LEAD = 24; // letters before the match
 
-/** The field, and what was found; the list of chats is hidden by searching while there is something to search for. */
+/** The field and the results. searching hides the list of chats while the field has a text. */
 export function chatSearch(talk: Talk, searching: (on: boolean) => void): { field: HTMLElement; el: HTMLElement } {
   const input = h("input", { type: "search", name: "search", maxlength: 100, autocomplete: "off", "aria-label": c.search, placeholder: c.search });
   const list = h("ul", { class: "chat-list" });
@@ -83,7 +83,7 @@ function found(m: Message, q: string, talk: Talk): HTMLLIElement {
   );
 }
 
-// marked shows the first of the words where it stands. The server folds more than cases: a word that is not found so is not marked.
+// marked highlights the first of the words. The server matches more than letter cases: such a match is not highlighted.
 function marked(text: string, q: string): Child[] {
   const word = q.split(/\s+/)[0]!.toLowerCase();
   const at = text.toLowerCase().indexOf(word);

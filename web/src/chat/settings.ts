@@ -1,4 +1,4 @@
-// Who may write to the user, and what others see of them.
+// The settings of chats: who may write to the user, and the facts that others see.
 
 import type { ChatSettings, MyPresence } from "@stoa-dev/client";
 import type { User } from "../api";
@@ -11,7 +11,7 @@ import { c } from "../texts/chats";
 const FROM = ["friends", "everybody", "nobody"] as const;
 const WISHES = ["online", "away", "busy"] as const;
 
-/** The part of the profile about chats. Each choice is kept the moment it is made. */
+/** The part of the profile about chats. Each choice is stored at once. */
 export function chatSettings(me: User, on: { signal: AbortSignal; failed: (err: unknown) => void; changed: (u: User) => void }) {
   let now: ChatSettings | undefined;
   const said = h("span", { class: "saved", role: "status" });

@@ -1,4 +1,4 @@
-// Files of this server in messages: pictures by their thumbnails, recordings, and what can be saved.
+// Files of this server in messages: thumbnails of pictures, recordings, and downloads.
 
 import { fileLink, isTemporary, type Media } from "@stoa-dev/client";
 import { act } from "../buttons";
@@ -10,15 +10,15 @@ import { attachment, sizes } from "./content";
 import { sign } from "./icons";
 import { explain, type Talk } from "./talk";
 
-/** Where a message stands; seq is 0 while it is on its way. */
+/** The place of a message; seq is 0 until it is sent. */
 export interface Place {
   chat: string;
   seq: number;
 }
 
 const WIDEST = 320; // px of a picture in a bubble
-const LINK_AGAIN = 5_000; // ms after which a link that could not be had is asked for again
-const LINK_FOR = 4 * 60_000; // ms for which a link is used again; the server's default is five minutes
+const LINK_AGAIN = 5_000; // ms until a failed request for a link is retried
+const LINK_FOR = 4 * 60_000; // ms for which a link is reused; the server's default is five minutes
 
 const links = new Map<string, { url: string; until: number }>();
 
@@ -31,7 +31,7 @@ async function linkOf({ chat, seq }: Place, talk: Talk, side = 0): Promise<strin
   return url;
 }
 
-/** A file that can be saved. */
+/** A file with a download. */
 export function storedFile(media: Media, at: Place, talk: Talk): Child {
   const wrong = h("p", { class: "fault", role: "alert" });
   const card = attachment("file", media.name || c.kinds.file, [sizes(media)]);
@@ -39,7 +39,10 @@ export function storedFile(media: Media, at: Place, talk: Talk): Child {
   return h("div", { class: "stored" }, card, act(c.files.download, "link", () => save(media, at, talk), (err) => void (wrong.textContent = explain(err))), wrong);
 }
 
-/** A picture. The bubble shows a thumbnail; a tap opens the largest thumbnail in a dialog, which saves the original. */
+/**
+ * A picture. The bubble shows a thumbnail. A tap opens the largest thumbnail in a dialog, with a download of the
+ * original.
+ */
 export function storedPicture(media: Media, at: Place, talk: Talk): Child {
   const side = [...(media.thumbnails ?? [])].sort((a, b) => a - b).find((n) => n >= WIDEST) ?? media.thumbnails?.at(-1);
   const { width = 0, height = 0 } = media;
@@ -70,13 +73,13 @@ export function storedPicture(media: Media, at: Place, talk: Talk): Child {
   return el;
 }
 
-/** A recording, with how loud it is over its time. */
+/** A recording, with its waveform. */
 export function storedVoice(media: Media, at: Place, talk: Talk): Child {
   const wrong = h("p", { class: "fault", role: "alert" });
   const lasts = c.lasts(Math.round((media.duration_ms ?? 0) / 1000));
   const waves = s("svg", { class: "waves", viewBox: `0 0 ${3 * BARS} 24`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars(media.waveform ?? []));
   let player: HTMLAudioElement | undefined;
-  let heard = 0; // s, of a player that failed: a link ends while a recording is paused
+  let heard = 0; // s, the position of a player that failed: a link expires while a recording is paused
   const draw = () => {
     const plays = Boolean(player && !player.paused);
     button.replaceChildren(sign(plays ? "pause" : "play"));

@@ -1,4 +1,4 @@
-// The messages of an open chat: bubbles, lines of days, the line where the new ones begin.
+// The messages of an open chat: bubbles, lines of days, and the line before the new ones.
 
 import type { Message, Outgoing, Transfer } from "@stoa-dev/client";
 import { h } from "../dom";
@@ -11,13 +11,13 @@ import { nameIn, placeOf, type Talk } from "./talk";
 import { drawSending, drawTransfer, showProgress, showSent, transferRow } from "./transfer";
 import { dayLine, dayOf } from "./when";
 
-const TOGETHER = 5 * 60_000; // ms within which messages of one sender stand together
+const TOGETHER = 5 * 60_000; // ms within which messages of one sender form a group
 
 export class Stream {
   readonly list = h("ol", { class: "messages" });
   readonly el = h("div", { class: "stream", role: "log", "aria-live": "off", tabindex: 0, "aria-label": c.messages, onkeydown: (e: KeyboardEvent) => this.#walk(e) }, this.list);
   readonly scroller: Scroller;
-  newFrom = 0; // the first message that was new when it came; 0 for none
+  newFrom = 0; // the first message that was new on arrival; 0 for none
 
   #drawn = new Map<string, { text: string; row: HTMLElement }>();
   #quotes = new Map<number, Quoted | "gone">();
@@ -31,7 +31,7 @@ export class Stream {
     this.scroller = new Scroller(this.el, this.list, { top: () => on.load("older"), bottom: () => on.load("newer"), moved: () => on.moved() });
   }
 
-  /** Draws what is there now. */
+  /** Draws the present state. */
   draw(stick: boolean): void {
     const { chats } = this.talk.line;
     const messages = chats.messages(this.chat);
@@ -73,7 +73,7 @@ export class Stream {
       const names = mentioned((bubble.message ?? bubble.out?.body)?.mentions, this.talk, groupOf(this.chat));
       const b: Bubble = { ...bubble, chat: this.chat, own, forMe, names, author: own ? undefined : this.#author(from), follows: before?.from === from && at - before.at < TOGETHER };
       before = { from, at };
-      // The names of who is quoted and who reacted may come later than the message.
+      // The names of quoted and reacting users may be loaded after the message.
       const others = [...(typeof b.quote === "object" ? [b.quote.from] : []), ...(b.message?.reactions ?? []).flatMap((r) => r.users)];
       const named = others.map((user) => nameIn(this.talk, user, groupOf(this.chat)));
       place(b.key, JSON.stringify([b, named]), () => drawBubble(b, this.talk, this.on));
@@ -86,7 +86,7 @@ export class Stream {
       place(`file ${f.id}`, JSON.stringify(r), () => drawTransfer(r, this.talk));
       showProgress(rows.at(-1)!, f, this.talk.line.files);
     };
-    // Files stand among the messages by time, as far as those are shown.
+    // Files are ordered by time among the messages, in the loaded range.
     const filesUntil = (at: number) => {
       while (files[0] && Date.parse(files[0].created) < at) file(files.shift()!);
     };
@@ -99,7 +99,7 @@ export class Stream {
         happens(m);
         continue;
       }
-      // Known by its client_id, a message that was on its way stays the same bubble.
+      // The client_id is the key, so that a sent message keeps its bubble.
       add(m.from, Date.parse(m.at), { key: m.client_id ?? `${m.seq}`, seq: m.seq, tick: own && !m.recalled ? far(m.seq, state) : undefined, message: m, out: undefined, quote: quote(m.reply_to) });
     }
     if (!chats.hasNewer(this.chat)) filesUntil(Infinity);
@@ -115,34 +115,34 @@ export class Stream {
     this.scroller.set(rows, stick);
   }
 
-  /** Takes note of what a message says now; undefined when it is gone. Others may quote it. */
+  /** Updates a quoted message; m is undefined if it is no longer visible. */
   takeQuote(seq: number, m: Message | undefined): void {
     if (this.#quotes.has(seq)) this.#quotes.set(seq, m ? brief(m) : "gone");
   }
 
-  /** Brings a message into the middle and the focus to it. */
+  /** Scrolls a message into the middle, and moves the focus to it. */
   show(seq: number): boolean {
     const row = this.list.querySelector<HTMLElement>(`[data-seq="${seq}"]`);
     if (!row) return false;
     row.scrollIntoView({ block: "center" });
     row.focus({ preventScroll: true });
     row.classList.remove("found-here");
-    void row.offsetWidth; // begins the movement anew
+    void row.offsetWidth; // restarts the animation
     row.classList.add("found-here");
     return true;
   }
 
-  /** Scrolls to the line of what is new. */
+  /** Scrolls to the line before the new messages. */
   showNew(): void {
     this.list.querySelector(".newline")?.scrollIntoView({ block: "start" });
   }
 
-  /** Gives the focus to the last message. */
+  /** Moves the focus to the last message. */
   focusLast(): void {
     ([...this.list.querySelectorAll<HTMLElement>(".message")].at(-1) ?? this.el).focus();
   }
 
-  // #author is who wrote in a group.
+  // #author returns the author of a message in a group.
   #author(user: string): Author | undefined {
     const group = groupOf(this.chat);
     if (!group) return undefined;
@@ -150,7 +150,7 @@ export class Stream {
     return { name: nameIn(this.talk, user, group), role: groups.member(group, user)?.role ?? "member", profile: groups.profile(group, user) };
   }
 
-  // #quote is what a message says that is replied to. One that is not here is asked for, once.
+  // #quote returns the content of a quoted message. If it is not loaded, it is requested once.
   #quote(seq: number, here: readonly Message[]): Quoted | "gone" | undefined {
     const m = here.find((m) => m.seq === seq);
     if (m) this.#quotes.set(seq, brief(m));
@@ -162,11 +162,11 @@ export class Stream {
         this.#quotes.set(seq, m ? brief(m) : "gone");
         this.draw(this.scroller.atEnd);
       })
-      .catch(() => this.#asked.delete(seq)); // the next drawing asks again
+      .catch(() => this.#asked.delete(seq)); // the next drawing retries
     return undefined;
   }
 
-  // The arrow keys walk from message to message; Enter opens what can be done with one.
+  // The arrow keys move from message to message; Enter opens the menu of one.
   #walk(e: KeyboardEvent): void {
     const all = [...this.list.querySelectorAll<HTMLElement>(".message")];
     const at = all.indexOf(document.activeElement as HTMLElement);
@@ -202,7 +202,7 @@ function far(seq: number, state: { peer_read?: number; peer_got?: number } | und
 
 const outTick = ({ state }: Outgoing): Tick => state;
 
-// A row that is drawn anew hands the focus on.
+// moveFocus moves the focus from a row to its new version.
 function moveFocus(old: HTMLElement, focused: HTMLElement, row: HTMLElement): void {
   const controls = (el: HTMLElement) => [el, ...el.querySelectorAll<HTMLElement>("button, a")];
   const at = controls(old).indexOf(focused);

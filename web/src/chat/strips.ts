@@ -1,4 +1,4 @@
-// What stands above the messages of a group: an announcement that is new to the user, and pinned messages.
+// The strips above the messages of a group: a new announcement, and pinned messages.
 
 import type { Message, System } from "@stoa-dev/client";
 import { act } from "../buttons";
@@ -15,7 +15,7 @@ export class Strips {
   readonly #announced = h("section", { class: "strip announced", "aria-label": g.announcement, hidden: true });
   readonly #pinned = h("button", { type: "button", class: "strip pins", hidden: true, onclick: () => this.#open() });
   #pins: Message[] = [];
-  #known = false; // the pinned messages have been read
+  #known = false; // the pinned messages are loaded
   readonly close: () => void;
   #shown = 0; // the announcement
   #text = "";
@@ -36,12 +36,12 @@ export class Strips {
     return this.#pins.some((m) => m.seq === seq);
   }
 
-  /** Takes note of what has happened to the group. */
+  /** Handles an event of the group. */
   happened(event: System["event"]): void {
     if (event === "pinned" || event === "unpinned") void this.#read();
   }
 
-  /** Takes note that a message is another one now, or gone. */
+  /** Handles a changed or removed message. */
   changed(seq: number): void {
     if (this.pinned(seq)) void this.#read();
   }
@@ -70,7 +70,7 @@ export class Strips {
       this.#known = true;
       this.on.fill();
     } catch {
-      // The next pin, or the next connection, asks again.
+      // The next pin, or the next connection, retries.
     }
   }
 

@@ -1,4 +1,4 @@
-// What the parts of the chats share.
+// The shared functions of the chats.
 
 import { type Answer, type ChatState, type Input, Refused, type StoaClient, Unreachable } from "@stoa-dev/client";
 import type { Profile, User } from "../api";
@@ -20,16 +20,16 @@ export interface Talk {
   failed: (err: unknown) => void;
 }
 
-/** The chat with somebody, as the server names it. */
+/** The server's name for the chat with a user. */
 export const chatWith = (user: string) => `u:${user}`;
 
-/** What the page's addresses call a chat: the id of whom it is with, or "g:" and a group's. */
+/** The part of an address for a chat: the peer's id, or "g:" and the group's id. */
 export const placeOf = (chat: string) => (groupOf(chat) ? chat : chat.slice(2));
 
-/** The chat that an address of the page names. */
+/** The chat of an address. */
 export const chatAt = (place: string) => (groupOf(place) ? place : chatWith(place));
 
-/** Whom a chat of two is with, as others see them. Who is known from nowhere has no name yet. */
+/** The peer of a chat of two, with the public name. A name that is unknown is empty. */
 export function profileOf({ line, people }: Talk, user: string): Profile {
   const friend = people.friends.find((f) => f.user.id === user);
   const chat = line.chats.get(chatWith(user));
@@ -38,14 +38,14 @@ export function profileOf({ line, people }: Talk, user: string): Profile {
   return friend?.user ?? { id: user, name };
 }
 
-/** What the user calls somebody, in a group where that is given. */
+/** The user's name for another user, in a group if given. */
 export function nameIn(talk: Talk, user: string, group = ""): string {
   const friend = talk.people.friends.find((f) => f.user.id === user);
   if (friend?.remark) return friend.remark;
   return (group && talk.line.groups.called(group, user)) || (friend ? calledBy(friend) : nameOf(profileOf(talk, user))) || c.somebody;
 }
 
-/** What the user calls a chat: a group, or whom it is with. */
+/** The user's name for a chat: the group's or the peer's. */
 export function titleOf(talk: Talk, chat: string): string {
   const group = groupOf(chat);
   return group ? talk.line.groups.title(group) || g.group : nameIn(talk, placeOf(chat));
@@ -57,7 +57,7 @@ export function faceOf(talk: Talk, chat: string): HTMLElement {
   return group ? groupFace(titleOf(talk, chat), talk.line.groups.get(group)?.group.picture) : face(profileOf(talk, placeOf(chat)));
 }
 
-/** A group's picture, or where there is none, the first letter of its name. Screen readers skip it. */
+/** A group's picture, or else the first letter of its name. Screen readers skip it. */
 export function groupFace(name: string, picture = "", large = false): HTMLElement {
   const cls = `face group ${large ? "large" : ""}`;
   const letter = h("span", { class: cls, "aria-hidden": "true" }, ([...name][0] ?? "").toUpperCase());
@@ -67,31 +67,31 @@ export function groupFace(name: string, picture = "", large = false): HTMLElemen
   return img;
 }
 
-/** Whether a chat tells of nothing now. */
+/** Whether a chat is muted now. */
 export const isMuted = (muted: string | undefined) => muted !== undefined && Date.parse(muted) > Date.now();
 
-/** How many messages of a chat call for the user: those of a chat that is muted, or of which they want no news, do not. */
+/** The number of unread messages that call for the user. Muted chats, and chats without notifications, have none. */
 export function calls(line: Pick<Line, "groups">, chat: ChatState): number {
   if (isMuted(chat.muted)) return 0;
   const notify = line.groups.notify(chat.chat);
   return notify === "all" || (notify === "mentions" && line.groups.hasMention(chat)) ? chat.unread : 0;
 }
 
-/** What a refusal of a chat's operation means, in the language of the page. */
+/** The text for a refusal of a chat's operation, in the language of the page. */
 export function sayRefusal(code: string, detail: string): string {
   const all: Record<string, string> = { ...c.refusals, ...g.refusals };
   const reasons: Record<string, string> = c.files.reasons;
   return all[code] ?? (code === "transfer.failed" ? reasons[detail] : undefined) ?? detail;
 }
 
-/** What to tell the user about a failure on the line. */
+/** The text for the user about a failure of the connection. */
 export function explain(err: unknown): string {
   if (err instanceof Unreachable) return t.frame.unreachable;
   if (err instanceof Refused) return sayRefusal(err.code, err.detail) + (err.retryAfter ? t.form.again(err.retryAfter) : "");
   return say(err);
 }
 
-/** A call whose failure is said in the language of the page, as forms show it. */
+/** Calls an operation. A failure has a text in the language of the page, for forms. */
 export async function ask<O extends Parameters<StoaClient["call"]>[0]>(talk: Talk, operation: O, input?: Input<O>): Promise<Answer<O>> {
   try {
     return await talk.line.client.call(operation, input);

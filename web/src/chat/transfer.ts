@@ -1,4 +1,4 @@
-// A file between two users, as it stands among their messages.
+// A file between two users, among their messages.
 
 import type { Transfer } from "@stoa-dev/client";
 import { act } from "../buttons";
@@ -12,18 +12,18 @@ import { explain, nameIn, type Talk } from "./talk";
 import { bytes } from "./content";
 import { timeOf } from "./when";
 
-/** How an upload of this tab goes on: by itself, by choosing the file again, or not without another try. */
+/** How an upload of this tab continues: by itself, after the user chooses the file again, or after a retry. */
 type Way = "runs" | "away" | "stopped";
 
 export interface TransferRow {
   transfer: { to: string } & Pick<Transfer, "id" | "from" | "name" | "size" | "status" | "reason" | "available" | "created" | "expires">;
   own: boolean;
-  checked: boolean; // all of it is there, and is looked at
+  checked: boolean; // all bytes have arrived, and the server is checking them
   way: Way;
   fault: string;
 }
 
-/** What of a transfer a row is drawn of; how far it has come is shown by {@link showProgress}. */
+/** The facts of a transfer that its row is drawn from. {@link showProgress} shows the progress. */
 export function transferRow(t: Transfer, files: Files, me: string): TransferRow {
   const up = files.upload(t.id);
   const { id, from, to = "", name, size, status, reason, available, created, expires } = t;
@@ -75,7 +75,7 @@ export function drawTransfer(r: TransferRow, talk: Talk): HTMLLIElement {
   );
 }
 
-/** A file on its way into a message. */
+/** A file that is being uploaded for a message. */
 export function drawSending(of: Sending, talk: Talk): HTMLLIElement {
   const { files } = talk.line;
   return h(
@@ -97,13 +97,13 @@ export function drawSending(of: Sending, talk: Talk): HTMLLIElement {
   );
 }
 
-/** Shows in the row of {@link drawSending} how far the file has come. */
+/** Shows the progress of a file in the row of {@link drawSending}. */
 export function showSent(row: HTMLElement, of: Sending): void {
   const bar = row.querySelector("progress");
   if (bar) bar.value = of.sent;
 }
 
-/** What a transfer has come to, as a sentence. */
+/** The state of a transfer, as a sentence. */
 export function says({ transfer: t, own, checked, way }: TransferRow, talk: Talk): string {
   const other = nameIn(talk, own ? t.to : t.from);
   switch (t.status) {
@@ -120,7 +120,7 @@ export function says({ transfer: t, own, checked, way }: TransferRow, talk: Talk
   }
 }
 
-/** Shows in a row how far a transfer has come: as this tab has sent it, or as the server has told. */
+/** Shows the progress of a transfer in a row, from this tab's upload or from the server. */
 export function showProgress(row: HTMLElement, t: Transfer, files: Files): void {
   const bar = row.querySelector("progress");
   if (!bar) return;

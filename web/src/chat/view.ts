@@ -1,4 +1,4 @@
-// The page Chats: the list, and beside it the chat that is open. On a narrow screen one of them.
+// The page Chats: the list, and next to it the open chat. A narrow screen shows one of them.
 
 import { isTemporary, Refused } from "@stoa-dev/client";
 import type { User } from "../api";
@@ -20,7 +20,8 @@ import { Room } from "./room";
 import { chatSearch } from "./search";
 import { chatAt, explain, nameIn, placeOf, type Talk } from "./talk";
 
-// addressed is what an address of the page names: which chat, "" for the list, and which message of it, 0 for none. Of other pages it is undefined.
+// addressed returns the chat of an address of the page, "" for the list, and the message, 0 for none. For other pages
+// it is undefined.
 function addressed(hash: string): { chat: string; seq: number } | undefined {
   const found = /^#\/chats(?:\/((?:g:)?[\w-]+)(?:\/(\d+))?)?$/.exec(hash);
   return found ? { chat: found[1] ? chatAt(found[1]) : "", seq: Number(found[2] ?? 0) } : undefined;
@@ -60,7 +61,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   const el = h("div", { class: "chats" }, side, place);
   document.body.classList.add("chatting");
 
-  // Many things may happen at once: they are drawn together.
+  // Several changes at once cause one drawing.
   let waiting = false;
   const later = () => {
     if (waiting || closed.signal.aborted) return;
@@ -71,8 +72,8 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     });
   };
 
-  // The address may name a group that the user has joined this moment, of which the event is on its way, or one that
-  // they were taken out of while the page was asleep: the server knows.
+  // The address may name a group that the user has joined just now, with its event still to come. Or the user was
+  // removed while the page was suspended. The server decides.
   const asked = new Set<string>();
   async function askFor(group: string): Promise<void> {
     if (asked.has(group)) return;
@@ -85,7 +86,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     } finally {
       asked.delete(group);
     }
-    if (!closed.signal.aborted && groupOf(room?.chat ?? "") === group) location.replace(`#/group/${group}`); // its door
+    if (!closed.signal.aborted && groupOf(room?.chat ?? "") === group) location.replace(`#/group/${group}`); // the page before the group
   }
 
   function draw(): void {
@@ -100,12 +101,12 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     room?.draw();
   }
 
-  /** Opens the chat that the address names. */
+  /** Opens the chat of the address. */
   function follow(): boolean {
     const to = addressed(location.hash);
     if (!to) return false;
     const { chat, seq } = to;
-    if (seq > 0) history.replaceState(null, "", `#/chats/${placeOf(chat)}`); // so that it can be gone to again
+    if (seq > 0) history.replaceState(null, "", `#/chats/${placeOf(chat)}`); // so that the same link works again
     if (room && chat === room.chat) {
       if (seq > 0) void room.goTo(seq);
       return true;
@@ -145,7 +146,7 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
     line.client.on("transfer.updated", (f) => room?.transferred(f)),
     line.client.on("group.left", ({ group, why }) => {
       if (groupOf(room?.chat ?? "") !== group) return;
-      const name = titles.get(group) ?? g.group; // the group itself is forgotten
+      const name = titles.get(group) ?? g.group; // the group itself is already removed
       location.hash = "#/chats";
       fail(g.gone[why](name));
     }),
@@ -157,8 +158,8 @@ export function chatsView(me: User, line: Line, people: People, fail: (text: str
   document.addEventListener("visibilitychange", later, { signal: closed.signal });
   addEventListener("resize", later, { signal: closed.signal });
   const clock = setInterval(() => {
-    catchUp(); // an event of presence is not kept: one may have been lost
-    later(); // "5 minutes ago" grows old
+    catchUp(); // presence events are not stored, so one may be lost
+    later(); // "5 minutes ago" becomes outdated
   }, 30_000);
   void people.want();
   draw();

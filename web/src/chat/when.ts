@@ -1,4 +1,4 @@
-// Instants as chats show them, where this device is.
+// Times in chats, in the zone of this device.
 
 import { now } from "../api";
 import { t } from "../texts";
@@ -15,14 +15,14 @@ const fullDated = new Intl.DateTimeFormat(t.locale, { dateStyle: "full" });
 type Moment = string | number;
 const ms = (at: Moment) => (typeof at === "number" ? at : Date.parse(at));
 const midnight = (at: number) => new Date(at).setHours(0, 0, 0, 0);
-// Whole days between two instants here; a day may have 23 or 25 hours.
+// Whole days between two instants in this zone; a day may have 23 or 25 hours.
 const days = (at: number, today: number) => Math.round((midnight(today) - midnight(at)) / 86_400_000);
 const sameYear = (a: number, b: number) => new Date(a).getFullYear() === new Date(b).getFullYear();
 
 /** "14:05" */
 export const timeOf = (at: Moment) => clock.format(ms(at));
 
-/** The day of an instant here; the same text for the same day. */
+/** The day of an instant in this zone; equal texts for equal days. */
 export const dayOf = (at: Moment) => new Date(ms(at)).toDateString();
 
 /** "Today", "Yesterday", "Monday, 5 January" */
@@ -34,7 +34,7 @@ export function dayLine(at: Moment): string {
   return (sameYear(then, now()) ? full : fullDated).format(then);
 }
 
-/** Until when something holds: "until 14:05", "until 5 Jan 2026, 14:05", "until further notice". */
+/** The end of a state: "until 14:05", "until 5 Jan 2026, 14:05", "until further notice". */
 export function untilWords(at: number): string {
   if (at - now() > 366 * 86_400_000) return g.untilFurther;
   return g.until((days(at, now()) === 0 ? clock : soon).format(at));
@@ -43,7 +43,7 @@ export function untilWords(at: number): string {
 /** "5 Jan 2026, 14:05" */
 export const momentOf = (at: Moment) => soon.format(ms(at));
 
-/** What stands in a list: "14:05", "Mon", "5 Jan", "5 Jan 2025". */
+/** A short time for a list: "14:05", "Mon", "5 Jan", "5 Jan 2025". */
 export function briefly(at: Moment): string {
   const then = ms(at);
   const off = days(then, now());

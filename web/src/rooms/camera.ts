@@ -1,4 +1,4 @@
-// Live pictures over WebRTC: a camera is published by WHIP, and what is published is watched by WHEP.
+// Live video over WebRTC: WHIP publishes a camera, and WHEP plays a stream.
 
 import type { RoomItemSource, StreamKeyed } from "@stoa-dev/client";
 import { Refused, Unreachable } from "../api";
@@ -6,10 +6,10 @@ import { json, token } from "../session";
 import { r } from "../texts/rooms";
 import type { Seat } from "./seat";
 
-const AGAIN = 2000; // ms between two tries to watch
-const LOST = 10_000; // ms without a connection after which it is made anew
+const AGAIN = 2000; // ms between two tries to play
+const LOST = 10_000; // ms without a connection until it is opened again
 
-/** Whether this browser has WebRTC: some have it switched off, lest it tell addresses. */
+/** Whether this browser has WebRTC. Some have it disabled, because it reveals addresses. */
 export const canStream = () => typeof RTCPeerConnection !== "undefined";
 
 interface Session {
@@ -17,7 +17,8 @@ interface Session {
   end: () => Promise<void>;
 }
 
-// exchange brings an offer to where it is answered. The server says all of its candidates in the answer, and needs none of ours.
+// exchange sends an offer and returns the session. The server's answer has all its candidates, and it needs none of the
+// client's.
 async function exchange(path: string, bearer: string, pc: RTCPeerConnection): Promise<Session> {
   await pc.setLocalDescription();
   let res: Response;
@@ -34,18 +35,21 @@ async function exchange(path: string, bearer: string, pc: RTCPeerConnection): Pr
   return {
     answer: await res.text(),
     end: async () => {
-      if (at) await fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(() => {}); // the server notices by itself, too
+      // the server also detects it itself
+      if (at) await fetch(at, { method: "DELETE", headers: { Authorization: `Bearer ${bearer}` }, keepalive: true }).catch(() => {});
     },
   };
 }
 
-/** A camera that is published to a room. */
+/** The broadcast of a camera to a room. */
 export interface Broadcast {
   item: string; // on the playlist
   stop: () => Promise<void>;
 }
 
-/** Publishes this device's camera, and puts it on the room's playlist. ended is called when the device is taken away. */
+/**
+ * Publishes this device's camera, and adds it to the room's playlist. ended is called when the camera is disconnected.
+ */
 export async function broadcast(seat: Seat, title: string, ended: () => void): Promise<Broadcast> {
   const camera = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1280 }, height: { ideal: 720 } }, audio: true });
   const pc = new RTCPeerConnection();
@@ -56,7 +60,7 @@ export async function broadcast(seat: Seat, title: string, ended: () => void): P
     for (const track of camera.getTracks()) track.stop();
     await session?.end(); // before the connection closes and the stream is deleted: both end the session
     pc.close();
-    if (item) await seat.ask(`/playlist/${item}`, { method: "DELETE" }).catch(() => {}); // somebody else may have removed it
+    if (item) await seat.ask(`/playlist/${item}`, { method: "DELETE" }).catch(() => {}); // another user may have removed it
     if (stream) await json(`/v1/streams/${stream}`, { method: "DELETE" });
   };
   try {
@@ -76,7 +80,7 @@ export async function broadcast(seat: Seat, title: string, ended: () => void): P
   return { item, stop };
 }
 
-/** Shows a live stream in a video, for as long as there is one, and waits for it where there is none. */
+/** Plays a live stream in a video while it is on air, and otherwise waits for it. */
 export class Watched {
   #pc: RTCPeerConnection | undefined;
   #session: Session | undefined;
@@ -85,7 +89,7 @@ export class Watched {
 
   constructor(
     private readonly video: HTMLVideoElement,
-    private readonly source: () => Promise<RoomItemSource>, // its token is good for some minutes
+    private readonly source: () => Promise<RoomItemSource>, // its token is valid for some minutes
     private readonly waits: (waits: boolean) => void,
     private readonly failed: (err: unknown) => void,
   ) {
@@ -102,7 +106,7 @@ export class Watched {
     this.#pc?.close();
     void this.#session?.end();
     this.#pc = this.#session = undefined;
-    this.video.srcObject = null; // no frozen picture
+    this.video.srcObject = null; // remove the last picture
   }
 
   #again(after = AGAIN): void {
@@ -143,7 +147,7 @@ export class Watched {
       if (this.#pc !== pc) return void session.end();
       this.#session = session;
       await pc.setRemoteDescription({ type: "answer", sdp: session.answer });
-      // The server closes the transport when the session ends. The connection's state changes only some seconds later.
+      // The server closes the transport when the session ends. The state of the connection changes some seconds later.
       for (const { transport } of pc.getReceivers())
         transport?.addEventListener("statechange", () => {
           if (transport.state !== "closed" || this.#pc !== pc) return;
@@ -152,7 +156,8 @@ export class Watched {
         });
     } catch (err) {
       if (this.#pc !== pc) return;
-      const wait = err instanceof Unreachable || (err instanceof Refused && (err.problem.code === "live.off_air" || err.problem.status === 503 || err.problem.status === 401)); // 401: a node of another version made the token
+      // 401: a node of another version made the token
+      const wait = err instanceof Unreachable || (err instanceof Refused && (err.problem.code === "live.off_air" || err.problem.status === 503 || err.problem.status === 401));
       if (wait) return this.#again(err instanceof Refused && err.retryAfter ? err.retryAfter * 1000 : AGAIN);
       this.#end();
       this.failed(err);

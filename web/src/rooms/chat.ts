@@ -8,9 +8,9 @@ import { r } from "../texts/rooms";
 import { timeOf } from "../chat/when";
 import type { Seat } from "./seat";
 
-const MOST = 500; // lines; the server keeps no more, either
+const MOST = 500; // lines, the same limit as the server's
 const PAGE = 100;
-const NEAR = 60; // px from the end from which on what comes is followed
+const NEAR = 60; // px: this near to the end, the view scrolls to new lines
 
 export class RoomChat {
   readonly el: HTMLElement;
@@ -48,13 +48,13 @@ export class RoomChat {
     this.#silent.hidden = chat;
   }
 
-  /** Reads the latest lines, as after a break. */
+  /** Loads the latest lines, as after a break. */
   read = () => this.#read(0);
 
   async #read(before: number): Promise<void> {
     const known = Math.max(0, ...this.#lines.keys());
     const page = await this.seat.ask<RoomLines>(`/chat?limit=${PAGE}${before > 0 ? `&before=${before}` : ""}`);
-    // After a long break the latest lines do not follow those that were here, which go.
+    // After a long break, the latest lines do not follow the old ones, which are removed.
     const apart = before === 0 && Math.min(...page.lines.map((line) => line.seq)) > known + 1;
     if (apart) for (const seq of this.#lines.keys()) if (seq <= known) this.#drop(seq);
     if (before > 0 || known === 0 || apart) this.#older.hidden = !page.more;

@@ -1,4 +1,4 @@
-// Comments that fly over the picture: in lanes, so that none covers another of its kind.
+// Danmaku over the video. Lanes keep them apart, so that none covers another of its mode.
 
 import type { Danmaku as Comment, DanmakuList } from "@stoa-dev/client";
 import { h } from "../dom";
@@ -7,19 +7,19 @@ import type { Seat } from "./seat";
 
 const STORE = "stoa.danmaku";
 const FLIGHT = 8000; // ms from one edge to the other
-const STANDS = 5000; // ms that a comment at the top or the bottom is shown
-const WAITS = 6000; // ms that a comment waits for a lane; then it is left out
-const LOOK = 150; // ms between two looks for a lane
-const MOST = 120; // comments at once
-const CHUNK = 30_000; // ms of an item whose comments are read together
-const JUMP = 2000; // ms between two looks at the position from which on it is a jump
+const STANDS = 5000; // ms that a danmaku at the top or the bottom is shown
+const WAITS = 6000; // ms that a danmaku waits for a lane before it is dropped
+const LOOK = 150; // ms between two searches for a lane
+const MOST = 120; // danmaku at the same time
+const CHUNK = 30_000; // ms of an item whose danmaku are loaded in one request
+const JUMP = 2000; // ms between two positions that count as a jump
 const SCALES = { small: 0.8, normal: 1, large: 1.35 };
 const GAP = 24; // px between two in a lane
 
 // Times in ms, by clock.
 interface Lane {
-  entered: number; // when the last one has come in wholly
-  gone: number; // when it is gone
+  entered: number; // when the last one is completely visible
+  gone: number; // when the last one has left
 }
 
 interface Waiting {
@@ -42,9 +42,9 @@ function kept(): Kept {
 }
 
 export class Danmaku {
-  /** How often everything was taken away: what was asked for before is not to be shown. */
+  /** The number of clears: responses to requests from before the last one are ignored. */
   clears = 0;
-  // Screen readers have the chat; what flies by cannot be read at anybody's own speed.
+  // Screen readers have the chat, because moving text cannot be read at the user's own speed.
   readonly el = h("div", { class: "danmaku", "aria-hidden": "true" });
 
   #kept = kept();
@@ -52,9 +52,9 @@ export class Danmaku {
   #waiting: Waiting[] = [];
   #looking: ReturnType<typeof setTimeout> | undefined;
   #item = "";
-  #last = -1; // position of the last look, ms
+  #last = -1; // the last position, ms
   #chunks = new Map<number, Comment[] | "asked">();
-  #flown = new Map<string, number>(); // those that flew as they came, and when
+  #flown = new Map<string, number>(); // the time of each live danmaku
   readonly #still = matchMedia("(prefers-reduced-motion: reduce)");
 
   constructor(private readonly seat: Seat) {
@@ -69,7 +69,7 @@ export class Danmaku {
     return this.#kept.opacity;
   }
 
-  /** Switches comments on or off, or shows them more or less faintly; this device remembers it. */
+  /** Shows or hides danmaku, or sets their opacity. This device stores the choice. */
   set(change: Partial<Kept>): void {
     this.#kept = { ...this.#kept, ...change };
     storage.setItem(STORE, JSON.stringify(this.#kept));
@@ -82,7 +82,7 @@ export class Danmaku {
     this.el.style.opacity = String(this.#kept.opacity);
   }
 
-  /** Takes away what flies, and what was read of the item. */
+  /** Removes the visible danmaku, and those that were loaded for the item. */
   clear(): void {
     this.clears++;
     this.el.replaceChildren();
@@ -91,7 +91,7 @@ export class Danmaku {
     this.#chunks.clear();
   }
 
-  /** Something else is on. */
+  /** Starts another item. */
   load(item: string): void {
     this.#item = item;
     this.#last = -1;
@@ -103,7 +103,7 @@ export class Danmaku {
     this.clear();
   }
 
-  /** A comment that comes just now. */
+  /** Shows a danmaku that was sent just now. */
   live(comment: Comment): void {
     const now = performance.now();
     for (const [id, at] of this.#flown) if (now - at > 2 * FLIGHT) this.#flown.delete(id);
@@ -112,7 +112,7 @@ export class Danmaku {
     this.fly(comment);
   }
 
-  /** Has those fly that were written at this position; call it a few times a second while it plays. */
+  /** Shows the danmaku of this position. Call it a few times a second during the playback. */
   at(position: number): void {
     const from = this.#last;
     this.#last = position;
@@ -136,12 +136,12 @@ export class Danmaku {
       this.#chunks.set(c, "asked");
       this.seat.ask<DanmakuList>(`/danmaku?item=${item}&from=${c * CHUNK}&to=${(c + 1) * CHUNK}&limit=200`).then(
         (got) => item === this.#item && asked === this.clears && this.#chunks.set(c, got.danmaku),
-        () => this.#chunks.delete(c), // the next look asks again
+        () => this.#chunks.delete(c), // the next call retries
       );
     }
   }
 
-  /** Has one comment fly, in the first lane in which it covers none, or a little later. */
+  /** Shows one danmaku in the first free lane, now or a little later. */
   fly(comment: Comment): void {
     if (!this.on || !this.el.isConnected || this.el.childElementCount + this.#waiting.length >= MOST) return;
     if (!this.#place(comment)) {
@@ -162,7 +162,7 @@ export class Danmaku {
 
   #place(c: Comment): boolean {
     const { clientWidth: width, clientHeight: height } = this.el;
-    if (width === 0 || document.hidden) return true; // nobody looks
+    if (width === 0 || document.hidden) return true; // no viewer sees it
     const base = Math.min(28, Math.max(14, height / 15));
     const line = Math.ceil(base * SCALES.large * 1.3);
     const count = Math.max(1, Math.floor((height * 0.85) / line));
@@ -171,11 +171,11 @@ export class Danmaku {
     el.style.fontSize = `${base * SCALES[c.size]}px`;
     this.el.append(el);
     const still = this.#still.matches || c.mode !== "scroll";
-    // Who wants no movement sees what would fly standing at the top.
+    // With reduced motion, scrolling danmaku are shown at the top without movement.
     const lanes = this.#lanes[still && c.mode === "scroll" ? "top" : c.mode];
     const now = clock();
     const wide = el.offsetWidth + GAP;
-    const speed = (width + wide) / FLIGHT; // px a ms
+    const speed = (width + wide) / FLIGHT; // px per ms
     const fits = (lane: Lane | undefined) => !lane || (still ? lane.gone <= now : lane.entered <= now && now + width / speed >= lane.gone);
     const at = Array.from({ length: count }, (_, i) => i).find((i) => fits(lanes[i]));
     if (at === undefined) {
@@ -190,13 +190,14 @@ export class Danmaku {
     const flight = still
       ? el.animate([{ opacity: 1 }, { opacity: 1 }], { duration: STANDS })
       : el.animate([{ transform: `translateX(${width}px)` }, { transform: `translateX(${-wide}px)` }], { duration: FLIGHT });
-    flight.startTime = now; // by default it begins with the next frame, later than its lane was told
+    // by default it starts with the next frame, later than its lane assumes
+    flight.startTime = now;
     flight.onfinish = () => el.remove();
     return true;
   }
 }
 
-/** The clock of the document's animations, in ms. It stands still while the browser draws no frame. */
+/** The clock of the document's animations, in ms. It stops while the browser draws no frames. */
 function clock(): number {
   const now = document.timeline.currentTime;
   return typeof now === "number" ? now : performance.now();

@@ -1,4 +1,4 @@
-// The door of a room: what its address, or a link into it, opens for who is not in it.
+// The page before a room, for users who are not in it. The room's address or an invitation link leads here.
 
 import type { Answer, RoomGuest } from "@stoa-dev/client";
 import { Refused, send } from "../api";
@@ -13,8 +13,8 @@ import { keepGuest, type Place } from "./seat";
 export type To = { link: string } | { room: string };
 
 /**
- * Shows the room to which an address leads and lets a user in, or with account, which is shown below, a guest.
- * entered is called with the room's id.
+ * Shows the room of an address. It lets a user in, or if account is given, a guest; account is shown below. entered is
+ * called with the room's id.
  */
 export function door(to: To, entered: (room: string) => void, fail: (text: string) => void, account?: HTMLElement): HTMLElement {
   const guest = account !== undefined;
@@ -24,7 +24,7 @@ export function door(to: To, entered: (room: string) => void, fail: (text: strin
   async function load(): Promise<void> {
     try {
       if ("link" in to) show(await (guest ? send(`/v1/room-links/${to.link}`).then((res) => res.json() as Promise<Place>) : json<Place>(`/v1/room-links/${to.link}`)));
-      else if (guest) visit(to.room, true); // whether it takes guests is not told
+      else if (guest) visit(to.room, true); // the response does not state whether guests may join
       else show(await json<Place>(`/v1/rooms/${to.room}`));
     } catch (err) {
       if (err instanceof Refused && err.problem.status === 404) put(body, h("p", { class: "none" }, "link" in to ? r.worthless : r.unknown), guest ? null : h("a", { href: "#/rooms" }, r.toRooms));

@@ -16,7 +16,7 @@ import type { Place, Seat } from "./seat";
 
 const LIVES = [1, 24, 168, 720]; // hours
 
-/** Makes links into the room, copies and revokes them. */
+/** Creates links into the room, and copies and revokes them. */
 export function invite(seat: Seat): void {
   const life = select(r.linkLife, "hours", LIVES, r.hours, 168);
   const list = h("ul", { class: "group-links" });
@@ -37,7 +37,7 @@ export function invite(seat: Seat): void {
       },
       failed,
     );
-    copy.hidden = !navigator.clipboard; // there is none outside secure contexts: the text can be selected
+    copy.hidden = !navigator.clipboard; // there is no clipboard outside secure contexts: the text can be selected
     const revoke = async () => {
       await seat.ask(`/links/${l.id}`, { method: "DELETE" });
       el.remove();
@@ -68,7 +68,7 @@ export function invite(seat: Seat): void {
   seat.ask<RoomLinks>("/links").then((got) => show(got.links), failed);
 }
 
-/** Shows who is banned. */
+/** Lists the banned users. */
 export function bans(seat: Seat): void {
   const list = h("ul", { class: "persons" });
   const none = h("p", { class: "muted" }, t.words.moment);
@@ -98,7 +98,7 @@ export function bans(seat: Seat): void {
   read().catch(failed);
 }
 
-/** Changes a room's settings. */
+/** Changes the settings of a room. */
 export function settings(seat: Seat, is: Room, saved: (room: Room) => void): void {
   const name = field(r.name, { name: "room_name", required: true, maxlength: 60, autocomplete: "off", value: is.name });
   const access = select(r.access, "access", ["invited", "open"] as const, (v) => r.accessOf[v], is.access);
@@ -126,7 +126,7 @@ export function settings(seat: Seat, is: Room, saved: (room: Room) => void): voi
         if (control.input.checked) may.push("control");
         if (playlist.input.checked) may.push("playlist");
         const list = words.input.value.split("\n").map((w) => w.trim()).filter(Boolean);
-        // What is as it was is not sent: another may have changed it meanwhile.
+        // Unchanged fields are not sent, because another user may have changed them meanwhile.
         const body: RoomUpdate = {};
         if (name.input.value.trim() !== is.name) body.name = name.input.value.trim();
         if (access.input.value !== is.access) body.access = access.input.value as Room["access"];

@@ -1,4 +1,4 @@
-// Who is in a room, and what can be done about them. What the caller's rights do not allow is not offered.
+// The people in a room, and the actions on them. Only actions of the caller's rights are shown.
 
 import type { RoomGone, RoomMember, RoomMembers, RoomOnline } from "@stoa-dev/client";
 import { now } from "../api";
@@ -15,7 +15,7 @@ import type { Seat } from "./seat";
 
 const PAGE = 100;
 const HOUR = 3600_000; // ms
-const PAST = new Date(0).toISOString(); // who is muted until then is not muted
+const PAST = new Date(0).toISOString(); // a mute until then has no effect
 const ranks = { guest: 0, member: 1, admin: 2, owner: 3 } as const;
 
 interface Row {
@@ -23,7 +23,7 @@ interface Row {
   muted: string;
   own: boolean;
   watches: boolean;
-  doable: string; // what the menu depends on
+  doable: string; // the state that the menu depends on
 }
 
 export class RoomPeople {
@@ -35,8 +35,8 @@ export class RoomPeople {
   #members = new Map<string, RoomMember>();
   #online = new Set<string>();
   #cursor = "";
-  #pages = 0; // that are being read
-  #told = new Map<string, RoomMember | undefined>(); // what events have told meanwhile: a page may be older
+  #pages = 0; // that are loading
+  #told = new Map<string, RoomMember | undefined>(); // changes by events during a load: a page may be older
   #me: { id: string; role: keyof typeof ranks; may: string[] } = { id: "", role: "guest", may: [] };
 
   constructor(
@@ -55,7 +55,7 @@ export class RoomPeople {
     this.#draw();
   }
 
-  /** Reads who is there and who watches, where that is shown. */
+  /** Loads the members and the viewers, if they are shown. */
   async read(): Promise<void> {
     if (!this.el.hidden) await Promise.all([this.#page(""), this.online()]);
   }

@@ -1,4 +1,4 @@
-// The player of a room, kept where the room is.
+// The player of a room, synchronised with the room.
 
 import { PlaybackSync, Refused as RefusedOnLine, type Playback, type PlaybackCommand, type Room, type RoomItem, type RoomItemSource } from "@stoa-dev/client";
 import { Refused, Unreachable } from "../api";
@@ -9,21 +9,21 @@ import type { Danmaku } from "./danmaku";
 import { Watched } from "./camera";
 import type { Seat } from "./seat";
 
-const LOOK = 250; // ms between two looks at how far the player is off
+const LOOK = 250; // ms between two checks of the player's position
 const ASK_CLOCK = 10_000; // ms
-const FIRST = 12; // questions for the clock at the beginning
-const LOAD_AGAIN = 3000; // ms until it is asked again where a video is
-const BREAKS = 4; // times in a row that an item that breaks is loaded anew
-const BREAK_PAUSE = 1000; // ms before the second time; twice as long each time
-const CALM = 60_000; // ms without a break after which the next one is the first in a row
-const AGAIN = 1000; // ms between two jumps, so that one that loads is not sent on
-const BUFFERING = 5000; // ms after which is said again that this player waits
-const END_AGAIN = 3000; // ms after which an end is told again that nothing has followed; twice as long each time
+const FIRST = 12; // requests for the clock at the start
+const LOAD_AGAIN = 3000; // ms until the source of a video is requested again
+const BREAKS = 4; // the largest number of consecutive reloads of an item with errors
+const BREAK_PAUSE = 1000; // ms before the second reload, doubled each time
+const CALM = 60_000; // ms without an error until the count starts again
+const AGAIN = 1000; // ms between two seeks, so that the video can load in between
+const BUFFERING = 5000; // ms between two reports that this player buffers
+const END_AGAIN = 3000; // ms until an end without a next item is reported again, doubled each time
 const END_LONGEST = 30_000; // ms
 const RATES = [0.5, 0.75, 1, 1.25, 1.5, 2];
-const STEP = 5000; // ms of an arrow key
+const STEP = 5000; // ms per press of an arrow key
 
-/** A moment of an item: 75 s are 1:15. */
+/** Formats a position: 75 s are 1:15. */
 export function clockOf(ms: number): string {
   const s = Math.max(0, Math.floor(ms / 1000));
   const two = (n: number) => String(n).padStart(2, "0");
@@ -50,23 +50,23 @@ export class Player {
   #state: Playback | undefined;
   #room: Room | undefined;
   #items: RoomItem[] = [];
-  #place = 0; // of the item that is on, when the playlist had it last
+  #place = 0; // the present item's last index in the playlist
   #may = false;
-  #item = ""; // what the video has; "?" where it could not be told where that is
-  #loaded = false; // some of it has come
-  #broken = { at: 0, times: 0 }; // when it broke last, and how often in a row
+  #item = ""; // the item of the video; "?" if its source is unknown
+  #loaded = false; // its metadata has arrived
+  #broken = { at: 0, times: 0 }; // the time of the last error, and the number of consecutive ones
   #timer: ReturnType<typeof setInterval> | undefined;
   #clock: ReturnType<typeof setInterval>;
   #jumped = 0;
   #dragged = false;
   #waits = false;
   #told: ReturnType<typeof setInterval> | undefined;
-  #end = { of: "", next: 0, pause: 0 }; // generation and version whose end was told, and when it is told again
+  #end = { of: "", next: 0, pause: 0 }; // the generation and version of the reported end, and the time of the next report
   #gone = false;
-  #live: Watched | undefined; // the item is a live stream
+  #live: Watched | undefined; // set if the item is a live stream
   #onAir = false; // its picture arrives
-  #removed = ""; // an item that is on, and no longer on the playlist
-  /** The live item that this device publishes: its own sound is not played back to it. */
+  #removed = ""; // a present item that is no longer on the playlist
+  /** The live item that this device publishes. Its sound is muted here. */
   own = "";
 
   constructor(
@@ -105,12 +105,12 @@ export class Player {
     this.video.load();
   }
 
-  /** The item that is on, and where in it the room is, ms. */
+  /** The present item, and the room's position in it in ms. */
   get moment(): { item: string; position: number } {
     return { item: this.#state?.item ?? "", position: Math.max(0, Math.round(this.#where())) };
   }
 
-  /** What the player needs of the room, and whether the caller may control it. */
+  /** Sets the room, and whether the caller may control it. */
   room(room: Room, may: boolean): void {
     this.#room = room;
     [this.#sync.drift, this.#sync.jump] = [room.drift, room.jump];
@@ -126,7 +126,7 @@ export class Player {
     this.#draw();
   }
 
-  /** Takes a register, from whichever way it came. */
+  /** Applies a playback state from any source. */
   take(state: Playback): void {
     const broken = this.#item === "?" || this.video.error !== null;
     if (this.#sync.take(state)) this.#state = state;
@@ -139,7 +139,7 @@ export class Player {
     this.#draw();
   }
 
-  /** Sends a command that the caller wants; one that came late by a moment is sent again. */
+  /** Sends a command of the caller. If the state has just changed, the command is sent again. */
   async command(what: Pick<PlaybackCommand, "do"> & Partial<PlaybackCommand>): Promise<void> {
     for (let again = false; ; again = true) {
       const { generation = 0, version = 0 } = this.#state ?? {};
@@ -147,7 +147,7 @@ export class Player {
         return this.take(await this.seat.ask<Playback>("/playback", { method: "POST", body: { generation, version, ...what } }));
       } catch (err) {
         if (again || !(err instanceof Refused || err instanceof RefusedOnLine) || codeOf(err) !== "room.playback_changed") {
-          this.#draw(); // what was chosen is put back
+          this.#draw(); // reset the controls
           return this.failed(err);
         }
         try {
@@ -165,7 +165,7 @@ export class Player {
       const { time } = await this.seat.client.call("rooms.clock");
       this.#sync.clock(sent, Date.now(), time);
     } catch {
-      // The clock that is known does until the connection is back.
+      // The known clock is sufficient until the connection is back.
     }
   }
 
@@ -194,14 +194,14 @@ export class Player {
     } catch (err) {
       if (this.#item === item) {
         if (err instanceof Refused && err.problem.status === 404) return this.#endRemoved();
-        this.#item = "?"; // whichever register comes next loads it anew
+        this.#item = "?"; // the next playback state loads it again
         if (err instanceof Unreachable || (err instanceof Refused && err.problem.status === 503)) setTimeout(() => !this.#gone && this.#item === "?" && void this.#load(this.#state?.item ?? ""), LOAD_AGAIN);
         this.failed(err);
       }
     }
   }
 
-  // #watch shows a live stream: there is nothing to seek, and everybody sees its newest picture.
+  // #watch shows a live stream. It has no seeking: all viewers see the newest picture.
   #watch(item: string, find: () => Promise<RoomItemSource>): void {
     if (item === this.own) this.video.muted = true;
     this.#live = new Watched(
@@ -223,8 +223,8 @@ export class Player {
     this.#draw();
   }
 
-  // #broke asks anew for what has come until here: its link may be over, or the line was cut. What breaks again and again is
-  // waited for longer and longer, and then given up.
+  // #broke reloads a video after an error: its link may have expired, or the connection was cut. It waits longer after
+  // each consecutive error, and then gives up.
   #broke(): void {
     if (!this.video.hasAttribute("src")) return;
     const at = performance.now();
@@ -255,7 +255,7 @@ export class Player {
     return this.#items.find((i) => i.id === this.#item)?.duration ?? 0;
   }
 
-  // #apply has the video do what the room does.
+  // #apply sets the video to the state of the room.
   #apply(): void {
     const { video } = this;
     if (!this.#state?.item || this.#state.item !== this.#item || video.readyState < HTMLMediaElement.HAVE_METADATA || this.#gone) return;
@@ -282,7 +282,7 @@ export class Player {
     try {
       await video.play();
     } catch (err) {
-      // Browsers let nothing sound before the user has done something here.
+      // Browsers allow no sound before the user has acted on the page.
       if (!(err instanceof DOMException) || err.name !== "NotAllowedError" || video.muted) return;
       video.muted = true;
       this.#draw();
@@ -302,12 +302,13 @@ export class Player {
     if (waits === this.#waits) return;
     this.#waits = waits;
     clearInterval(this.#told);
-    const tell = () => void this.seat.ask("/playback/buffering", { method: "POST", body: { buffering: waits } }).catch(() => {}); // who is silent is not waited for
+    // without a report the room does not wait
+    const tell = () => void this.seat.ask("/playback/buffering", { method: "POST", body: { buffering: waits } }).catch(() => {});
     tell();
     if (waits) this.#told = setInterval(tell, BUFFERING);
   }
 
-  // #tellEnd has the next item follow: the server has no timer for that.
+  // #tellEnd asks for the next item, because the server has no timer for it.
   async #tellEnd(): Promise<void> {
     const s = this.#state;
     if (!s || s.paused || this.#live) return;
@@ -321,14 +322,14 @@ export class Player {
     try {
       this.take(await this.seat.ask<Playback>("/playback/ended", { method: "POST", body: { generation: s.generation, version: s.version } }));
     } catch {
-      // A look to come tells it again.
+      // A later check reports it again.
     }
   }
 
   #toggle(): void {
     if (!this.#may) return;
     if (this.#state?.item) void this.command({ do: this.#state.paused ? "play" : "pause" });
-    else void this.#loadNext(); // after the end of the playlist it begins again
+    else void this.#loadNext(); // after the end of the playlist it starts again
   }
 
   #seekTo(position: number): void {
@@ -348,7 +349,7 @@ export class Player {
   }
 
   #key(e: KeyboardEvent): void {
-    if (e.target !== this.el && !(e.target instanceof HTMLVideoElement)) return; // the buttons have their own keys
+    if (e.target !== this.el && !(e.target instanceof HTMLVideoElement)) return; // buttons handle their own keys
     if (!this.#may || !this.#state?.item || this.#live) return;
     const by = { ArrowLeft: -STEP, ArrowRight: STEP }[e.key];
     if (by !== undefined) this.#seekTo(Math.max(0, this.#where() + by));

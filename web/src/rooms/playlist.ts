@@ -10,17 +10,17 @@ import { sign } from "../chat/icons";
 import { clockOf } from "./player";
 import type { Seat } from "./seat";
 
-const SAMPLE = "/sample.webm"; // every server has it
+const SAMPLE = "/sample.webm"; // a sample that every server has
 const SAMPLE_LASTS = 60_000; // ms
-const PROBE = 5000; // ms in which a video has to say how long it is
+const PROBE = 5000; // ms to wait for the duration of a video
 
 interface Row {
   item: RoomItem;
   now: boolean;
   arrange: boolean;
   control: boolean;
-  before: string | null; // behind which it comes when it moves up; null: it is the first
-  after: string; // behind which it comes when it moves down; "": it is the last
+  before: string | null; // after a move up it follows this item; null: it is the first one
+  after: string; // after a move down it follows this item; "": it is the last one
 }
 
 export class RoomPlaylist {
@@ -29,14 +29,14 @@ export class RoomPlaylist {
   readonly #list = h("ol", { class: "items", "aria-label": r.tabs.list });
   readonly #none = h("p", { class: "muted" }, r.items.none);
   readonly #add: HTMLElement;
-  readonly #coming = h("div", { class: "stack" }); // what is being uploaded
+  readonly #coming = h("div", { class: "stack" }); // the running uploads
   readonly #mayNot = h("p", { class: "hint" }, r.items.mayNot);
   readonly #show: (items: Row[]) => void;
 
   constructor(
     private readonly seat: Seat,
     private readonly put: (item: string) => Promise<void>,
-    private readonly camera: HTMLElement, // what publishes this device's camera
+    private readonly camera: HTMLElement, // the button that publishes this device's camera
     private readonly failed: (err: unknown) => void,
   ) {
     const url = field(r.items.url, { name: "source", type: "url", required: true, maxlength: 2000, autocomplete: "off", placeholder: "https://" }, r.items.urlHint);
@@ -59,7 +59,7 @@ export class RoomPlaylist {
         async () => {
           const [source, named] = [url.input.value, title.input.value];
           await add(source.trim(), named.trim());
-          // What was typed meanwhile is of the next one.
+          // New input during the request belongs to the next item.
           if (url.input.value === source) url.input.value = "";
           if (title.input.value === named) title.input.value = "";
         },
@@ -80,7 +80,7 @@ export class RoomPlaylist {
     );
   }
 
-  // #ownFile is the button that uploads a video from this device, and then puts it on the playlist.
+  // #ownFile returns the button that uploads a video from this device and adds it to the playlist.
   #ownFile(): HTMLElement[] {
     const input = h("input", { type: "file", class: "sr", tabindex: -1, accept: "video/*", "aria-label": r.items.file, onchange: () => {
       const [file] = input.files ?? [];
@@ -134,7 +134,7 @@ export class RoomPlaylist {
   }
 }
 
-// nameOf is what the last part of a path says. What is not encoded as UTF-8 stays as it is.
+// nameOf returns the last part of a path. A part with an invalid UTF-8 encoding stays encoded.
 function nameOf(path: string): string {
   const last = path.split("/").at(-1) || path;
   try {
@@ -144,7 +144,8 @@ function nameOf(path: string): string {
   }
 }
 
-// lasts is how long a video says it is, ms; 0 where it does not say. Only then what follows needs nobody who may control the player.
+// lasts returns the duration of a video in ms, or 0 if it is unknown. With a duration, the next item follows without a
+// viewer who may control the player.
 function lasts(source: string): Promise<number> {
   if (source === SAMPLE) return Promise.resolve(SAMPLE_LASTS);
   if (!/^(https:|\/v1\/files\/)/i.test(source)) return Promise.resolve(0); // the server refuses it

@@ -1,4 +1,4 @@
-// The room that is open: player, comments, chat, playlist and people.
+// The open room: player, danmaku, chat, playlist and people.
 
 import { isTemporary, Refused as RefusedOnLine, type Danmaku as Comment, type DanmakuNew, type Room, type RoomGone, type RoomLine, type RoomMember, type RoomPlaylist as Playlist, type RoomScene, type RoomSelf, type RoomViewers, type Playback, type StoaEvent } from "@stoa-dev/client";
 import { now, Refused, Unreachable } from "../api";
@@ -17,10 +17,10 @@ import { Player } from "./player";
 import { RoomPlaylist } from "./playlist";
 import type { Place, Seat } from "./seat";
 
-const RETRY = 3000; // ms, more or less
-const FRESH = 5000; // ms for which an event of viewers is newer than a scene
-const CALM = 1000; // ms at least between two looks at who watches
-const EACH = 10; // ms more for each who does: all who have the list open look
+const RETRY = 3000; // ms, with jitter
+const FRESH = 5000; // ms for which the viewers of an event are newer than those of a scene
+const CALM = 1000; // ms, the least time between two loads of the viewers
+const EACH = 10; // ms more per viewer, because all viewers with an open list load it
 const COLORS = { white: 0xffffff, red: 0xff6b6b, yellow: 0xffe066, green: 0x8ce99a, blue: 0x74c0fc, pink: 0xfaa2c1 };
 const TABS = ["chat", "list", "people"] as const;
 
@@ -50,11 +50,11 @@ export class RoomView {
   #unsubscribe: () => void;
   #offs: (() => void)[];
   #reading = false;
-  #due: "" | "room" | "all" = ""; // to be read: what is being read may be older than what has changed
-  readonly #versions = new Map<string, number>(); // of the last event of each member
-  #heard: RoomSelf | undefined; // what an event has told of the caller since the scene was asked for
-  #lists = 0; // questions for the playlist
-  #shown = 0; // the one whose answer is shown
+  #due: "" | "room" | "all" = ""; // the next load: the running one may be older than a change
+  readonly #versions = new Map<string, number>(); // of each member's last event
+  #heard: RoomSelf | undefined; // the caller's state from an event during the load
+  #lists = 0; // requests for the playlist
+  #shown = 0; // the one of the shown response
   #looksWho: ReturnType<typeof setTimeout> | undefined;
   #looksAgain: ReturnType<typeof setTimeout> | undefined;
   #doable = "";
@@ -89,7 +89,7 @@ export class RoomView {
         if (state === "ended" && seat.guest) this.#leave(r.gone.kicked(this.#room?.name ?? r.doorTitle));
       }),
     ];
-    // Whatever was missed before the channel stands is in the scene that is read then.
+    // Events from before the subscription are in the scene that is loaded after it.
     this.#unsubscribe = seat.client.subscribe(`room/${seat.room}`, (e) => this.#event(e), () => void this.#read("all"));
   }
 
@@ -100,7 +100,7 @@ export class RoomView {
     clearTimeout(this.#looksAgain);
     for (const off of this.#offs) off();
     this.#unsubscribe();
-    void this.#goOff().catch(() => {}); // nobody sees the room any more
+    void this.#goOff().catch(() => {}); // the room is closed here
     this.#player.close();
     this.seat.close();
   }
@@ -112,7 +112,8 @@ export class RoomView {
     this.on.fail(say(err));
   };
 
-  // #read reads the room and the caller's place in it, or all that there is to show, once at a time: asked for meanwhile, once more.
+  // #read loads the room and the caller's membership, or the whole scene. Only one load runs at a time; a call during
+  // it causes one more.
   async #read(what: "room" | "all"): Promise<void> {
     if (this.#due !== "all") this.#due = what;
     if (this.#reading) return;
@@ -171,11 +172,12 @@ export class RoomView {
         if (this.#room) this.#settings(this.#room);
         this.#looksWho ??= setTimeout(() => {
           this.#looksWho = undefined;
-          void this.#people.online().catch(() => {}); // the next event asks again
+          void this.#people.online().catch(() => {}); // the next event retries
         }, Math.max(CALM, EACH * this.#viewers.count) * (1 + Math.random()));
         return;
       case "room.changed":
-        // Words are told to nobody, and what the caller may do depends on what all may. All who watch hear of it at the same moment.
+        // The event has no `words`, and the caller's permissions may have changed, so the room is loaded again. The
+        // wait spreads the requests of all viewers.
         this.#looksAgain ??= setTimeout(() => {
           this.#looksAgain = undefined;
           void this.#read("room");
@@ -193,7 +195,7 @@ export class RoomView {
     }
   }
 
-  // older reports whether an event of a member is older than the last one of that member.
+  // #older reports whether an event of a member is older than the last one of that member.
   #older(member: string, version = 0): boolean {
     if (version < (this.#versions.get(member) ?? 0)) return true;
     this.#versions.set(member, version);
@@ -235,17 +237,17 @@ export class RoomView {
 
   #drawCamera(): void {
     this.#camera.textContent = this.#broadcast ? r.live.stop : r.live.begin;
-    this.#camera.hidden = this.seat.guest || !navigator.mediaDevices || !canStream(); // a page without TLS has no devices
+    this.#camera.hidden = this.seat.guest || !navigator.mediaDevices || !canStream(); // a page without TLS has no access to cameras
   }
 
   readonly #may = (what: string): boolean => this.#me?.may.includes(what) ?? false;
 
   #settings(room: Room): void {
-    // What a scene says of viewers may be some seconds old: what an event has just told is newer.
+    // The viewers of a scene may be some seconds old. A recent event is newer.
     const { count, at } = this.#viewers;
     this.#room = performance.now() - at < FRESH ? { ...room, viewers: count } : room;
     this.#title.textContent = room.name;
-    this.#count.textContent = r.viewers(Math.max(1, this.#room.viewers)); // who reads this watches
+    this.#count.textContent = r.viewers(Math.max(1, this.#room.viewers)); // this user is a viewer too
     this.#player.room(room, this.#may("control"));
   }
 
@@ -272,7 +274,7 @@ export class RoomView {
     void this.seat.ask<Playlist>("/playlist").then((list) => this.#showList(list, question), this.failed);
   }
 
-  // Answers may come in another order than their questions: an older one is not shown.
+  // Responses may arrive in another order than their requests: an older one is ignored.
   #showList({ items }: Playlist, question: number): void {
     if (this.#over || question < this.#shown) return;
     this.#shown = question;
@@ -288,7 +290,7 @@ export class RoomView {
   #drawDoings(): void {
     const me = this.#me!;
     const state = `${me.role} ${me.may.join()}`;
-    if (state === this.#doable) return; // a question that waits for an answer stays
+    if (state === this.#doable) return; // a pending confirmation must not be lost
     this.#doable = state;
     const doing = (shape: Parameters<typeof sign>[0], text: string, run: () => void) => h("button", { type: "button", class: "secondary", "aria-haspopup": "dialog", onclick: run }, sign(shape), h("span", {}, text));
     put(

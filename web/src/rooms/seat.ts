@@ -1,4 +1,4 @@
-// Who is in a room: a user by the page's own connection, or a guest by one of the guest's token.
+// The participant in a room: a user with the page's own connection, or a guest with a connection for the guest's token.
 
 import { Ended, MemoryStorage, StoaClient, type Room, type RoomGuest, type RoomSelf } from "@stoa-dev/client";
 import { now, send, type Call } from "../api";
@@ -9,10 +9,10 @@ import { t } from "../texts";
 export interface Seat {
   room: string;
   guest: boolean;
-  client: StoaClient; // events come over it
-  /** A request below /v1/rooms/{room}, with the body of its answer. */
+  client: StoaClient; // for the events
+  /** Sends a request below /v1/rooms/{room}, and returns the body of the response. */
   ask: <T>(path: string, call?: Call) => Promise<T>;
-  leave: () => void; // what is kept for the seat is forgotten
+  leave: () => void; // deletes the stored token of the seat
   close: () => void;
 }
 
@@ -21,7 +21,7 @@ export interface Place {
   me?: RoomSelf;
 }
 
-const STORE = "stoa.guest."; // with the room's id
+const STORE = "stoa.guest."; // followed by the room's id
 
 async function bodyOf<T>(res: Response): Promise<T> {
   return (res.status === 204 ? undefined : await res.json()) as T;
@@ -37,18 +37,18 @@ export const userSeat = (room: string, client: StoaClient): Seat => ({
   close: () => {},
 });
 
-/** Keeps a guest's token for as long as the tab is open. */
+/** Stores a guest's token while the tab is open. */
 export function keepGuest({ token, expires, room }: RoomGuest): void {
   tabStorage.setItem(STORE + room.id, JSON.stringify({ token, expires }));
 }
 
-/** The seat of a guest who came into a room in this tab before; undefined where there is none. */
+/** The seat of a guest who joined a room in this tab earlier; undefined if there is none. */
 export function guestSeat(room: string): Seat | undefined {
   const kept = JSON.parse(tabStorage.getItem(STORE + room) ?? "null") as { token: string; expires: string } | null;
   if (!kept || Date.parse(kept.expires) < now()) return undefined;
   const { token } = kept;
   const getToken = async (refused?: string) => {
-    if (refused) throw new Ended(""); // a guest has no other one
+    if (refused) throw new Ended(""); // a guest has no other token
     return token;
   };
   const client = new StoaClient({ url: location.origin, getToken, storage: new MemoryStorage(), wire: { headers: { "Accept-Language": t.locale } } });

@@ -1,4 +1,4 @@
-// The page Rooms: the rooms of the user and the public ones, the door of one, and the one that is open.
+// The page Rooms: the user's rooms and the public ones, the page before a room, and the open room.
 
 import type { MyRooms, Room, RoomNew, Rooms } from "@stoa-dev/client";
 import { dialog } from "../dialog";
@@ -17,9 +17,9 @@ import { RoomView } from "./room";
 import { guestSeat, userSeat, type Place, type Seat } from "./seat";
 
 const PAGE = 50;
-const TYPED = 250; // ms after the last key in which a search waits
+const TYPED = 250; // ms after the last key until a search starts
 
-/** What an address of the page names; undefined where it is none of rooms. */
+/** The target of an address on this page; undefined for other pages. */
 export function addressed(hash: string): To | "list" | undefined {
   const found = /^#\/(?:rooms(?:\/([\w-]+))?|watch\/([\w-]+))$/.exec(hash);
   if (!found) return undefined;
@@ -80,7 +80,7 @@ export function roomsView(line: Line, fail: (text: string) => void): View {
   return { el, follow, close: () => open?.close(), catchUp: () => open?.catchUp?.() };
 }
 
-/** The view of somebody without an account; welcome draws how they get one, below a text. */
+/** The view of a visitor without an account. welcome draws the registration below a text. */
 export function visitView(welcome: (text: string) => HTMLElement, fail: (text: string) => void): View {
   const to = addressed(location.hash);
   const account = welcome(r.shown);
@@ -131,7 +131,7 @@ function roomList(failed: (err: unknown) => void) {
     const query = new URLSearchParams({ sort: sort.value, limit: String(PAGE), ...(search.value.trim() && { q: search.value.trim() }), ...(further && cursor && { cursor }) });
     try {
       const page = await json<Rooms>(`/v1/rooms?${query}`);
-      if (now !== reading) return; // a later question is on its way
+      if (now !== reading) return; // a later request has been sent
       found = [...(further ? found : []), ...page.rooms].filter((room, i, list) => list.findIndex((other) => other.id === room.id) === i);
       cursor = page.next ?? "";
       more.hidden = !cursor;
