@@ -1,12 +1,12 @@
-# Continuous integration has two cores: of three packages at once, one makes the servers of the others stall. Two
-# interpreters are neither watched for races nor have their pointers checked: SQLite, whose
-# memory is that of its C code and has locks of its own, and the Lua of the embedded Redis, which runs under one.
-# They take two fifths of a whole node's tests otherwise. Without tables for a debugger linking takes half as long.
-# "make lint" vets.
+# Continuous integration has two cores. With three packages at once, one of them makes the servers of the others stall.
+# Two interpreters run without the race detector and without pointer checks. They are SQLite, whose memory belongs to
+# its C code with its own locks, and the Lua of the embedded Redis, which runs under one lock. With these checks they
+# take two fifths of a whole node's tests. Without debugger tables, linking takes half as long. "make lint" runs vet.
 TEST_FLAGS ?= -p 2 -parallel 4
-# The library, and the adapters of clients that a program has already, so that the library depends on none but its own.
+# The library, and the adapters for a program's existing clients. They are separate modules, so that the library depends
+# on no other client than its own.
 MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
-# Those that take longest begin: at the end one of them would have a processor idle.
+# The slowest packages are first. At the end, one of them would leave a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
 
 .PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps
@@ -21,8 +21,8 @@ build: ## Build bin/stoa
 	go build -trimpath -o bin/stoa ./cmd/stoa
 
 UNWATCHED = -race=false -d=checkptr=0
-# Without atexit_sleep_ms each package's tests would sleep for a second at their end. A package that has not changed since
-# its last green run is not run again; STOA_TEST_RUN differs in each run, for tests that read it.
+# Without atexit_sleep_ms, the tests of each package would sleep for a second at their end. A package without changes
+# since its last green run is not run again. STOA_TEST_RUN differs in each run, for tests that read it.
 TEST = STOA_TEST_RUN=$$(date +%s) CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 $(CURDIR)/scripts/in-memory.sh $(CURDIR)/scripts/in-workspace.sh go test -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)' -ldflags='-s -w' -vet=off -timeout 30m $(TEST_FLAGS)
 
 test: deps ## Run the tests of what has changed, with real engines and the race detector; in a fresh clone, every test
@@ -31,8 +31,8 @@ test: deps ## Run the tests of what has changed, with real engines and the race 
 test-all: deps ## Run every test, in random order
 	$(TEST) -count=1 -shuffle=on $(PACKAGES)
 
-# Half of the runs have a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e". HARSH=1 stops every
-# run most of the time; it is for one package at a time: HARSH=1 RUNS=1 PACKAGES=./lib/lease
+# Half of the runs use a machine that stalls. A short trial: RUNS=2 PACKAGES="./lib/lease ./e2e". HARSH=1 stops the
+# processes of every run most of the time. Use it for one package at a time: HARSH=1 RUNS=1 PACKAGES=./lib/lease
 RUNS ?= 8
 
 test-stability: deps ## Run the tests eight times, four of them on a machine that stalls; takes hours
@@ -41,7 +41,7 @@ test-stability: deps ## Run the tests eight times, four of them on a machine tha
 test-timing: deps ## Run the tests that judge by real time, one after another, on a machine that does nothing else
 	scripts/in-workspace.sh go test -tags timing -p 1 -parallel 1 -run Timing $(PACKAGES)
 
-# The packages that touch SQL.
+# The packages that use SQL.
 MYSQL_TESTS ?= ./internal/... ./e2e
 
 test-mysql: deps ## Run the tests that touch SQL on MySQL in place of MariaDB

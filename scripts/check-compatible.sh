@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Holds the library's exported names against those of its newest version, the tag lib/v…, or
-# before the first one the commit in lib/compatible.base. Whatever a program that used that version
-# may no longer compile with is refused, unless lib/compatible.accepted has apidiff's line for
-# it, without the dash; and a name that goes must have been deprecated in that version.
-# docs/library/versions.md has the rules. Ends with 1 if it refuses something.
+# Compares the library's exported names with those of its newest version. That is the tag lib/v…, or before the first
+# tag the commit in lib/compatible.base. It refuses each change that may stop a program from compiling, unless
+# lib/compatible.accepted has apidiff's line for it, without the dash. A removed name must have been deprecated in that
+# version. docs/library/versions.md has the rules. The exit code is 1 after a refusal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export GOWORK=off # as those have the library who require it
+export GOWORK=off # like the programs that require the library
 
 apidiff=golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
 module=github.com/stoa-dev/stoa/lib

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Compares what is generated and kept in the tree with what would be generated
-# now: docs/reference, keyspace.lock, and where there is a Node that can, the page in web/dist.
-# The OpenAPI document is linted there, and a client generated from it is compiled. The Go
-# side has no need of Node, so its absence fails nothing here.
+# Compares the generated files in the tree with newly generated ones: docs/reference, keyspace.lock, and with a suitable
+# Node the page in web/dist. With Node, the OpenAPI document is also linted, and a client that is generated from it is
+# compiled. Without Node these checks are skipped, because the Go side does not need it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +21,7 @@ if ! go run ./cmd/stoa keys diff --write "$tmp/keyspace.lock" || ! diff -u keysp
 	failed=1
 fi
 
-# packages NAME installs what NAME/package-lock.json lists, unless that is there.
+# packages NAME installs the packages of NAME/package-lock.json, if necessary.
 packages() { [ "$1/node_modules/.package-lock.json" -nt "$1/package-lock.json" ] || npm --prefix "$1" ci --no-audit --no-fund; }
 
 if ! command -v npm >/dev/null; then

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Installs what "make test" needs beside Go, make, git and apt: a C compiler for
-# the race detector, a real redis-server, a real MariaDB, Chromium (its headless
-# shell where there is one: a story costs less than half), promtool for the
-# alerts, curl for the commands of the README, and nginx, HAProxy and Caddy for
-# deploy/proxy. Starts no service. Takes a moment when all is there.
+# Installs the packages that "make test" needs, except Go, make, git and apt. They are a C compiler for the race
+# detector, a real redis-server, a real MariaDB, promtool for the alerts, curl for the commands of the README, and
+# nginx, HAProxy and Caddy for deploy/proxy. Chromium is installed as its headless shell if possible, because a story
+# then takes less than half the time. The script starts no service. It takes a moment if all packages are installed.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
@@ -14,7 +13,7 @@ has gcc || missing="$missing gcc"
 has redis-server || missing="$missing redis-server"
 if ! has mariadbd || ! has mariadb-install-db; then missing="$missing mariadb-server"; fi
 has chromium-headless-shell || has chromium || missing="$missing chromium-headless-shell"
-has promtool || missing="$missing prometheus" # the package has promtool in it
+has promtool || missing="$missing prometheus" # the package contains promtool
 has curl || missing="$missing curl"
 has nginx || missing="$missing nginx-light"
 has haproxy || missing="$missing haproxy"
@@ -35,8 +34,8 @@ if [ "$(id -u)" -ne 0 ]; then
 	exec sudo -- "$0"
 fi
 
-# Packages ask this file before they start a service; 101 means no. A policy
-# that is there already comes back afterwards.
+# Packages run this file before they start a service; exit code 101 forbids it. An existing policy is restored
+# afterwards.
 policy=/usr/sbin/policy-rc.d
 restore() {
 	rm -f "$policy"
@@ -52,7 +51,8 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get -q update
 available=
 for package in $missing; do
-	# Older releases have no headless shell. Ubuntu has Chromium as a snap only; what its archive calls so is no browser.
+	# Older releases have no headless shell. Ubuntu has Chromium only as a snap; the package of that name in its archive is
+	# no browser.
 	if [ "$package" = chromium-headless-shell ]; then
 		for package in chromium-headless-shell chromium; do
 			if apt-cache policy "$package" | grep -q 'Candidate: [0-9]'; then

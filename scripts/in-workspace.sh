@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs a command in a workspace of this repository's modules, but for that of the hazards, which
-# needs other versions of what both require. There, each package is compiled once; a module that
-# requires another one would compile that one's packages anew, from another path. Nothing but
-# tests and checks needs it: every module is whole by itself.
+# Runs a command in a workspace of this repository's modules. The hazards module is not in it, because it needs other
+# versions of shared dependencies. In the workspace, each package is compiled once. Without it, a module would compile
+# the packages of a required module again, under another path. Only tests and checks use it: every module is complete by
+# itself.
 set -euo pipefail
 if [ -n "${GOWORK:-}" ]; then
 	exec "$@"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Everything that can be said about the sources without running them. All
-# checks run; the exit code says whether one of them found something.
+# Runs all static checks of the sources, even after a failure. The exit code reports whether a check failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,10 @@
 #!/bin/sh
-# Puts MySQL's own server where "make test-mysql" finds it: a mysqld with its
-# libraries in a folder of the user's cache, from Debian's unstable release, for no
-# stable one has it. Nothing of the system changes, nothing is started, and root is
-# not needed. Takes a moment when it is there; -f fetches it anew.
+# Installs MySQL's own server for "make test-mysql". It is a mysqld with its libraries, in a folder of the user's cache.
+# The packages are from Debian's unstable release, because no stable release has them. The script does not change the
+# system, starts nothing, and needs no root. It takes a moment if the server is there; -f downloads it again.
 #
-# On a system without apt, or with a mysqld of its own: name it in STOA_MYSQLD, and
-# this does nothing.
+# On a system without apt, or with its own mysqld, set STOA_MYSQLD to the path of that mysqld. The script then does
+# nothing.
 set -eu
 
 [ -z "${STOA_MYSQLD-}" ] || exit 0
@@ -16,7 +15,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
 	exit 1
 fi
 
-# The mirror that this system uses anyhow.
+# The mirror that this system already uses.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' 'Label: Debian' | head -n 1)
 if [ -z "$mirror" ]; then
 	echo "No Debian mirror among this system's sources (or its lists are not there: apt-get update). Install MySQL in another way, and name its mysqld in STOA_MYSQLD." >&2
@@ -28,7 +27,7 @@ tmp=$(mktemp -d "$into.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM HUP
 mkdir -p "$tmp/apt/sources" "$tmp/apt/lists/partial" "$tmp/apt/archives/partial" "$tmp/stoa-mysql/root"
-: >"$tmp/apt/status" # as if nothing were installed, so that every library comes along
+: >"$tmp/apt/status" # like a system without packages, so that all libraries are downloaded
 cat >"$tmp/apt/sources/unstable.sources" <<EOF
 Types: deb
 URIs: $mirror
@@ -48,7 +47,7 @@ root="$tmp/stoa-mysql/root"
 for package in "$tmp"/apt/archives/*.deb; do
 	dpkg-deb -x "$package" "$root"
 done
-# It needs a newer C library than the system may have, which has a loader of its own.
+# The server may need a newer C library than the system has. That library has its own loader.
 loader=$(cd "$root" && ls usr/lib*/ld-linux-*.so.* usr/lib/*/ld-linux-*.so.* 2>/dev/null | head -n 1)
 libraries=$(cd "$root" && dirname usr/lib/*/libstdc++.so.6)
 cat >"$tmp/stoa-mysql/mysqld" <<EOF

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes web/public/sample.webm, the video that every server has for its rooms: one
-# minute of colours, of a bar that says how far it is, and of the second itself. It
-# needs ffmpeg with libvpx and the font DejaVu Sans. Two runs of the same ffmpeg give the same file.
+# Creates web/public/sample.webm, the sample video for rooms on every server. It shows one minute of colours, a bar with
+# the progress, and the second as a number. It needs ffmpeg with libvpx and the font DejaVu Sans. Two runs of the same
+# ffmpeg create equal files.
 set -eu
 cd "$(dirname "$0")/.."
 font=$(fc-match -f '%{file}' 'DejaVu Sans:bold')

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Shows whether a test's outcome depends on the machine: runs "make test-all" RUNS times (8),
-# every second time on a machine that stalls. There, three loops keep the processors busy,
-# and every few seconds all processes of the tests are stopped for 0.3 s. One line says
-# how a run ended; logs of red ones are kept. Ends with 1 if any run was red.
+# Shows whether the outcome of a test depends on the machine. It runs "make test-all" RUNS times (8),
+# every second time on a machine that stalls. There, three loops keep the processors busy, and every
+# few seconds all processes of the tests are stopped for 0.3 s. One line reports how a run ended; the
+# logs of red runs stay. The exit code is 1 if any run was red.
 #
-# HARSH=1 finds in minutes, package by package, what that finds in hours: in every run all
-# processes are stopped for 0.55 s, longer than a server's patience, after each 0.1 to 0.5 s.
+# HARSH=1 finds the same faults in minutes, one package at a time. In every run, all processes are
+# stopped for 0.55 s, longer than a server's timeouts, after each 0.1 to 0.5 s.
 #
 #	scripts/test-stability.sh [package…]
 set -uo pipefail
@@ -27,16 +27,15 @@ clear_up() {
 		kill -TERM -- "-$tests"
 		tests=''
 	fi
-	rmdir "$logs" # unless it has a log
+	rmdir "$logs" # it fails if the folder has a log
 } 2>/dev/null
 trap clear_up EXIT
 trap 'exit 130' INT TERM HUP
 
 busy() { while :; do :; done; }
 
-# stall stops and continues the processes of a session until it is killed, but for servers that
-# a test has stopped itself, which would be continued too early. Hence the servers are looked for
-# once no test can stop one any more, and those that are being stopped stand still.
+# stall stops and continues the processes of a session until it is killed. It skips servers that a test has stopped,
+# because they would continue too early. So it first stops the tests, and then lists the servers that still run.
 stall() {
 	local testers servers
 	while :; do
@@ -62,7 +61,7 @@ red=0
 for n in $(seq "$runs"); do
 	log="$logs/run-$n.log" beside=''
 	SECONDS=0
-	# A session of its own, so that one signal reaches the tests and what they started.
+	# The tests have their own session, so that one signal reaches them and their processes.
 	setsid make --no-print-directory test-all PACKAGES="$packages" >"$log" 2>&1 &
 	tests=$!
 	if [ -n "$harsh" ]; then
@@ -80,7 +79,7 @@ for n in $(seq "$runs"); do
 	fi
 	wait "$tests"
 	code=$?
-	kill -KILL -- "-$tests" 2>/dev/null # what a test may have left behind
+	kill -KILL -- "-$tests" 2>/dev/null # processes that a test may have left
 	tests=''
 	if [ "${#others[@]}" -gt 0 ]; then
 		kill "${others[@]}"

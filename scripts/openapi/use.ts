@@ -1,5 +1,4 @@
-// A program against the generated types: it compiles only while the description of
-// the API is fit for generators.
+// A program that uses the generated types. It compiles only while generators can use the description of the API.
 
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema";
@@ -16,7 +15,7 @@ export async function checkIn(token: string): Promise<number> {
   return data.streak;
 }
 
-// The codes are a union: one that does not exist does not compile.
+// The codes are a union: an unknown code does not compile.
 function explain(code: components["schemas"]["Problem"]["code"]): string {
   return code === "checkin.day_closed" ? "That day is over." : code;
 }
@@ -27,7 +26,7 @@ export async function names(): Promise<string[]> {
   return data?.friends.map((f) => f.remark ?? f.user.name) ?? [];
 }
 
-// An event's type says what its data is.
+// The type of an event determines the type of its data.
 export function told(e: components["schemas"]["Event"]): string {
   switch (e.type) {
     case "checkin.marked":
