@@ -6,7 +6,7 @@ TEST_FLAGS ?= -p 2 -parallel 4
 # The library, and the adapters for a program's existing clients. They are separate modules, so that the library depends
 # on no other client than its own.
 MODULES = lib lib/redis/onrueidis lib/redis/ongoredis lib/cache/cacheotel
-# The slowest packages are first. At the end, one of them would leave a processor idle.
+# The slowest packages are first. If they were last, one of them would leave a processor idle.
 PACKAGES ?= ./internal/wholeserver ./e2e ./internal/wholeserver/integration ./... $(MODULES:%=./%/...)
 
 .PHONY: help run build test test-all test-mysql test-stability test-timing soak lint generate check-compatible check-generated bench bench-checkin bench-boards bench-audit bench-cache bench-files bench-people bench-presence bench-realtime bench-rooms bench-size bench-start bench-http bench-live hazards hazards-checkin deps

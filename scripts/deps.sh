@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the packages that "make test" needs, except Go, make, git and apt. They are a C compiler for the race
-# detector, a real redis-server, a real MariaDB, promtool for the alerts, curl for the commands of the README, and
-# nginx, HAProxy and Caddy for deploy/proxy. Chromium is installed as its headless shell if possible, because a story
-# then takes less than half the time. The script starts no service. It takes a moment if all packages are installed.
+# detector, a real redis-server, a real MariaDB and Chromium. Others are promtool for the alerts, curl for the commands
+# of the README, and nginx, HAProxy and Caddy for deploy/proxy. Chromium is its headless shell if possible, because a
+# story then takes less than half the time. The script starts no service. It is fast if all packages are installed.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }

@@ -361,7 +361,7 @@ export interface Mail {
 export class Refused extends Error {
   constructor(
     readonly problem: Problem,
-    readonly retryAfter: number, // seconds; 0 when the server did not say
+    readonly retryAfter: number, // seconds; 0 if the server states none
   ) {
     super(problem.detail || problem.title);
   }

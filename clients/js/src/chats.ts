@@ -401,7 +401,7 @@ export class Chats extends Emitter<ChatsEvents> {
     const h = this.held.get(chat);
     if (h && rev > h.rev) {
       h.wantRev = Math.max(h.wantRev, rev);
-      if (rev === h.rev + 1) h.rev = rev; // this is the whole change
+      if (rev === h.rev + 1) h.rev = rev; // the event has the complete change
       void this.run(h);
     }
     if (!h || h.gone.has(seq)) return;

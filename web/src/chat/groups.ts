@@ -171,7 +171,7 @@ export class Groups {
     return mentions?.some((m) => m === this.user || m === "all") ?? false;
   }
 
-  /** The messages of a group that the user wants notifications of. */
+  /** The user's choice of the group's messages for notifications. */
   notify(chat: string): GroupSelf["notify"] {
     return this.#held.get(groupOf(chat))?.me.notify ?? "all";
   }

@@ -17,7 +17,7 @@ import { untilWords } from "./when";
 
 const HOUR = 3600_000;
 const LONG = 9 * 365 * 24 * HOUR; // the server's limit is ten years
-const FILTER_FROM = 12; // the number of members from which a search field is shown
+const FILTER_FROM = 12; // the number of members that adds a search field
 const TYPED = 250; // ms after the last key until a search of the server starts
 const FOUND = 50; // members on a page of the search
 const PAST = new Date(0).toISOString(); // a mute until then has no effect

@@ -1,7 +1,7 @@
 // A list that starts at its end. It stays in place while rows are added above and below.
 
 const NEAR = 60; // px from the end that still count as the end
-const AHEAD = 400; // px before an end at which the next page is loaded
+const AHEAD = 400; // px before an end: the next page is loaded here
 
 export class Scroller {
   #lastTop = 0; // the last known scrollTop, px

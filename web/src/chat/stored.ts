@@ -18,7 +18,7 @@ export interface Place {
 
 const WIDEST = 320; // px of a picture in a bubble
 const LINK_AGAIN = 5_000; // ms until a failed request for a link is retried
-const LINK_FOR = 4 * 60_000; // ms for which a link is reused; the server's default is five minutes
+const LINK_FOR = 4 * 60_000; // ms, the life of a link in this page; the server's default is five minutes
 
 const links = new Map<string, { url: string; until: number }>();
 

@@ -1,4 +1,4 @@
-// Danmaku over the video. Lanes keep them apart, so that none covers another of its mode.
+// Danmaku over the video. Each has a lane, so that none covers another of its mode.
 
 import type { Danmaku as Comment, DanmakuList } from "@stoa-dev/client";
 import { h } from "../dom";

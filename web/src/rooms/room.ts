@@ -18,7 +18,7 @@ import { RoomPlaylist } from "./playlist";
 import type { Place, Seat } from "./seat";
 
 const RETRY = 3000; // ms, with jitter
-const FRESH = 5000; // ms for which the viewers of an event are newer than those of a scene
+const FRESH = 5000; // ms: until then, the viewers of an event replace those of a scene
 const CALM = 1000; // ms, the least time between two loads of the viewers
 const EACH = 10; // ms more per viewer, because all viewers with an open list load it
 const COLORS = { white: 0xffffff, red: 0xff6b6b, yellow: 0xffe066, green: 0x8ce99a, blue: 0x74c0fc, pink: 0xfaa2c1 };
