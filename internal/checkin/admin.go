@@ -15,11 +15,11 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Admin is what an operator does beside a running server, on SQL alone: the server's
-// Redis may live within the server. What Admin writes is durable; the server brings
-// Redis up to date seconds later. Files are the affair of package transfer.
+// Admin has the operations of an operator next to a running server, on SQL alone, because the server's Redis may be
+// embedded in the server. Its writes are durable. The server applies them to Redis seconds later. Package transfer
+// handles files.
 type Admin struct {
-	// Runs are the runs that servers are asked for; see [Admin.Request].
+	// Runs has the runs that operators request from the servers; see [Admin.Request].
 	Runs *reconcile.Store
 
 	sql      *sqlStore
@@ -27,13 +27,13 @@ type Admin struct {
 	now      func() time.Time
 }
 
-// NewAdmin returns the operator's verbs on db.
+// NewAdmin returns the operator's operations on db.
 func NewAdmin(db *sqldb.DB) *Admin {
 	return &Admin{Runs: reconcile.NewStore(db), sql: newSQLStore(db), accounts: accounts.NewDirectory(db), now: db.Now}
 }
 
-// Grant gives a user n more freezes and keeps the reason. It returns when the grant is
-// committed; a server shows it a moment later. It may return ErrGrant or accounts.ErrNoUser.
+// Grant gives a user n more freezes and stores the reason. It returns when the grant is committed; a server shows it a
+// moment later. It returns ErrGrant if n or the reason is not valid, and accounts.ErrNoUser if the user does not exist.
 func (a *Admin) Grant(ctx context.Context, user accounts.ID, n int, reason string) (err error) {
 	defer errs.Wrap(&err, "checkin.Grant %s", user)
 	if reason = strings.TrimSpace(reason); n < 1 || n > streak.MaxGrant || !streak.ValidReason(reason) {
@@ -49,26 +49,26 @@ func (a *Admin) Grant(ctx context.Context, user accounts.ID, n int, reason strin
 	return a.sql.grant(ctx, user, GrantEntry{streak.Grant{N: n, At: a.now()}, reason})
 }
 
-// Shown is what SQL has of one user, with the grants and made-up days that led to it.
+// Shown is the state of one user in SQL, with the grants and make-ups that led to it.
 type Shown struct {
 	streak.Status
-	Earned  int          // freezes, by days signed
+	Earned  int          // freezes, by signed days
 	Granted int          // freezes
 	Grants  []GrantEntry // the newest first, at most [MaxShown]
 	Makeups []Audited    // the newest first, at most [MaxShown]
 }
 
-// Audited is a made-up day with the month against whose limit it counts.
+// Audited is a make-up with the month whose limit it counts against.
 type Audited struct {
 	Makeup
 	Month string // 2026-11
 }
 
-// MaxShown is how many grants, and how many made-up days, Show returns at most.
+// MaxShown is the largest number of grants, and of make-ups, that Show returns.
 const MaxShown = 1000
 
-// Show returns what a user's status is by these rules, and its audit. In
-// redis-first mode the last second's check-in may be missing.
+// Show returns a user's status by these rules, and its audit. In redis-first mode, the check-ins of the last second may
+// be missing.
 func (a *Admin) Show(ctx context.Context, user accounts.ID, clock civil.Clock, rules Settings) (out Shown, err error) {
 	defer errs.Wrap(&err, "checkin.Show %s", user)
 	histories, err := a.sql.histories(ctx, []accounts.ID{user})
@@ -90,7 +90,7 @@ func (a *Admin) Show(ctx context.Context, user accounts.ID, clock civil.Clock, r
 	return out, err
 }
 
-// Request asks the servers for a run. It may return reconcile.ErrOptions.
+// Request stores a run for the servers. It returns reconcile.ErrOptions if the options are not valid.
 func (a *Admin) Request(ctx context.Context, kind runs.Kind, o reconcile.Options) (*reconcile.Run, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -15,58 +15,57 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 )
 
-// change names a user of whom SQL has something that Redis may lack: rows of the log,
-// a grant, another zone. The projection has the user's state computed from SQL and
-// written; see [projection.Projection.Renew].
+// change names a user for whom SQL may have something that Redis lacks: rows of the log, a grant, another zone. The
+// projection computes the user's state from SQL and writes it; see [projection.Projection.Renew].
 type change struct {
 	user accounts.ID
 	days []civil.Day // rows of the log; none: only what follows from the others has changed
-	at   time.Time   // when they were written, if nothing has told Redis of them; else zero
+	at   time.Time   // when they were written, if Redis does not have them; else zero
 
 	// fresh rows may owe freezes however old they are.
 	fresh bool
-	// An imported change is of rows of any age: all records that Redis has of the user
-	// are merged, and the boards hear of the signed days from first to last, or of
-	// today's seasons where that is not known.
+	// An imported change has rows of any age. All records of the user in Redis are merged. The boards get the signed
+	// days from first to last, or, if these are unknown, the seasons of today.
 	imported    bool
 	first, last civil.Day
-	// An unranked change leaves the boards alone: telling them twice has them counted anew.
+	// An unranked change does not move the user on the boards, because a second move of the same change causes a
+	// recount.
 	unranked bool
 }
 
 func rowChange(k rowKey) change { return change{user: k.user, days: []civil.Day{k.day}} }
 
-// state is what Redis should hold of a user because of a change.
+// state is what Redis should have of a user because of a change.
 type state struct {
 	change
 	began     time.Time     // before SQL was read
-	lost      []records.Key // of days that SQL does not have: to be dropped
-	records   []records.Key // to be there
-	held      []records.Key // to be merged where they are
+	lost      []records.Key // of days that SQL does not have: to be deleted
+	records   []records.Key // to be loaded
+	held      []records.Key // to be merged where they exist
 	history   streak.History
 	placement ranking.Placement
 	ranked    bool
 }
 
-// bring has the projection tell Redis of a change that was announced and is committed.
+// bring applies a change that was announced and is committed to Redis, through the projection.
 func (s *Service) bring(ctx context.Context, at time.Time, c change) {
 	// Records, merges and boards take a round trip each.
 	if s.projection.Bring(ctx, 3*s.redis.Budget, c) {
 		s.projection.Done(at)
 		return
 	}
-	c.at = time.Time{} // Redis may have taken it without saying so
+	c.at = time.Time{} // Redis may have applied it without a reply
 	s.projection.Missed(at, c)
 }
 
-// renew has what the log has of a user merged into all records that Redis has; with boards,
-// those of now are told of the user as well.
+// renew merges the log of a user into all records that Redis has. With boards, it also moves the user on the current
+// boards.
 func (s *Service) renew(ctx context.Context, user accounts.ID, boards bool) error {
 	return s.projection.Renew(ctx, change{user: user, imported: true, unranked: !boards})
 }
 
-// changed names what was written at that time or later: rows, grants, and imports,
-// whose rows have times of their own.
+// changed calls fn with the changes that were written at that time or later: rows, grants, and imports, whose rows have
+// their own times.
 func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change) error) error {
 	err := s.sql.since(ctx, since, func(rows []logRow) error {
 		return fn(mapped(rows, func(r logRow) change {
@@ -87,8 +86,8 @@ func (s *Service) changed(ctx context.Context, since time.Time, fn func([]change
 	})
 }
 
-// state computes what Redis should hold of users because of changes. It closes gaps
-// that a crash left open between two commits.
+// state computes what Redis should have of users because of changes. It closes gaps that a crash left open between two
+// commits.
 func (s *Service) state(ctx context.Context, changes []change) ([]state, error) {
 	began := time.Now()
 	users := mapped(changes, func(c change) accounts.ID { return c.user })
@@ -120,8 +119,7 @@ func (s *Service) state(ctx context.Context, changes []change) ([]state, error) 
 	}), nil
 }
 
-// stateOf is state for one user; covered is the first day of a gap that was closed, 0
-// when there was none.
+// stateOf is state for one user. covered is the first day of a gap that was closed, or 0 without one.
 func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered civil.Day, boards []ranking.Board) (st state) {
 	st.change, st.history = c, h
 	today := clock.Today(s.now())
@@ -143,7 +141,7 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 		if len(h.Marks) > 0 {
 			first = h.Marks[0].Day.Year()
 		}
-		for year := first; year <= today.Year()+1; year++ { // those that a reconciliation looks at
+		for year := first; year <= today.Year()+1; year++ { // the years that a reconciliation compares
 			st.held = append(st.held, records.Key{User: c.user, Year: year})
 		}
 	default:
@@ -163,7 +161,7 @@ func (s *Service) stateOf(c change, clock civil.Clock, h streak.History, covered
 	return st
 }
 
-// writeStates brings Redis to what was computed, and to what SQL has become meanwhile.
+// writeStates writes the computed states to Redis, and repeats this for users whose log changed meanwhile.
 func (s *Service) writeStates(ctx context.Context, states []state) error {
 	for len(states) > 0 {
 		if err := s.redis.patient().writeRecords(ctx, states); err != nil {
@@ -186,10 +184,10 @@ func (s *Service) writeStates(ctx context.Context, states []state) error {
 	return nil
 }
 
-// overtaken returns the new states of users who got another row while theirs was on its
-// way. A board cannot tell two rows of one second apart, so that the older state may have
-// taken the newer one's place; and who follows an import passes over a record that is not
-// there yet. Whoever writes last looks last: what SQL has wins in the end.
+// overtaken returns the new states of users whose log changed while their states were written. Two cases need this. A
+// board cannot order two rows of one second, so the older state may have replaced the newer one. And the message of an
+// import skips a record that does not exist yet. Each writer rechecks SQL after its write, so the state of SQL wins in
+// the end.
 func (s *Service) overtaken(ctx context.Context, states []state) ([]state, error) {
 	now := s.now()
 	written := map[accounts.ID]state{}
@@ -210,7 +208,7 @@ func (s *Service) overtaken(ctx context.Context, states []state) ([]state, error
 	for user, st := range written {
 		if !histories[user].Equal(st.history) {
 			c := st.change
-			c.at = time.Time{} // the boards have been told
+			c.at = time.Time{} // the boards have the move already
 			again = append(again, c)
 		}
 	}
@@ -220,11 +218,11 @@ func (s *Service) overtaken(ctx context.Context, states []state) ([]state, error
 	return s.state(ctx, again)
 }
 
-// overtakenWithin is how old a user's newest row is when no other can have its second: more
-// than the clocks of two nodes differ.
+// overtakenWithin is the age of a user's newest row when no other row can have the same second. It is more than the
+// clocks of two nodes differ.
 const overtakenWithin = time.Minute
 
-// imports are the days by which the boards of seasons hear of an import.
+// imports returns the days that the boards of seasons get because of an import.
 func (c change) imports(h streak.History, today civil.Day) (days []civil.Day) {
 	if c.last == 0 {
 		return []civil.Day{today}
@@ -237,11 +235,10 @@ func (c change) imports(h streak.History, today civil.Day) (days []civil.Day) {
 	return days
 }
 
-// laterAgain is how long a [transfer.Touched] message is put off while Redis is away.
+// laterAgain is the delay of a [transfer.Touched] message while Redis is away.
 const laterAgain = 10 * time.Second
 
-// followTouched brings Redis up to date with rows whose times lie in the past. It skips users with a later message.
-// It may be repeated.
+// followTouched applies rows with times in the past to Redis. It skips users with a later message. It may be repeated.
 func (s *Service) followTouched(ctx context.Context, t transfer.Touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followTouched")
 	if !s.projection.Writable() {

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// What a caller can do wrong.
+// The errors that a caller can cause.
 var (
 	ErrYear        = errs.New(errs.Invalid, "checkin.year", "A calendar has the years 1970 to 9999.")
 	ErrDayClosed   = errs.New(errs.Conflict, "checkin.day_closed", "Check-in is for today, and for a few minutes after midnight for the day before.")
@@ -25,8 +25,8 @@ var (
 	ErrGrant       = errs.New(errs.Invalid, "checkin.grant", "A grant is of 1 to 100 freezes and has a reason of 1 to 200 printable characters.")
 )
 
-// Settings are the rules that an operator may choose. The zero value has no
-// make-up, no freezes, no grace, and compact boards.
+// Settings are the rules that an operator may choose. The zero value has no make-up, no freezes, no grace, and compact
+// boards.
 type Settings struct {
 	MakeupDays  int           `koanf:"makeup_days" default:"30" help:"how many days back a missed day can be made up, at most 366" zero:"none can"`
 	MakeupLimit int           `koanf:"makeup_limit" default:"3" help:"days that a user may make up in one month, at most 31" zero:"none"`
@@ -44,7 +44,7 @@ type Settings struct {
 	ReconcileRate  int           `koanf:"reconcile_rate" default:"2000" help:"users compared per second at the most, so that traffic is not hurt" zero:"no limit"`
 }
 
-// The modes: which one is first to have a check-in.
+// The modes state which store acknowledges a check-in.
 const (
 	DurableFirst = "durable"
 	RedisFirst   = "redis"
@@ -86,8 +86,8 @@ func (c Settings) Validate() error {
 	return errors.Join(faults...)
 }
 
-// late says whether a check-in at now for day is one for the day that has just
-// ended; ErrDayClosed if it is for neither that nor today.
+// late reports whether a check-in at now for day is for the day that has just ended. It returns ErrDayClosed if day is
+// neither that day nor today.
 func (c Settings) late(clock civil.Clock, now time.Time, day civil.Day) (bool, error) {
 	today := clock.Today(now)
 	if day == today {
@@ -105,13 +105,13 @@ func (c Settings) firstMakeup(clock civil.Clock, created time.Time, today civil.
 	return max(today-civil.Day(c.MakeupDays), clock.Today(created))
 }
 
-// Activity is what a user did since the last check-in.
+// Activity has the words and minutes of a user since the last check-in.
 type Activity struct {
 	Words   int // words learned
 	Minutes int // minutes studied
 }
 
-// Result is the answer to a check-in.
+// Result is the result of a check-in.
 type Result struct {
 	New    bool      // false: the day was signed before, and nothing changed
 	At     time.Time // when the day was signed

@@ -23,8 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// request is one day to be written for one user. Day and time were fixed when
-// it arrived.
+// request is one day to be written for one user. Its day and time were fixed when it arrived.
 type request struct {
 	user  accounts.ID
 	clock civil.Clock
@@ -32,48 +31,47 @@ type request struct {
 	at    time.Time // whole milliseconds
 	kind  streak.Kind
 	act   Activity
-	req   int64 // random; tells whose row it is that the log holds
+	req   int64 // random; shows which request wrote the row in the log
 
-	late bool // for a day that is over: its status and its event are the verb's affair
+	late bool // for a day that is over: the caller of submit sets its status and publishes its event
 }
 
-// hook is what the app's own backend is told of it.
+// hook returns the payload of the webhook.
 func (r request) hook() api.HookCheckin {
 	return api.HookCheckin{User: r.user.String(), Day: r.day.String(), Words: r.act.Words, Minutes: r.act.Minutes, MadeUp: r.kind == streak.MadeUp}
 }
 
 func (r request) key() rowKey { return rowKey{r.user, r.day} }
 
-// record names the record that has the day.
+// record returns the key of the record that has the day.
 func (r request) record() records.Key { return records.Key{User: r.user, Year: r.day.Year()} }
 
-// recorded is what that record has of it.
+// recorded returns the day as that record stores it.
 func (r request) recorded() records.Day { return records.Day{User: r.user, Day: r.day, Kind: r.kind} }
 
-// marked is what the boards want to know of a request.
+// marked returns what the boards need of a request.
 func (r request) marked() ranking.Marked {
 	return ranking.Marked{User: r.user, Clock: r.clock, Mark: streak.Mark{Day: r.day, Kind: r.kind, At: r.at}}
 }
 
-// outcome answers one request.
+// outcome is the result of one request.
 type outcome struct {
 	Result
-	kind  streak.Kind // of the row that the log has
-	err   error       // committed, but where the user stands could not be told
+	kind  streak.Kind // of the row in the log
+	err   error       // committed, but the status could not be computed
 	ahead *ahead
 	kept  bool // in the stream; SQL follows
-	lost  bool // refused with err: it needed SQL, which was away
+	lost  bool // refused with err, because it needed SQL, which was away
 }
 
-// wrote reports that the row with that answer was written just now, for this very request.
+// wrote reports whether this very request wrote the row of that outcome just now.
 func (r request) wrote(o outcome) bool { return o.New && r.at.Equal(o.At) }
 
-// newCommitter returns the two stages of a check-in: a batch is committed to
-// the log, and while the next one commits, Redis and the boards are brought up to
-// date and the callers answered.
+// newCommitter returns the two stages of a check-in. The first commits a batch to the log. The second, during the next
+// commit, updates Redis and the boards and returns results to the callers.
 func (s *Service) newCommitter() *groupcommit.Committer[request, outcome] {
-	// One commit at a time, on every engine: with two, batches are half as large,
-	// and what a batch costs beside the flush outweighs the overlap.
+	// One commit at a time, on every engine. With two, batches are half as large, and the cost of a batch apart from
+	// the flush outweighs the overlap.
 	return groupcommit.New(s.commit, groupcommit.Options[request, outcome]{
 		Retry:   retryable,
 		Split:   refused,
@@ -83,14 +81,14 @@ func (s *Service) newCommitter() *groupcommit.Committer[request, outcome] {
 	})
 }
 
-// batchTime is how long the statements of a batch may take.
+// batchTime bounds the statements of a batch.
 const batchTime = 5 * time.Second
 
-// commit writes a batch to the log of the mode. Two requests for one day of one user are
-// folded: the first that arrived stands.
+// commit writes a batch to the log of the mode. Two requests for one day of one user become one row, that of the first
+// request.
 func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error) {
 	rows := sorted(reqs)
-	ahead := s.lookAhead(ctx, rows) // goes on after the commit
+	ahead := s.lookAhead(ctx, rows) // it continues after the commit
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
 	w, err := s.checkins.commit(ctx, rows, ahead)
@@ -107,8 +105,8 @@ func (s *Service) commit(ctx context.Context, reqs []request) ([]outcome, error)
 	return out, nil
 }
 
-// sorted returns requests in the order of the primary key, and of those for one
-// day of one user the first that arrived.
+// sorted returns requests in the order of the primary key. Of several requests for one day of one user, it returns the
+// first that arrived.
 func sorted(reqs []request) []request {
 	order := make([]int, len(reqs)) // a request is large to move
 	for i := range order {
@@ -127,21 +125,19 @@ func sorted(reqs []request) []request {
 	return rows
 }
 
-// ahead is what Redis is thought to hold of a batch's users. It tells what the
-// check-ins will mean for the boards, so that days and boards go to Redis
-// together; what Redis answers then tells whether it was right.
+// ahead is the expected content of Redis for a batch's users. It gives the moves on the boards, so that days and boards
+// go to Redis in one round trip. The reply of Redis then shows whether the expectation was right.
 type ahead struct {
-	repeats bool // this node has seen all of the batch's days signed
+	repeats bool // this node has seen that all days of the batch are signed
 
 	done chan struct{}
 	recs map[records.Key]*streak.Record // complete when done is closed; loaded ones only
-	away bool                           // Redis did not answer; known when done is closed
+	away bool                           // Redis did not respond; set when done is closed
 }
 
-// lookAhead collects the users' records while SQL commits: as this node left them
-// with the last check-in, else from Redis, else loaded. A user who seems to have
-// missed the day before may have checked in on another node, so Redis is asked, but not
-// where the day itself is known.
+// lookAhead collects the users' records while SQL commits. It uses this node's copy of the last check-in, else Redis,
+// else the log. A user who seems to have missed the day before may have checked in on another node. It therefore reads
+// that user's record from Redis, unless the day itself is already in the copy.
 func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 	a := &ahead{done: make(chan struct{}), recs: make(map[records.Key]*streak.Record, len(rows)), repeats: true}
 	var unseen []records.Key
@@ -164,10 +160,10 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 		defer close(a.done)
 		recs, err := s.redis.ReadAll(ctx, unseen)
 		if err != nil {
-			a.away = true // days and boards go one after the other then
+			a.away = true // days and boards then take one round trip each
 			return
 		}
-		// What is loaded is known in any case.
+		// After an error, the records that are loaded are still usable.
 		_ = s.checkins.ask(ctx, func(ctx context.Context) error { return s.loadMissing(ctx, unseen, recs) })
 		for i, k := range unseen {
 			if recs[i].Loaded() {
@@ -179,13 +175,12 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 }
 
 func (a *ahead) wait() {
-	if a != nil { // replays are committed long ago
+	if a != nil { // requests that repeat a day were committed long ago
 		<-a.done
 	}
 }
 
-// around returns a user's record as it is and as r will have changed it, or nil
-// when it is not known.
+// around returns a user's record before and after r. It returns nil if the record is not available.
 func (a *ahead) around(r request) (before, after *streak.Record) {
 	a.wait()
 	if a == nil {
@@ -199,8 +194,7 @@ func (a *ahead) around(r request) (before, after *streak.Record) {
 	return before, &rec
 }
 
-// failed is told about requests that SQL did not take, or may have taken
-// without saying so.
+// failed settles a request that SQL did not accept, or whose outcome is unknown.
 func (s *Service) failed(r request, err error) {
 	if unanswered(err) {
 		s.projection.Unsure(r.at, rowChange(r.key()))
@@ -209,30 +203,30 @@ func (s *Service) failed(r request, err error) {
 	}
 }
 
-// applyBatch brings Redis up to date with committed requests and fills in where
-// each user stands. Where Redis does not answer in time, SQL does.
+// applyBatch applies committed requests to Redis and fills in the status of each user. If Redis does not respond in
+// time, it uses SQL.
 func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome) {
 	if slices.ContainsFunc(out, func(o outcome) bool { return o.lost }) {
 		s.applyRest(ctx, reqs, out)
 		return
 	}
 	for i := range reqs {
-		reqs[i].kind = out[i].kind // the day may be there already, as another kind
+		reqs[i].kind = out[i].kind // the day may already exist, as another kind
 	}
 	applied, answered := false, false
 	if s.projection.Up() {
 		switch err := s.apply(ctx, reqs, out); {
 		case err == nil:
-			// What Redis answered counts if it had everything all the time.
+			// The replies of Redis count only if it was complete all the time.
 			applied, answered = true, s.projection.Up()
 			s.checkins.secure(ctx, reqs, out)
-		case !errors.Is(err, ErrStore): // else SQL went away, and some records could not be loaded
+		case !errors.Is(err, ErrStore): // else SQL was lost, and some records could not be loaded
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a batch was not applied to redis in time", slog.Int("rows", len(reqs)), slog.Any("err", err))
 			s.projection.Suspect()
 		}
 	}
 	answered = answered || s.answerFromLog(ctx, reqs, out)
-	if !applied && answered { // a Redis that is not complete is told by the way of a repair
+	if !applied && answered { // a Redis that is not complete gets the change as a repair
 		applied = s.projection.Bring(ctx, 3*s.redis.Budget, mapped(reqs, func(r request) change { return rowChange(r.key()) })...)
 	}
 	for _, r := range reqs {
@@ -241,7 +235,7 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 			s.projection.Done(r.at)
 		case answered:
 			s.projection.Missed(r.at, rowChange(r.key()))
-		default: // no caller is told that it is committed
+		default: // no caller is acknowledged
 			s.projection.Unsure(r.at, rowChange(r.key()))
 		}
 	}
@@ -250,7 +244,7 @@ func (s *Service) applyBatch(ctx context.Context, reqs []request, out []outcome)
 	}
 }
 
-// applyRest is applyBatch for those that were not refused.
+// applyRest is applyBatch for the requests that were not refused.
 func (s *Service) applyRest(ctx context.Context, reqs []request, out []outcome) {
 	var rest []request
 	var theirs []outcome
@@ -271,8 +265,8 @@ func (s *Service) applyRest(ctx context.Context, reqs []request, out []outcome) 
 	}
 }
 
-// answerFromLog tells callers where they stand with one SELECT for the batch.
-// If that fails, it tells them that instead and returns false.
+// answerFromLog fills in the status of each caller with one SELECT for the batch. If that fails, it fills in the error
+// and returns false.
 func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outcome) bool {
 	users := make([]accounts.ID, len(reqs))
 	for i, r := range reqs {
@@ -285,21 +279,20 @@ func (s *Service) answerFromLog(ctx context.Context, reqs []request, out []outco
 	for i, r := range reqs {
 		if out[i].err = err; err == nil {
 			rec := streak.RecordOf(r.day.Year(), histories[r.user])
-			rec.Set(r.day, r.kind) // it may be in the stream alone, and Redis went away since
+			rec.Set(r.day, r.kind) // it may be in the stream alone, and Redis may have been lost since
 			out[i].Status = s.freezes.Status(rec, r.clock, r.day)
 		}
 	}
 	return err == nil
 }
 
-// apply writes committed rows to the records and the boards and fills in each
-// user's status: in one round trip where the records were known ahead, else in
-// a second one for the boards. After an error nothing is certain and everything
-// may be applied again.
+// apply writes committed rows to the records and the boards and fills in each user's status. It takes one round trip if
+// the records were available ahead, else a second one for the boards. After an error the outcome is unknown, and the
+// whole batch may be applied again.
 func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) error {
 	now := s.now()
 	expected := make([]*streak.Record, len(reqs))
-	told := make([]*ranking.Placement, len(reqs)) // of what was expected
+	told := make([]*ranking.Placement, len(reqs)) // the moves that were sent, by the expectation
 	ms := ranking.Moves{Room: len(reqs)}
 	for i, r := range reqs {
 		before, after := out[i].ahead.around(r)
@@ -346,7 +339,7 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 			continue
 		}
 		p, ok := ranking.PlacementOf(s.freezes, recs[i], r.marked(), now)
-		if !ok || !wrote { // of an old row it is not known what came after it
+		if !ok || !wrote { // the log may have later rows than an old one
 			b := behind[r.user]
 			b.rows = append(b.rows, r)
 			b.told = b.told || told[i] != nil || !wrote
@@ -362,13 +355,13 @@ func (s *Service) apply(ctx context.Context, reqs []request, out []outcome) erro
 	return s.redis.rank(ctx, s.Boards.AppendCmds(nil, ms))
 }
 
-// untold are rows of a user whose record does not tell what they mean for the boards.
+// untold has rows of a user whose record does not show what they mean for the boards.
 type untold struct {
 	rows []request
-	told bool // the boards may have been told of one of them
+	told bool // the boards may already have one of them
 }
 
-// catchUp adds the places of users of whom the log has to be asked.
+// catchUp adds the places of users that only the log can give.
 func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[accounts.ID]untold) error {
 	if len(behind) == 0 {
 		return nil
@@ -395,8 +388,8 @@ func (s *Service) catchUp(ctx context.Context, ms *ranking.Moves, behind map[acc
 	return nil
 }
 
-// loadAfter loads what marking has shown not to be loaded, and the present year
-// of users whose mark fell into an earlier one.
+// loadAfter loads the records that were not loaded when they were marked. It also loads the present year of users whose
+// mark is in an earlier one.
 func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.Record) error {
 	keys := mapped(reqs, request.record)
 	if err := s.loadMissing(ctx, keys, recs); err != nil {
@@ -415,7 +408,7 @@ func (s *Service) loadAfter(ctx context.Context, reqs []request, recs []*streak.
 	return err
 }
 
-// loadMissing loads those of the records that are not.
+// loadMissing loads the records that are not loaded.
 func (s *Service) loadMissing(ctx context.Context, keys []records.Key, recs []*streak.Record) error {
 	var missing []records.Key
 	var at []int
@@ -437,8 +430,7 @@ func (s *Service) loadMissing(ctx context.Context, keys []records.Key, recs []*s
 	return nil
 }
 
-// loadRecords computes records from the log and merges them into Redis, within the time
-// of a load.
+// loadRecords computes records from the log and merges them into Redis, within transfer.LoadWithin.
 func (s *Service) loadRecords(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
 	within, cancel := context.WithTimeout(ctx, transfer.LoadWithin)
 	defer cancel()
@@ -449,7 +441,7 @@ func (s *Service) loadRecords(ctx context.Context, keys []records.Key) ([]*strea
 	return recs, s.redis.Load(within, keys, recs)
 }
 
-// sqlHistories returns what SQL has where the claims cannot be read.
+// sqlHistories is histories, but returns what SQL has if the claims cannot be read.
 func (s *Service) sqlHistories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
 	histories, err := s.checkins.histories(ctx, users)
 	if errors.Is(err, errClaims) {
@@ -458,7 +450,7 @@ func (s *Service) sqlHistories(ctx context.Context, users []accounts.ID) (map[ac
 	return histories, err
 }
 
-// errClaims reports that a history is what SQL has, and that Redis may know more.
+// errClaims reports that a history has the rows of SQL only, and that Redis may have more.
 var errClaims = errors.New("checkin: the claims cannot be read")
 
 // recordsFromLog computes records with one SELECT for all.
@@ -470,7 +462,7 @@ func (s *Service) recordsFromLog(ctx context.Context, keys []records.Key) ([]*st
 	return mapped(keys, func(k records.Key) *streak.Record { return streak.RecordOf(k.Year, histories[k.User]) }), err
 }
 
-// markedEvents has one event for each check-in that was new, but for late ones.
+// markedEvents returns one event for each new check-in that is not late.
 func markedEvents(reqs []request, out []outcome) []events.Event {
 	var batch []events.Event
 	for i, r := range reqs {
@@ -485,8 +477,7 @@ func markedEvent(user accounts.ID, at time.Time, st streak.Status) events.Event 
 	return events.New("checkin.marked", user.String(), at, appendStatus(make([]byte, 0, 160), st))
 }
 
-// appendStatus is json.Marshal for [api.CheckinStatus]; it is on the way of every
-// check-in.
+// appendStatus is json.Marshal for [api.CheckinStatus]. It is faster, because each check-in runs it.
 func appendStatus(b []byte, s streak.Status) []byte {
 	b = append(append(append(b, `{"day":"`...), s.Day.String()...), `","today":`...)
 	b = append(strconv.AppendBool(b, s.Today), `,"yesterday":`...)

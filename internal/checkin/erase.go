@@ -10,20 +10,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/ranking"
 )
 
-// Erase removes everything that this domain holds of a user, in SQL and in
-// Redis, so that a reconciliation finds nothing to tell. A user who was erased
-// before, or was never here, is no error.
+// Erase deletes everything that this domain has of a user, in SQL and in Redis, so that a reconciliation finds no
+// difference. It returns nil for a user who was erased before or never existed.
 //
-// A transaction removes the rows and leaves a tombstone among the touched, which
-// goes when Redis is done. A tombstone that is found says that a node died on the way,
-// and that the boards may have been told or not: they are counted anew. So they
-// are when the user was imported a moment ago, which they may not know yet.
+// A transaction deletes the rows and stores a tombstone in the table of touched users. Erase deletes the tombstone when
+// Redis is done. A former tombstone shows that a node died during an Erase, and that the boards may have the change or
+// not. They are then counted again. The same holds after a recent import, because the boards may not have it yet.
 //
-// A check-in that was under way may come later than this, and so may the load of an
-// exact board. Erase again after a minute; what a stream held up for longer, the weekly
-// reconciliation removes, by whom accounts call erased. What a load of more than a minute
-// puts on a board of now, it removes as well; on one of a former season that stays until
-// the season is not kept any more.
+// A check-in that was in progress may be committed after Erase, and so may the load of an exact board. The caller
+// therefore repeats Erase after a minute. The weekly reconciliation deletes what a stream delayed for longer, because
+// accounts reports the user as erased. It also deletes what a longer load writes to a current board. On a board of a
+// former season, such an entry stays until the season is deleted.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "checkin.Erase %s", user)
 	if err := s.checkins.drain(ctx); err != nil {
@@ -38,7 +35,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.checkins.forget(ctx, user); err != nil { // SQL has it all by now
+	if err := s.checkins.forget(ctx, user); err != nil { // SQL has all its rows
 		return err
 	}
 	now := s.now()
@@ -46,30 +43,29 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if err != nil {
 		return err
 	}
-	if gone || again { // lines of the repair log tell days
+	if gone || again { // the repair log names days
 		if err := s.reconciler.Runs.Erase(ctx, user.String()); err != nil {
 			return err
 		}
 	}
 	if !s.projection.Up() {
-		return errBehind // what Redis missed is being applied, perhaps of this user
+		return errBehind // the changes that Redis missed are being applied, perhaps of this user
 	}
-	// The load of an exact board may have written the user since the last time, and to take
-	// nobody off it changes nothing.
+	// The load of an exact board may have written the user again, and removing a user who is not on it changes nothing.
 	again = again || s.Boards.Kind() == ranking.Exact
 	if gone || again {
 		if err := s.Boards.Leave(ctx, user, clocks[user], histories[user], now, again); err != nil {
 			return err
 		}
 	}
-	if err := s.redis.patient().DropYears(ctx, user, firstYear, now.Year()+1); err != nil { // it has begun somewhere
+	if err := s.redis.patient().DropYears(ctx, user, firstYear, now.Year()+1); err != nil { // the next year has begun in some zones
 		return err
 	}
 	return s.sql.untouch(ctx, user)
 }
 
-// eraseLate erases those of some users whom accounts call erased and who are in
-// the log all the same, because something came late. It returns the others.
+// eraseLate erases users whom accounts reports as erased and who are in the log, because a row arrived late. It returns
+// the others.
 func (s *Service) eraseLate(ctx context.Context, users []accounts.ID) ([]accounts.ID, error) {
 	erased, err := s.users.Erased(ctx, users)
 	if err != nil {

@@ -17,33 +17,31 @@ import (
 )
 
 const (
-	// dueFor is for how long after a row was written freezes may still be spent
-	// because of it. It bounds a repair after a crash; rows that were imported
-	// are mostly older, and what they say stands.
+	// dueFor is the time after a row was written when it may still spend freezes. It bounds a repair after a crash.
+	// Imported rows are mostly older, and no freezes are spent because of them.
 	dueFor = 24 * time.Hour
 
-	// settleFor is how far before the last row of the log a start looks for gaps
-	// that a crash left open between two commits: longer than any batch is under
-	// way.
+	// settleFor is the time before the last row of the log that a start checks for gaps that a crash left open between
+	// two commits. It is longer than any batch takes.
 	settleFor = 5 * time.Second
 )
 
-// closes reports whether a committed row may close a gap. A request that
-// finds a fresh row may be applied before the request that wrote it.
+// closes reports whether a committed row may close a gap. A request that finds a fresh row may be applied before the
+// request that wrote it.
 func (r request) closes(o outcome) bool {
 	return mayClose(r.kind) && (o.New || r.at.Sub(o.At) < hardenFor)
 }
 
-// mayClose reports whether a row of that kind spends the freezes that its gap takes.
+// mayClose reports whether a row of that kind spends the freezes that its gap needs.
 func mayClose(k streak.Kind) bool { return k == streak.Tapped || k == streak.Skipped }
 
-// gap is a row of the log that may close one.
+// gap is a row of the log that may close a gap.
 type gap struct {
 	user  accounts.ID
 	clock civil.Clock
 	day   civil.Day
 	at    time.Time
-	own   bool // the row was written just now, for this very request
+	own   bool // this very request wrote the row just now
 }
 
 // gapsOf returns the gaps that committed rows may close.
@@ -56,8 +54,8 @@ func gapsOf(reqs []request, out []outcome) (gaps []gap) {
 	return gaps
 }
 
-// closeGaps writes the days that freezes cover because of committed rows, and
-// loads the records that they change. recs are the records of the rows' years.
+// closeGaps writes the days that freezes cover because of committed rows, and loads the records that they change. recs
+// are the records of the rows' years.
 func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, recs []*streak.Record) error {
 	var some []request
 	var theirs []outcome
@@ -100,10 +98,9 @@ func (s *Service) closeGaps(ctx context.Context, reqs []request, out []outcome, 
 	return nil
 }
 
-// coverGaps writes the days that freezes cover because of rows that close gaps to
-// the log and adds them to the histories. It returns the first such day of each user
-// who has one. Doing so again changes nothing: a user who got rows with times in the past
-// since then has earned more by now, and what was closed stays as it was.
+// coverGaps writes to the log the days that freezes cover because of rows that close gaps, and adds them to the
+// histories. It returns the first such day of each user who has one. A repetition changes nothing, although a later
+// import may have earned the user more freezes: a closed gap stays as it was.
 func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accounts.ID]streak.History) (map[accounts.ID]civil.Day, error) {
 	if s.freezes.Max == 0 {
 		return nil, nil
@@ -162,8 +159,8 @@ func (s *Service) coverGaps(ctx context.Context, gaps []gap, histories map[accou
 	return covered, nil
 }
 
-// settle closes the gaps of rows whose node died before it could. The projection
-// does so too, but an embedded Redis dies with its node, and its mark as well.
+// settle closes the gaps of rows whose node died before it could. The projection does so too, but an embedded Redis and
+// its mark are lost with its node.
 func (s *Service) settle(ctx context.Context) {
 	if s.freezes.Max == 0 {
 		return
@@ -198,8 +195,7 @@ func (s *Service) settle(ctx context.Context) {
 	}
 }
 
-// addOpen adds to the record of a year the days that are covered and not yet
-// written.
+// addOpen adds to the record of a year the days that are covered but not yet written.
 func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clock, rec *streak.Record, year int, today civil.Day) (err error) {
 	now := rec
 	if year != today.Year() && s.freezes.Max > 0 {
@@ -219,9 +215,8 @@ func (s *Service) addOpen(ctx context.Context, user accounts.ID, clock civil.Clo
 	return nil
 }
 
-// ApplyGrant brings a grant to Redis. It may be called twice for one, and where the user
-// stood before is not known: the boards' counts are in doubt then, and one count
-// makes good as many grants as there were.
+// ApplyGrant applies a grant to Redis. It may be called twice for one grant. The user's former place is unknown, so the
+// counts of the boards are in doubt. One recount settles any number of grants.
 func (s *Service) ApplyGrant(ctx context.Context, user accounts.ID) error {
 	at := s.now()
 	s.projection.Begin(at)

@@ -14,9 +14,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-// Streaks returns the current streaks of those users that exist, deleted ones left out:
-// one round trip to Redis for all records that are there, and SQL for some hundred of the
-// others at a time. Their clocks are as of a moment ago.
+// Streaks returns the current streaks of the users that exist and are not deleted. It takes one round trip to Redis for
+// all records that exist, and reads the others from SQL, some hundred at a time. It may use clocks that are a moment
+// old.
 func (s *Service) Streaks(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.Streaks")
 	people, err := s.users.UsersOf(ctx, users)
@@ -26,10 +26,9 @@ func (s *Service) Streaks(ctx context.Context, users []accounts.ID) (_ map[accou
 	return s.valuesOf(ctx, ranking.StreakBoard, people)
 }
 
-// FriendsBoard is the ranking of a user and the user's friends, by their records as they
-// are now. Those with equal values share a rank, and stand in the order of their names; those
-// whose names the user does not see come after them. It returns the people as well, as of a
-// moment ago.
+// FriendsBoard returns the ranking of a user and the user's friends, by their current records. Users with equal values
+// share a rank and are ordered by name. Users whose names the caller may not see come after them. It also returns the
+// people, who may be a moment old.
 func (s *Service) FriendsBoard(ctx context.Context, b ranking.Board, user accounts.ID, n, near int) (_ ranking.Ranking, _ map[accounts.ID]accounts.User, err error) {
 	defer errs.Wrap(&err, "checkin.FriendsBoard %s", b)
 	friends, err := s.friends(ctx, user)
@@ -51,7 +50,7 @@ func (s *Service) FriendsBoard(ctx context.Context, b ranking.Board, user accoun
 		}
 	}
 	now := s.now()
-	name := func(r ranking.Row) string { // a place among the names would tell the name
+	name := func(r ranking.Row) string { // an order by hidden names would reveal them
 		if u := people[r.User]; u.ShownTo(user, now) {
 			return u.Name
 		}
@@ -76,7 +75,7 @@ func (s *Service) FriendsBoard(ctx context.Context, b ranking.Board, user accoun
 	return out, people, nil
 }
 
-// valuesOf returns what users have on a board, by their records. Deleted users have nothing.
+// valuesOf returns the users' values on a board, by their records. Deleted users have none.
 func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[accounts.ID]accounts.User) (map[accounts.ID]int, error) {
 	now := s.now()
 	var first, last civil.Day
@@ -93,7 +92,7 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 			continue
 		}
 		until := min(last, u.Clock.Today(now))                   // see ranking.Boards.ownEntry
-		for year := first.Year(); year <= until.Year(); year++ { // a week may lie in two
+		for year := first.Year(); year <= until.Year(); year++ { // a week may have days of two years
 			keys = append(keys, records.Key{User: id, Year: year})
 		}
 	}
@@ -116,7 +115,7 @@ func (s *Service) valuesOf(ctx context.Context, b ranking.Board, people map[acco
 	return values, nil
 }
 
-// records is record for many.
+// records is record for many keys.
 func (s *Service) records(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
 	recs := make([]*streak.Record, len(keys))
 	if len(keys) > 0 && s.projection.Up() {
@@ -126,7 +125,7 @@ func (s *Service) records(ctx context.Context, keys []records.Key) ([]*streak.Re
 			return nil, err
 		case err != nil:
 			s.projection.Suspect()
-		case s.projection.Up(): // still
+		case s.projection.Up(): // still complete
 			for i, rec := range found {
 				if rec.Loaded() {
 					recs[i] = rec

@@ -186,11 +186,11 @@ func (s *Service) getBoard(ctx context.Context, caller accounts.Caller, in *boar
 	return web.NewBody(out), nil
 }
 
-// apartBudget is how long a board waits to know who is hidden from the caller.
+// apartBudget bounds a board's wait for the users who are hidden from the caller.
 const apartBudget = 250 * time.Millisecond
 
-// shown returns those of a ranking whom viewer sees by name. While nobody can say who blocks
-// whom, that is viewer alone.
+// shown returns the users of a ranking whose names the viewer sees. If the blocks cannot be read, only the viewer is
+// shown.
 func (s *Service) shown(ctx context.Context, viewer accounts.ID, found ranking.Ranking, people map[accounts.ID]accounts.User) map[accounts.ID]accounts.User {
 	now, users := s.now(), standing(found)
 	shown := make(map[accounts.ID]accounts.User, len(users))
@@ -209,7 +209,7 @@ func (s *Service) shown(ctx context.Context, viewer accounts.ID, found ranking.R
 	return shown
 }
 
-// board is a board of everybody, with those who stand on it.
+// board returns a board of all users, with the users on it.
 func (s *Service) board(ctx context.Context, b ranking.Board, caller accounts.Caller, n, near int) (ranking.Ranking, map[accounts.ID]accounts.User, error) {
 	found, err := s.Boards.Read(ctx, b, caller.User, caller.Clock, n, near)
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *Service) board(ctx context.Context, b ranking.Board, caller accounts.Ca
 	return found, people, err
 }
 
-// standing are the users of a ranking, some of them twice.
+// standing returns the users of a ranking, some of them twice.
 func standing(r ranking.Ranking) []accounts.ID {
 	rows := slices.Concat(r.Top, r.Around)
 	if r.Me != nil {

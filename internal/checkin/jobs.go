@@ -8,12 +8,12 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 )
 
-// Jobs returns what has to happen without being asked.
+// Jobs returns the background jobs of check-in.
 func (s *Service) Jobs() []worker.Job {
 	return append(s.Boards.Jobs(), s.reconciler.Jobs()...)
 }
 
-// Handlers are the topics that this domain handles.
+// Handlers returns the handlers of this domain, by topic.
 func (s *Service) Handlers() map[string]queue.Handler {
 	return map[string]queue.Handler{
 		transfer.TopicTouched: queue.JSON(func(ctx context.Context, t transfer.Touched, _ queue.Delivery) error { return s.followTouched(ctx, t) }),
@@ -21,9 +21,8 @@ func (s *Service) Handlers() map[string]queue.Handler {
 	}
 }
 
-// Journal is the stream that [Service.Batches] consume; nil unless the mode is
-// redis.
+// Journal returns the stream that [Service.Batches] consume. It is nil unless the mode is redis.
 func (s *Service) Journal() *queue.Redis { return s.checkins.journal() }
 
-// Batches are the topics that this domain handles in batches.
+// Batches returns the topics that this domain handles in batches.
 func (s *Service) Batches() []queue.Batch { return s.checkins.batches() }

@@ -7,14 +7,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys is the check-in part of the keyspace, but for the records and the boards.
+// Keys is the check-in part of the keyspace, without the records and the boards.
 var Keys = keyspace.New("checkin")
 
 var (
 	// claimKeys exist in redis-first mode only.
 	claimKeys = keyspace.Def2[accounts.ID, keyspace.Int](Keys, "user:signed:{{uid}}:{day}",
 		keyspace.BytesOf("at, kind, request, words and minutes"),
-		// The nightly snapshot looks at each of them at least twice.
+		// The nightly snapshot reads each of them at least twice.
 		keyspace.Expire(3*24*time.Hour),
 		keyspace.Doc{Purpose: "a check-in that was answered before SQL had it: who was first", MaxBytes: 128})
 

@@ -19,19 +19,19 @@ type Makeup struct {
 	At  time.Time
 }
 
-// MakeupResult is the answer to a make-up.
+// MakeupResult is the result of a make-up.
 type MakeupResult struct {
 	Makeup
 	Left   int // days that can still be made up this month
 	Status streak.Status
 }
 
-// Makeups say what a user may make up and has made up.
+// Makeups has the days that a user may make up and has made up.
 type Makeups struct {
 	Left, Limit int         // this month
 	Days        []civil.Day // missed, and recent enough to be made up
 	History     []Makeup    // the newest first
-	Cursor      string      // where the history goes on; empty at its end
+	Cursor      string      // of the next page of History; empty at its end
 }
 
 // makeupFrom returns the first day that can be made up on today.
@@ -43,9 +43,10 @@ func (s *Service) makeupFrom(ctx context.Context, user accounts.ID, clock civil.
 	return s.rules.firstMakeup(clock, u.Created, today), nil
 }
 
-// MakeUp checks a user in for a day that was missed. It returns when that is
-// durable; the same request again, told by its id, answers as the first time.
-// ErrMakeupOff, ErrMakeupDay, ErrDayCounts, ErrMakeupLimit, ErrStore, webhooks.ErrRefused, webhooks.ErrAway.
+// MakeUp signs a missed day for a user. It returns when that is durable. A retry with the same request id returns the
+// first result. It returns ErrMakeupOff, ErrMakeupDay, ErrDayCounts or ErrMakeupLimit if the rules refuse the day, and
+// ErrStore if SQL is away. It returns webhooks.ErrRefused or webhooks.ErrAway if the backend refuses or does not
+// respond.
 func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, requestID uint64) (_ MakeupResult, err error) {
 	defer errs.Wrap(&err, "checkin.MakeUp %s", user)
 	if s.rules.MakeupLimit == 0 {
@@ -67,7 +68,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	if err := s.ask(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
 		return MakeupResult{}, err
 	}
-	// SQL decides, and must have what was answered, as far as that is known.
+	// SQL decides. It must have all acknowledged check-ins, unless the claims cannot be read.
 	if err := s.checkins.flush(ctx, []accounts.ID{user}); err != nil && !errors.Is(err, errClaims) {
 		return MakeupResult{}, err
 	}
@@ -82,7 +83,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	switch {
 	case err == nil:
 	case errs.KindOf(err) == errs.Internal || errs.KindOf(err) == errs.Unavailable:
-		s.projection.Unsure(now, rowChange(key)) // no answer, or the caller left in mid-commit
+		s.projection.Unsure(now, rowChange(key)) // no response, or the caller left during the commit
 		return MakeupResult{}, err
 	default:
 		s.projection.Done(now)
@@ -97,8 +98,8 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	return out, nil
 }
 
-// Makeups returns what the user may make up, and at most limit of the days made
-// up so far, from behind the cursor on. ErrCursor.
+// Makeups returns the days that the user may make up, and at most limit of the former make-ups that follow the cursor.
+// It returns ErrCursor if the cursor is not valid.
 func (s *Service) Makeups(ctx context.Context, user accounts.ID, clock civil.Clock, cursor string, limit int) (_ Makeups, err error) {
 	defer errs.Wrap(&err, "checkin.Makeups %s", user)
 	after := madeUp{Month: 1_000_000}
@@ -131,7 +132,7 @@ func (s *Service) Makeups(ctx context.Context, user accounts.ID, clock civil.Clo
 
 func (r madeUp) cursor() string { return fmt.Sprintf("%06d-%d", r.Month, r.N) }
 
-// missed returns the days that can be made up on today, the number aside.
+// missed returns the days that can be made up on today, without regard to the limit of the month.
 func (s *Service) missed(ctx context.Context, user accounts.ID, clock civil.Clock, today civil.Day) (days []civil.Day, err error) {
 	first, err := s.makeupFrom(ctx, user, clock, today)
 	if errors.Is(err, accounts.ErrNoUser) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/groupcommit"
 )
 
-// metrics are what an operator sees of this package.
+// metrics has the metrics of this package for operators.
 type metrics struct {
 	rows    *prometheus.CounterVec
 	size    prometheus.Histogram

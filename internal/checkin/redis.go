@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// redisBudget is how long a caller waits for one answer of Redis before SQL
-	// answers. The embedded engine is not away when it is slow.
+	// redisBudget bounds a caller's wait for one response of Redis, before SQL is used. The embedded engine gets more
+	// time, because it may be slow but is never away.
 	redisBudget    = 50 * time.Millisecond
 	embeddedBudget = time.Second
 )
 
-// redisStore has every Redis call of this package: those of the records, which are a package,
-// and of the claims that redis-first mode has.
+// redisStore has every Redis call of this package. It embeds the calls for the records, from package records, and adds
+// those for the claims of redis-first mode.
 type redisStore struct {
 	*records.Store
 	db *redis.DB
@@ -45,7 +45,7 @@ func newRedisStore(db *redis.DB, pace Pace, mode string) *redisStore {
 	return &redisStore{records.New(records.Config{Redis: db, Budget: cmp.Or(pace.Budget, budget), ScanPage: pace.ScanPage}), db}
 }
 
-// patient returns s with the time limits of work in the background.
+// patient returns s with the time limits of background work.
 func (s *redisStore) patient() *redisStore { return &redisStore{s.Patient(), s.db} }
 
 // rank sends the commands that move users on the boards, in one round trip.
@@ -59,8 +59,7 @@ func (s *redisStore) rank(ctx context.Context, boards []keyspace.Cmd) error {
 	return nil
 }
 
-// writeRecords brings records to what was computed from the log. They are merged, so
-// that what is newer stays.
+// writeRecords merges the records that were computed from the log into Redis. A merge preserves newer days.
 func (s *redisStore) writeRecords(ctx context.Context, states []state) error {
 	var lost, keys, perhaps []records.Key
 	var recs, merged []*streak.Record
@@ -81,15 +80,15 @@ func (s *redisStore) writeRecords(ctx context.Context, states []state) error {
 		return err
 	}
 	for i, h := range there {
-		if h.There && !h.Foreign { // the others are loaded by the next read
+		if h.There && !h.Foreign { // the next read loads the others
 			keys, recs = append(keys, perhaps[i]), append(recs, merged[i])
 		}
 	}
 	return s.Load(ctx, keys, recs)
 }
 
-// claim asks whose the days are, in one round trip: each becomes the request's
-// unless another request was first, and stays without an owner if it is signed.
+// claim claims the days of requests, in one round trip. A day goes to its request, unless another request was first. A
+// day that is already signed stays without an owner.
 func (s *redisStore) claim(ctx context.Context, reqs []request, signed func(request) bool) ([]*row, error) {
 	looks := make([]bool, len(reqs))
 	cmds := make([]keyspace.Cmd, len(reqs))
@@ -135,7 +134,7 @@ func parseClaim(user accounts.ID, day civil.Day, text string) (request, bool) {
 	return r, err == nil && n == 5 && text == claimText(r)
 }
 
-// claims returns what users claimed of the days from first to last.
+// claims returns a user's claims of the days from first to last.
 func (s *redisStore) claims(ctx context.Context, users []accounts.ID, first, last civil.Day) (out []request, err error) {
 	var cmds []keyspace.Cmd
 	for _, user := range users {
@@ -159,7 +158,7 @@ func (s *redisStore) claims(ctx context.Context, users []accounts.ID, first, las
 	return out, nil
 }
 
-// claimed returns the claims of these days, as far as there are any.
+// claimed returns the existing claims of these days.
 func (s *redisStore) claimed(ctx context.Context, keys []rowKey) (map[rowKey]request, error) {
 	replies := s.Send(ctx, mapped(keys, func(k rowKey) keyspace.Cmd {
 		return keyspace.Cmd{Name: "GET", Key: claimKeys.At(k.user, dayKey(k.day)).Key}
@@ -178,8 +177,8 @@ func (s *redisStore) claimed(ctx context.Context, keys []rowKey) (map[rowKey]req
 
 var claimParser = keyspace.ParserOf(claimKeys.Family)
 
-// someClaims returns the claims in the next page of all keys and where to go on,
-// as [records.Store.Page] does.
+// someClaims returns the claims in the next page of all keys, and the cursor of the page after it, like
+// [records.Store.Page].
 func (s *redisStore) someClaims(ctx context.Context, cursor string) (rows []request, next string, err error) {
 	names, next, err := s.Page(ctx, cursor)
 	if err != nil {
@@ -193,7 +192,7 @@ func (s *redisStore) someClaims(ctx context.Context, cursor string) (rows []requ
 		}
 		user, err := ids.Parse[accounts.User](found.Args[0])
 		if err != nil {
-			continue // the key's form has no other; see keys.go
+			continue // the form of the key allows no other; see keys.go
 		}
 		day, err := strconv.ParseInt(found.Args[1], 10, 32)
 		if err != nil {
@@ -208,9 +207,8 @@ func (s *redisStore) someClaims(ctx context.Context, cursor string) (rows []requ
 	return slices.Collect(maps.Values(claims)), next, err
 }
 
-// risks says what this Redis may lose of what it has acknowledged, server by
-// server. [redis.ErrUnavailable] says that a server did not answer, any other error
-// that Redis cannot keep anything.
+// risks returns what this Redis may lose of the writes that it has acknowledged, for each server. It returns
+// [redis.ErrUnavailable] if a server did not respond, and another error if Redis cannot store data durably.
 func (s *redisStore) risks(ctx context.Context) (risks []string, err error) {
 	servers, err := s.db.Info(ctx)
 	if err != nil {
@@ -231,7 +229,7 @@ func (s *redisStore) risks(ctx context.Context) (risks []string, err error) {
 			risks = append(risks, server.Addr+": AOF is off: a restart loses check-ins that are not yet in SQL")
 		}
 	}
-	// Both or none: a rewrite of the file ends the one without the other.
+	// Both settings are needed: with no-appendfsync-on-rewrite, a rewrite of the file suspends appendfsync.
 	const sync, pause = "appendfsync", "no-appendfsync-on-rewrite"
 	if servers, err = s.db.Settings(ctx, sync, pause); err != nil {
 		return nil, err
@@ -255,10 +253,10 @@ func (s *redisStore) risks(ctx context.Context) (risks []string, err error) {
 	return risks, nil
 }
 
-// errBehind reports that Redis has to be complete first.
+// errBehind reports that the call needs a complete Redis.
 var errBehind = fmt.Errorf("%w, or not complete yet", redis.ErrUnavailable)
 
-// unclaim drops what a user claimed of the days from first to last.
+// unclaim deletes a user's claims of the days from first to last.
 func (s *redisStore) unclaim(ctx context.Context, user accounts.ID, first, last civil.Day) error {
 	cmd := keyspace.Cmd{Name: "UNLINK", Key: claimKeys.At(user, dayKey(first)).Key}
 	for d := first + 1; d <= last; d++ {

@@ -23,55 +23,54 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Redis-first mode: a check-in is answered when a stream in Redis has it, and
-// SQL follows. See docs/decisions/0009-redis-first.md for what is promised.
+// Redis-first mode: a check-in is acknowledged when a stream in Redis has it, and SQL follows.
+// docs/decisions/0009-redis-first.md states the guarantees.
 //
-//	divide      which callers can be answered without SQL, from the record in Redis
-//	keep        their rows: claimed (who was first?) and published, at once
-//	batches     a worker takes the stream to SQL
-//	histories   SQL with what the claims know beyond it: written before it is read
+//	divide      selects the rows that need no SQL, from the record in Redis
+//	keep        claims these rows (who was first?) and publishes them, at once
+//	batches     a worker writes the stream to SQL
+//	histories   writes to SQL what only the claims have, before it reads SQL
 
-// TopicPersist names the messages that carry check-ins from Redis to SQL.
+// TopicPersist is the topic of the messages that carry check-ins from Redis to SQL.
 const TopicPersist = "checkin.persist"
 
 const (
-	firstBudget = 250 * time.Millisecond // for Redis, which flushes its file before it answers
+	firstBudget = 250 * time.Millisecond // for Redis, which flushes its file before it responds
 	sqlBudget   = time.Second            // for SQL, where a caller waits for it
-	sqlPause    = time.Second            // after it was away, before a caller waits again
+	sqlPause    = time.Second            // after SQL was away, before a caller waits for it again
 
 	persistAtOnce = 20 // messages of at most a batch each
 	chunkRows     = 500
 
-	// lateAfter is how old a row may be when it reaches SQL before readers of
-	// the log by time have to be told.
+	// lateAfter is the age of a row that reaches SQL after which readers that read the log by time need a message about
+	// it.
 	lateAfter = reconcile.Settled / 2
-	// applyFor is how long a worker waits for the node that published a row to
-	// apply it.
+	// applyFor bounds a worker's wait until the node that published a row applies it.
 	applyFor = time.Second
-	// drainFor is how long the load of a board waits for the workers.
+	// drainFor bounds the wait of a board's load for the workers.
 	drainFor = 5 * time.Second
 )
 
-// claimedBefore and claimedAfter bound the days, counted from today in UTC, of
-// which claims can be there: their life, and a day for the zones on both sides.
+// claimedBefore and claimedAfter bound the days that can have claims, counted from today in UTC. They allow for the TTL
+// of a claim, and a day for the zones on each side.
 const claimedBefore, claimedAfter = 4, 1
 
-// streamLog is the log in redis-first mode: a stream in Redis has what SQL does not
-// have yet, and claims tell of each day who was first.
+// streamLog is the log in redis-first mode. A stream in Redis has the rows that SQL does not have yet, and claims show
+// which request was first for each day.
 type streamLog struct {
 	sql        *sqlStore
 	redis      *redisStore
 	projection *projection.Projection[change, state]
 	freezes    streak.Freezes
 	stream     *queue.Redis
-	replicas   int           // which a check-in waits for
-	rate       int           // claims a second that a snapshot compares
-	budget     time.Duration // for the stream to take rows
+	replicas   int           // that acknowledge a check-in before its caller gets the result
+	rate       int           // claims per second that a snapshot compares
+	budget     time.Duration // for the stream to store rows
 	sqlTime    time.Duration // for SQL, where a caller waits for it; zero is sqlBudget
 	log        *slog.Logger
 	now        func() time.Time
 
-	unasked  bool         // Redis did not answer check
+	unasked  bool         // Redis did not respond to check
 	sqlUntil atomic.Int64 // SQL was away: Unix ms until which callers do not wait for it
 }
 
@@ -109,7 +108,7 @@ func (l *streamLog) publish(ctx context.Context, rows []request) error {
 	return l.stream.PublishReplicated(ctx, l.replicas, queue.Message{Topic: TopicPersist, Payload: payload})
 }
 
-// ask bounds the time of fn, and does not call it for a moment after SQL was away.
+// ask bounds the time of fn. It returns ErrStore without calling fn for a moment after SQL was away.
 func (l *streamLog) ask(ctx context.Context, fn func(context.Context) error) error {
 	if time.Now().UnixMilli() < l.sqlUntil.Load() {
 		return ErrStore
@@ -130,8 +129,7 @@ func (l *streamLog) ask(ctx context.Context, fn func(context.Context) error) err
 	return err
 }
 
-// undeadlocked calls fn again after a deadlock: the worker and the check-ins that
-// go to SQL themselves write the same rows.
+// undeadlocked retries fn after a deadlock, because the worker and the check-ins that need SQL write the same rows.
 func undeadlocked(fn func() error) (err error) {
 	for range 3 {
 		if err = fn(); !deadlocked(err) {
@@ -141,9 +139,8 @@ func undeadlocked(fn func() error) (err error) {
 	return err
 }
 
-// commit sends rows to the stream where Redis can answer their callers, else to SQL.
-// While it is Redis that is away, SQL gets all the time and all the tries that it has in
-// durable-first mode.
+// commit sends rows to the stream if Redis is enough to acknowledge them, else to SQL. While Redis is away, SQL gets
+// all the time and all the tries of durable-first mode.
 func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (written, error) {
 	if a.wait(); a.away || !l.projection.Up() {
 		held, err := l.sql.write(ctx, rows)
@@ -170,11 +167,11 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	}
 	both.Wait()
 	if errors.Is(failed, ErrStore) && (failure != nil || !l.projection.Up()) {
-		there, failed = l.sql.write(ctx, rest) // it is Redis that is away, since a moment ago
+		there, failed = l.sql.write(ctx, rest) // Redis has just become unavailable
 	}
 	take := func(rows []request, there map[rowKey]row, err error) error {
 		if err != nil && !errors.Is(err, ErrStore) {
-			return err // the batch is tried again, or split
+			return err // the batch is retried, or split
 		}
 		for _, r := range rows {
 			if row, ok := there[r.key()]; ok && err == nil {
@@ -203,9 +200,8 @@ func (l *streamLog) commit(ctx context.Context, rows []request, a *ahead) (writt
 	return w, take(unclaimed, there, err)
 }
 
-// divide tells rows whose callers can be answered from what Redis holds from
-// those that need the log: whose record is not known, whose gap freezes may
-// cover, whose day is not their newest or is covered.
+// divide separates the rows that Redis alone can acknowledge (first) from the rows that need the log (rest). A row
+// needs the log if the record is not loaded, if freezes may cover its gap, or if its day is covered or not the newest.
 func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
 	now := l.now()
 	for _, r := range rows {
@@ -223,9 +219,8 @@ func (l *streamLog) divide(rows []request, a *ahead) (first, rest []request) {
 	return first, rest
 }
 
-// keep claims and publishes rows and returns what the claims hold. Days that are
-// signed and that have no claim are unclaimed: SQL has them. After an error all
-// are, and Redis may have them or not.
+// keep claims and publishes rows and returns the rows of the claims. Signed days without a claim are unclaimed, because
+// SQL has them. After an error, all rows are unclaimed, and Redis may have them or not.
 func (l *streamLog) keep(ctx context.Context, rows []request, a *ahead) (held map[rowKey]row, unclaimed []request, err error) {
 	var published error
 	var both sync.WaitGroup
@@ -249,8 +244,8 @@ func (l *streamLog) keep(ctx context.Context, rows []request, a *ahead) (held ma
 	return held, unclaimed, nil
 }
 
-// secure writes check-ins that beat a user's longest streak to SQL before they are
-// answered. While SQL is away the stream has them, as all others.
+// secure writes check-ins that beat a user's longest streak to SQL before they are acknowledged. While SQL is away,
+// only the stream has them, like all other check-ins.
 func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 	var broken []request
 	for i, r := range reqs {
@@ -258,7 +253,7 @@ func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 			continue
 		}
 		if before, _ := out[i].ahead.around(r); before != nil {
-			// A user who signs for the first time breaks no record.
+			// A user's first signed day beats no streak.
 			if was := before.Longest(); was > 0 && out[i].Status.Longest > was {
 				broken = append(broken, r)
 			}
@@ -273,7 +268,7 @@ func (l *streamLog) secure(ctx context.Context, reqs []request, out []outcome) {
 	}
 }
 
-// persistRows writes sorted rows to SQL, unless their days are there.
+// persistRows writes sorted rows to SQL, unless their days exist.
 func (l *streamLog) persistRows(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
 		late := slices.ContainsFunc(some, func(r request) bool { return l.now().Sub(r.at) > lateAfter })
@@ -298,12 +293,12 @@ func (l *streamLog) batches() []queue.Batch {
 	return []queue.Batch{{Topics: []string{TopicPersist}, Size: persistAtOnce, Handle: l.persistMessages}}
 }
 
-// persistMessages writes what the stream has to SQL, and takes to the records
-// what a node that died did not.
+// persistMessages writes the messages of the stream to SQL. It applies to the records the rows that a dead node did not
+// apply.
 func (l *streamLog) persistMessages(ctx context.Context, ds []queue.Delivery) []error {
 	answers := make([]error, len(ds))
 	var rows []request
-	from := map[rowKey][]int{} // the messages that have it
+	from := map[rowKey][]int{} // the messages that have each row
 	for i, d := range ds {
 		var entries []entryRow
 		if err := json.Unmarshal(d.Payload, &entries); err != nil {
@@ -338,9 +333,8 @@ func (l *streamLog) persistMessages(ctx context.Context, ds []queue.Delivery) []
 	return answers
 }
 
-// asClaimed puts in the place of each row the one that its day's claim has: of two
-// requests that were published at once, it tells which one its callers were told
-// of. A claim that is lost leaves the row as it came.
+// asClaimed replaces each row by the one that its day's claim has. If two requests were published at once, the claim
+// shows which one was acknowledged. Without a claim, a row stays as it is.
 func (l *streamLog) asClaimed(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
 		claims, err := l.redis.patient().claimed(ctx, mapped(some, request.key))
@@ -356,8 +350,7 @@ func (l *streamLog) asClaimed(ctx context.Context, rows []request) error {
 	return nil
 }
 
-// persistGood writes rows, and returns those that SQL has. One that it refuses
-// does not keep the others out.
+// persistGood writes rows, and returns those that SQL has. A row that SQL refuses does not prevent the others.
 func (l *streamLog) persistGood(ctx context.Context, rows []request, fail func([]request, error)) []request {
 	err := l.persistRows(ctx, rows)
 	switch {
@@ -374,12 +367,12 @@ func (l *streamLog) persistGood(ctx context.Context, rows []request, fail func([
 	return append(slices.Clone(l.persistGood(ctx, rows[:half], fail)), l.persistGood(ctx, rows[half:], fail)...)
 }
 
-// bringBack applies rows whose days are not in their records, or left a gap
-// open: the node that published them died, or could not ask SQL.
+// bringBack applies rows whose days are not in their records, or that left a gap open. The node that published them
+// died, or could not read SQL.
 func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
 	for some := range slices.Chunk(rows, chunkRows) {
-		// Mostly the node lives and is about to do it: what is applied twice leaves
-		// the boards in doubt.
+		// Usually the node is alive and about to apply the row. Applying a row twice would leave the counts of the
+		// boards in doubt.
 		var err error
 		for began := time.Now(); len(some) > 0; {
 			if some, err = l.unapplied(ctx, some); err != nil {
@@ -399,7 +392,7 @@ func (l *streamLog) bringBack(ctx context.Context, rows []request) error {
 	return nil
 }
 
-// unapplied returns those of the rows whose records are not as they make them.
+// unapplied returns the rows that their records do not have, or whose gap is still open.
 func (l *streamLog) unapplied(ctx context.Context, rows []request) (out []request, err error) {
 	recs, err := l.redis.patient().ReadAll(ctx, mapped(rows, request.record))
 	if err != nil {
@@ -413,7 +406,7 @@ func (l *streamLog) unapplied(ctx context.Context, rows []request) (out []reques
 	return out, nil
 }
 
-// histories writes to SQL what the claims of the users have beyond it, and reads it then.
+// histories writes to SQL the rows that only the users' claims have, and then reads SQL.
 func (l *streamLog) histories(ctx context.Context, users []accounts.ID) (map[accounts.ID]streak.History, error) {
 	histories, err := l.sql.histories(ctx, users)
 	if err != nil {
@@ -447,9 +440,8 @@ func (l *streamLog) forget(ctx context.Context, user accounts.ID) error {
 	return l.redis.patient().unclaim(ctx, user, today-claimedBefore, today+claimedAfter)
 }
 
-// persistClaims writes to SQL what it lacks of all that was claimed in the last
-// days: after it nothing of these days depends on the stream. What Redis has lost
-// changes nothing in SQL.
+// persistClaims writes to SQL all claims of the last days that it lacks. After it, none of these days depends on the
+// stream. If Redis has lost claims, SQL does not change.
 func (l *streamLog) persistClaims(ctx context.Context) error {
 	for cursor := ""; ; {
 		_, next, err := l.flushSome(ctx, cursor)
@@ -485,7 +477,7 @@ func (l *streamLog) flushSome(ctx context.Context, cursor string) (n int, next s
 	return len(claims), next, runs.Pace(ctx, len(claims), l.rate, began)
 }
 
-// drain waits for the workers, and does their work when they take too long.
+// drain waits for the workers, and does their work if they take too long.
 func (l *streamLog) drain(ctx context.Context) error {
 	for began := time.Now(); ; {
 		stats, err := l.stream.Stats(ctx)
@@ -505,7 +497,7 @@ func (l *streamLog) drain(ctx context.Context) error {
 	}
 }
 
-// check warns of what the mode may lose on this Redis.
+// check logs what the mode may lose on this Redis.
 func (l *streamLog) check(ctx context.Context) error {
 	l.log.LogAttrs(ctx, slog.LevelWarn, "check-ins are answered from redis, before sql has them: what redis loses before that is lost",
 		slog.String("checkin.mode", RedisFirst), slog.Int("checkin.replicas", l.replicas))
@@ -518,10 +510,10 @@ func (l *streamLog) check(ctx context.Context) error {
 	return err
 }
 
-// askAgainEvery is the pause before a Redis that did not answer is asked again.
+// askAgainEvery is the pause before check is repeated on a Redis that did not respond.
 const askAgainEvery = time.Second
 
-// run asks a Redis that did not answer check until it does.
+// run repeats check until Redis responds.
 func (l *streamLog) run(ctx context.Context) {
 	for l.unasked && runs.Sleep(ctx, askAgainEvery) == nil {
 		err := l.tellRisks(ctx)
@@ -535,7 +527,7 @@ func (l *streamLog) run(ctx context.Context) {
 	}
 }
 
-// tellRisks warns of what Redis may lose; its errors are those of [redisStore.risks].
+// tellRisks logs what Redis may lose. It returns the errors of [redisStore.risks].
 func (l *streamLog) tellRisks(ctx context.Context) error {
 	risks, err := l.redis.risks(ctx)
 	for _, risk := range risks {

@@ -26,14 +26,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Config has what the check-in domain stands on.
+// Config has the dependencies and settings of the check-in domain.
 type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Users   *accounts.Service
-	Friends func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) // whom a user has in their list
-	Apart   Apart                                                              // nil: nobody is
-	Hooks   *webhooks.Service                                                  // asked before a check-in or a make-up, and told of it; nil: nobody is
+	Friends func(ctx context.Context, user accounts.ID) ([]accounts.ID, error) // the friends of a user
+	Apart   Apart                                                              // nil: no user is hidden
+	Hooks   *webhooks.Service                                                  // asked before a check-in or a make-up, and notified after it; nil: never
 	Bus     *events.Bus
 	Node    string // this process; see projection.Config
 	Metrics prometheus.Registerer
@@ -44,25 +44,25 @@ type Config struct {
 	Settings
 }
 
-// Apart says who is hidden from a user, and is wired in package app.
+// Apart returns which users are hidden from a user. Package app wires it.
 type Apart interface {
-	// Apart returns those of others who block the user, or whom the user blocks.
+	// Apart returns the users of others who block the user, or whom the user blocks.
 	Apart(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 }
 
-// Pace is how long the domain waits for what; a zero is what production has.
+// Pace has the waiting times of the domain. A zero means the value of production.
 type Pace struct {
-	Budget     time.Duration // a caller, for one answer of Redis before SQL answers
-	SQL        time.Duration // a caller of redis-first mode, for SQL
+	Budget     time.Duration // of a caller for one response of Redis, before SQL is used
+	SQL        time.Duration // of a caller in redis-first mode, for SQL
 	Round      time.Duration // see projection.Config.Patience
-	SecondLook time.Duration // a reconciliation, before it looks again at a user who differs
-	LaterAgain time.Duration // news of an import, while Redis is away
-	ScanPage   int           // keys that one command looks at
+	SecondLook time.Duration // of a reconciliation, before it rechecks a user who differs
+	LaterAgain time.Duration // of the message of an import, while Redis is away
+	ScanPage   int           // keys that one command scans
 }
 
-// Service is the check-in domain as the rest of the program sees it.
+// Service is the check-in domain as the rest of the program uses it.
 type Service struct {
-	Boards *ranking.Boards // who is on top, and where a user stands
+	Boards *ranking.Boards // the leaderboards, with the places of users
 
 	users      *accounts.Service
 	friends    func(context.Context, accounts.ID) ([]accounts.ID, error)
@@ -75,7 +75,7 @@ type Service struct {
 	committer  *groupcommit.Committer[request, outcome]
 	loader     *groupcommit.Committer[records.Key, *streak.Record]
 	checkins   checkinLog
-	recent     *records.Cache // nil in redis-first mode, where no guess may decide who needs SQL
+	recent     *records.Cache // nil in redis-first mode, where no guess may decide whose check-ins need SQL
 	rules      Settings
 	freezes    streak.Freezes
 	metrics    *metrics
@@ -85,7 +85,7 @@ type Service struct {
 	reconciler *reconcile.Reconciler
 }
 
-// New returns the service; nothing is written until [Service.Run].
+// New returns the service. It writes nothing before [Service.Run].
 func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -123,17 +123,17 @@ func New(cfg Config) *Service {
 		Flush: s.checkins.flush, FlushSome: s.checkins.flushSome, Renew: s.renew, EraseLate: s.eraseLate,
 	})
 	s.committer = s.newCommitter()
-	// Users who are read first thing after New Year's midnight all miss at once:
-	// their SELECTs are gathered, and two at a time is the bound.
+	// All users who are read just after midnight of New Year miss at the same time. Their SELECTs are gathered, and at
+	// most two run at once.
 	s.loader = groupcommit.New(s.loadBatch, groupcommit.Options[records.Key, *streak.Record]{Committers: 2, MaxBatch: maxLoad})
 	return s
 }
 
-// maxLoad is how many records one SELECT computes at the most.
+// maxLoad is the largest number of records that one SELECT computes.
 const maxLoad = 500
 
-// Run commits and keeps Redis complete until ctx ends; then it finishes what
-// was submitted. It calls ready when check-ins can be made.
+// Run commits check-ins and applies them to Redis until ctx ends. Then it finishes the requests that were submitted. It
+// calls ready when check-ins can be made.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	// The projection outlives the committer, to settle its last batches.
 	settle, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -158,20 +158,19 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// Behind reports whether Redis misses something that this node has acknowledged.
+// Behind reports whether Redis lacks a change that this node has acknowledged.
 func (s *Service) Behind() bool { return s.projection.Behind() }
 
-// Degraded says why answers come from SQL; it is empty when Redis is complete.
+// Degraded returns why reads use SQL. It is empty when Redis is complete.
 func (s *Service) Degraded() string { return s.projection.Degraded() }
 
-// CheckMode logs what the mode may lose on this Redis, and returns an error where the mode
-// cannot be. While Redis does not answer that is left to Run.
+// CheckMode logs what the mode may lose on this Redis. It returns an error if the mode cannot work with it. If Redis
+// does not respond, Run checks it later.
 func (s *Service) CheckMode(ctx context.Context) error { return s.checkins.check(ctx) }
 
-// Mark checks a user in for today by the user's own calendar. It returns when
-// the check-in is durable, as the mode has it. Checking in again on the same day changes nothing
-// and answers with New false; the same request again, told by its id, answers
-// as the first time. It may return ErrStore.
+// Mark checks a user in for today by the user's own calendar. It returns when the check-in is as durable as the mode
+// promises. A second check-in on the same day changes nothing and returns New false. A retry with the same request id
+// returns the first result. Mark returns ErrStore if SQL is away.
 func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock, act Activity, requestID uint64) (_ Result, err error) {
 	defer errs.Wrap(&err, "checkin.Mark %s", user)
 	now := s.now()
@@ -183,7 +182,8 @@ func (s *Service) Mark(ctx context.Context, user accounts.ID, clock civil.Clock,
 	return out.Result, err
 }
 
-// ask asks the app's own backend about a check-in or a make-up. webhooks.ErrRefused, webhooks.ErrAway.
+// ask calls the before-hook of the app's own backend for a check-in or a make-up. It returns webhooks.ErrRefused if the
+// backend refuses, and webhooks.ErrAway if it does not respond.
 func (s *Service) ask(ctx context.Context, r request) error {
 	if !s.hooks.Asks(api.BeforeCheckin) {
 		return nil
@@ -192,10 +192,9 @@ func (s *Service) ask(ctx context.Context, r request) error {
 	return err
 }
 
-// MarkDay is Mark for a client that says which day it means: today, or, for a
-// while after midnight, the day that has just ended. Anything else is
-// ErrDayClosed, and so is a day that a check-in of today has let a freeze cover.
-// The status is that of today.
+// MarkDay is Mark for a client that names the day: today, or, for a while after midnight, the day that has just ended.
+// It returns ErrDayClosed for all other days, and for a day that a freeze covers because of a check-in of today. The
+// status in the result is that of today.
 func (s *Service) MarkDay(ctx context.Context, user accounts.ID, clock civil.Clock, day civil.Day, act Activity, requestID uint64) (_ Result, err error) {
 	defer errs.Wrap(&err, "checkin.MarkDay %s", user)
 	now := s.now()
@@ -239,7 +238,7 @@ func (s *Service) submit(ctx context.Context, r request) (outcome, error) {
 	return out, asAnswer(ctx, cmp.Or(err, out.err))
 }
 
-// Status returns where a user stands now.
+// Status returns a user's current status.
 func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Clock) (_ streak.Status, err error) {
 	defer errs.Wrap(&err, "checkin.Status %s", user)
 	today := clock.Today(s.now())
@@ -250,11 +249,11 @@ func (s *Service) Status(ctx context.Context, user accounts.ID, clock civil.Cloc
 	return s.freezes.Status(rec, clock, today), nil
 }
 
-// firstYear is the first that anybody has a calendar of.
+// firstYear is the first year that has a calendar.
 const firstYear = 1970
 
-// Calendar returns the days of a year, or of one month when month is not 0. It
-// returns ErrYear for years that no calendar here has.
+// Calendar returns the days of a year, or of one month if month is not 0. It returns ErrYear if no calendar has the
+// year.
 func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Clock, year int, month time.Month) (_ Calendar, err error) {
 	defer errs.Wrap(&err, "checkin.Calendar %s", user)
 	if year < firstYear || year > 9999 || month < 0 || month > 12 {
@@ -263,7 +262,7 @@ func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Cl
 	out := Calendar{Year: year, Month: month}
 	today := clock.Today(s.now())
 	if year > today.Year() {
-		return out, nil // the year has not begun, and nothing is worth keeping
+		return out, nil // the year has not begun: there is nothing to cache
 	}
 	rec, err := s.record(ctx, user, year)
 	if err != nil {
@@ -280,8 +279,7 @@ func (s *Service) Calendar(ctx context.Context, user accounts.ID, clock civil.Cl
 	return out, nil
 }
 
-// Stats returns a user's figures over all time. Activity is always read from
-// SQL, the rest as for Status.
+// Stats returns a user's figures over all time. It always reads the activity from SQL, and the rest like Status.
 func (s *Service) Stats(ctx context.Context, user accounts.ID, clock civil.Clock) (_ Stats, err error) {
 	defer errs.Wrap(&err, "checkin.Stats %s", user)
 	status, err := s.Status(ctx, user, clock)
@@ -292,7 +290,7 @@ func (s *Service) Stats(ctx context.Context, user accounts.ID, clock civil.Clock
 	return Stats{Status: status, Words: words, Minutes: minutes}, err
 }
 
-// record returns a user's year: from Redis, else from SQL and then kept.
+// record returns a user's year: from Redis, or else from SQL, and then stores it.
 func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*streak.Record, error) {
 	k := records.Key{User: user, Year: year}
 	if s.projection.Up() {
@@ -302,7 +300,7 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*stre
 			return nil, err
 		case err != nil:
 			s.projection.Suspect()
-		case rec != nil && s.projection.Up(): // still
+		case rec != nil && s.projection.Up(): // still complete
 			s.metrics.reads.redis.Inc()
 			return rec, nil
 		}
@@ -312,7 +310,7 @@ func (s *Service) record(ctx context.Context, user accounts.ID, year int) (*stre
 	return rec, asAnswer(ctx, err)
 }
 
-// loadBatch computes records from the log and, while Redis is there, keeps them.
+// loadBatch computes records from the log and, while Redis is available, stores them.
 func (s *Service) loadBatch(ctx context.Context, keys []records.Key) ([]*streak.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
@@ -333,9 +331,8 @@ func (s *Service) loadBatch(ctx context.Context, keys []records.Key) ([]*streak.
 	return recs, err
 }
 
-// ZoneChanged follows a user who chose another zone: the streak dies at another
-// instant now. A date that the zone has left out, as it is told when the zone is in
-// force, becomes a covered day.
+// ZoneChanged applies a change of a user's time zone, because the streak now ends at another instant. If the change
+// skips a date, that date becomes a covered day. This call comes when the zone is in force.
 func (s *Service) ZoneChanged(ctx context.Context, c accounts.ZoneChanged) (err error) {
 	defer errs.Wrap(&err, "checkin.ZoneChanged %s", c.User)
 	users := []accounts.ID{c.User}
@@ -352,10 +349,9 @@ func (s *Service) ZoneChanged(ctx context.Context, c accounts.ZoneChanged) (err 
 	return s.projection.Renew(ctx, change{user: c.User})
 }
 
-// skip writes the date that a change of zone has left out. Like a check-in it
-// closes the gap before it: where freezes would cover the day that can still be
-// signed, it is put off until that is over, unless the clock has forgotten the
-// date meanwhile.
+// skip writes the date that a change of zone has skipped. Like a check-in, it closes the gap before it. If freezes
+// would cover a day that can still be signed, skip enqueues the message again for the time when that day is over. It
+// writes at once if the clock no longer has the skipped date.
 func (s *Service) skip(ctx context.Context, c accounts.ZoneChanged, clock civil.Clock) (written bool, err error) {
 	users := []accounts.ID{c.User}
 	if gone, err := s.users.Erased(ctx, users); err != nil || len(gone) > 0 {

@@ -21,7 +21,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/webhooks"
 )
 
-// ErrStore reports that SQL is away: nothing can be promised then.
+// ErrStore reports that SQL is away, so that no write can be acknowledged.
 var ErrStore = transfer.ErrStore
 
 // sqlStore is the log of check-ins, the truth of this package.
@@ -29,7 +29,7 @@ type sqlStore struct {
 	db     *sqldb.DB
 	insert *sqldb.Inserter
 	find   *sqldb.Finder
-	met    *sqldb.Finder    // locks what it finds, see meet
+	met    *sqldb.Finder    // locks the rows that it finds, see meet
 	flush  *sqldb.Statement // see harden
 	hooks  *webhooks.Service
 }
@@ -48,14 +48,12 @@ func newSQLStore(db *sqldb.DB) *sqlStore {
 	})}
 }
 
-// hardenFor is for how long after its arrival a row may not be on disk: longer
-// than any batch is under way.
+// hardenFor is the time after its arrival when a row may not yet be on disk. It is longer than any batch takes.
 const hardenFor = time.Minute
 
-// harden returns when every row that could be read before is on disk. InnoDB
-// shows a commit to others a moment before it is, and a statement that only reads, or inserts
-// nothing new, waits for no disk; one that changes something waits for all that was
-// committed before. SQLite shows nothing that is not on disk.
+// harden returns when every row that a read could return before is on disk. InnoDB shows a commit to other connections
+// a moment before it is on disk. A statement that only reads, or inserts no new row, does not wait for the disk. A
+// statement that changes a row waits for all earlier commits. SQLite shows only rows that are on disk.
 func (s *sqlStore) harden(ctx context.Context, on sqldb.Querier) error {
 	if s.db.Dialect() == sqldb.SQLite {
 		return nil
@@ -70,16 +68,15 @@ type rowKey struct {
 	day  civil.Day
 }
 
-// row is what the log holds for a key: written now, or by who was first.
+// row is the row of the log under a key. This request or an earlier one wrote it.
 type row struct {
 	at   int64
 	kind streak.Kind
 	req  int64
 }
 
-// write adds one row for each request, unless the user's day is there, and
-// returns what the log then holds. The requests must be sorted and free of
-// duplicates.
+// write adds one row for each request, unless the user's day exists, and returns the rows that the log then has. The
+// requests must be sorted and free of duplicates.
 func (s *sqlStore) write(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	args := make([]any, 0, 7*len(reqs))
 	held := make(map[rowKey]row, len(reqs))
@@ -94,18 +91,18 @@ func (s *sqlStore) write(ctx context.Context, reqs []request) (map[rowKey]row, e
 	if err != nil || added == int64(len(reqs)) {
 		return held, err
 	}
-	// Another request was first, perhaps in an earlier try of this batch. Rows do
-	// not change, so it matters little when they are read.
+	// Another request was first, perhaps in an earlier try of this batch. Rows do not change, so the time of this read
+	// matters little.
 	switch held, err = s.meet(ctx, reqs); {
-	case err != nil && added > 0: // whatever keeps them from being read, some are committed
+	case err != nil && added > 0: // the read failed for any reason, and some rows are committed
 		return nil, errors.Join(sqldb.ErrOutcomeUnknown, err)
 	case err != nil || added > 0:
-		return held, err // what was added is on disk, and so is what was there before
+		return held, err // the new rows are on disk, and so are the older ones
 	}
 	return held, s.hardenFresh(ctx, reqs, held)
 }
 
-// signed returns the rows that the log has of the days of some requests, once they are on disk.
+// signed returns the rows that the log has for the days of some requests, once they are on disk.
 func (s *sqlStore) signed(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	held, err := scanRows(s.find.Find(ctx, keysOf(reqs)))
 	if err != nil {
@@ -114,8 +111,8 @@ func (s *sqlStore) signed(ctx context.Context, reqs []request) (map[rowKey]row, 
 	return held, s.hardenFresh(ctx, reqs, held)
 }
 
-// meet returns the rows of days that an insert has just added or found taken. InnoDB finds one
-// taken a moment before a plain read sees the row that has it: then a read that locks does.
+// meet returns the rows of days that an insert has just added or found taken. In InnoDB, an insert finds a day taken a
+// moment before a plain read returns its row. A locking read returns it at once.
 func (s *sqlStore) meet(ctx context.Context, reqs []request) (map[rowKey]row, error) {
 	held, err := scanRows(s.find.Find(ctx, keysOf(reqs)))
 	if err == nil && len(held) < len(reqs) {
@@ -127,10 +124,10 @@ func (s *sqlStore) meet(ctx context.Context, reqs []request) (map[rowKey]row, er
 	return held, err
 }
 
-// errGone reports that a row was removed between two statements of a batch.
+// errGone reports that a row was deleted between two statements of a batch.
 var errGone = errors.New("checkin: a row is gone that was there a moment ago")
 
-// hardenFresh is harden where a request may have found its day's row a moment after it was written.
+// hardenFresh is harden for requests that may have found the row of their day a moment after it was written.
 func (s *sqlStore) hardenFresh(ctx context.Context, reqs []request, held map[rowKey]row) error {
 	for _, r := range reqs {
 		if r.at.UnixMilli()-held[r.key()].at < hardenFor.Milliseconds() {
@@ -140,7 +137,7 @@ func (s *sqlStore) hardenFresh(ctx context.Context, reqs []request, held map[row
 	return nil
 }
 
-// keysOf are the keys of rows, one after the other.
+// keysOf returns the keys of rows, one after the other.
 func keysOf(reqs []request) []any {
 	keys := make([]any, 0, 2*len(reqs))
 	for _, r := range reqs {
@@ -149,8 +146,8 @@ func keysOf(reqs []request) []any {
 	return keys
 }
 
-// writeAndTell is write for when the app's own backend is told: rows and one message of the outbox are one transaction. A
-// batch that is written again, because nobody knows what became of it, is told again.
+// writeAndTell is write with notifications: one transaction has the rows and one message of the outbox for the app's
+// own backend. A retry of a batch with an unknown outcome may notify the backend a second time.
 func (s *sqlStore) writeAndTell(ctx context.Context, reqs []request, args []any) (held map[rowKey]row, err error) {
 	told := 0
 	err = s.db.Batch(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -170,7 +167,7 @@ func (s *sqlStore) writeAndTell(ctx context.Context, reqs []request, args []any)
 		return s.hooks.Enqueue(ctx, tx, api.HookCheckinMarked, "checkins", list...)
 	})
 	if err != nil || told > 0 {
-		return held, err // what was told is on disk, and with it what was there before
+		return held, err // the notified rows are on disk, and so are the older ones
 	}
 	return held, s.harden(ctx, s.db)
 }
@@ -186,26 +183,25 @@ func scanRows(rows *sql.Rows, err error) (map[rowKey]row, error) {
 	})
 }
 
-// refused reports that the engine refuses a row of the batch, whoever else is in it.
+// refused reports whether the engine refuses one row of the batch, independent of the other rows.
 func refused(err error) bool { return sqldb.IsRowError(err) }
 
-// deadlocked reports that the engine has undone what was written; it may be tried again.
+// deadlocked reports whether the engine has rolled the writes back. The caller may retry.
 func deadlocked(err error) bool { return sqldb.IsRetryable(err) }
 
-// retryable reports errors after which the same batch may be written again:
-// the request ids tell what an earlier try has done. One that ran out of time is not
-// written again: all other check-ins would wait as long once more.
+// retryable reports whether the same batch may be written again after err. The request ids show what an earlier try has
+// written. A batch that has timed out is not retried, because all other check-ins would wait as long again.
 func retryable(err error) bool {
 	return sqldb.IsRetryable(err) || unanswered(err) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone)
 }
 
-// unanswered reports errors after which the batch may be committed or not.
+// unanswered reports whether the batch may be committed or not after err.
 func unanswered(err error) bool { return sqldb.IsUnanswered(err) }
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// asAnswer is asKind for what a batch answers.
+// asAnswer is asKind for the result of a batch.
 func asAnswer(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 type logRow struct {
@@ -258,14 +254,14 @@ func historiesFrom(ctx context.Context, q sqldb.Querier, users []accounts.ID) (_
 	return out, nil
 }
 
-// activity returns all words and minutes that a user's check-ins carried.
+// activity returns the sums of words and minutes of a user's check-ins.
 func (s *sqlStore) activity(ctx context.Context, user accounts.ID) (words, minutes int64, err error) {
 	defer errs.Wrap(&err, "checkin.activity %s", user)
 	err = s.db.NewRaw("SELECT COALESCE(SUM(words), 0), COALESCE(SUM(minutes), 0) FROM checkins WHERE user_id = ?", user).Scan(ctx, &words, &minutes)
 	return words, minutes, asKind(err)
 }
 
-// since calls fn with the rows that arrived at that time or later, in pieces.
+// since calls fn with the rows that arrived at that time or later, in chunks.
 func (s *sqlStore) since(ctx context.Context, from time.Time, fn func([]logRow) error) (err error) {
 	defer errs.Wrap(&err, "checkin.since %s", from.UTC())
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, day, at, kind FROM checkins WHERE at >= ?", from.UnixMilli())
@@ -292,8 +288,7 @@ func (s *sqlStore) since(ctx context.Context, from time.Time, fn func([]logRow) 
 	return fn(piece)
 }
 
-// grantedSince calls fn with the users who were given freezes at that time or
-// later, in pieces.
+// grantedSince calls fn with the users who got freezes at that time or later, in chunks.
 func (s *sqlStore) grantedSince(ctx context.Context, from time.Time, fn func([]accounts.ID) error) (err error) {
 	defer errs.Wrap(&err, "checkin.grantedSince %s", from.UTC())
 	var after string
@@ -312,15 +307,14 @@ func (s *sqlStore) grantedSince(ctx context.Context, from time.Time, fn func([]a
 	}
 }
 
-// newest returns when the last row of the log was written.
+// newest returns the time of the newest row of the log.
 func (s *sqlStore) newest(ctx context.Context) (time.Time, error) {
 	var ms sql.NullInt64
 	err := s.db.QueryRowContext(ctx, "SELECT MAX(at) FROM checkins").Scan(&ms)
 	return time.UnixMilli(ms.Int64), asKind(err)
 }
 
-// TopicGranted is the outbox's topic for a user who was given freezes; the
-// payload is a [GrantNotice].
+// TopicGranted is the topic of the outbox for grants of freezes. Its payload is a [GrantNotice].
 const TopicGranted = "checkin.granted"
 
 // GrantNotice is the payload of [TopicGranted].
@@ -328,13 +322,13 @@ type GrantNotice struct {
 	User accounts.ID `json:"user"`
 }
 
-// GrantEntry is a grant with why it was given.
+// GrantEntry is a grant with its reason.
 type GrantEntry struct {
 	streak.Grant
 	Reason string
 }
 
-// grant writes a grant and the message that brings it to Redis.
+// grant writes a grant and the message that applies it to Redis.
 func (s *sqlStore) grant(ctx context.Context, user accounts.ID, g GrantEntry) (err error) {
 	defer errs.Wrap(&err, "checkin.grant %s", user)
 	payload, err := json.Marshal(GrantNotice{user})
@@ -374,16 +368,15 @@ type makeup struct {
 	req   int64
 }
 
-// errTaken reports that another request was quicker; the next try tells what it
-// has left.
+// errTaken reports that another request was quicker. The next try reads what is left.
 var errTaken = errors.New("checkin: another request took the number or the day")
 
-// makeUp writes a day that was made up, if the user has made up fewer than limit
-// in that month, and the days that rule says freezes cover because of it. It
-// returns how many are made up then, and when the day was. Rule may refuse.
+// makeUp writes a day that was made up if the user has made up fewer than limit days in that month. It also writes the
+// days that, by rule, freezes cover because of it. It returns the number of make-ups in the month, and the time of the
+// day's row. rule may return an error to refuse the make-up.
 func (s *sqlStore) makeUp(ctx context.Context, m makeup, limit int, rule func(streak.History) (frozen []civil.Day, err error)) (n int, at time.Time, frozen []civil.Day, err error) {
 	defer errs.Wrap(&err, "checkin.makeUp %s", m.user)
-	// Each number that was taken under our hands is one of the month's.
+	// Each retry means that another request took one number of the month, so limit+2 tries suffice.
 	for range limit + 2 {
 		err = s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			n, at, frozen, err = s.tryMakeUp(ctx, tx, m, limit, rule)
@@ -397,7 +390,7 @@ func (s *sqlStore) makeUp(ctx context.Context, m makeup, limit int, rule func(st
 }
 
 func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit int, rule func(streak.History) ([]civil.Day, error)) (n int, at time.Time, frozen []civil.Day, err error) {
-	var last int // number of the month, more than n where an import has left some out
+	var last int // number of the month, more than n if an import has skipped some
 	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(n), 0) FROM checkin_makeups WHERE user_id = ? AND month = ?", m.user, m.month).Scan(&n, &last); err != nil {
 		return 0, at, nil, err
 	}
@@ -422,9 +415,9 @@ func (s *sqlStore) tryMakeUp(ctx context.Context, tx *sqldb.Tx, m makeup, limit 
 	}
 	n++
 	if newest := histories[m.user].LastWrite(); newest.After(m.at) {
-		m.at = newest // on a board the later one stands: no row is older than what it follows
+		m.at = newest // on a board the later time wins: no row is older than the one before it
 	}
-	// The key of either table refuses a second one.
+	// The keys of both tables refuse a duplicate.
 	if _, err := tx.ExecContext(ctx, "INSERT INTO checkin_makeups (user_id, month, n, day, at, req) VALUES (?, ?, ?, ?, ?, ?)", m.user, m.month, last+1, int32(m.day), m.at.UnixMilli(), m.req); err != nil {
 		return 0, at, nil, taken(err)
 	}
@@ -450,7 +443,7 @@ func taken(err error) error {
 	return err
 }
 
-// madeUp is a line of the audit of days made up.
+// madeUp is a line of the audit of make-ups.
 type madeUp struct {
 	Month int   `bun:"month"`
 	N     int   `bun:"n"`
@@ -458,7 +451,7 @@ type madeUp struct {
 	At    int64 `bun:"at"`
 }
 
-// makeups returns a user's days made up, the newest first, from behind after on.
+// makeups returns a user's make-ups that follow after, the newest first.
 func (s *sqlStore) makeups(ctx context.Context, user accounts.ID, after madeUp, limit int) (rows []madeUp, err error) {
 	defer errs.Wrap(&err, "checkin.makeups %s", user)
 	err = s.db.NewRaw("SELECT month, n, day, at FROM checkin_makeups WHERE user_id = ? AND (month < ? OR month = ? AND n < ?) ORDER BY month DESC, n DESC LIMIT ?",
@@ -472,12 +465,11 @@ func (s *sqlStore) makeupsIn(ctx context.Context, user accounts.ID, month int) (
 	return n, asKind(err)
 }
 
-// followedWithin is how long after an import the boards may not have heard of it.
+// followedWithin is the time after an import when the boards may not have it yet.
 const followedWithin = time.Hour
 
-// erase removes a user's rows and leaves a tombstone, until untouch. gone reports
-// that there were any; again that it is not known what the boards were told: there was
-// a tombstone, or an import of a moment ago.
+// erase deletes a user's rows and stores a tombstone until untouch. gone reports whether the user had rows. again
+// reports that the state of the boards is unknown, because of a former tombstone or a recent import.
 func (s *sqlStore) erase(ctx context.Context, user accounts.ID) (gone, again bool, err error) {
 	defer errs.Wrap(&err, "checkin.erase")
 	mark := s.db.Dialect().Compile(sqldb.Upsert{Table: "checkin_touched", Columns: []string{"user_id", "at"}, Key: []string{"user_id"}, Set: []string{"at"}})
@@ -507,7 +499,7 @@ func (s *sqlStore) erase(ctx context.Context, user accounts.ID) (gone, again boo
 	return gone, again, asKind(err)
 }
 
-// untouch says that Redis has heard of a user's change.
+// untouch deletes the tombstone of a user after Redis has the change.
 func (s *sqlStore) untouch(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "checkin.untouch")
 	_, err = s.db.ExecContext(ctx, "DELETE FROM checkin_touched WHERE user_id = ?", user)
@@ -519,10 +511,10 @@ func (s *sqlStore) importRows(ctx context.Context, rows []request) (added int64,
 	return transfer.Write(ctx, s.db, mapped(rows, request.row))
 }
 
-// chunkUsers is of how many users days are read, or written, at a time.
+// chunkUsers is the number of users whose days are read or written at a time.
 const chunkUsers = 200
 
-// touchedSince calls fn with the users who were touched at that time or later, in pieces.
+// touchedSince calls fn with the users who were touched at that time or later, in chunks.
 func (s *sqlStore) touchedSince(ctx context.Context, from time.Time, fn func([]accounts.ID) error) error {
 	for at := (transfer.Arrival{At: from.UnixMilli()}); ; {
 		some, err := transfer.Arrivals(ctx, s.db, true, at, chunkUsers)
@@ -536,7 +528,7 @@ func (s *sqlStore) touchedSince(ctx context.Context, from time.Time, fn func([]a
 	}
 }
 
-// countHeld returns of how many of the rows the log has the day.
+// countHeld returns the number of rows whose day the log already has.
 func (s *sqlStore) countHeld(ctx context.Context, rows []request) (n int64, err error) {
 	return transfer.CountHeld(ctx, s.db, mapped(rows, request.row))
 }
@@ -545,17 +537,17 @@ func (r request) row() transfer.Day {
 	return transfer.Day{User: r.user, Day: r.day, At: r.at, Kind: r.kind, Words: r.act.Words, Minutes: r.act.Minutes, Req: r.req}
 }
 
-// followLater puts off telling Redis.
+// followLater enqueues t with a delay.
 func (s *sqlStore) followLater(ctx context.Context, t transfer.Touched, after time.Duration) error {
 	return asKind(s.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return transfer.Tell(ctx, tx, t, after) }))
 }
 
-// tellLater is followLater for users of whom no day is new that signs.
+// tellLater is followLater for users without a new signed day.
 func (s *sqlStore) tellLater(ctx context.Context, users []accounts.ID, after time.Duration) error {
 	return s.followLater(ctx, transfer.Touched{Users: users}, after)
 }
 
-// putOff has a date that was left out told again then.
+// putOff enqueues the message of a skipped date again, for the time until.
 func (s *sqlStore) putOff(ctx context.Context, c accounts.ZoneChanged, until time.Time) error {
 	payload, err := json.Marshal(c)
 	if err != nil {

@@ -9,29 +9,28 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// Complete is a Redis that has everything.
+// Complete is a projection whose Redis is always complete.
 type Complete struct{}
 
-// Up is always true.
+// Up always returns true.
 func (Complete) Up() bool { return true }
 
-// Writable is always true.
+// Writable always returns true.
 func (Complete) Writable() bool { return true }
 
 // Suspect does nothing.
 func (Complete) Suspect() {}
 
-// Clock goes on by a millisecond for each look, and otherwise only when told to. It is safe
-// for concurrent use.
+// Clock advances by a millisecond at each call of Now, and otherwise only by Set. It is safe for concurrent use.
 type Clock struct {
 	mu sync.Mutex
 	t  time.Time
 }
 
-// NewClock returns a clock that stands where a bubble's clock begins.
+// NewClock returns a clock that begins at the start time of a bubble's clock.
 func NewClock() *Clock { return &Clock{t: bubble.Began} }
 
-// Now is later at each call.
+// Now returns a later time at each call.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,14 +38,14 @@ func (c *Clock) Now() time.Time {
 	return c.t
 }
 
-// Set has the clock go on from t.
+// Set sets the time of the clock to t.
 func (c *Clock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.t = t
 }
 
-// NewUsers returns ids that are new.
+// NewUsers returns n new ids.
 func NewUsers(n int) (users []accounts.ID) {
 	for range n {
 		users = append(users, ids.New[accounts.User]())

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Log is the log of check-ins. Redis is told of nothing that is written to it.
+// Log is the log of check-ins. Its writes are not applied to Redis.
 type Log struct {
 	DB    *sqldb.DB
 	Clock *Clock
@@ -50,7 +50,7 @@ func (l Log) Record(ctx context.Context, user accounts.ID, year int) (*streak.Re
 	return streak.RecordOf(year, histories[user]), err
 }
 
-// Write has users check in on some days.
+// Write adds check-ins of users on some days.
 func (l Log) Write(t *testing.T, users []accounts.ID, days ...civil.Day) {
 	t.Helper()
 	in := l.DB.Inserter(sqldb.Upsert{Table: "checkins", Columns: []string{"user_id", "day", "at", "kind", "words", "minutes", "req"}, Key: []string{"user_id", "day"}})

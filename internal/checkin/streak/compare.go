@@ -7,14 +7,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// Flaw is one thing in which a record differs from the rows of the log.
+// Flaw is one difference between a record and the rows of the log.
 type Flaw struct {
 	What, Was, Becomes string
-	Missing            bool // something is missing and nothing is wrong: a merge repairs it
+	Missing            bool // the record lacks something but has nothing wrong: a merge repairs it
 }
 
-// Flaws compares the text under a record's key with the least and the most that the
-// record may hold: a day that is being signed at this moment is in one of the two.
+// Flaws compares the text under a record's key with the least and the most that the record may have. A day that is
+// being signed at this moment is in only one of the two.
 func Flaws(text string, year int, least, most *Record) (out []Flaw) {
 	add := func(what, was, becomes string, missing bool) {
 		out = append(out, Flaw{what, was, becomes, missing})
@@ -38,7 +38,7 @@ func Flaws(text string, year int, least, most *Record) (out []Flaw) {
 		add("surplus days", strings.Join(surplus, ", "), "without them", false)
 	}
 	if !loaded {
-		return out // the rest is merged in by the next read
+		return out // the next read merges the rest
 	}
 	if len(missing) > 0 {
 		add("missing days", "without them", strings.Join(missing, ", "), true)
@@ -54,8 +54,8 @@ func Flaws(text string, year int, least, most *Record) (out []Flaw) {
 	return out
 }
 
-// header returns a record's numbers, as they grow: the newest day before with
-// the streak that ends on it, longest, total, freezes granted and used.
+// header returns a record's growing numbers: the newest day before the year with the streak that ends on it, longest,
+// total, freezes granted and used.
 func header(r *Record) [5]int {
 	return [5]int{int(r.lastBefore())<<16 | r.runBefore(), r.longestBefore(), r.totalBefore(), r.FreezesGranted(), r.FreezesUsed()}
 }
@@ -65,7 +65,7 @@ func (r *Record) beforeString() string {
 		r.runBefore(), r.lastBefore(), r.longestBefore(), r.totalBefore(), r.FreezesGranted(), r.FreezesUsed(), r[1])
 }
 
-// bitName names a bit of a record.
+// bitName returns the name of a bit of a record.
 func bitName(year, n int) string {
 	kind, day := "signed", n-signedAt
 	if n >= coveredAt {

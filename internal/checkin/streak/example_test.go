@@ -7,7 +7,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-// A freeze covers the 20th while nobody has signed the 21st yet.
+// A freeze covers the 20th while the 21st is not yet signed.
 func ExampleFreezes_Status() {
 	var h streak.History
 	for day := 16; day <= 19; day++ {

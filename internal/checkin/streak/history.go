@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// Kind says how a day came to count.
+// Kind states why a day counts.
 type Kind uint8
 
 // The kinds of a day.
@@ -20,11 +20,10 @@ const (
 	Tapped  Kind = 1 // checked in on the day itself
 	MadeUp  Kind = 2 // checked in later
 	Frozen  Kind = 3 // missed and covered by a freeze
-	Skipped Kind = 4 // left out of the calendar by a change of zone, hence covered
+	Skipped Kind = 4 // skipped by a change of time zone, hence covered
 )
 
-// Signs reports whether the day counts as checked in. Days that do not sign
-// cover: they bridge a streak without adding to it.
+// Signs reports whether the day counts as checked in. The other kinds cover: they bridge a streak without adding to it.
 func (k Kind) Signs() bool { return k == Tapped || k == MadeUp }
 
 // Mark is one row of the log: one user's day.
@@ -34,7 +33,7 @@ type Mark struct {
 	At   time.Time // by the server's clock; only boards need it
 }
 
-// Status is where a user stands on one day.
+// Status has a user's figures on one day.
 type Status struct {
 	Day       civil.Day // today, in the user's zone
 	Today     bool      // checked in today
@@ -42,7 +41,7 @@ type Status struct {
 	Streak    int // signed days in the unbroken run that ends today or yesterday
 	Longest   int // longest streak ever
 	Total     int // days signed
-	Freezes   int // left, those deducted that cover the days missed just now
+	Freezes   int // left, without those that cover the days missed just now
 	Used      int // freezes spent ever
 }
 
@@ -52,7 +51,7 @@ type Grant struct {
 	At time.Time
 }
 
-// MaxGrant is the most freezes that one grant gives.
+// MaxGrant is the largest number of freezes that one grant gives.
 const MaxGrant = 100
 
 // ValidReason reports whether a grant can have that reason: 1 to 200 printable characters.
@@ -61,13 +60,13 @@ func ValidReason(s string) bool {
 	return s != "" && s == strings.TrimSpace(s) && utf8.ValidString(s) && utf8.RuneCountInString(s) <= 200 && !strings.ContainsFunc(s, unprintable)
 }
 
-// History is all that the log holds of one user.
+// History is all that the log has of one user.
 type History struct {
 	Marks  []Mark // in order of days
 	Grants []Grant
 }
 
-// FreezesGranted returns how many freezes operators gave, ever.
+// FreezesGranted returns how many freezes operators ever gave.
 func (h History) FreezesGranted() (n int) {
 	for _, g := range h.Grants {
 		n += g.N
@@ -75,7 +74,7 @@ func (h History) FreezesGranted() (n int) {
 	return n
 }
 
-// LastWrite returns when the newest row was written; zero when there is none.
+// LastWrite returns when the newest row was written, or zero without rows.
 func (h History) LastWrite() (at time.Time) {
 	for _, m := range h.Marks {
 		at = later(at, m.At)
@@ -90,12 +89,12 @@ func (h History) Equal(o History) bool {
 	}) && h.FreezesGranted() == o.FreezesGranted()
 }
 
-// place is where the mark of a day is, or belongs.
+// place returns the index where the mark of a day is, or belongs.
 func (h History) place(day civil.Day) (i int, there bool) {
 	return slices.BinarySearchFunc(h.Marks, day, func(m Mark, d civil.Day) int { return cmp.Compare(m.Day, d) })
 }
 
-// With returns h with that mark, in the place of another one of its day.
+// With returns h with that mark, which replaces another one of its day.
 func (h History) With(m Mark) History {
 	h.Marks = slices.Clone(h.Marks)
 	i, there := h.place(m.Day)
@@ -112,8 +111,8 @@ func (h History) WithFrozen(days []civil.Day, at time.Time) History {
 	return h.covered(Frozen, days, at)
 }
 
-// WithSkipped returns h with the date before its last day that a change of zone has
-// left out. The row comes when the change is told.
+// WithSkipped returns h with the skipped date of c, if it is before h's last day. The row of that date is written
+// later, by the message of the change.
 func (h History) WithSkipped(c civil.Clock) History {
 	day, ok := c.Skipped()
 	if !ok || len(h.Marks) == 0 || h.Marks[len(h.Marks)-1].Day < day {
@@ -131,8 +130,8 @@ func (h History) covered(k Kind, days []civil.Day, at time.Time) History {
 	return h
 }
 
-// Before returns the history without what was written at that time or later.
-// alone reports that nothing but the given days and what freezes cover for them was.
+// Before returns the history without the rows that were written at that time or later. alone reports whether all of
+// these rows are the given days or freezes that cover because of them.
 func (h History) Before(at time.Time, signed []civil.Day) (b History, alone bool) {
 	alone = !at.IsZero()
 	for _, m := range h.Marks {
@@ -171,8 +170,7 @@ func (h History) On(day civil.Day) (m Mark, there bool) {
 	return h.Marks[i], true
 }
 
-// FirstWith returns the first day that was written with m: m's own, or the first that freezes
-// cover because of m.
+// FirstWith returns the first day that was written with m: m's own, or the first that freezes cover because of m.
 func (h History) FirstWith(m Mark) civil.Day {
 	for _, f := range h.Marks {
 		if f.Day < m.Day && f.Kind == Frozen && f.At.Equal(m.At) {
@@ -182,8 +180,7 @@ func (h History) FirstWith(m Mark) civil.Day {
 	return m.Day
 }
 
-// SignedIn returns how many days from first to last were signed, and when the last
-// of them was.
+// SignedIn returns how many days from first to last were signed, and when the last of them was.
 func (h History) SignedIn(first, last civil.Day) (days int, at time.Time) {
 	for _, m := range h.Marks {
 		if m.Kind.Signs() && first <= m.Day && m.Day <= last {
@@ -196,7 +193,7 @@ func (h History) SignedIn(first, last civil.Day) (days int, at time.Time) {
 	return days, at
 }
 
-// Kinds are the kinds of days by their names in files.
+// Kinds has the kinds of days by their names in files.
 var Kinds = map[string]Kind{"tapped": Tapped, "made_up": MadeUp, "frozen": Frozen, "skipped": Skipped}
 
 // String returns the name of a kind in files.
@@ -209,7 +206,7 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// MonthOf returns the number of the month that a day is in: 202611.
+// MonthOf returns the number of the month of a day: 202611.
 func MonthOf(d civil.Day) int {
 	year, month, _ := d.Date()
 	return 100*year + int(month)

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// Record is one user's year as it lies in Redis, 108 bytes:
+// Record is one user's year as Redis stores it, 108 bytes:
 //
 //	0       version; 0 means that some day was set and nothing was loaded yet
 //	1       of the year before: bit 0: 31 December was signed; bit 1: or covered;
@@ -24,11 +24,10 @@ import (
 //	16–61   signed days, 1 January first
 //	62–107  covered days: not signed, and yet no break in the streak
 //
-// Numbers are big-endian. Bits are numbered as SETBIT does, the first is the
-// most significant. Everything a user sees follows from the record, the rules
-// and today's date. Days are only ever added, so two copies merge by OR and the
-// numbers by maximum, bytes 2 to 7 as one number, in any order and any number of
-// times. A record of another version counts as not loaded and is replaced.
+// Numbers are big-endian. Bits are numbered as SETBIT does: the first is the most significant. All figures that a user
+// sees follow from the record, the rules and today's date. Days are only ever added, so two copies merge in any order
+// and any number of times: the bits by OR, and the numbers by maximum, with bytes 2 to 7 as one number. A record of
+// another version counts as not loaded and is replaced.
 type Record [RecordSize]byte
 
 const (
@@ -44,11 +43,11 @@ const (
 	lastDays   = 6 // of December
 )
 
-// Loaded reports whether the record was computed from the log; otherwise it has no
-// more than days that were set since it was lost.
+// Loaded reports whether the record was computed from the log. Otherwise it has only the days that were set since it
+// was lost.
 func (r *Record) Loaded() bool { return r[0] == recordVersion }
 
-// CheckRecord refuses what no version of the record is, for an audit.
+// CheckRecord returns an error for a value that no version of the record has. An audit uses it.
 func CheckRecord(v []byte) error {
 	switch {
 	case len(v) == 0 || v[0] > recordVersion:
@@ -65,7 +64,7 @@ func (r *Record) Has(d civil.Day, k Kind) bool { return r.bit(BitOf(d, k)) }
 // Set adds day d of kind k.
 func (r *Record) Set(d civil.Day, k Kind) { r.setBit(BitOf(d, k)) }
 
-// Clear removes day d of kind k, to see the record as it was before.
+// Clear removes day d of kind k, to get the record as it was before.
 func (r *Record) Clear(d civil.Day, k Kind) { r.clearBit(BitOf(d, k)) }
 
 func (r *Record) bit(n int) bool { return r[n/8]&(0x80>>(n%8)) != 0 }
@@ -74,8 +73,8 @@ func (r *Record) setBit(n int) { r[n/8] |= 0x80 >> (n % 8) }
 
 func (r *Record) clearBit(n int) { r[n/8] &^= 0x80 >> (n % 8) }
 
-// Signed takes a day of the record's year, the first is 0. Of the days
-// before only the last lastDays are known, from -1 down, and if they were signed.
+// Signed reports whether a day of the record's year was signed; the first day is 0. Of the days before, the record has
+// only the last lastDays, from -1 down, if they were signed.
 func (r *Record) Signed(ofYear int) bool {
 	if ofYear < 0 {
 		return r[1]&eveBit(ofYear) != 0
@@ -83,7 +82,7 @@ func (r *Record) Signed(ofYear int) bool {
 	return r.bit(signedAt + ofYear)
 }
 
-// eveBit is the flag of a day before the year: 1 for -1, and 4 to 64 for -2 to -6.
+// eveBit returns the flag of a day before the year: 1 for -1, and 4 to 64 for -2 to -6.
 func eveBit(ofYear int) byte {
 	switch {
 	case ofYear == -1:
@@ -94,11 +93,10 @@ func eveBit(ofYear int) byte {
 	return 0
 }
 
-// Covered takes a day as Signed does.
+// Covered reports whether a day was covered, with the day as in Signed.
 func (r *Record) Covered(ofYear int) bool { return ofYear >= 0 && r.bit(coveredAt+ofYear) }
 
-// Reaches reports whether a streak may go on from a day of the record's year, or
-// from the day before the year, -1.
+// Reaches reports whether a streak may continue from a day of the record's year, or from the day before the year, -1.
 func (r *Record) Reaches(ofYear int) bool {
 	if ofYear < 0 {
 		return r[1]&eveReached != 0
@@ -112,20 +110,20 @@ func (r *Record) put(at, n int) {
 	binary.BigEndian.PutUint16(r[at:], uint16(min(n, math.MaxUint16))) //nolint:gosec // never negative
 }
 
-// lastBefore is the newest day before 1 January, 0 when there is none.
+// lastBefore returns the newest day before 1 January, 0 when there is none.
 func (r *Record) lastBefore() civil.Day { return civil.Day(binary.BigEndian.Uint32(r[2:])) }
 
 func (r *Record) runBefore() int     { return r.number(6) }
 func (r *Record) longestBefore() int { return r.number(8) }
 func (r *Record) totalBefore() int   { return r.number(10) }
 
-// FreezesGranted returns how many freezes operators gave, ever.
+// FreezesGranted returns how many freezes operators ever gave.
 func (r *Record) FreezesGranted() int { return r.number(12) }
 
-// FreezesUsed returns how many days freezes cover, ever.
+// FreezesUsed returns how many days freezes ever covered.
 func (r *Record) FreezesUsed() int { return r.number(14) }
 
-// runIn is the streak with which the year began.
+// runIn returns the streak at the start of the year.
 func (r *Record) runIn() int {
 	if r[1]&eveReached == 0 {
 		return 0
@@ -141,8 +139,8 @@ func BitOf(d civil.Day, k Kind) int {
 	return coveredAt + d.OfYear()
 }
 
-// Streak returns the number of signed days in the run that ends on today or on
-// the day before; 0 when both are neither signed nor covered.
+// Streak returns the number of signed days in the run that ends on today or on the day before. It returns 0 if both are
+// neither signed nor covered.
 func (r *Record) Streak(today civil.Day) int {
 	day, n := today.OfYear(), 0
 	if !r.Reaches(day) {
@@ -202,7 +200,7 @@ func (r *Record) Total() int {
 	return total
 }
 
-// Status returns where the user stands on today, a day of the record's year.
+// Status returns the user's status on today, a day of the record's year.
 func (r *Record) Status(today civil.Day) Status {
 	day := today.OfYear()
 	return Status{
@@ -215,16 +213,14 @@ func (r *Record) Status(today civil.Day) Status {
 	}
 }
 
-// Days returns the signed and the covered days of the record's year that lie
-// between first and last, in order.
+// Days returns the signed and the covered days of the record's year from first to last, in order.
 func (r *Record) Days(first, last civil.Day) (signed, covered []civil.Day) {
 	from := first.OfYear()
 	newYear := first - civil.Day(from)
 	return r.between(signedAt, newYear, from, int(last-newYear)), r.between(coveredAt, newYear, from, int(last-newYear))
 }
 
-// between returns the days from and to of the year, and those between, whose bits
-// are set behind bit at.
+// between returns the days of the year from from to to whose bits are set, counted from bit at.
 func (r *Record) between(at int, newYear civil.Day, from, to int) []civil.Day {
 	weeks, n := r[at/8+from/8:at/8+to/8+1], 0 // of eight days
 	for _, w := range weeks {
@@ -246,8 +242,8 @@ func (r *Record) between(at int, newYear civil.Day, from, to int) []civil.Day {
 	return days
 }
 
-// SignedIn returns how many days were signed from first to last, of a record of
-// that year; first is no earlier than 26 December of the year before.
+// SignedIn returns how many days were signed from first to last, in a record of that year. first is no earlier than 26
+// December of the year before.
 func (r *Record) SignedIn(year int, first, last civil.Day) (n int) {
 	newYear := civil.DayOf(year, 1, 1)
 	for day := int(first - newYear); day <= min(int(last-newYear), 8*yearBytes-1); day++ {
@@ -258,12 +254,11 @@ func (r *Record) SignedIn(year int, first, last civil.Day) (n int) {
 	return n
 }
 
-// Newest returns the last signed or covered day of the record's year; ok is
-// false when the year is empty.
+// Newest returns the last signed or covered day of the record's year. ok is false when the year is empty.
 func (r *Record) Newest(year int) (d civil.Day, ok bool) {
 	last := yearBytes - 1
 	for last >= 8 && binary.BigEndian.Uint64(r[signedAt/8+last-7:])|binary.BigEndian.Uint64(r[coveredAt/8+last-7:]) == 0 {
-		last -= 8 // most of a year is still to come, or was long ago
+		last -= 8 // most of a year is in the future, or long past
 	}
 	for i := last; i >= 0; i-- {
 		if b := r[signedAt/8+i] | r[coveredAt/8+i]; b != 0 {
@@ -273,8 +268,8 @@ func (r *Record) Newest(year int) (d civil.Day, ok bool) {
 	return 0, false
 }
 
-// latest returns the newest day of which the record knows, of its year or
-// before, and the streak that ends on it; ok is false when there is none.
+// latest returns the newest day that the record has, of its year or before, and the streak that ends on it. ok is false
+// when there is none.
 func (r *Record) latest(year int) (d civil.Day, run int, ok bool) {
 	if d, ok := r.Newest(year); ok {
 		return d, r.Streak(d), true
@@ -282,8 +277,7 @@ func (r *Record) latest(year int) (d civil.Day, run int, ok bool) {
 	return r.lastBefore(), r.runBefore(), r.lastBefore() != 0
 }
 
-// Cover adds a day that no row covers yet, of the record's year or on from its
-// newest day before.
+// Cover adds a covered day that has no row yet. The day is in the record's year, or follows its newest day before.
 func (r *Record) Cover(d civil.Day, year int) {
 	switch {
 	case d.Year() == year:
@@ -296,9 +290,8 @@ func (r *Record) Cover(d civil.Day, year int) {
 	}
 }
 
-// Open returns the user's newest day and the last day before today that is
-// covered without a row since then, and how many freezes that takes; of who has
-// missed nothing, two days that are equal.
+// Open returns the user's newest day, the last day before today that is covered without a row since then, and how many
+// freezes that takes. The two days are equal if the user has missed no day.
 func (z Freezes) Open(r *Record, c civil.Clock, today civil.Day) (newest, last civil.Day, spent int) {
 	if day := today.OfYear(); r.Reaches(day) || r.Reaches(day-1) {
 		return today, today, 0
@@ -311,12 +304,11 @@ func (z Freezes) Open(r *Record, c civil.Clock, today civil.Day) (newest, last c
 	return newest, last, spent
 }
 
-// left is how many freezes the rows have left.
+// left returns how many freezes the rows leave.
 func (z Freezes) left(r *Record) int { return z.owned(r.Total(), r.FreezesGranted(), r.FreezesUsed()) }
 
-// Status returns where the user stands on today, a day of the record's year. It
-// adds to the record what follows from the rules and the user's clock and no row
-// says yet.
+// Status returns the user's status on today, a day of the record's year. It adds to the record the covered days that
+// follow from the rules and the user's clock and that have no row yet.
 func (z Freezes) Status(r *Record, c civil.Clock, today civil.Day) Status {
 	newest, last, spent := z.Open(r, c, today)
 	for d := newest; d < last; d++ {
@@ -330,8 +322,8 @@ func (z Freezes) Status(r *Record, c civil.Clock, today civil.Day) Status {
 	return st
 }
 
-// Owes reports whether a check-in on day may close a gap that freezes cover. r
-// has the day already; the log says what is due.
+// Owes reports whether a check-in on day may close a gap that freezes cover. r must have the day already. The log
+// decides which days are due.
 func (z Freezes) Owes(r *Record, day civil.Day) bool {
 	if z.Max == 0 || z.left(r) == 0 {
 		return false
@@ -375,7 +367,7 @@ func RecordOf(year int, h History) *Record {
 	return r
 }
 
-// Parse reads a record as it came; SETBIT on a missing key leaves a short one.
+// Parse reads a stored record; SETBIT on a missing key leaves a short one.
 func Parse(s string) *Record {
 	var r Record
 	copy(r[:], s)

@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// reference says where a user stands in the plainest way: a set of days.
+// reference computes a user's figures in the simplest way, from a set of days.
 type reference struct{ signed, covered map[civil.Day]bool }
 
 func referenceOf(history History) reference {
@@ -160,7 +160,7 @@ func TestADayIsOneBitOfTheRecord(t *testing.T) {
 func TestAnAuditKnowsARecordWhenItSeesOne(t *testing.T) {
 	rec := RecordOf(2026, History{})
 	for text, want := range map[string]bool{
-		string(rec[:]): true, "\x00": true, "\x00\x80": true, "\x01": true, // not loaded yet, or of a version before
+		string(rec[:]): true, "\x00": true, "\x00\x80": true, "\x01": true, // not loaded yet, or of a former version
 		"": false, "\x03": false, "2026": false, string(rec[:RecordSize-1]): false, string(rec[:]) + "x": false,
 	} {
 		if err := CheckRecord([]byte(text)); want != (err == nil) {
@@ -197,7 +197,7 @@ func TestAStreakDiesAtTheStartOfTheDayAfterNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The 22nd is left out, so the streak lives through the 23rd.
+	// The 22nd is skipped, so the streak survives the 23rd.
 	if got, want := (Freezes{}).dies(c, d, 1, 0), time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("over a date left out: got %s, want %s", got, want)
 	}
@@ -209,7 +209,7 @@ func TestADateLeftOutEndsAGapAndCostsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest, _ := civil.ParseDay("2026-11-20") // the 21st is missed, the 22nd left out
+	newest, _ := civil.ParseDay("2026-11-20") // the 21st is missed, the 22nd skipped
 	for _, tt := range []struct {
 		most, owned int
 		last        string

@@ -7,10 +7,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// Tally counts a history, fed to it in order of days. The zero Tally is empty.
+// Tally counts a history in order of days. The zero Tally is empty.
 type Tally struct {
 	Last    civil.Day // the newest day, signed or covered
-	Signed  time.Time // when the last signed day was written: with it Total was reached
+	Signed  time.Time // when the last signed day was written: Total was reached with it
 	Run     int       // signed days in the run that ends on Last
 	Ran     time.Time // when the last of these was written
 	Longest int
@@ -45,8 +45,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Streak returns the run as it stands on today: 0 the moment a day is missed
-// that no freeze covers.
+// Streak returns the run as of today. It is 0 from the moment when a day is missed that no freeze covers.
 func (t *Tally) Streak(today civil.Day) int {
 	if !t.any || t.Last < today-1 {
 		return 0
@@ -54,16 +53,15 @@ func (t *Tally) Streak(today civil.Day) int {
 	return t.Run
 }
 
-// Freezes are the rules by which missed days are covered. While a gap is open
-// nothing is written: that its first days are covered follows from what the user
-// owns. Whoever closes the gap writes them down, and from then on the rows hold,
-// whatever the rules become.
+// Freezes are the rules that decide which missed days are covered. While a gap is open, nothing is written: the covered
+// days follow from what the user owns. The check-in that closes the gap writes their rows, and these rows stay valid
+// even if the rules change.
 type Freezes struct {
 	Every int // signed days that earn a freeze; 0: none is earned
-	Max   int // missed days in a row that are covered; 0: none
+	Max   int // the largest number of missed days in a row that are covered; 0: none
 }
 
-// String says the rules in a form that the streak board keeps.
+// String returns the rules in the form that the streak board stores.
 func (z Freezes) String() string { return fmt.Sprintf("every %d, at most %d", z.Every, z.Max) }
 
 // owned returns how many freezes are left.
@@ -77,9 +75,8 @@ func (z Freezes) owned(signed, granted, used int) int {
 	return max(granted-used, 0)
 }
 
-// bridge walks from the newest day of a run over the missed days behind it, not
-// beyond until, as far as they are covered: by a freeze, or because a change of
-// zone leaves the date out, which costs nothing and ends the gap.
+// bridge returns the last covered day after the newest day of a run, at most until, and the freezes that it takes. A
+// freeze covers a missed day. A skipped date costs no freeze and ends the gap.
 func (z Freezes) bridge(c civil.Clock, newest civil.Day, run, owned int, until civil.Day) (last civil.Day, spent int) {
 	skipped, skips := c.Skipped()
 	left := min(owned, z.Max)
@@ -97,17 +94,16 @@ func (z Freezes) bridge(c civil.Clock, newest civil.Day, run, owned int, until c
 	return last, spent
 }
 
-// dies returns the instant at which a run that ends on newest falls to 0 unless
-// a day is added: the start of the day after the first one that is missed.
+// dies returns the instant when a run that ends on newest falls to 0 unless a day is added: the start of the day after
+// the first missed day.
 func (z Freezes) dies(c civil.Clock, newest civil.Day, run, owned int) time.Time {
 	last, _ := z.bridge(c, newest, run, owned, newest+civil.Day(2*z.Max+1))
 	return c.Start(last + 2)
 }
 
-// Due returns the days that freezes cover because a row was written for day at
-// that time: those behind the newest day that the log then had, if that lies
-// before. Rows and grants of later are not looked at, so that the answer is the
-// same whenever it is asked for.
+// Due returns the days that freezes cover because a row was written for day at that time. They follow the newest day
+// that the log then had, if that was before day. Later rows and grants do not count, so the result is the same at any
+// time.
 func (z Freezes) Due(h History, c civil.Clock, day civil.Day, at time.Time) (days []civil.Day) {
 	if z.Max == 0 {
 		return nil
@@ -141,8 +137,8 @@ func (z Freezes) Due(h History, c civil.Clock, day civil.Day, at time.Time) (day
 	return days
 }
 
-// MakeUp returns the days that freezes cover when day is made up on today: those
-// before it, if it closes an open gap. ok is false when day is covered already.
+// MakeUp returns the days that freezes cover when day is made up on today: the days before it, if it closes an open
+// gap. ok is false if day is already covered.
 func (z Freezes) MakeUp(h History, c civil.Clock, day, today civil.Day) (covered []civil.Day, ok bool) {
 	var t Tally
 	for _, m := range h.Marks {
