@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// What a caller can do wrong.
+// The errors that a caller can cause.
 var (
 	ErrBoard  = errs.New(errs.NotFound, "checkin.board_unknown", "There are four boards: streak, total_days, week and month.")
 	ErrSeason = errs.New(errs.NotFound, "checkin.season", "A week is named 2026-W47 and a month 2026-11, has begun, and is kept for half a year.")
@@ -26,34 +26,33 @@ type Board struct {
 
 // The boards for all time.
 var (
-	StreakBoard = Board{name: "streak"}     // by current streak; the dead leave it
+	StreakBoard = Board{name: "streak"}     // by current streak; dead streaks leave it
 	TotalBoard  = Board{name: "total_days"} // by days checked in
 )
 
-// The boards of a season count the days checked in within it, by each user's
-// own calendar.
+// The boards of a season count the days checked in within it, by each user's own calendar.
 const (
-	weekly  = "week" // Monday to Sunday, as ISO 8601 numbers them
+	weekly  = "week" // Monday to Sunday, numbered as in ISO 8601
 	monthly = "month"
 )
 
-// Seasons are kept for that many days after their end.
+// seasonKept is the number of days that a season is stored after its end.
 const seasonKept = 183
 
-// WeekOf returns the board of the week that d is in.
+// WeekOf returns the board of the week of d.
 func WeekOf(d civil.Day) Board {
 	year, week := d.ISOWeek()
 	return Board{weekly, int32(100*year + week)} //nolint:gosec // a calendar's year
 }
 
-// MonthOf returns the board of the month that d is in.
+// MonthOf returns the board of the month of d.
 func MonthOf(d civil.Day) Board { return Board{monthly, int32(streak.MonthOf(d))} } //nolint:gosec // a calendar's year
 
-// SeasonsOf returns the boards of the seasons that d is in.
+// SeasonsOf returns the boards of the seasons of d.
 func SeasonsOf(d civil.Day) []Board { return []Board{WeekOf(d), MonthOf(d)} }
 
-// ParseBoard returns the board with that name and season, 2026-W47 or 2026-11;
-// an empty season is the one that today is in. ErrBoard, ErrSeason.
+// ParseBoard returns the board with that name and season, 2026-W47 or 2026-11. An empty season is that of today. It
+// returns ErrBoard or ErrSeason if there is no such board or season.
 func ParseBoard(name, season string, today civil.Day) (Board, error) {
 	switch {
 	case name == StreakBoard.name && season == "":
@@ -92,10 +91,10 @@ func ParseBoard(name, season string, today civil.Day) (Board, error) {
 // String returns the name without the season.
 func (b Board) String() string { return b.name }
 
-// Key tells a board from all others, of other seasons too.
+// Key returns a text that differs for all boards and seasons.
 func (b Board) Key() string { return string(b.AppendSegment(nil)) }
 
-// Season is empty for a board for all time.
+// Season returns the name of the season. It is empty for a board for all time.
 func (b Board) Season() string {
 	switch b.name {
 	case weekly:
@@ -117,7 +116,7 @@ func (b Board) Span() (first, last civil.Day) {
 	return first, first + 6
 }
 
-// value returns what a place is worth on a board for all time.
+// value returns the value of a score on a board for all time.
 func (b Board) value(s streak.Score) int {
 	if b == StreakBoard {
 		return s.Streak
@@ -125,7 +124,7 @@ func (b Board) value(s streak.Score) int {
 	return s.Total
 }
 
-// Current returns the boards that check-ins move at a moment, in any zone.
+// Current returns the boards that check-ins can change at a moment, in any zone.
 func Current(now time.Time) []Board {
 	all := []Board{StreakBoard, TotalBoard}
 	// The earliest and the latest zone are at -12 and +14 hours.
@@ -138,7 +137,7 @@ func Current(now time.Time) []Board {
 	return all
 }
 
-// Kept returns the boards of now and of the seasons that can still be looked at.
+// Kept returns the current boards and those of the seasons that can still be read.
 func Kept(now time.Time) []Board {
 	all := Current(now)
 	for d := dayAt(now); d > dayAt(now)-seasonKept-32; d-- {
@@ -151,8 +150,8 @@ func Kept(now time.Time) []Board {
 	return all
 }
 
-// bygone returns boards of seasons that are not kept any more. It goes back far
-// enough for a server that was off for some months.
+// bygone returns boards of seasons that are no longer stored. It goes back far enough for a server that was off for
+// some months.
 func bygone(now time.Time) (old []Board) {
 	for d := dayAt(now) - seasonKept - 32; d > dayAt(now)-2*seasonKept; d -= 7 {
 		old = append(old, WeekOf(d), MonthOf(d))

@@ -25,22 +25,22 @@ const (
 	Exact   = "exact"
 )
 
-// Projection says how far Redis can be trusted; a [projection.Projection] does.
+// Projection reports how far Redis is complete. [projection.Projection] implements it.
 type Projection interface {
-	Up() bool       // Redis has everything that was answered
-	Writable() bool // Redis takes what it is told
-	Suspect()       // Redis did not answer
+	Up() bool       // Redis has everything that was acknowledged
+	Writable() bool // Redis accepts writes
+	Suspect()       // reports that Redis did not respond
 }
 
-// Config has what the boards stand on.
+// Config has the dependencies and settings of the boards.
 type Config struct {
 	DB         *sqldb.DB
 	Redis      *redis.DB
 	Projection Projection
-	Kind       string // [Compact], which an empty one means, or [Exact]
+	Kind       string // [Compact] or [Exact]; empty means [Compact]
 	Freezes    streak.Freezes
-	Wait       time.Duration // how long a reader waits for Redis before SQL answers
-	Away       error         // what readers are told while SQL is away
+	Wait       time.Duration // how long a reader waits for Redis before SQL is used
+	Away       error         // the error of reads while SQL is away
 	Log        *slog.Logger
 	Now        func() time.Time
 
@@ -48,16 +48,16 @@ type Config struct {
 	Clocks func(context.Context, []accounts.ID) (map[accounts.ID]civil.Clock, error)
 	// Record returns a user's year as a reader sees it.
 	Record func(ctx context.Context, user accounts.ID, year int) (*streak.Record, error)
-	// Histories returns all days of some users, the answered ones that SQL does not have
-	// yet included where Redis tells them.
+	// Histories returns all days of some users. They include the acknowledged ones that SQL does not have yet, if Redis
+	// responds.
 	Histories func(context.Context, []accounts.ID) (map[accounts.ID]streak.History, error)
 	// Logged returns the days of some users that SQL has.
 	Logged func(context.Context, []accounts.ID) (map[accounts.ID]streak.History, error)
-	// Drain returns when SQL has what was answered before.
+	// Drain returns when SQL has all rows that were acknowledged before.
 	Drain func(context.Context) error
 }
 
-// Boards are the rankings. They answer once they [Boards.Run].
+// Boards has the rankings. They can be read while [Boards.Run] runs.
 type Boards struct {
 	cfg        Config
 	redis      *redis.DB
@@ -70,15 +70,15 @@ type Boards struct {
 
 	fallback *fallback
 	passes   *passes
-	asked    chan Board // to be loaded
-	filling  sync.Map   // Board → chan struct{}; each is loaded once at a time
+	asked    chan Board // boards to be loaded
+	filling  sync.Map   // Board → chan struct{}; one load of a board at a time
 	filled   sync.Map   // Board → filled
 
 	mu  sync.Mutex
 	all map[Board]leaderboard.Board
 }
 
-// New returns the boards. It sends nothing.
+// New returns the boards. It sends no command.
 func New(cfg Config) *Boards {
 	bs := &Boards{
 		cfg: cfg, redis: cfg.Redis, sql: &sqlStore{cfg.DB, cfg.Away}, projection: cfg.Projection,
@@ -93,8 +93,7 @@ func New(cfg Config) *Boards {
 // Kind returns whether the boards are [Compact] or [Exact].
 func (bs *Boards) Kind() string { return bs.kind }
 
-// Run loads boards that readers have missed, and counts in SQL those that Redis cannot
-// answer, until ctx ends.
+// Run loads boards that readers have missed, and counts in SQL those that Redis cannot serve, until ctx ends.
 func (bs *Boards) Run(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() { bs.loadWanted(ctx) })
@@ -116,11 +115,10 @@ type Ranking struct {
 	Around []Row // the user's neighbours and the user
 }
 
-// Read returns the first n of a board, where user stands, and up to near
-// neighbours on either side. Dead streaks are neither shown nor counted. A
-// compact board knows neighbours among its best 1,000; below them equal values
-// share a rank. While Redis is away, or the board is being loaded, the answer
-// comes from SQL, and of others it may be some seconds old; see [FallbackLife].
+// Read returns the first n of a board, the place of user, and up to near neighbours on either side. It neither shows
+// nor counts dead streaks. A compact board has neighbours among its best 1,000; below them, equal values share a rank.
+// While Redis is away, or the board is being loaded, Read uses SQL, and other users' places may be some seconds old;
+// see [FallbackLife].
 func (bs *Boards) Read(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (_ Ranking, err error) {
 	defer errs.Wrap(&err, "checkin.Board %s", b)
 	if bs.projection.Up() {
@@ -144,11 +142,11 @@ func (bs *Boards) Read(ctx context.Context, b Board, user accounts.ID, clock civ
 func (bs *Boards) wanted(b Board) {
 	select {
 	case bs.asked <- b:
-	default: // the queue is full; the next read asks again
+	default: // the queue is full; the next read requests it again
 	}
 }
 
-// loadWanted loads boards that were asked for, until ctx ends.
+// loadWanted loads the requested boards, until ctx ends.
 func (bs *Boards) loadWanted(ctx context.Context) {
 	for {
 		select {
@@ -162,7 +160,7 @@ func (bs *Boards) loadWanted(ctx context.Context) {
 	}
 }
 
-// FromRedis is Read without SQL. It may return [leaderboard.ErrNotLoaded].
+// FromRedis is Read without SQL. It returns [leaderboard.ErrNotLoaded] if the board is not loaded.
 func (bs *Boards) FromRedis(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
 	me, err := bs.ownEntry(ctx, b, user, clock)
 	if err != nil {
@@ -202,12 +200,12 @@ func rowsOf(rows []leaderboard.Ranked) ([]Row, error) {
 	return out, nil
 }
 
-// ownEntry returns where a user stands on a board by the user's own record.
+// ownEntry returns a user's entry on a board by the user's own record.
 func (bs *Boards) ownEntry(ctx context.Context, b Board, user accounts.ID, clock civil.Clock) (leaderboard.Entry, error) {
 	e := leaderboard.Entry{Member: user.String()}
 	if b.season != 0 {
 		first, last := b.Span()
-		last = min(last, clock.Today(bs.now())) // the record of a year to come would be kept, and not hear of this year's last days
+		last = min(last, clock.Today(bs.now())) // a record of a future year would be stored without the last days of this year
 		for d := first; d <= last; d = civil.DayOf(d.Year()+1, 1, 1) {
 			rec, err := bs.cfg.Record(ctx, user, d.Year())
 			if err != nil {
@@ -229,8 +227,7 @@ func (bs *Boards) ownEntry(ctx context.Context, b Board, user accounts.ID, clock
 	return e, nil
 }
 
-// Rebuild fills a board from SQL, beside traffic, if it cannot answer. It runs
-// once at a time.
+// Rebuild loads a board from SQL, while requests use it, if it is not loaded. It runs once at a time.
 func (bs *Boards) Rebuild(ctx context.Context, b Board) (err error) {
 	defer errs.Wrap(&err, "checkin.Rebuild %s", b)
 	unlock, err := bs.lockBoard(ctx, b)
@@ -245,7 +242,7 @@ func (bs *Boards) Rebuild(ctx context.Context, b Board) (err error) {
 	return bs.fill(ctx, b, nil)
 }
 
-// Recount fills a board from SQL in any case; each is called for every entry, if not nil.
+// Recount loads a board from SQL in any case. It calls each, if not nil, for every entry.
 func (bs *Boards) Recount(ctx context.Context, b Board, each func() error) error {
 	unlock, err := bs.lockBoard(ctx, b)
 	if err != nil {
@@ -255,7 +252,7 @@ func (bs *Boards) Recount(ctx context.Context, b Board, each func() error) error
 	return bs.fill(ctx, b, each)
 }
 
-// Renew drops a board and fills it from SQL; each is as for [Boards.Recount].
+// Renew deletes a board and loads it from SQL; each is as in [Boards.Recount].
 func (bs *Boards) Renew(ctx context.Context, b Board, each func() error) error {
 	unlock, err := bs.lockBoard(ctx, b)
 	if err != nil {
@@ -268,7 +265,7 @@ func (bs *Boards) Renew(ctx context.Context, b Board, each func() error) error {
 	return bs.fill(ctx, b, each)
 }
 
-// lockBoard keeps this node's loads of a board apart.
+// lockBoard prevents two loads of a board at once on this node.
 func (bs *Boards) lockBoard(ctx context.Context, b Board) (unlock func(), err error) {
 	lock, _ := bs.filling.LoadOrStore(b, make(chan struct{}, 1))
 	select {
@@ -279,7 +276,7 @@ func (bs *Boards) lockBoard(ctx context.Context, b Board) (unlock func(), err er
 	}
 }
 
-// fill loads a board; each is as for [Boards.Recount].
+// fill loads a board; each is as in [Boards.Recount].
 func (bs *Boards) fill(ctx context.Context, b Board, each func() error) error {
 	began := time.Now()
 	var read time.Duration
@@ -306,7 +303,7 @@ func (bs *Boards) fill(ctx context.Context, b Board, each func() error) error {
 	return nil
 }
 
-// filled is when this node filled a board last, and how long it read for that.
+// filled has the time when this node last loaded a board, and how long its read took.
 type filled struct {
 	at   time.Time
 	read time.Duration

@@ -9,26 +9,25 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-// expiryMargin is how far from its death an entry is not judged.
+// expiryMargin is the time around its death when an entry is not compared.
 const expiryMargin = 10 * time.Second
 
-// View is what a board tells of some users.
+// View has the entries of some users on a board.
 type View struct {
 	board   Board
 	entries map[accounts.ID]entry
 	above   int64 // all users with more are among the entries; -1: all users are
-	deaths  bool  // entries have theirs
+	deaths  bool  // entries have their deaths
 }
 
-// entry is what a board holds of one user.
+// entry is one user's entry on a board.
 type entry struct {
 	on    bool
 	score int64
-	dies  int64 // Unix ms; 0 where nothing is said
+	dies  int64 // Unix ms; 0 if unknown
 }
 
-// Wrong reports whether a user's entry is not what the history makes it, and what it is
-// and should be.
+// Wrong reports whether a user's entry differs from the history. It returns the entry as it is and as it should be.
 func (bs *Boards) Wrong(seen View, user accounts.ID, clock civil.Clock, h streak.History, now time.Time) (was, becomes string, wrong bool) {
 	b := seen.board
 	is, should := seen.entries[user], entry{}
@@ -55,12 +54,12 @@ func (bs *Boards) Wrong(seen View, user accounts.ID, clock civil.Clock, h streak
 	case is == should, !is.on && (!should.on || should.score <= seen.above):
 		return "", "", false
 	case !should.on && b == StreakBoard && dying(is):
-		return "", "", false // the dead are removed before anybody sees them
+		return "", "", false // dead streaks are removed before they are read
 	}
 	return is.String(), should.String(), true
 }
 
-// scoreOf is how package leaderboard orders, in one number.
+// scoreOf returns the order of package leaderboard in one number.
 func scoreOf(value int, at time.Time) int64 {
 	since2020 := min(max(at.Unix()-1577836800, 0), 1<<32-1)
 	return int64(value)<<32 + 1<<32 - 1 - since2020

@@ -12,42 +12,40 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/civil"
 )
 
-// fallback ranks from SQL where Redis cannot. All reads are served from boards of a
-// while ago, and the next ones are counted before these are too old: a caller waits
-// only for the first, and a caller that leaves does not end the count.
+// fallback ranks from SQL while Redis cannot. It serves all reads from boards of a while ago, and counts the next ones
+// before these are too old. A caller waits only for the first count, and a caller that leaves does not end it.
 type fallback struct {
 	rank func(context.Context, Board) (map[Board][]sqlRow, error)
 	now  func() time.Time
-	away error // SQL is, or nobody counts any more
+	away error // returned while SQL is away, or after run has ended
 
 	mu   sync.Mutex
-	have map[Board]*sqlBoard // the last, by what they are of
-	next map[Board]*sqlBoard // those under way
-	wake chan struct{}       // some are to be taken
-	over chan struct{}       // none are taken any more
+	have map[Board]*sqlBoard // the last counted board, by board
+	next map[Board]*sqlBoard // the counts in progress
+	wake chan struct{}       // signals that a board is to be counted
+	over chan struct{}       // closed when run has ended
 }
 
-// sqlBoard is a board as it was in SQL. That of the streaks has the totals as well, which
-// the same pass counts.
+// sqlBoard is a board as it was in SQL. The streak board includes the totals, because the same pass counts them.
 type sqlBoard struct {
 	of    Board
 	asOf  time.Time
 	took  time.Duration
 	ranks map[Board][]sqlRow // the best first
-	dead  time.Time          // streaks that die until then are out
+	dead  time.Time          // streaks that die until then are removed
 	err   error
 	done  chan struct{}
 }
 
-// FallbackLife is how old an answer may be, unless SQL would do little else than
-// give them: a node spends no more than a tenth of its time on one board's.
+// FallbackLife is the largest age of a ranking from SQL, unless counts would overload SQL: a node spends no more than a
+// tenth of its time on one board.
 const FallbackLife = 5 * time.Second
 
 func (o *sqlBoard) life() time.Duration { return max(FallbackLife, 20*o.took) }
 
 func (o *sqlBoard) age(now time.Time) time.Duration { return now.Sub(o.asOf) }
 
-// bury removes streaks that have died. A caller that reads the ranks as they were may go on.
+// bury removes streaks that have died. A caller that reads the former ranks may continue.
 func (o *sqlBoard) bury(now time.Time) {
 	if o.of != StreakBoard || now.Before(nextQuarter(o.dead)) {
 		return
@@ -61,15 +59,14 @@ func (o *sqlBoard) bury(now time.Time) {
 	o.ranks[StreakBoard], o.dead = living, now
 }
 
-// sqlRow is a user on a board. It is 48 bytes; a million users are 100 MB while Redis is away.
+// sqlRow is a user on a board. It has 48 bytes; a million users take 100 MB while Redis is away.
 type sqlRow struct {
 	score int64
 	dies  int64 // of a streak, in Unix seconds
 	user  accounts.ID
 }
 
-// sqlRowOf orders as an exact board does: by value, then by who was first, then
-// the greater name.
+// sqlRowOf orders like an exact board: by value, then by who was first, then the greater name.
 func sqlRowOf(value int, at time.Time, user accounts.ID) sqlRow {
 	return sqlRow{score: int64(value)<<32 - at.Unix(), user: user}
 }
@@ -95,7 +92,7 @@ func newFallback(rank func(context.Context, Board) (map[Board][]sqlRow, error), 
 	}
 }
 
-// run counts the boards that are asked for, one after the other, until ctx ends.
+// run counts the requested boards, one after the other, until ctx ends.
 func (f *fallback) run(ctx context.Context) {
 	defer close(f.over)
 	forget := time.NewTicker(time.Minute)
@@ -143,7 +140,7 @@ func (f *fallback) took(o *sqlBoard) {
 	close(o.done)
 }
 
-// forget drops what is too old to be shown.
+// forget deletes boards that are too old to be shown.
 func (f *fallback) forget(now time.Time) {
 	maps.DeleteFunc(f.have, func(_ Board, o *sqlBoard) bool { return o.age(now) > o.life() })
 }
@@ -174,7 +171,7 @@ func (f *fallback) ranks(ctx context.Context, b Board) ([]sqlRow, error) {
 	return have.ranks[b], nil
 }
 
-// either returns what is there, or what is under way, or both.
+// either returns the counted board, or the count in progress, or both.
 func (f *fallback) either(of Board, now time.Time) (have, next *sqlBoard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,14 +182,13 @@ func (f *fallback) either(of Board, now time.Time) (have, next *sqlBoard) {
 		f.next[of] = next
 		select {
 		case f.wake <- struct{}{}:
-		default: // it is awake
+		default: // it is already awake
 		}
 	}
 	return have, next
 }
 
-// rankAll ranks a board from SQL, and with that of the streaks the totals. It waits
-// for nobody who writes to Redis.
+// rankAll ranks a board from SQL; for the streak board, it ranks the totals as well. It waits for no write to Redis.
 func (bs *Boards) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, error) {
 	out := map[Board][]sqlRow{}
 	add := func(b Board, value int, at time.Time, user accounts.ID, dies time.Time) {
@@ -224,8 +220,8 @@ func (bs *Boards) rankAll(ctx context.Context, b Board) (map[Board][]sqlRow, err
 	return out, nil
 }
 
-// rankingFromSQL is the ranking that Redis cannot give: of others as they stood a
-// while ago, and of the user by what SQL has now.
+// rankingFromSQL returns the ranking that Redis cannot give. The places of other users are those of a while ago, and
+// the user's own place follows from the present rows of SQL.
 func (bs *Boards) rankingFromSQL(ctx context.Context, b Board, user accounts.ID, clock civil.Clock, n, near int) (out Ranking, err error) {
 	all, err := bs.fallback.ranks(ctx, b)
 	if err != nil {

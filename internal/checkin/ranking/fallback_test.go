@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// slowly returns a fallback whose standings take so long, and how many were taken.
+// slowly returns a fallback whose counts take that long, and the number of counts.
 func slowly(t *testing.T, took time.Duration, rank func(n int) ([]sqlRow, error)) (*fallback, *int) {
 	n := 0
 	f := newFallback(func(ctx context.Context, b Board) (map[Board][]sqlRow, error) {
@@ -84,7 +84,7 @@ func TestNewStandingsAreTakenWhileTheOldOnesAnswer(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		// One of a second each ten seconds, or a tenth of the time.
+		// One count of a second each ten seconds: a tenth of the time.
 		if *taken < 5 || *taken > 6 {
 			t.Errorf("%d were taken in a minute", *taken)
 		}
@@ -141,7 +141,7 @@ func TestStandingsThatFailAreTakenAgain(t *testing.T) {
 	})
 }
 
-// reading is a source of places that says when it is read.
+// reading is a source of places that signals when it is read.
 type reading struct {
 	began chan struct{}
 	some  chan []Placement // until it is closed
@@ -244,15 +244,14 @@ func TestAPassEndsWhenNobodyWantsIt(t *testing.T) {
 	})
 }
 
-// Two boards that are loaded side by side are loaded by one pass, and everybody is on
-// both.
+// One pass loads two boards that are loaded at the same time, and all users are on both.
 func TestBoardsThatAreLoadedSideBySideShareAPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
-	users := checkintest.NewUsers(600) // two pieces
+	users := checkintest.NewUsers(600) // two chunks
 	w.Write(t, users, dayAt(w.Clock.Now()))
 	passes := 0
-	w.passes.joinWindow = 2 * time.Second // the machine may stand still
+	w.passes.joinWindow = 2 * time.Second // the machine may pause
 	w.passes.read = func(ctx context.Context, fn func([]Placement) error) error {
 		passes++
 		return w.readPlaces(ctx, fn)

@@ -10,21 +10,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
-// Jobs returns what has to happen without being asked.
+// Jobs returns the background jobs of the boards.
 func (bs *Boards) Jobs() []worker.Job {
 	sweep := worker.Job{Name: "checkin.sweep", Singleton: true, Run: bs.Sweep}
 	if bs.kind == Compact {
-		sweep.Every = time.Second // it folds in what was written
+		sweep.Every = time.Second // it folds in new moves
 	} else {
-		// Reads remove the dead before they answer, so this saves the first
-		// reader after a midnight the work.
+		// Reads remove dead streaks themselves. This job saves that work for the first reader after a midnight.
 		sweep.Next = func(now time.Time) time.Time { return nextQuarter(now).Add(time.Second) }
 	}
 	return []worker.Job{sweep, {
-		// A board that was lost with Redis is back before anybody asks for it.
+		// A board that was lost with Redis is loaded before a reader needs it.
 		Name:      "checkin.boards",
 		Every:     2 * time.Second,
-		Timeout:   time.Hour, // four passes over the days of many millions
+		Timeout:   time.Hour, // four passes over the days of many millions of users
 		Singleton: true,
 		Run:       bs.Keep,
 	}, {
@@ -35,13 +34,13 @@ func (bs *Boards) Jobs() []worker.Job {
 	}}
 }
 
-// recountEvery is after how long a compact board is counted anew whatever happened:
-// a sum of changes keeps a mistake for ever.
+// recountEvery is the time after which a compact board is counted again in any case, because a sum of changes never
+// loses a mistake.
 const recountEvery = time.Hour
 
-// Keep loads the boards of now that cannot answer, and compact ones whose
-// counts are in doubt because something was applied that may have been before, or
-// old. A node spends no more than a tenth of its time on the latter.
+// Keep loads the current boards that are not loaded. It also loads compact boards whose counts are in doubt, because a
+// change was applied that may have been applied before, or was old. A node spends no more than a tenth of its time on
+// the latter.
 func (bs *Boards) Keep(ctx context.Context) error {
 	if !bs.projection.Up() {
 		return nil
@@ -65,7 +64,7 @@ func (bs *Boards) keepBoard(ctx context.Context, b Board) error {
 	if err := bs.Rebuild(ctx, b); err != nil {
 		return err
 	}
-	last, _ := bs.filled.LoadOrStore(b, filled{at: time.Now()}) // another node did, or this one before it was started
+	last, _ := bs.filled.LoadOrStore(b, filled{at: time.Now()}) // another node loaded it, or this one before it was started
 	was := last.(filled)
 	if time.Since(was.at) < 10*was.read {
 		return nil
@@ -77,9 +76,8 @@ func (bs *Boards) keepBoard(ctx context.Context, b Board) error {
 	return bs.Recount(ctx, b, nil)
 }
 
-// keepRules makes the streak board anew when its deaths were computed by other
-// settings of freezes than this node's. Where nothing is written the board was
-// lost as well, and is loaded by those of now.
+// keepRules loads the streak board again if its deaths were computed with other settings of freezes than this node's.
+// Without stored settings, the board is lost as well, and its next load uses the present ones.
 func (bs *Boards) keepRules(ctx context.Context) error {
 	want := bs.freezes.String()
 	have, err := bs.rules(ctx)
@@ -95,7 +93,7 @@ func (bs *Boards) keepRules(ctx context.Context) error {
 	return bs.setRules(ctx, want)
 }
 
-// Sweep removes the dead and folds in what was written.
+// Sweep removes dead streaks and folds in new moves.
 func (bs *Boards) Sweep(ctx context.Context) error {
 	if !bs.projection.Writable() {
 		return nil
@@ -108,10 +106,9 @@ func (bs *Boards) Sweep(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// Tidy looks after the boards that no job keeps in order every second: of
-// seasons that are over, those that can be asked for take in what came late, or go
-// until a read asks for them where they are not sure of it. The others go, and so do boards
-// of the kind that is not in use.
+// Tidy handles the boards that no job sweeps every second. On boards of former seasons that can still be read, it folds
+// in late moves, or deletes the board until a read if its counts are in doubt. It deletes the older ones, and boards of
+// the kind that is not in use.
 func (bs *Boards) Tidy(ctx context.Context) error {
 	kind, other := bs.kind, Exact
 	if kind == Exact {
@@ -127,7 +124,7 @@ func (bs *Boards) Tidy(ctx context.Context) error {
 		if all = append(all, bs.open(b, other).Drop(ctx)); slices.Contains(ofNow, b) {
 			continue
 		}
-		board := bs.open(b, kind) // which keeps nothing of what it reads
+		board := bs.open(b, kind) // it caches nothing of what it reads
 		sure, err := board.Complete(ctx, now)
 		switch {
 		case err != nil:
@@ -141,8 +138,7 @@ func (bs *Boards) Tidy(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// nextQuarter is when streaks may die next: zones are whole quarters of an hour
-// apart.
+// nextQuarter returns the next time when streaks may die: offsets of zones are whole quarters of an hour.
 func nextQuarter(now time.Time) time.Time {
 	return now.Truncate(15 * time.Minute).Add(15 * time.Minute)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/leaderboard"
 )
 
-// Keys is the boards' share of check-in's part of the keyspace.
+// Keys is the boards' part of check-in's keyspace.
 var Keys = keyspace.New("checkin")
 
 var (
@@ -13,7 +13,7 @@ var (
 		keyspace.Forever("lost together with the board, and written again"),
 		keyspace.Doc{Purpose: "the rules by which the streak board's deaths were computed"})
 
-	// An exact board has these three, ...
+	// An exact board has these three keys.
 	scoreKeys = keyspace.Def1[Board](Keys, "leaderboard:{{board}}", keyspace.ZSetOf("user → value and time reached"),
 		keyspace.Forever("rebuilt from SQL when lost; a season's is removed months later"),
 		keyspace.Doc{Purpose: "an exact board's ranking", MaxBytes: 1 << 30})
@@ -26,7 +26,7 @@ var (
 		keyspace.Forever("lost together with the board it vouches for"),
 		keyspace.Doc{Purpose: "says that an exact board is complete, not emptied"})
 
-	// ... and a compact one these.
+	// A compact board has these keys.
 	stateKeys = keyspace.Def1[Board](Keys, "leaderboard:{{board}}:state", keyspace.HashOf("see leaderboard.Compact"),
 		keyspace.Forever("rebuilt from SQL when lost; a season's is removed months later"),
 		keyspace.Doc{Purpose: "a compact board: its best, and how many stand where", MaxBytes: 1 << 20})
@@ -40,7 +40,7 @@ var (
 		keyspace.Doc{Purpose: "what a compact board was told while it is being loaded", MaxBytes: 1 << 28})
 )
 
-// ExactKeys are the keys of an exact board.
+// ExactKeys returns the keys of an exact board.
 func ExactKeys(b Board) leaderboard.Keys {
 	keys := leaderboard.Keys{Scores: scoreKeys.At(b), Loaded: loadedKeys.At(b)}
 	if b == StreakBoard {
@@ -49,7 +49,7 @@ func ExactKeys(b Board) leaderboard.Keys {
 	return keys
 }
 
-// CompactKeys are the keys of a compact board.
+// CompactKeys returns the keys of a compact board.
 func CompactKeys(b Board) leaderboard.CompactKeys {
 	return leaderboard.CompactKeys{State: stateKeys.At(b), Log: logKeys.At(b), Held: heldKeys.At(b)}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-// passes lets readers of all users' placements that come at the same time, such as two
-// boards that are loaded side by side, share one pass over the log.
+// passes lets concurrent readers of all users' placements share one pass over the log, such as two boards that are
+// loaded at the same time.
 type passes struct {
 	read       func(context.Context, func([]Placement) error) error
 	joinWindow time.Duration // how long a pass waits for others to join
 	mu         sync.Mutex
-	next       *pass // which has not begun
+	next       *pass // a pass that has not begun
 }
 
 type pass struct {
@@ -33,8 +33,7 @@ type member struct {
 	left   chan struct{}
 }
 
-// places yields the placements of all users at a moment after it was called. The slowest
-// reader of a pass sets its speed.
+// places yields the placements of all users at a moment after the call. The slowest reader of a pass sets its speed.
 func (ps *passes) places(ctx context.Context) iter.Seq2[Placement, error] {
 	return func(yield func(Placement, error) bool) {
 		m, leave := ps.join(ctx)
@@ -93,7 +92,7 @@ func (ps *passes) leave(p *pass) (last bool) {
 	return true
 }
 
-// close lets no reader join any more.
+// close prevents further readers from joining.
 func (ps *passes) close(p *pass) {
 	if ps.next == p {
 		ps.next = nil
@@ -125,7 +124,7 @@ func (ps *passes) run(ctx context.Context, p *pass) {
 	}
 }
 
-// readPlaces calls fn with the placements of all users now, in pieces.
+// readPlaces calls fn with the present placements of all users, in chunks.
 func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) error {
 	const piece = 500
 	users, tallies := make([]accounts.ID, 0, piece), make([]streak.Tally, 0, piece)
@@ -173,8 +172,8 @@ func (bs *Boards) readPlaces(ctx context.Context, fn func([]Placement) error) er
 	return flush()
 }
 
-// skipping returns the histories of those whose zone leaves out a date: its row may
-// be on its way.
+// skipping returns the histories of the users whose zone skips a date, because the row of that date may not be written
+// yet.
 func (bs *Boards) skipping(ctx context.Context, users []accounts.ID, clocks map[accounts.ID]civil.Clock) (map[accounts.ID]streak.History, error) {
 	var some []accounts.ID
 	for _, user := range users {

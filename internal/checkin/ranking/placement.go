@@ -12,22 +12,22 @@ import (
 // Placement is what a change means for a user's place on the boards.
 type Placement struct {
 	streak.Score
-	Restart bool // an older entry may stand higher
-	// From is what the user's days were worth before. Nil: that is not known, or the
-	// boards may have been told of the change already.
+	Restart bool // an older entry may be higher
+	// From is the former value of the user's days. It is nil if that is unknown, or if the boards may already have the
+	// change.
 	From *streak.Score
-	Told *Placement // what the boards were told of the same change, wrongly
+	Told *Placement // the wrong move of the same change that the boards already have
 
 	user    accounts.ID
 	at, ran time.Time    // when the total and the streak were reached
 	seasons []seasonDays // of the days that the change signed
 }
 
-// seasonDays is how many days a user signed in one season.
+// seasonDays is the number of days that a user signed in one season.
 type seasonDays struct {
 	board Board
 	days  int
-	at    time.Time // of the last one
+	at    time.Time // of the last day
 }
 
 // reached returns when the value on a board for all time was reached.
@@ -38,16 +38,15 @@ func (p *Placement) reached(b Board) time.Time {
 	return p.at
 }
 
-// Marked is a row of the log, and whose it is.
+// Marked is a row of the log with its user.
 type Marked struct {
 	User  accounts.ID
 	Clock civil.Clock
 	streak.Mark
 }
 
-// PlacementOf returns what a row that was written just now means for the boards by the
-// record that has it; ok is false unless its day is the user's newest, of the present
-// year, and signs: else the log has to be asked.
+// PlacementOf returns what a new row means for the boards, by the record that has it. ok is true only if the row's day
+// signs, is the user's newest day, and is in the present year. Otherwise the log has to be read.
 func PlacementOf(z streak.Freezes, rec *streak.Record, m Marked, now time.Time) (p Placement, ok bool) {
 	year := m.Day.Year()
 	newest, any := rec.Newest(year)
@@ -63,8 +62,8 @@ func PlacementOf(z streak.Freezes, rec *streak.Record, m Marked, now time.Time) 
 	return p, true
 }
 
-// placementFrom returns what a whole history means for the boards; ok is false when
-// nothing was ever signed. A streak that is dead has its death in the past.
+// placementFrom returns what a whole history means for the boards. ok is false if no day was ever signed. The death of
+// a dead streak is in the past.
 func placementFrom(z streak.Freezes, user accounts.ID, clock civil.Clock, h streak.History) (p Placement, ok bool) {
 	var t streak.Tally
 	for _, m := range h.WithSkipped(clock).Marks {
@@ -77,9 +76,9 @@ func tallied(z streak.Freezes, user accounts.ID, clock civil.Clock, t streak.Tal
 	return Placement{user: user, at: t.Signed, ran: t.Ran, Score: z.ScoreOf(t, clock, granted), Restart: true}
 }
 
-// PlacementSince returns what a change that wrote days at that time means for the
-// boards, by the history that has it, with where the user stood before it, unless
-// something else was written since. ok is false when nothing was ever signed.
+// PlacementSince returns what a change that wrote days at that time means for the boards, by the history that has it.
+// The placement has the user's former place, unless another row was written since. ok is false if no day was ever
+// signed.
 func PlacementSince(z streak.Freezes, user accounts.ID, clock civil.Clock, h streak.History, signed []civil.Day, at time.Time) (p Placement, ok bool) {
 	if p, ok = placementFrom(z, user, clock, h); !ok {
 		return p, false
@@ -101,7 +100,7 @@ func PlacementSince(z streak.Freezes, user accounts.ID, clock civil.Clock, h str
 	return p, true
 }
 
-// Only leaves out the seasons that are not among the boards.
+// Only removes the seasons that are not among the boards.
 func (p *Placement) Only(boards []Board) {
 	p.seasons = slices.DeleteFunc(p.seasons, func(d seasonDays) bool { return !slices.Contains(boards, d.board) })
 }

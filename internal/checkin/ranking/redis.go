@@ -16,10 +16,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/leaderboard"
 )
 
-// patience is how long work that no caller waits for waits for Redis.
+// patience bounds the wait of background work for Redis.
 const patience = 5 * time.Second
 
-// Of returns a board as package leaderboard keeps it.
+// Of returns a board of package leaderboard.
 func (bs *Boards) Of(b Board) leaderboard.Board {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -36,7 +36,7 @@ func (bs *Boards) open(b Board, kind string) leaderboard.Board {
 	return leaderboard.Exact(bs.redis, ExactKeys(b))
 }
 
-// drop removes a board of either kind.
+// drop deletes a board of either kind.
 func (bs *Boards) drop(ctx context.Context, b Board, kind string) error {
 	bs.mu.Lock()
 	delete(bs.all, b)
@@ -50,10 +50,10 @@ func (bs *Boards) send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Repl
 	return bs.redis.DoMulti(ctx, cmds)
 }
 
-// Moves are changes of the boards that go to Redis together. There are few
-// boards, so that finding one is a comparison or two.
+// Moves are changes of the boards that go to Redis together. There are few boards, so that finding one takes a
+// comparison or two.
 type Moves struct {
-	Room   int // entries that a board may get; only a guess
+	Room   int // the expected number of entries of a board; only a guess
 	boards []boardMoves
 }
 
@@ -71,7 +71,7 @@ func (ms *Moves) of(b Board) *boardMoves {
 	return &ms.boards[i]
 }
 
-// Add adds what a placement changes.
+// Add adds the moves of a placement.
 func (ms *Moves) Add(p Placement) {
 	for i := range p.boards() {
 		b, e := p.entry(i)
@@ -85,10 +85,10 @@ func (ms *Moves) Add(p Placement) {
 	}
 }
 
-// boards is how many boards a placement is on.
+// boards returns the number of boards of a placement.
 func (p *Placement) boards() int { return 2 + len(p.seasons) }
 
-// entry is what a placement means on the i-th of its boards.
+// entry returns the entry of a placement on the i-th of its boards.
 func (p *Placement) entry(i int) (b Board, e leaderboard.Entry) {
 	var was streak.Score
 	if p.From != nil {
@@ -116,9 +116,8 @@ func (bs *Boards) AppendCmds(cmds []keyspace.Cmd, ms Moves) []keyspace.Cmd {
 	return cmds
 }
 
-// Move makes moves on boards of now and of former seasons, in one round trip. No job
-// sweeps the latter: what they are told is folded in at once, or dropped by one that is
-// not loaded.
+// Move makes moves on current boards and on those of former seasons, in one round trip. No job sweeps the latter. They
+// fold in the moves at once, or discard them if they are not loaded.
 func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 	now := bs.now()
 	moving := Current(now)
@@ -126,7 +125,7 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 	var former []leaderboard.Board
 	for _, m := range ms.boards {
 		if !slices.Contains(moving, m.board) {
-			if bs.kind == Exact { // it would keep what it is told
+			if bs.kind == Exact { // it would store the moves without being loaded
 				begun, err := bs.begun(ctx, m.board)
 				if err != nil {
 					return err
@@ -152,8 +151,8 @@ func (bs *Boards) Move(ctx context.Context, ms Moves) error {
 	return nil
 }
 
-// begun reports that an exact board is loaded, or being loaded. A load that begins later
-// reads all that is committed by now.
+// begun reports whether an exact board is loaded, or being loaded. A load that begins later reads all rows that are
+// already committed.
 func (bs *Boards) begun(ctx context.Context, b Board) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -161,8 +160,8 @@ func (bs *Boards) begun(ctx context.Context, b Board) (bool, error) {
 	return there, err
 }
 
-// Leave takes a user with that history off all boards that are kept. If the boards may
-// have been told before, it takes the user off wherever the user can be.
+// Leave removes a user with that history from all stored boards. If the boards may already have the removal, it removes
+// the user from every place that is possible.
 func (bs *Boards) Leave(ctx context.Context, user accounts.ID, clock civil.Clock, h streak.History, now time.Time, again bool) error {
 	p, _ := placementFrom(bs.freezes, user, clock, h)
 	if !p.Dies.After(now) {
@@ -189,7 +188,7 @@ func (bs *Boards) Leave(ctx context.Context, user accounts.ID, clock civil.Clock
 	return nil
 }
 
-// Remove takes a member off a board. A compact board's counts stay as they are.
+// Remove removes a member from a board. A compact board's counts stay as they are.
 func (bs *Boards) Remove(ctx context.Context, b Board, member string) error {
 	return bs.remove(ctx, b, leaderboard.Entry{Member: member})
 }
@@ -200,8 +199,8 @@ func (bs *Boards) remove(ctx context.Context, b Board, e leaderboard.Entry) erro
 	return bs.Of(b).Remove(ctx, e)
 }
 
-// Members returns some of a board's members and where to go on; a cursor is "0" at the
-// beginning and empty after the last one. Of a compact board they are the best.
+// Members returns some of a board's members and the next cursor. A cursor is "0" at the beginning and empty after the
+// last page. Of a compact board, it returns the best members only.
 func (bs *Boards) Members(ctx context.Context, b Board, cursor string, n int) (some []string, next string, err error) {
 	if bs.kind == Compact {
 		top, err := bs.Of(b).Top(ctx, bs.now(), leaderboard.MaxTop)
@@ -232,8 +231,8 @@ func (bs *Boards) Members(ctx context.Context, b Board, cursor string, n int) (s
 	return some, next, err
 }
 
-// View reads a board: of an exact one the entries of some users, of a compact
-// one the best, for it knows no others. ok is false while it is not loaded.
+// View reads a board: of an exact one the entries of some users, of a compact one the best, because it has no others.
+// ok is false while it is not loaded.
 func (bs *Boards) View(ctx context.Context, b Board, users []accounts.ID) (v View, ok bool, err error) {
 	now := bs.now()
 	if bs.kind == Compact {
@@ -298,7 +297,7 @@ func (bs *Boards) best(ctx context.Context, b Board, now time.Time) (View, error
 	return out, nil
 }
 
-// rules returns by which rules the streak board's deaths were computed.
+// rules returns the rules that the deaths of the streak board were computed with.
 func (bs *Boards) rules(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -17,10 +17,10 @@ import (
 // sqlStore reads the log of check-ins.
 type sqlStore struct {
 	db   *sqldb.DB
-	away error // what callers are told while SQL is away
+	away error // returned to callers while SQL is away
 }
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func (s *sqlStore) asKind(err error) error { return sqldb.AsKind(err, s.away) }
 
 // everybody calls fn with each user's tally, in one pass over the log.
@@ -33,7 +33,7 @@ func (s *sqlStore) everybody(ctx context.Context, fn func(accounts.ID, streak.Ta
 	defer rows.Close()
 	var user accounts.ID
 	var t streak.Tally
-	// As the driver has them: nothing goes by way of text, and no id is made for each row.
+	// The types of the driver avoid a conversion to text and an id for each row.
 	var name sql.RawBytes
 	var day, at, kind int64
 	for rows.Next() {
@@ -59,7 +59,7 @@ func (s *sqlStore) everybody(ctx context.Context, fn func(accounts.ID, streak.Ta
 	return fn(user, t)
 }
 
-// freezesGranted returns how many freezes the users from first to last were ever given.
+// freezesGranted returns how many freezes the users from first to last ever got.
 func (s *sqlStore) freezesGranted(ctx context.Context, first, last accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.granted")
 	rows, err := s.db.QueryContext(ctx, "SELECT user_id, n FROM checkin_grants WHERE user_id BETWEEN ? AND ?", first, last)
@@ -79,16 +79,15 @@ func (s *sqlStore) freezesGranted(ctx context.Context, first, last accounts.ID) 
 	return out, s.asKind(rows.Err())
 }
 
-// attended is how many days of a season a user signed, and when the last one was.
+// attended has how many days of a season a user signed, and when the last one was.
 type attended struct {
 	user accounts.ID
 	days int
 	at   time.Time
 }
 
-// season yields the users who signed days of a season. No day is signed before it has
-// begun somewhere, nor does an import say so of longer before than transfer.ZoneSpan, so
-// that the index by time finds the rows.
+// season yields the users who signed days of a season. No day is signed before it has begun in some zone, and an import
+// gives no time earlier than that by more than transfer.ZoneSpan. The index by time therefore finds the rows.
 func (s *sqlStore) season(ctx context.Context, b Board) iter.Seq2[attended, error] {
 	first, last := b.Span()
 	return func(yield func(attended, error) bool) {

@@ -13,8 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// What is wrong in a compact board's counts, for whatever reason, is right again
-// within the hour.
+// A wrong count of a compact board, whatever its cause, is corrected within the hour.
 func TestCountsAreMadeAnewEachHour(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
@@ -32,7 +31,7 @@ func TestCountsAreMadeAnewEachHour(t *testing.T) {
 		}
 	}
 	keep(1101)
-	w.tell(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()}) // whom SQL does not know
+	w.tell(t, TotalBoard, leaderboard.Entry{Member: checkintest.NewUsers(1)[0].String(), Value: 2, At: w.Clock.Now()}) // a user who is not in SQL
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 			if err := w.Keep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// tidied runs the job, and returns how many keys the week has then.
+			// tidied runs the job, and returns how many keys the week then has.
 			tidied := func() (n int) {
 				t.Helper()
 				if err := w.Tidy(t.Context()); err != nil {
@@ -99,7 +98,7 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 				}
 			}
 
-			// The kind of boards was another one before.
+			// The boards were of another kind before.
 			err := w.open(week, other).Load(t.Context(), w.Clock.Now(), w.entries(t.Context(), week))
 			if err != nil {
 				t.Fatal(err)
@@ -116,8 +115,8 @@ func TestSeasonsThatAreOverAreLookedAfter(t *testing.T) {
 	}
 }
 
-// Ann flies over the date line on the 20th, and there is no 21st for her. Its row
-// comes with a message; a board that is counted before knows of it all the same.
+// Ann flies over the date line on the 20th, and her calendar skips the 21st. A message writes the row of that date; a
+// board that is counted before includes the date all the same.
 func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)
@@ -139,7 +138,7 @@ func TestABoardThatIsCountedKnowsOfADateThatIsLeftOut(t *testing.T) {
 	}
 }
 
-// With other settings of freezes streaks die at other times.
+// With other settings of freezes, streaks die at other times.
 func TestTheBoardOfStreaksIsMadeAnewByOtherRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Compact)

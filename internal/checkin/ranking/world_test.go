@@ -19,8 +19,7 @@ import (
 
 var errAway = errors.New("sql is away")
 
-// world is one node's boards on their engines, and a log of check-ins of which Redis is
-// told nothing.
+// world is one node's boards on their engines, and a log of check-ins that is not applied to Redis.
 type world struct {
 	*Boards
 	checkintest.Log
@@ -41,7 +40,7 @@ func newWorld(t *testing.T, kind string) *world {
 	w.redis = redistest.Open(t, w.server.URL)
 	w.Boards = New(Config{
 		DB: w.DB, Redis: w.redis, Projection: checkintest.Complete{}, Kind: kind, Away: errAway, Log: told.Logger(), Now: w.Clock.Now,
-		Wait: 20 * time.Second, // the machine may stand still
+		Wait: 20 * time.Second, // the machine may pause
 		Clocks: func(context.Context, []accounts.ID) (map[accounts.ID]civil.Clock, error) {
 			return w.clocks, nil
 		},
@@ -59,7 +58,7 @@ func newWorld(t *testing.T, kind string) *world {
 	return w
 }
 
-// tell sends an entry to a board that Redis keeps.
+// tell sends an entry to a board in Redis.
 func (w *world) tell(t *testing.T, b Board, e leaderboard.Entry) {
 	t.Helper()
 	for _, r := range w.redis.DoMulti(t.Context(), w.Of(b).Update([]leaderboard.Entry{e})) {
@@ -69,7 +68,7 @@ func (w *world) tell(t *testing.T, b Board, e leaderboard.Entry) {
 	}
 }
 
-// rank is where a user stands on the board in Redis.
+// rank returns a user's rank on the board in Redis.
 func (w *world) rank(t *testing.T, b Board, user accounts.ID) int {
 	t.Helper()
 	r, err := w.FromRedis(t.Context(), b, user, civil.Clock{}, 1, 0)

@@ -7,16 +7,17 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/streak"
 )
 
-// Cache has records as this node's check-ins left them. The next check-in guesses
-// from them what it will mean for the boards; Redis' answer then tells whether the guess
-// was right, so that a record may be old. (The cache is set-associative: each set has
-// the records left last, the newest first. With one record in a set, a quarter of users
-// who come one after the other would not be found again in a third of the room, and
-// nearly every batch would have to ask Redis.) A nil cache holds nothing.
+// Cache has records as this node's check-ins left them. From them, the next check-in computes an expected move on the
+// boards. The reply of Redis then shows whether the expectation was right, so a cache entry may be old. A nil cache is
+// always empty.
+//
+// The cache is set-associative: each set has the newest records, the newest first. With one record in a set, a quarter
+// of the users of one check-in after the other would miss when a third of the cache is full. Nearly every batch would
+// then have to read from Redis.
 type Cache struct {
 	seed  maphash.Seed
 	locks [cacheLocks]sync.Mutex
-	sets  [][cacheWays]cachedRecord // touched as they are used; 9 MB when all are
+	sets  [][cacheWays]cachedRecord // allocated as they are used; 9 MB when all are
 }
 
 type cachedRecord struct {
@@ -40,7 +41,7 @@ func (h *Cache) set(k Key) (*[cacheWays]cachedRecord, *sync.Mutex) {
 	return &h.sets[n], &h.locks[n%cacheLocks]
 }
 
-// Put keeps a copy of a record as the one that was left last.
+// Put stores a copy of a record as the newest of its set.
 func (h *Cache) Put(k Key, rec *streak.Record) {
 	if h == nil {
 		return

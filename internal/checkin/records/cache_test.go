@@ -18,7 +18,7 @@ func TestTheCacheKnowsNearlyEverybodyAgainWhileThereIsRoom(t *testing.T) {
 		h.Put(keys[i], rec(i, 0))
 	}
 	lost := 0
-	for i, k := range keys { // each comes again, and takes the place of whom it has to
+	for i, k := range keys { // each comes a second time, and evicts another one if necessary
 		switch had := h.Get(k); {
 		case had == nil:
 			lost++

@@ -26,10 +26,9 @@ var loadLua string
 var loadScript = redis.NewScript(loadLua)
 
 const (
-	// patience is for work that no caller waits for.
+	// patience bounds background work, which no caller waits for.
 	patience = 5 * time.Second
-	// scanPage is how many keys are looked at in one command; the embedded engine has
-	// its own.
+	// scanPage is the number of keys that one command scans. The embedded engine has its own number.
 	scanPage = 1000
 )
 
@@ -50,38 +49,36 @@ type Day struct {
 
 func (d Day) key() Key { return Key{d.User, d.Day.Year()} }
 
-// Config says how a [Store] asks Redis.
+// Config has the settings of a [Store].
 type Config struct {
 	Redis    *redis.DB
 	Budget   time.Duration // for each round trip
-	ScanPage int           // keys that one command looks at; 0 means 1000
+	ScanPage int           // keys that one command scans; 0 means 1000
 }
 
-// Store has the records that Redis holds. Where Redis does not answer in time, its errors
-// are [redis.ErrUnavailable].
+// Store has the records in Redis. It returns [redis.ErrUnavailable] if Redis does not respond in time.
 type Store struct {
 	Budget time.Duration // for each round trip
 
 	db       *redis.DB
 	scanPage int
-	soon     *redis.Deadlines // of reads: a timer for each was an eighth of what one costs this process
+	soon     *redis.Deadlines // of reads: a timer for each read was an eighth of its cost in this process
 }
 
-// New returns the records of cfg.Redis. It sends nothing.
+// New returns the records of cfg.Redis. It sends no command.
 func New(cfg Config) *Store {
 	return &Store{Budget: cfg.Budget, db: cfg.Redis, scanPage: cmp.Or(cfg.ScanPage, scanPage), soon: new(redis.Deadlines)}
 }
 
-// Patient returns s with the time limits of work in the background: five seconds for each
-// round trip.
+// Patient returns s with the time limits of background work: five seconds for each round trip.
 func (s *Store) Patient() *Store {
 	p := *s
 	p.Budget, p.soon = patience, new(redis.Deadlines)
 	return &p
 }
 
-// Send sends commands in one round trip, also those of others that go together with the
-// records, and waits no longer than the budget.
+// Send sends commands in one round trip and waits no longer than the budget. Commands of other packages may go together
+// with those for records.
 func (s *Store) Send(ctx context.Context, cmds []keyspace.Cmd) []keyspace.Reply {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
@@ -94,10 +91,9 @@ func (s *Store) run(ctx context.Context, calls []redis.Call) []keyspace.Reply {
 	return s.db.RunMulti(ctx, calls)
 }
 
-// Mark sends the commands that tell the boards and sets days in their users' records, in one
-// round trip: where a day is set, the boards were told. It returns the records as they are
-// then, and which of them had the day. A record may turn out not to be loaded; see
-// [streak.Record].
+// Mark sends the commands for the boards and sets days in their users' records, in one round trip. If a day is set, the
+// boards have the move. It returns the records as they are afterwards, and which of them already had the day. A record
+// may turn out not to be loaded; see [streak.Record].
 func (s *Store) Mark(ctx context.Context, days []Day, boards []keyspace.Cmd) (recs []*streak.Record, had []bool, err error) {
 	cmds, first := boards, len(boards)
 	for _, d := range days {
@@ -141,8 +137,7 @@ func parseAll(n int, text func(int) string) []*streak.Record {
 	return recs
 }
 
-// Read returns a record, or nil when it is not loaded. One read in a hundred renews the
-// key's life.
+// Read returns a record, or nil if it is not loaded. One read in a hundred renews the TTL of the key.
 func (s *Store) Read(ctx context.Context, k Key) (*streak.Record, error) {
 	key := k.bitmap()
 	cmd := key.GetCmd()
@@ -166,8 +161,7 @@ func ifLoaded(s string) *streak.Record {
 	return nil
 }
 
-// Load writes records computed from SQL to Redis, merged into what is there, and
-// replaces each by the result.
+// Load merges records computed from SQL into those in Redis, and replaces each of recs by the result.
 func (s *Store) Load(ctx context.Context, keys []Key, recs []*streak.Record) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
@@ -180,7 +174,7 @@ func (s *Store) Load(ctx context.Context, keys []Key, recs []*streak.Record) err
 	var calls []redis.Call
 	var at []int
 	for i, k := range keys {
-		if added[i].Nil() { // something is there
+		if added[i].Nil() { // the key exists
 			at = append(at, i)
 			calls = append(calls, redis.Call{Script: loadScript, Keys: []keyspace.Key{k.bitmap().Key}, Args: []string{string(recs[i][:]), life()}})
 		}
@@ -195,11 +189,10 @@ func (s *Store) Load(ctx context.Context, keys []Key, recs []*streak.Record) err
 	return keyspace.FirstErr(merged)
 }
 
-// life is that of a record that a script writes, in milliseconds.
+// life returns the TTL of a record that a script writes, in milliseconds.
 func life() string { return strconv.FormatInt(recordKeys.TTL.Base.Milliseconds(), 10) }
 
-// Drop removes records; the next read loads them again. A bit alone could not be taken back
-// beside traffic that sets it.
+// Drop deletes records; the next read loads them again. Clearing a single bit would not be safe while check-ins set it.
 func (s *Store) Drop(ctx context.Context, keys []Key) error {
 	cmds := make([]keyspace.Cmd, len(keys))
 	for i, k := range keys {
@@ -208,7 +201,7 @@ func (s *Store) Drop(ctx context.Context, keys []Key) error {
 	return keyspace.FirstErr(s.Send(ctx, cmds))
 }
 
-// DropYears removes a user's records from the first year to the last.
+// DropYears deletes a user's records from the first year to the last.
 func (s *Store) DropYears(ctx context.Context, user accounts.ID, first, last int) error {
 	cmd := keyspace.Cmd{Name: "UNLINK", Key: BitmapOf(user, first).Key}
 	for year := first + 1; year <= last; year++ {
@@ -217,21 +210,21 @@ func (s *Store) DropYears(ctx context.Context, user accounts.ID, first, last int
 	return keyspace.FirstErr(s.Send(ctx, []keyspace.Cmd{cmd}))
 }
 
-// What follows is for comparing Redis with SQL; traffic does not use it.
+// The rest is for comparing Redis with SQL; requests do not use it.
 
 //go:embed lua/replace.lua
 var replaceLua string
 
 var replaceScript = redis.NewScript(replaceLua)
 
-// Held is what lies under a record's key.
+// Held is the value under a record's key.
 type Held struct {
 	There   bool
-	Foreign bool   // it is no string
-	Text    string // as it came, of any length
+	Foreign bool   // the value is not a string
+	Text    string // as stored, of any length
 }
 
-// Held reads records as they are, in one round trip.
+// Held reads values as they are, in one round trip.
 func (s *Store) Held(ctx context.Context, keys []Key) ([]Held, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -251,8 +244,7 @@ func (s *Store) Held(ctx context.Context, keys []Key) ([]Held, error) {
 	return out, nil
 }
 
-// Replace puts a record in the place of what was looked at, and reports whether
-// that was still there.
+// Replace replaces the value was by a record. It reports false if the value has changed since.
 func (s *Store) Replace(ctx context.Context, k Key, was Held, rec *streak.Record) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
@@ -260,10 +252,9 @@ func (s *Store) Replace(ctx context.Context, k Key, was Held, rec *streak.Record
 	return n == 1, err
 }
 
-// Page returns the names of the next page of all keys that Redis has, and where to go on; a
-// cursor is empty at the beginning and at the end. Cursors outlive a process. Where a server
-// has failed over since, what it leaves out is found the next time; where there are more or
-// fewer, it begins anew. A key may be told twice.
+// Page returns the names of the next page of all keys in Redis, and the cursor of the page after it. A cursor is empty
+// at the beginning and at the end. Cursors outlive a process. If a server has failed over, Page may miss keys, and the
+// next pass finds them. If the number of servers has changed, it begins again. A key may be returned twice.
 func (s *Store) Page(ctx context.Context, cursor string) (names []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
@@ -301,8 +292,7 @@ func (s *Store) Page(ctx context.Context, cursor string) (names []string, next s
 
 var parser = keyspace.NewParser(Keys)
 
-// Scan returns the keys of the records in the next page of all keys and where to go on,
-// as [Store.Page] does.
+// Scan returns the keys of the records in the next page of all keys, and the next cursor, like [Store.Page].
 func (s *Store) Scan(ctx context.Context, cursor string) (keys []Key, next string, err error) {
 	names, next, err := s.Page(ctx, cursor)
 	for _, name := range names {
@@ -312,11 +302,11 @@ func (s *Store) Scan(ctx context.Context, cursor string) (keys []Key, next strin
 		}
 		user, err := ids.Parse[accounts.User](found.Args[0])
 		if err != nil {
-			continue // the key's form has no other; see keys.go
+			continue // the form of the key allows no other; see keys.go
 		}
 		year, err := strconv.Atoi(found.Args[1])
 		if err != nil || year < 1 || year > 9999 {
-			continue // no record is ever asked for it
+			continue // no read uses such a record
 		}
 		keys = append(keys, Key{user, year})
 	}

@@ -28,7 +28,7 @@ func everyEngine(t *testing.T, test func(t *testing.T, s *Store)) {
 	}
 }
 
-// plant carries out any command, also one that a typed key would refuse.
+// plant runs any command, even one that a typed key would refuse.
 var plant = redis.NewScript("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))")
 
 func (s *Store) do(t *testing.T, name string, k Key, args ...string) {
@@ -57,7 +57,7 @@ func TestMarkingTellsWhichDaysWereThere(t *testing.T) {
 		if err := s.Load(t.Context(), []Key{loaded}, []*streak.Record{streak.RecordOf(2026, streak.History{})}); err != nil {
 			t.Fatal(err)
 		}
-		boards := []keyspace.Cmd{newKey().bitmap().GetCmd()} // any command in their place
+		boards := []keyspace.Cmd{newKey().bitmap().GetCmd()} // any command in place of one for the boards
 		days := []Day{{loaded.User, day, streak.Tapped}, {lost.User, day, streak.Frozen}}
 		for _, there := range []bool{false, true} {
 			recs, had, err := s.Mark(t.Context(), days, boards)
@@ -183,7 +183,7 @@ func TestReplacingFollowsItsTwin(t *testing.T) {
 				if err != nil || err2 != nil || done != wantDone || got[0] != want {
 					t.Errorf("%v seen as %q: got %v, %v, %v %v, want %v, %v", is, seen, got, done, err, err2, want, wantDone)
 				}
-				s.do(t, "UNLINK", key) // some are no records
+				s.do(t, "UNLINK", key) // some are not records
 			}
 		}
 	})
@@ -211,7 +211,7 @@ func TestAScanFindsEveryRecordPageByPage(t *testing.T) {
 		if err := s.Load(t.Context(), keys, recs); err != nil {
 			t.Fatal(err)
 		}
-		for _, cursor := range []string{"", "7/9 5"} { // the second one is of more servers than there are: it begins anew
+		for _, cursor := range []string{"", "7/9 5"} { // the second cursor is from more servers than there are: the scan begins again
 			from := cursor
 			found, pages := map[Key]bool{}, 0
 			for {

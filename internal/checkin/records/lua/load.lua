@@ -1,6 +1,6 @@
--- load: merge a record computed from SQL into the one at hand and return both
--- in one. Days are joined by OR and numbers by maximum, so that a load is safe
--- beside check-ins and safe to repeat. A record of another version is replaced.
+-- load: merge a record computed from SQL into the stored one and return the
+-- result. Days are joined by OR and numbers by maximum, so a load is safe during
+-- check-ins and safe to repeat. A record of another version is replaced.
 --
 -- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see streak.Record
 -- ARGV[1] the record from SQL, 108 bytes

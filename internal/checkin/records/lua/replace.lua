@@ -1,13 +1,12 @@
--- replace: put a record in the place of the one that was looked at, unless it
--- has changed since. What is no string at all is removed, so that the next read
--- loads it.
+-- replace: replace a record that was read before, unless it has changed since. A
+-- key of another type is deleted, so that the next read loads the record.
 --
 -- KEYS[1] user:sign:{uid}:{year}  string  108 bytes, see streak.Record
 -- ARGV[1] the record that was looked at; empty for a key of another type
 -- ARGV[2] the record from SQL, 108 bytes
 -- ARGV[3] the key's life in milliseconds
 --
--- Returns 1, or 0 when the key holds something else by now.
+-- Returns 1, or 0 if the key has another value now.
 local kind = redis.call('TYPE', KEYS[1])
 if type(kind) == 'table' then kind = kind.ok end
 if kind ~= 'string' then
