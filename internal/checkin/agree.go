@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 )
 
-// change names a user for whom SQL may have something that Redis lacks: rows of the log, a grant, another zone. The
+// change names a user whose data in SQL may have something that Redis lacks: rows of the log, a grant, another zone. The
 // projection computes the user's state from SQL and writes it; see [projection.Projection.Renew].
 type change struct {
 	user accounts.ID

@@ -20,7 +20,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// placed is what a history is worth on a board, and when that was reached.
+// placed returns the value of a history on a board, and when that was reached.
 func placed(z streak.Freezes, b ranking.Board, h streak.History, today civil.Day) (days int, at time.Time) {
 	first, last := h.Marks[0].Day, h.Marks[len(h.Marks)-1].Day
 	switch {
@@ -30,7 +30,7 @@ func placed(z streak.Freezes, b ranking.Board, h streak.History, today civil.Day
 		if z.Status(streak.RecordOf(today.Year(), h), civil.Clock{}, today).Streak == 0 {
 			return 0, at
 		}
-		for first = last; ; first-- { // back to where the run began
+		for first = last; ; first-- { // back to the start of the run
 			if _, there := h.On(first - 1); !there {
 				break
 			}
@@ -46,7 +46,7 @@ func placed(z streak.Freezes, b ranking.Board, h streak.History, today civil.Day
 	return days, at
 }
 
-// ordered is a board as it follows from the log.
+// ordered returns a board as it follows from the log.
 func ordered(z streak.Freezes, b ranking.Board, histories map[accounts.ID]streak.History, today civil.Day) (rows []ranking.Row) {
 	type place struct {
 		user accounts.ID
@@ -68,9 +68,8 @@ func ordered(z streak.Freezes, b ranking.Board, histories map[accounts.ID]streak
 	return rows
 }
 
-// Two random weeks: taps, second taps also of who has lost the record in Redis, days made
-// up and imported, freezes. Each board orders everybody as the log does, as it was moved,
-// as SQL counts it and as it is loaded.
+// The test plays two random weeks: taps, second taps also of users whose record is lost, make-ups, imports and freezes.
+// Each board must order all users like the log: after moves, after a count in SQL, and after a load.
 func TestBoardsThatWereMovedCountedAndLoadedAgree(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
@@ -156,8 +155,7 @@ func TestBoardsThatWereMovedCountedAndLoadedAgree(t *testing.T) {
 	}, Settings{MakeupDays: 30, MakeupLimit: 9, FreezeEvery: 4, FreezeMax: 2})
 }
 
-// Of two with as many days, the one who was there first stands first, whatever they did in
-// other seasons since.
+// Of two users with equal days, the first to reach them has the higher place, whatever the two did in later seasons.
 func TestEqualsOfAPastSeasonStandAsTheyDidInIt(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
@@ -201,7 +199,7 @@ func TestEqualsOfAPastSeasonStandAsTheyDidInIt(t *testing.T) {
 	})
 }
 
-// A day that is made up before the run does not change when the run became as long as it is.
+// A make-up before the run does not change when the run reached its length.
 func TestAMakeUpBeforeTheRunKeepsThePlaceAmongEquals(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
@@ -228,7 +226,7 @@ func TestAMakeUpBeforeTheRunKeepsThePlaceAmongEquals(t *testing.T) {
 				}
 			}
 		}
-		// With the day before made up the run is longer, and was reached now.
+		// With the day before made up, the run is longer, and was reached now.
 		w.mustMakeUp(t, ben, "2026-11-19")
 		bubble.Sleep(time.Second)
 		w.mustMakeUp(t, ann, "2026-11-19")

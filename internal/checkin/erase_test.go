@@ -23,7 +23,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// held returns which tables and keys have something of a user.
+// heldOf returns the tables and keys that have data of a user.
 func (w *world) heldOf(t *testing.T, user accounts.ID) (found []string) {
 	t.Helper()
 	for _, table := range []string{"checkins", "checkin_makeups", "checkin_grants", "checkin_months", "checkin_totals", "checkin_touched"} {
@@ -65,8 +65,7 @@ func (w *world) heldOf(t *testing.T, user accounts.ID) (found []string) {
 	return found
 }
 
-// oldClaims drops claims that would have expired by now: Redis' own clock does
-// not move.
+// oldClaims deletes claims that would have expired, because Redis' own clock does not move.
 func (w *world) oldClaims(t *testing.T, user accounts.ID) {
 	t.Helper()
 	today := civil.Clock{}.Today(w.clock.now())
@@ -75,7 +74,7 @@ func (w *world) oldClaims(t *testing.T, user accounts.ID) {
 	}
 }
 
-// complete reports whether no board has to be counted anew.
+// complete reports whether the counts of all boards are certain.
 func (w *world) complete(t *testing.T) bool {
 	t.Helper()
 	for _, b := range ranking.Current(w.clock.now()) {
@@ -86,7 +85,7 @@ func (w *world) complete(t *testing.T) bool {
 	return true
 }
 
-// tombstone makes a registered user one whom accounts have erased.
+// tombstone makes a registered user an erased one.
 func (w *world) tombstone(t *testing.T, user accounts.ID) {
 	t.Helper()
 	if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET erased = -1 WHERE id = ?", user); err != nil {
@@ -100,8 +99,7 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 		users, c := inhabited(t, w, 5)
 		gone, ctx := users[0], t.Context()
 		w.oldClaims(t, gone)
-		// Everything that there can be: a day made up, a grant, totals, a line of
-		// the repair log, a calendar of long ago.
+		// All kinds of data: a make-up, a grant, totals, a line of the repair log, and an old calendar.
 		if _, err := w.MakeUp(ctx, gone, c, civil.DayOf(2026, 1, 2), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +141,7 @@ func TestNothingStaysOfAnErasedUserAndReconciliationIsContent(t *testing.T) {
 	}, Settings{MakeupDays: 30, MakeupLimit: 3})
 }
 
-// eraseAsQueued erases a user as the queue does, which tries again where Redis stood still.
+// eraseAsQueued erases a user as the queue does, with retries while Redis pauses.
 func (w *world) eraseAsQueued(ctx context.Context, user accounts.ID) (err error) {
 	for range 5 {
 		if err = w.Erase(ctx, user); !errors.Is(err, redis.ErrUnavailable) {
@@ -181,7 +179,7 @@ func TestAnErasureIsFinishedByWhoeverComesAfterACrash(t *testing.T) {
 	})
 }
 
-// Else each erasure after a move from elsewhere has all boards counted anew.
+// Otherwise each erasure after an import would cause a recount of all boards.
 func TestTheBoardsKnowWhereAnImportedUserStoodWhoIsErased(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -257,7 +255,7 @@ func TestWhileRedisIsAwayAnErasureWaits(t *testing.T) {
 	w.check(t, users[1:], c)
 }
 
-// A check-in that was under way, or that a stream had, comes after the erasure.
+// A check-in that was in progress, or in a stream, is committed after the erasure.
 func TestWhatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {

@@ -28,7 +28,7 @@ import (
 
 var ruled = Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 2, FreezeMax: 2, Grace: 10 * time.Minute}
 
-// twoNodes are two processes on one database and one Redis.
+// twoNodes runs a test on two nodes with one database and one Redis.
 func twoNodes(t *testing.T, test func(t *testing.T, nodes [2]*world)) {
 	for _, e := range []struct {
 		name string
@@ -135,8 +135,8 @@ func TestSixtyFourMakeUpsOnTwoNodesKeepToTheLimit(t *testing.T) {
 	})
 }
 
-// Two nodes that make up days of one user in one second may tell the boards in the wrong
-// order, and their clocks may differ.
+// Two nodes that make up days of one user in one second may move the user on the boards in the wrong order, and their
+// clocks may differ.
 func TestAnOlderStateThatArrivesLastIsPutRight(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
@@ -145,7 +145,7 @@ func TestAnOlderStateThatArrivesLastIsPutRight(t *testing.T) {
 			w.register(t, user, "UTC")
 		}
 		today := w.on(t, "2026-11-20")
-		if err := w.Boards.Keep(t.Context()); err != nil { // what is told from here on is not counted anew
+		if err := w.Boards.Keep(t.Context()); err != nil { // later moves cause no recount
 			t.Fatal(err)
 		}
 		first := w.mustMakeUp(t, users[0], (today - 3).String())
@@ -257,7 +257,7 @@ func TestMakeUpRefusesWhatItMustAndChangesNothing(t *testing.T) {
 		if want := []string{"2026-11-16", "2026-11-17"}; err != nil || !slices.Equal(mapped(list.Days, civil.Day.String), want) || list.Left != 3 || len(list.History) != 0 {
 			t.Errorf("got %+v, %v, want %v", list, err, want)
 		}
-		// The first of them closes the gap; with both the streak is whole.
+		// The first one closes the gap; with both, the streak is complete.
 		w.mustMakeUp(t, user, "2026-11-16")
 		if got, want := w.frozen(t, user), []string{"2026-11-14", "2026-11-15"}; !slices.Equal(got, want) {
 			t.Errorf("frozen: got %v, want %v", got, want)
@@ -290,8 +290,8 @@ func TestTheSameMakeUpAgainAnswersAsTheFirstTime(t *testing.T) {
 	}, ruled)
 }
 
-// SQL has committed a day that was made up, with the frozen day of last year before it, and
-// nobody knows: Redis is told by the look that follows, and by the same request again.
+// SQL has committed a make-up, with the frozen day of last year before it, but the response was lost. The check that
+// follows applies it to Redis, and so does a retry of the request.
 func TestTheFrozenDaysBeforeAMakeUpWithoutAnAnswerAreShown(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(t *testing.T, w *world, m makeup, c civil.Clock){
@@ -334,8 +334,8 @@ func TestTheFrozenDaysBeforeAMakeUpWithoutAnAnswerAreShown(t *testing.T) {
 	}
 }
 
-// A node died after its commit and before it had written the days that freezes
-// cover. Another one does, and so does the next start.
+// A node died after its commit and before it wrote the days that freezes cover. Another node writes them, and so does
+// the next start.
 func TestACrashBetweenACheckInAndItsFreezesIsMadeGood(t *testing.T) {
 	t.Parallel()
 	crash := func(t *testing.T, w *world) (accounts.ID, []string) {
@@ -397,7 +397,7 @@ func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
 		for _, ago := range []int{-8, -7, -6, -5, -2} {
 			at := now.AddDate(0, 0, ago)
 			if ago == -2 {
-				at = now.Add(-time.Minute) // such as a file of another service that was written just now
+				at = now.Add(-time.Minute) // such as a new file of another service
 			}
 			file += fmt.Sprintf("%s,%s,%s\n", user, now.AddDate(0, 0, ago).Format(time.DateOnly), at.Format(time.RFC3339))
 		}
@@ -412,8 +412,8 @@ func TestAStartSpendsNoFreezesOnWhatWasImported(t *testing.T) {
 	})
 }
 
-// The tap on the 16th closed its gap without a freeze, for there was none. A day of January
-// that is imported afterwards earns one.
+// The tap on the 16th closed its gap without a freeze, because the user had none. A day of January that is imported
+// afterwards earns one.
 func TestAnImportReopensNoGapThatWasClosed(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(t *testing.T, w *world, user accounts.ID) error{
@@ -521,7 +521,7 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 	if err := w.ApplyGrant(t.Context(), user); err != nil {
 		t.Fatal(err)
 	}
-	server.Restart() // with what it had
+	server.Restart() // with its former data
 	eventually.True(t, "redis to be complete again", w.projection.Up)
 	rec, err := w.Service.redis.Read(t.Context(), records.Key{User: user, Year: 2026})
 	if err != nil || rec == nil || rec.FreezesGranted() != 1 || rec.FreezesUsed() != 1 || rec.Total() != 4 {
@@ -530,7 +530,7 @@ func TestWhileRedisIsAwayFreezesAndMakeUpsGoOn(t *testing.T) {
 	w.check(t, []accounts.ID{user}, c)
 }
 
-// Grant is what the command line does.
+// Grant does the grant of the command line.
 func (w *world) Grant(ctx context.Context, user accounts.ID, n int, reason string) error {
 	x := NewAdmin(w.db)
 	x.now = w.now
@@ -632,7 +632,7 @@ func TestALogWithAGrantIsReplayed(t *testing.T) {
 		if err := w.Grant(t.Context(), user, 1, "The app was down on the 11th."); err != nil {
 			t.Fatal(err)
 		}
-		// The message of the grant is still on its way: the replay finds the grant in the log.
+		// The message of the grant is still in the queue: the replay finds the grant in the log.
 		if err := w.replay(t.Context(), w.clock.now().Add(-time.Hour)); err != nil {
 			t.Fatalf("the replay failed: %v", err)
 		}
@@ -642,8 +642,7 @@ func TestALogWithAGrantIsReplayed(t *testing.T) {
 	}, ruled)
 }
 
-// Below the best of a compact board ranks are counts, and who was granted freezes
-// moves in them, too, however often that is told.
+// Below the best of a compact board, ranks are counts. A grant moves a user in them too, however often it is applied.
 func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -671,7 +670,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// settled has the boards counted as the jobs do, until no count is in doubt.
+		// settled counts the boards as the jobs do, until no count is in doubt.
 		settled := func() {
 			t.Helper()
 			eventually.True(t, "the boards to be sure", func() bool {
@@ -689,7 +688,7 @@ func TestAGrantMovesTheRanksBelowTheBest(t *testing.T) {
 			}
 		}
 		settled()
-		expect("before", better) // all but the dead one are before me
+		expect("before", better) // all except the dead one are before me
 		for _, user := range []accounts.ID{revived, kept} {
 			w.register(t, user, "UTC")
 			if err := w.Grant(t.Context(), user, 1, "It was down."); err != nil {
@@ -797,8 +796,8 @@ func TestAfterMidnightYesterdayCanStillBeSigned(t *testing.T) {
 	}, Settings{Grace: 10 * time.Minute})
 }
 
-// After a midnight that leaves a date out, the day that has just ended is the last one that
-// the user lived, and where a clock goes back over midnight there is one midnight.
+// After a midnight that skips a date, the day that has just ended is the last one that the user lived. If a clock goes
+// back over midnight, there is one midnight only.
 func TestWhichDayHasJustEnded(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 19, 20, 0, 0, 0, time.UTC)
@@ -808,7 +807,7 @@ func TestWhichDayHasJustEnded(t *testing.T) {
 	}
 	last, left := moved.Today(start), time.UnixMilli(moved.From)
 	back, sunday := civil.Clock{Zone: "America/St_Johns"}, civil.DayOf(2010, 11, 7)
-	first := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC) // its clock says 23:01 again a minute later
+	first := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC) // its clock shows 23:01 again a minute later
 	for _, tt := range []struct {
 		what  string
 		clock civil.Clock
@@ -906,8 +905,7 @@ func TestBoardsFollowNewRulesOfFreezes(t *testing.T) {
 	}, generous)
 }
 
-// The week of New Year lies in two years, and who looks at it in December asks for the record of a year
-// that has not begun.
+// The week of New Year has days of two years. A read in December requests the record of a year that has not begun.
 func TestTheWeekOfNewYearIsOfTwoYears(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime, func(t *testing.T, w *world) {
@@ -941,7 +939,7 @@ func TestTheWeekOfNewYearIsOfTwoYears(t *testing.T) {
 	})
 }
 
-// A day that is signed between the moment at which a gap is seen and the one at which it is covered costs no freeze.
+// A day that is signed after its gap is found and before it is covered costs no freeze.
 func TestADayThatIsSignedMeanwhileCostsNoFreeze(t *testing.T) {
 	t.Parallel()
 	rules := Settings{FreezeEvery: 1, FreezeMax: 1, Grace: 10 * time.Minute}

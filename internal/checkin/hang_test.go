@@ -49,16 +49,16 @@ func TestAnSQLThatHangsIsAwayForCheckInsAndForReaders(t *testing.T) {
 	})
 }
 
-// The server takes a check-in, and its answer does not come: the caller is told that SQL is away, Redis learns of the
-// day all the same, and the same request again is answered as the first one would have been.
+// The server commits a check-in, and its response is lost: the caller gets an error that SQL is away. Redis gets the
+// day all the same, and a retry returns the result of the first try.
 func TestACheckInThatSQLDoesNotAnswerIsLookedUp(t *testing.T) {
 	t.Parallel()
 	line := sqldbtest.NewLine(t, sqldbtest.OwnServer(t, sqldbtest.Options{TCP: true}))
-	// On the only connection the statement is prepared.
+	// The only connection prepares the statement.
 	w := newWorld(t, sqldbtest.Open(t, sqldb.Config{URL: line.URL, MaxConns: 1}), redistest.Open(t, redistest.Server(t).URL))
 	users := newUsers(2)
 	w.mustMark(t, users[0], civil.Clock{})
-	if s, err := w.Status(t.Context(), users[1], civil.Clock{}); err != nil || s.Today { // Redis knows the user's year
+	if s, err := w.Status(t.Context(), users[1], civil.Clock{}); err != nil || s.Today { // Redis has the user's year
 		t.Fatal(s, err)
 	}
 	line.Mute()

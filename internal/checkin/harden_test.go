@@ -18,8 +18,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// Another node's row is committed and not yet on disk when a second tap finds
-// it. Then the database is killed.
+// Another node's row is committed and not yet on disk when a second tap finds it. Then the database is killed.
 func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 	t.Parallel()
 	maria := sqldbtest.OwnServer(t, sqldbtest.Options{Durable: true})
@@ -43,9 +42,9 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 	}
 	_, err := db.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_timeout = 2700")
 	must(err)
-	_, err = s.write(t.Context(), tapOf(users[1], at)) // the statement is prepared
+	_, err = s.write(t.Context(), tapOf(users[1], at)) // prepares the statement
 	must(err)
-	set("0") // commits stay in memory, as they do for a moment otherwise
+	set("0") // commits stay in memory, as they otherwise do for a moment
 	first := tapOf(users[0], at)
 	_, err = s.write(t.Context(), first)
 	must(err)
@@ -64,7 +63,7 @@ func TestASecondTapIsAnsweredWhenTheFirstIsOnDisk(t *testing.T) {
 	}
 }
 
-// The disk is waited for only where nothing else did.
+// A request waits for the disk only if no other write of its batch did.
 func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
@@ -103,8 +102,8 @@ func TestOnlyWhoAddsNothingAndFindsAFreshRowWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// InnoDB refuses a duplicate a moment before a plain read sees the row in its way (two connections that
-// inserted the same row saw it once in some ten thousand times): a caller is told of that row all the same.
+// InnoDB refuses a duplicate a moment before a plain read sees the row in its way. Two connections that inserted the
+// same row saw this once in some ten thousand times. The caller must get that row all the same.
 func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 	t.Parallel()
 	db := sqldbtest.Open(t, sqldbtest.Default(t).Config(t))
@@ -131,8 +130,8 @@ func TestARowThatAPlainReadDoesNotSeeYetIsFound(t *testing.T) {
 	}
 }
 
-// A reader takes a committed row to Redis before its own node does, as may happen
-// when the commit's answer is late: the boards do not have it yet.
+// A reader applies a committed row to Redis before its own node does, because the response of the commit is late. The
+// boards do not have the row yet.
 func TestARowThatAReaderTookToRedisFirstStillMovesTheBoards(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Most of these tests wait: for loads, second looks and servers. So more of them
-// run at once than there are cores, unless somebody says otherwise.
+// Most of these tests wait: for loads, rechecks and servers. By default, more of them run at once than there are cores.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	chosen := false

@@ -2,6 +2,6 @@
 
 package checkin
 
-// raced says that the race detector watches, under which the long randomised
-// histories take ten times as long: they are fewer then. "make soak" runs them all.
+// raced reports that the race detector is on. It makes the long randomised histories ten times as slow, so there are
+// fewer of them. "make soak" runs them all.
 const raced = true

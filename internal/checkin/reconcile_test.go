@@ -32,7 +32,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// finish asks for a run and has this node do it.
+// finish requests a run and does it on this node.
 func (w *world) finish(t *testing.T, kind runs.Kind, o reconcile.Options) *reconcile.Run {
 	t.Helper()
 	x := NewAdmin(w.db)
@@ -54,7 +54,7 @@ func (w *world) finish(t *testing.T, kind runs.Kind, o reconcile.Options) *recon
 	return r
 }
 
-// found returns the run's lines of the log as "user: what".
+// found returns the run's lines of the repair log as "user: what".
 func (w *world) found(t *testing.T, r *reconcile.Run) (out []string) {
 	t.Helper()
 	lines, err := NewAdmin(w.db).Runs.Repairs(t.Context(), 0, r.ID, 1000)
@@ -71,7 +71,7 @@ func (w *world) found(t *testing.T, r *reconcile.Run) (out []string) {
 	return out
 }
 
-// plant carries out any command, also one that a typed key would refuse.
+// plant runs any command, even one that a typed key would refuse.
 var plant = redis.NewScript("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))")
 
 func (w *world) do(t *testing.T, name string, key keyspace.Key, args ...string) keyspace.Reply {
@@ -96,8 +96,7 @@ func (w *world) damage(t *testing.T, user accounts.ID, year int, change func(r *
 	w.do(t, "SET", key.Key, string(r[:]), "PX", "1000000")
 }
 
-// inhabited has users with streaks over New Year, their records of both years
-// loaded, and everything settled.
+// inhabited creates users with streaks over New Year, loads their records of both years, and settles everything.
 func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Clock) {
 	t.Helper()
 	users, c = newUsers(n), civil.Clock{Zone: "Asia/Tokyo"}
@@ -127,8 +126,7 @@ func inhabited(t *testing.T, w *world, n int) (users []accounts.ID, c civil.Cloc
 	return users, c
 }
 
-// vandalise damages what Redis holds in every way there is and returns what a
-// reconciliation has to find.
+// vandalise damages the data in Redis in every possible way and returns the lines that a reconciliation must find.
 func vandalise(t *testing.T, w *world, users []accounts.ID) (want []string) {
 	t.Helper()
 	w.persisted(t) // else the worker repairs some of it
@@ -226,8 +224,8 @@ func TestReconciliationFindsAndRepairsEveryKindOfDamage(t *testing.T) {
 	})
 }
 
-// What is given and used this year is not wrong in the record of a year that is over,
-// which nobody asks for it.
+// The freezes granted and used this year may be missing in the record of a former year, because no read uses them
+// there.
 func TestReconciliationIsContentWithTheFreezesOfAFormerYear(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -275,7 +273,7 @@ func TestReconciliationOfOneUserAndOfParts(t *testing.T) {
 			r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{Part: part + 1, Parts: 3, DryRun: true})
 			compared, differing = compared+r.Summary.Compared, differing+r.Summary.Differing
 		}
-		if compared != 14 || differing != 13 { // users 1 to 10, two members, and who has a record too many; one member has one as well
+		if compared != 14 || differing != 13 { // users 1 to 10, two members, and the user with a record in excess; one member has one as well
 			t.Errorf("three parts compared %d users and found %d, want 14 and 13", compared, differing)
 		}
 		for _, bad := range []reconcile.Options{{Part: 3, Parts: 2}, {Part: 1}, {Parts: 2}, {Part: 1, Parts: 5000}, {Days: 400}} {
@@ -320,8 +318,8 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 				}
 			})
 		}
-		// On a machine that stalls a batch may have to be applied again, which has a board
-		// counted anew, or the log replayed: that repairs what no run finds then.
+		// On a machine that stalls, a batch may be applied again, which causes a recount, or the log may be replayed.
+		// Both repair differences before a run finds them.
 		as := func(got []string) bool {
 			return slices.Equal(got, want) || !w.clock.virtual && !slices.ContainsFunc(got, func(s string) bool { return !slices.Contains(want, s) })
 		}
@@ -341,7 +339,7 @@ func TestReconciliationTellsNothingFalseWhileSixteenCheckIn(t *testing.T) {
 		if r.Summary.Abnormal != 0 {
 			t.Errorf("%d abnormal changes", r.Summary.Abnormal)
 		}
-		// What Redis was too slow to take is on its way to it.
+		// Writes that were too slow for Redis are on their way to it.
 		eventually.True(t, "redis to be complete", func() bool { w.projection.Suspect(); time.Sleep(20 * time.Millisecond); return w.projection.Up() })
 		w.clock.set(w.clock.now().Add(2 * reconcile.Settled))
 		if r := w.finish(t, reconcile.ReconcileRun, reconcile.Options{}); r.Summary.Differences != 0 || r.Summary.Compared < len(marked) {
@@ -383,7 +381,7 @@ func TestWhileRedisIsAwayASnapshotGoesBeforeWhatWaits(t *testing.T) {
 	}
 }
 
-// persistedUsers are those of whom a snapshot was written.
+// persistedUsers returns the users of the snapshots.
 func (w *world) persistedUsers(t *testing.T) []accounts.ID {
 	t.Helper()
 	users, err := sqldb.Column[accounts.ID](w.db.QueryContext(t.Context(), "SELECT user_id FROM checkin_totals"))
@@ -424,7 +422,7 @@ func TestRebuildingMakesBoardsAndRecordsAnew(t *testing.T) {
 	})
 }
 
-// totals are a user's figures, and month the days of one, as snapshots have written them.
+// totals has a user's figures, and month the days of one month, as snapshots have written them.
 type totals struct {
 	User    accounts.ID `bun:"user_id"`
 	Streak  int         `bun:"streak"`
@@ -441,7 +439,7 @@ type month struct {
 	Covered int         `bun:"covered"`
 }
 
-// persistedOf reads what snapshots have written.
+// persistedOf reads the tables of the snapshots.
 func (w *world) persistedOf(t *testing.T) (map[accounts.ID]totals, map[string]month) {
 	t.Helper()
 	var sums []totals
@@ -466,7 +464,7 @@ func TestSnapshotsFollowTheLogAndAnEmptiedRedisChangesNothingInSQL(t *testing.T)
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := inhabited(t, w, 14)
-		w.clock.set(time.Now()) // runs are dated by the database's clock
+		w.clock.set(time.Now()) // runs have the time of the database's clock
 		w.finish(t, reconcile.SnapshotRun, reconcile.Options{})
 		check := func(when string) {
 			t.Helper()
@@ -546,7 +544,7 @@ func TestDaysThatVanishFromSQLRaiseTheAlarm(t *testing.T) {
 		}
 		last := c.Today(w.clock.now())
 		exec("DELETE FROM checkins WHERE user_id = ? AND day < ?", users[0], int32(last)-3)                                                          // total falls
-		exec("DELETE FROM checkins WHERE user_id = ?", users[1])                                                                                     // nothing is left
+		exec("DELETE FROM checkins WHERE user_id = ?", users[1])                                                                                     // all days are gone
 		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[2])                                                                     // a streak rises without days
 		exec("UPDATE checkin_totals SET streak = 1 WHERE user_id = ?", users[3])                                                                     // the same …
 		exec("INSERT INTO checkins (user_id, day, at, kind, words, minutes, req) VALUES (?, 1, ?, 2, 0, 0, 0)", users[3], w.clock.now().UnixMilli()) // … with a day made up

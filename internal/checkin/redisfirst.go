@@ -42,8 +42,8 @@ const (
 	persistAtOnce = 20 // messages of at most a batch each
 	chunkRows     = 500
 
-	// lateAfter is the age of a row that reaches SQL after which readers that read the log by time need a message about
-	// it.
+	// lateAfter is the largest age of a row that reaches SQL without a message. Readers that read the log by time miss
+	// older rows.
 	lateAfter = reconcile.Settled / 2
 	// applyFor bounds a worker's wait until the node that published a row applies it.
 	applyFor = time.Second

@@ -31,7 +31,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// firstWorld is a world in redis-first mode whose consumer stands still.
+// firstWorld starts a world in redis-first mode whose consumer is stopped.
 func firstWorld(t *testing.T, rules ...Settings) (*world, *redistest.Instance) {
 	t.Helper()
 	server := redistest.Server(t, aof...)
@@ -40,7 +40,7 @@ func firstWorld(t *testing.T, rules ...Settings) (*world, *redistest.Instance) {
 	return w, server
 }
 
-// stream is the log of a world in redis-first mode.
+// stream returns the log of a world in redis-first mode.
 func (w *world) stream(t *testing.T) *streamLog {
 	t.Helper()
 	l, ok := w.checkins.(*streamLog)
@@ -56,7 +56,7 @@ func first(rules ...Settings) Settings {
 	return own
 }
 
-// days is how many rows SQL has of a user.
+// days returns how many rows a user has in SQL.
 func (w *world) days(t *testing.T, user accounts.ID) int {
 	t.Helper()
 	histories, err := w.sql.histories(t.Context(), []accounts.ID{user})
@@ -85,7 +85,7 @@ func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
 	if err != nil || other.New || !other.At.Equal(one.At) {
 		t.Errorf("another request: got %+v, %v", other, err)
 	}
-	// Without its claim SQL tells who was first, once it has the row.
+	// Without the claim, SQL shows which request was first, once it has the row.
 	w.consume(t)
 	w.persisted(t)
 	key := claimKeys.At(user, dayKey(one.Status.Day))
@@ -99,8 +99,7 @@ func TestTheFirstAnswerStandsBeforeSQLHasIt(t *testing.T) {
 	w.check(t, []accounts.ID{user}, civil.Clock{})
 }
 
-// The node ends between its two stages: the stream has the row, and no record
-// and no board was told.
+// The node dies between its two stages: the stream has the row, but the records and the boards do not.
 func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
@@ -125,7 +124,7 @@ func TestAPublishedDayWhoseNodeDiedIsBroughtBack(t *testing.T) {
 	w.check(t, users, civil.Clock{})
 }
 
-// The consumer ends after SQL has the rows and before the stream is told.
+// The consumer dies after SQL has the rows and before it acknowledges them to the stream.
 func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
@@ -141,7 +140,7 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 			t.Error(err)
 		}
 		defer close(done)
-		answers[0] = queue.ErrNotNow // nobody is told that it went well
+		answers[0] = queue.ErrNotNow // no message is acknowledged
 		for i := range answers {
 			answers[i] = answers[0]
 		}
@@ -162,8 +161,7 @@ func TestWhatComesTwiceFromTheStreamCountsOnce(t *testing.T) {
 	w.check(t, users, civil.Clock{})
 }
 
-// Two nodes publish one user's day at once, and the one that lost the claim is
-// first in the stream.
+// Two nodes publish one user's day at once, and the one that lost the claim is first in the stream.
 func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
@@ -187,8 +185,7 @@ func TestSQLGetsTheRowThatCallersWereToldOf(t *testing.T) {
 	}
 }
 
-// Who is answered from Redis does not wait for a slow SQL. While Redis is away
-// there is nothing else to wait for.
+// A check-in that Redis can acknowledge does not wait for a slow SQL. While Redis is away, it has to wait for SQL.
 func TestWhileRedisIsAwaySQLMayTakeItsTime(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
@@ -249,7 +246,7 @@ func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
 	for _, user := range users {
 		w.mustMark(t, user, civil.Clock{})
 	}
-	for range 2 { // also a second day, with which everybody breaks a record
+	for range 2 { // also a second day, which makes a longest streak for all users
 		w.tomorrow()
 		maria.Kill9(t)
 		for i, user := range users {
@@ -261,7 +258,7 @@ func TestCheckInsGoOnWhileSQLIsAway(t *testing.T) {
 		if again := w.mustMark(t, users[0], civil.Clock{}); again.New {
 			t.Errorf("again: got %+v", again)
 		}
-		// Who needs SQL is told so, and does not hold up the others.
+		// Users who need SQL get an error, and do not delay the others.
 		var both sync.WaitGroup
 		both.Go(func() {
 			if _, err := w.Mark(t.Context(), ids.New[accounts.User](), civil.Clock{}, Activity{}, 1); !errors.Is(err, ErrStore) {
@@ -301,7 +298,7 @@ func TestRedisKilledUnderLoadLosesNothingThatWasAnswered(t *testing.T) {
 			}
 		})
 	}
-	more := func() { // so that a kill meets some, and the check-ins go on after each
+	more := func() { // so that a kill interrupts some, and the check-ins continue after each
 		t.Helper()
 		count := func() int { mu.Lock(); defer mu.Unlock(); return len(answered) }
 		want := count() + 50
@@ -366,8 +363,8 @@ func TestARedisThatRefusesLeavesTheCheckInToSQL(t *testing.T) {
 	}
 }
 
-// While SQL counts as away, who needs it is refused. When Redis goes away just then,
-// SQL gets all its tries: nobody is refused for the sake of Redis.
+// While SQL counts as away, a request that needs it is refused. If Redis becomes unavailable at that moment, SQL gets
+// all its tries: no request is refused because of Redis.
 func TestWhenRedisGoesAwaySQLIsAskedWhateverItWasBefore(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
@@ -410,7 +407,7 @@ func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
 			}
 			return w.days(t, user) == 1
 		}
-		if replicas == 1 { // which may take its time once
+		if replicas == 1 { // which may be slow once
 			eventually.True(t, "a check-in that the replica has in time", func() bool { return !tap() })
 		} else if !tap() {
 			t.Error("with a replica too few the check-in is in Redis alone")
@@ -419,7 +416,7 @@ func TestTooFewReplicasLeaveTheCheckInToSQL(t *testing.T) {
 	}
 }
 
-// The stream is lost, the claims are not: the snapshot of the night brings them.
+// The stream is lost, but the claims are not: the snapshot of the night writes them to SQL.
 func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 	t.Parallel()
 	w, server := firstWorld(t)
@@ -436,7 +433,7 @@ func TestTheNightBringsWhatTheStreamLost(t *testing.T) {
 	if _, err := server.Do("DEL", "stoa:queue:{"+TopicPersist+"}:stream"); err != nil {
 		t.Fatal(err)
 	}
-	// One of them SQL has otherwise: it stays as it is.
+	// SQL has another row for one of them: that row does not change.
 	own := request{user: users[0], day: civil.DayOf(2026, 11, 21), at: time.UnixMilli(1), kind: streak.Tapped, req: 9}
 	if _, err := w.sql.write(t.Context(), []request{own}); err != nil {
 		t.Fatal(err)
@@ -509,7 +506,7 @@ func TestABrokenRecordIsInSQLWhenItIsAnswered(t *testing.T) {
 	w, _ := firstWorld(t)
 	user := ids.New[accounts.User]()
 	var streaks []int
-	for _, day := range []int{0, 1, 1, 2, 1} { // steps; the fourth leaves one out
+	for _, day := range []int{0, 1, 1, 2, 1} { // steps; the fourth skips one
 		w.clock.set(w.clock.now().AddDate(0, 0, day))
 		streaks = append(streaks, w.mustMark(t, user, civil.Clock{}).Status.Streak)
 		if st, in := streaks[len(streaks)-1], w.days(t, user); st > 1 && len(streaks) <= 3 && in < st-1 {
@@ -550,8 +547,7 @@ func TestAMakeUpKnowsTheDaysThatSQLDoesNotHave(t *testing.T) {
 	w.check(t, []accounts.ID{user}, civil.Clock{})
 }
 
-// A record that is loaded while the stream has days of it: on New Year's Day
-// everybody's.
+// A record is loaded while the stream has days of it. On New Year's Day, this concerns all users.
 func TestALoadedRecordHasTheDaysThatSQLDoesNotHave(t *testing.T) {
 	t.Parallel()
 	w, _ := firstWorld(t)
@@ -637,7 +633,7 @@ func TestTheModeSaysWhatItMayLose(t *testing.T) {
 		}
 	}
 
-	// Of a cluster each master is asked: one that is set wrong is found, whichever it is.
+	// In a cluster, each master is checked: one with wrong settings is found, whichever it is.
 	cluster := redistest.Cluster(t, 3, 0, aof...)
 	if got := risks(cluster.URL); got != "" {
 		t.Errorf("of a cluster that is right: %q", got)
@@ -723,14 +719,14 @@ func TestALostRedisIsNotTakenForALostSQL(t *testing.T) {
 	}
 }
 
-// A load of a board is a pass over SQL, which the workers are behind of.
+// A load of a board is a pass over SQL, which the workers have not yet brought up to date.
 func TestABoardIsLoadedWithTheDaysThatSQLDoesNotHave(t *testing.T) {
 	t.Parallel()
 	tell(t, inVirtualTime[2:], func(t *testing.T, w *world) {
 		if err := w.Boards.Keep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.pause() // no worker takes the stream to SQL
+		w.pause() // no worker writes the stream to SQL
 		users, c := newUsers(3), civil.Clock{}
 		for _, user := range users {
 			w.mustMark(t, user, c)

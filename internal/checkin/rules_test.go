@@ -24,15 +24,15 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// plain is the reference: one user's days in a list, walked day by day. It knows
-// neither records nor rows nor zones; what it is told is which date it is.
+// plain is the reference: one user's days in a list, walked day by day. It has neither records nor rows nor zones; its
+// caller gives it the date.
 type plain struct {
 	rules   Settings
 	base    civil.Day // of days[0]
 	created civil.Day
 	days    [160]streak.Kind // 0: nothing was written
 	newest  int              // index of the last day that is not 0, -1 when there is none
-	skip    civil.Day        // a date that was left out and is not written yet; 0: none
+	skip    civil.Day        // a skipped date that is not written yet; 0: none
 	granted int
 	made    map[int]int // days made up in a month
 }
@@ -73,7 +73,7 @@ func (p *plain) runBack(i int) (n int) {
 	return n
 }
 
-// open returns how many days behind the newest are covered by themselves.
+// open returns how many days after the newest are covered without rows.
 func (p *plain) open(today civil.Day) (n int) {
 	if p.newest < 0 {
 		return 0
@@ -97,7 +97,7 @@ func (p *plain) open(today civil.Day) (n int) {
 	return n
 }
 
-// cover makes the n days behind the newest what covers them.
+// cover writes the n covered days after the newest.
 func (p *plain) cover(n int) {
 	for ; n > 0; n-- {
 		p.days[p.newest+n] = streak.Frozen
@@ -107,8 +107,7 @@ func (p *plain) cover(n int) {
 	}
 }
 
-// write makes d a day of kind k, and the days of an open gap before it that are
-// covered for good.
+// write makes d a day of kind k, and writes the covered days of an open gap before it.
 func (p *plain) write(d civil.Day, k streak.Kind) {
 	if i := int(d - p.base); i > p.newest {
 		p.cover(p.open(d))
@@ -117,8 +116,7 @@ func (p *plain) write(d civil.Day, k streak.Kind) {
 	*p.at(d) = k
 }
 
-// leaveOut writes the date that was left out, unless that would cover a day that
-// can still be signed.
+// leaveOut writes the skipped date, unless that would cover a day that can still be signed.
 func (p *plain) leaveOut(grace bool) {
 	if !grace || p.open(p.skip) == 0 {
 		p.write(p.skip, streak.Skipped)
@@ -187,8 +185,7 @@ func (p *plain) status(today civil.Day) streak.Status {
 	return st
 }
 
-// shown returns the days as calendars show them, and those that were missed and
-// are recent enough to be made up.
+// shown returns the days as calendars show them, and the missed days that are recent enough to be made up.
 func (p *plain) shown(today civil.Day) (signed, covered, missed []civil.Day) {
 	n := p.open(today)
 	for i, k := range p.days[:today-p.base+1] {
@@ -206,14 +203,14 @@ func (p *plain) shown(today civil.Day) (signed, covered, missed []civil.Day) {
 	return signed, covered, missed
 }
 
-// player is what a history is played against: the pure rules, or a service.
+// player is the system that a history is played against: the pure rules, or a service.
 type player interface {
 	join(created time.Time, zone string)
 	tap(now time.Time, c civil.Clock, day civil.Day) (fresh bool, err error)
 	makeUp(now time.Time, c civil.Clock, day civil.Day) error
 	grant(now time.Time, n int)
 	zone(now time.Time, c civil.Clock)                     // chosen
-	moved(now time.Time, c civil.Clock, skipped civil.Day) // in force, and a date was left out
+	moved(now time.Time, c civil.Clock, skipped civil.Day) // in force, and a date was skipped
 	status(now time.Time, c civil.Clock) streak.Status
 	shown(now time.Time, c civil.Clock, first, last civil.Day) (signed, covered, missed []civil.Day)
 }
@@ -221,7 +218,7 @@ type player interface {
 var (
 	zonesPlayed = []string{"UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu", "America/Havana", "Australia/Lord_Howe", "Pacific/Chatham"}
 
-	// Around New Year, a leap day, and the nights on which clocks change.
+	// Around New Year, a leap day, and the nights when clocks change.
 	startsPlayed = []time.Time{
 		time.Date(2025, 12, 20, 7, 0, 0, 0, time.UTC), time.Date(2024, 2, 20, 19, 0, 0, 0, time.UTC),
 		time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC), time.Date(2026, 10, 20, 12, 0, 0, 0, time.UTC),
@@ -229,8 +226,7 @@ var (
 	}
 )
 
-// play draws a history and plays it against p; what differs from the reference
-// is the error.
+// play draws a history and plays it against p. It returns an error for a difference from the reference.
 func play(r *rand.Rand, p player, rules Settings, events int) error {
 	now := startsPlayed[r.IntN(len(startsPlayed))].Add(time.Duration(r.IntN(5*86400)) * time.Second)
 	c := civil.Clock{Zone: zonesPlayed[r.IntN(len(zonesPlayed))]}
@@ -238,9 +234,9 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 	want := &plain{rules: rules, base: today - 20, created: today, newest: -1, made: map[int]int{}}
 	joined := now
 	p.join(joined, c.Zone)
-	said := "" // what happened last
+	said := "" // the last event
 	regular := r.IntN(3)
-	// A date that was left out is told: at last, also when nobody worked at its time.
+	// tell writes the skipped date, late if no worker ran at its time.
 	tell := func() {
 		if want.skip == 0 {
 			return
@@ -253,7 +249,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 		today = c.Today(now)
 	}
 	for range events {
-		if r.IntN(5) > 0 { // time moves on, mostly to the next day
+		if r.IntN(5) > 0 { // time advances, mostly to the next day
 			from := now
 			switch r.IntN(8) {
 			case 0:
@@ -268,7 +264,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 			last := today
 			today = c.Today(now)
 			if c.Next != "" && from.UnixMilli() < c.From && now.UnixMilli() >= c.From {
-				// Which date was left out shows by looking at the clock around then.
+				// The dates of the clock around that time show which date was skipped.
 				at := time.UnixMilli(c.From)
 				if eve := c.Today(at.Add(-time.Second)); c.Today(at) == eve+2 {
 					want.skip = eve + 1
@@ -283,7 +279,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 			what = 0
 		}
 		if r.IntN(4) > 0 {
-			tell() // mostly before anything else happens
+			tell() // mostly before the next event
 		}
 		switch what {
 		case 0, 1, 2, 3:
@@ -293,7 +289,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 			if fresh != wantFresh || !errors.Is(err, wantErr) {
 				return fmt.Errorf("%s: got %v, %v, want %v, %v", said, fresh, err, wantFresh, wantErr)
 			}
-		case 4, 5: // late, early or far off
+		case 4, 5: // late, early or far away
 			eve := c.Today(now.Add(-rules.Grace))
 			day := today - civil.Day(r.IntN(4)) + 1
 			if day == today-1 && eve != today && r.IntN(2) == 0 {
@@ -325,7 +321,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 					return err
 				}
 				p.zone(now, c)
-				tell() // for the clock has forgotten it
+				tell() // the clock no longer has the date
 			}
 		}
 		if got, want := p.status(now, c), want.status(today); got != want {
@@ -342,8 +338,7 @@ func play(r *rand.Rand, p player, rules Settings, events int) error {
 	return nil
 }
 
-// pure plays against the rules alone: a history as the log would have it and
-// records as Redis would.
+// pure plays against the rules alone, with a history as in the log and records as in Redis.
 type pure struct {
 	rules   Settings
 	freezes streak.Freezes
@@ -366,7 +361,7 @@ func (p *pure) row(now time.Time, c civil.Clock, day civil.Day, k streak.Kind, f
 		}
 	}
 	p.log = p.log.WithFrozen(frozen, now)
-	// The records take what changed: merging must give what the log gives.
+	// The changes are merged into the records: the result must be that of the log.
 	from := day
 	if len(frozen) > 0 {
 		from = min(from, frozen[0])
@@ -393,7 +388,7 @@ func (p *pure) tap(now time.Time, c civil.Clock, day civil.Day) (bool, error) {
 	if i, there := slices.BinarySearchFunc(p.log.Marks, day, func(m streak.Mark, d civil.Day) int { return int(m.Day - d) }); there {
 		if m := p.log.Marks[i]; !m.Kind.Signs() {
 			return false, ErrDayClosed
-		} else if m.Kind == streak.Tapped { // a replay: nothing new is due, ever
+		} else if m.Kind == streak.Tapped { // a repetition: no further freezes are ever due
 			if again := p.log.WithFrozen(p.freezes.Due(p.log, c, day, m.At), m.At); len(again.Marks) != len(p.log.Marks) {
 				p.fault = fmt.Errorf("a replay of %s covers more: %v", day, again.Marks)
 			}
@@ -449,7 +444,7 @@ func (p *pure) status(now time.Time, c civil.Clock) streak.Status {
 	p.load(today, today)
 	rec := *p.recs[today.Year()]
 	st := p.freezes.Status(&rec, c, today)
-	// What a board would show: alive as long as it has not died.
+	// The streak as a board would show it: alive until its death.
 	place, any := ranking.PlacementSince(p.freezes, accounts.ID{}, c, p.log, nil, time.Time{})
 	if newest, of := p.recs[today.Year()].Newest(today.Year()); of && newest > today-1 {
 		if s := p.freezes.Score(p.recs[today.Year()], c, today.Year()); s != place.Score {
@@ -544,7 +539,7 @@ func (s *served) join(created time.Time, zone string) {
 }
 
 func (s *served) tap(now time.Time, c civil.Clock, day civil.Day) (bool, error) {
-	s.persisted(s.t) // the days of this clock pass quicker than a worker works
+	s.persisted(s.t) // the days of this clock pass faster than a worker works
 	s.clock.set(now)
 	if day == c.Today(now) && rand.IntN(2) == 0 {
 		res, err := s.Mark(s.t.Context(), s.user, c, Activity{}, rand.Uint64())
@@ -587,7 +582,7 @@ func (s *served) zone(now time.Time, c civil.Clock) {
 	s.deliver()
 }
 
-// deliver hands what is due to the service, as the queue does: at least once.
+// deliver passes the due messages to the service, as the queue does: at least once.
 func (s *served) deliver() {
 	rows, err := s.db.QueryContext(s.t.Context(), "SELECT id, payload FROM outbox WHERE topic = ? AND due <= ?", accounts.TopicZone, s.db.Now().UnixMilli())
 	s.ok(err)
@@ -642,7 +637,7 @@ func (s *served) shown(now time.Time, c civil.Clock, first, last civil.Day) (sig
 		if got.Me == nil && want > 0 || got.Me != nil && got.Me.Value != want {
 			s.t.Errorf("board %s: I have %+v, want %d", b, got.Me, want)
 		}
-		// All of these users are among the best. A busy machine may tell Redis a moment later.
+		// All of these users are among the best. A busy machine may update Redis a moment later.
 		eventually.True(s.t, "redis to be complete", s.projection.Up)
 		top, err := s.Boards.Of(b).Top(s.t.Context(), s.clock.now(), leaderboard.MaxTop)
 		s.ok(err)
@@ -674,8 +669,8 @@ func TestTheServiceFollowsAPlainListOfDays(t *testing.T) {
 	}, rules)
 }
 
-// Right after a change of zone yesterday is the last date of the old one. That no
-// freeze covers it for good before it can no longer be signed is the point here.
+// Right after a change of zone, yesterday is the last date of the old one. No freeze may cover it for good before it
+// can no longer be signed.
 func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -686,7 +681,7 @@ func TestTheGraceOfTheLastDateHoldsThoughTheNextIsLeftOut(t *testing.T) {
 		for _, tt := range []struct {
 			what string
 			then func(s *served, moved civil.Clock, last civil.Day) civil.Clock
-			want []streak.Kind // of the days up to the one left out
+			want []streak.Kind // of the days up to the skipped one
 		}{
 			{"signed in time", func(s *served, moved civil.Clock, last civil.Day) civil.Clock {
 				if fresh, err := s.tap(time.UnixMilli(moved.From).Add(8*time.Minute), moved, last); err != nil || !fresh {

@@ -35,8 +35,8 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// clock is the server's clock in a test. In a bubble it is the bubble's, and goes on with
-// it; elsewhere time goes on only when told to, and by a millisecond for each look.
+// clock is the server's clock in a test. In a bubble it follows the bubble's clock. Elsewhere it advances only by set,
+// and by a millisecond at each call.
 type clock struct {
 	mu      sync.Mutex
 	t       time.Time
@@ -44,9 +44,9 @@ type clock struct {
 	ahead   time.Duration // of the bubble's clock
 }
 
-// jump bounds how far a clock is set by sleeping. A world beats several times a second
-// also while it sleeps, so that a night would take seconds; beyond a minute the clock of
-// the domain moves alone, as that of a machine whose time is set.
+// jump bounds how far sleeping sets a clock. A world has several heartbeats a second even while it sleeps, so that a
+// night would take seconds. Beyond a minute, the clock of the domain moves alone, like that of a machine whose time is
+// set.
 const jump = time.Minute
 
 func newClock(t *testing.T) *clock {
@@ -82,9 +82,8 @@ type world struct {
 	pause func() // stops the consumer of the stream; in redis-first mode
 }
 
-// stalls is how long the machine may stand still in the middle of a test. With the
-// budget of a server Redis would count as away then, and SQL's answers and repairs go
-// by a clock that goes on; the clock of a test jumps over days.
+// stalls bounds a pause of the machine in the middle of a test. With the budget of a server, Redis would then count as
+// away. Results and repairs of SQL use a clock that runs, but the clock of a test jumps over days.
 const stalls = 20 * time.Second
 
 func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *world {
@@ -92,7 +91,7 @@ func newWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, rules ...Settings) *wor
 	return startWorld(t, db, rdb, stalls, rules...)
 }
 
-// startWorld is newWorld for a test that Redis' budget matters to.
+// startWorld is newWorld for a test that depends on Redis' budget.
 func startWorld(t *testing.T, db *sqldb.DB, rdb *redis.DB, budget time.Duration, rules ...Settings) *world {
 	t.Helper()
 	return startWorldAt(t, newClock(t), db, rdb, budget, rules...)
@@ -118,7 +117,7 @@ func startWorldAt(t *testing.T, c *clock, db *sqldb.DB, rdb *redis.DB, budget ti
 	if budget == stalls {
 		pace.SQL, pace.Round = stalls, stalls
 	}
-	if c.virtual { // there no machine stalls
+	if c.virtual { // no machine stalls there
 		pace = Pace{}
 	}
 	w := &world{clock: c, db: db, redis: rdb, Service: New(Config{
@@ -152,7 +151,7 @@ func (w *world) consume(t *testing.T) (stop func()) {
 	return stop
 }
 
-// persisted waits until SQL has what was answered.
+// persisted waits until SQL has all acknowledged check-ins.
 func (w *world) persisted(t *testing.T) {
 	t.Helper()
 	if w.Journal() == nil {
@@ -167,10 +166,10 @@ func (w *world) persisted(t *testing.T) {
 	})
 }
 
-// aof is what redis-first mode wants of a Redis.
+// aof has the settings of Redis that redis-first mode needs.
 var aof = []string{"appendonly yes", "appendfsync always"}
 
-// A combination is engines and settings that a story is told on.
+// A combination is the engines and settings of a test.
 type combination struct {
 	name, boards, mode string
 	open               func(t *testing.T, own func(*sqldb.Config)) (*sqldb.DB, *redis.DB)
@@ -199,8 +198,8 @@ var (
 	}
 )
 
-// worlds tells a story on the embedded engines with each setting, and on real servers
-// with one that goes by the test's name.
+// worlds runs a test on the embedded engines with each setting, and on real servers with one setting, which the test's
+// name selects.
 func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(t.Name()))
@@ -208,18 +207,17 @@ func worlds(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) 
 	tell(t, slices.Concat(inVirtualTime, inRealTime[one:one+1]), test, rules...)
 }
 
-// everyWorld is worlds for a story of scripts, statements or the stream: real servers
-// have each setting.
+// everyWorld is worlds for a test of scripts, statements or the stream: it runs on real servers with each setting.
 func everyWorld(t *testing.T, test func(t *testing.T, w *world), rules ...Settings) {
 	tell(t, slices.Concat(inVirtualTime, inRealTime), test, rules...)
 }
 
-// tell runs a test on some combinations. The database goes by the world's clock.
+// tell runs a test on some combinations. The database uses the world's clock.
 func tell(t *testing.T, on []combination, test func(t *testing.T, w *world), rules ...Settings) {
 	rules = append(rules, Settings{})
 	for _, e := range on {
 		t.Run(e.name, func(t *testing.T) {
-			t.Parallel() // for they wait a lot
+			t.Parallel() // because they wait a lot
 			run := func(t *testing.T) {
 				c := newClock(t)
 				db, rdb := e.open(t, func(cfg *sqldb.Config) { cfg.Now = c.now })
@@ -239,7 +237,7 @@ func tell(t *testing.T, on []combination, test func(t *testing.T, w *world), rul
 func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
 	t.Helper()
 	if w.clock.virtual {
-		bubble.Sleep(time.Millisecond) // no two have one place on a board for the same moment
+		bubble.Sleep(time.Millisecond) // no two users have one place on a board at the same moment
 	}
 	res, err := w.Mark(t.Context(), user, c, Activity{Words: 10, Minutes: 5}, rand.Uint64())
 	if err != nil {
@@ -248,7 +246,7 @@ func (w *world) mustMark(t *testing.T, user accounts.ID, c civil.Clock) Result {
 	return res
 }
 
-// check holds everything a user sees, from Redis and from SQL, against the log.
+// check compares all figures that a user sees, from Redis and from SQL, with the log.
 func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	t.Helper()
 	w.persisted(t)
@@ -266,7 +264,7 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 	for _, user := range users {
 		want := expected(histories[user], today)
 		got, err := w.Status(t.Context(), user, c)
-		got.Freezes, got.Used = 0, 0 // this reference knows no rules
+		got.Freezes, got.Used = 0, 0 // this reference has no rules
 		if err != nil || got != want {
 			t.Errorf("%s: status %+v, %v, want %+v", user, got, err, want)
 		}
@@ -311,7 +309,7 @@ func (w *world) check(t *testing.T, users []accounts.ID, c civil.Clock) {
 		for _, user := range users[:min(3, len(users))] {
 			read := w.Boards.Read
 			if w.projection.Up() {
-				read = w.Boards.FromRedis // from Redis, and from nowhere else
+				read = w.Boards.FromRedis // from Redis alone
 			}
 			got, err := read(t.Context(), b, user, c, 100, 2)
 			if err != nil {
@@ -353,8 +351,8 @@ func (w *world) replay(ctx context.Context, since time.Time) error {
 	return w.changed(ctx, since, func(changes []change) error { return w.projection.Renew(ctx, changes...) })
 }
 
-// expected is a user's status by the tally of the log; package streak holds it
-// against a plain set of days. It knows no freezes.
+// expected returns a user's status by the tally of the log. Package streak compares the tally with a plain set of days.
+// It has no freezes.
 func expected(h streak.History, today civil.Day) streak.Status {
 	st := streak.Status{Day: today}
 	var t streak.Tally
@@ -402,7 +400,7 @@ func TestCheckingInFollowsTheReference(t *testing.T) {
 				w.check(t, users, c)
 			}
 		}
-		w.persisted(t) // words and minutes are SQL's
+		w.persisted(t) // words and minutes are in SQL only
 		st, err := w.Stats(t.Context(), users[0], c)
 		if err != nil || st.Words != int64(10*st.Total) || st.Minutes != int64(5*st.Total) {
 			t.Errorf("stats: got %+v, %v", st, err)
@@ -497,10 +495,10 @@ func TestADeadStreakLeavesTheBoardTheMomentItDies(t *testing.T) {
 			w.register(t, user, zones[i])
 			w.mustMark(t, user, civil.Clock{Zone: zones[i]})
 		}
-		if err := w.Boards.Keep(t.Context()); err != nil { // now, for a load takes a second of another clock
+		if err := w.Boards.Keep(t.Context()); err != nil { // now, because a load takes a second of another clock
 			t.Fatal(err)
 		}
-		// All checked in on the 21st; the 23rd begins in Tokyo, in London, in Los Angeles.
+		// All users checked in on the 21st; the 23rd begins in Tokyo, in London, in Los Angeles.
 		for i, midnight := range []string{"2026-11-22T15:00:00Z", "2026-11-23T00:00:00Z", "2026-11-23T08:00:00Z"} {
 			at, _ := time.Parse(time.RFC3339, midnight)
 			w.clock.set(at.Add(-time.Second))
@@ -558,7 +556,7 @@ func TestWhileRedisIsAwaySQLAnswers(t *testing.T) {
 		w.clock.set(w.clock.now().Add(ranking.FallbackLife)) // the ranking from SQL may be that old
 		w.check(t, users, c)
 	}
-	eventually.Equal(t, "the node to be in order", "", w.Degraded) // a machine that stalls takes Redis for away
+	eventually.Equal(t, "the node to be in order", "", w.Degraded) // a machine that stalls marks Redis as away
 }
 
 func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
@@ -584,7 +582,7 @@ func TestAFrozenRedisDelaysACheckInByItsBudgetAndIsCaughtUp(t *testing.T) {
 	})
 }
 
-// A Redis that answers again lacks days until it was told of them.
+// A Redis that responds again lacks days until they are applied.
 func TestATapOnARedisThatIsNotCompleteIsAnsweredFromSQL(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -595,7 +593,7 @@ func TestATapOnARedisThatIsNotCompleteIsAnsweredFromSQL(t *testing.T) {
 			w.mustMark(t, user, c)
 		}
 		w.damage(t, user, 2026, func(r *streak.Record) { r.Clear(civil.DayOf(2026, 11, 20), streak.Tapped) })
-		w.stop() // nothing tells Redis by itself any more
+		w.stop() // no job updates Redis from here on
 		w.projection.Missed(w.now(), change{})
 		day := w.on(t, "2026-11-22")
 		reqs := []request{tap(user, c, day, w.now(), Activity{}, 1)}
@@ -676,15 +674,15 @@ func TestNoAnswerIsBehindWhileRedisIsKilledAndComesBack(t *testing.T) {
 	<-harmed
 }
 
-// Another node died after its commit: its rows are in SQL, its mark stands
-// still, and Redis has records without them.
+// Another node died after its commit: its rows are in SQL, its mark no longer moves, and Redis has records without
+// them.
 func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		users, c := newUsers(6), civil.Clock{}
 		w.clock.set(time.Now())
 		for _, user := range users[:3] {
-			w.mustMark(t, user, c) // their records are loaded
+			w.mustMark(t, user, c) // loads their records
 		}
 		w.clock.set(time.Now())
 		var lost []request
@@ -699,7 +697,7 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 		if _, err := w.sql.write(t.Context(), lost); err != nil {
 			t.Fatal(err)
 		}
-		// A busy machine may answer from SQL; what Redis knows it knows for good.
+		// A busy machine may use SQL. Once Redis has the row, it keeps it.
 		eventually.True(t, "Redis to answer without the row: else the test is void", func() bool {
 			s, err := w.Status(t.Context(), users[0], c)
 			return err == nil && !s.Yesterday
@@ -715,8 +713,7 @@ func TestADeadNodesRowsAreAppliedByAnother(t *testing.T) {
 	})
 }
 
-// SQL shows a row before it is on disk. Who reads it then takes it to Redis,
-// though a crash of SQL may lose it.
+// SQL shows a row before it is on disk. A reader then applies it to Redis, although a crash of SQL may lose it.
 func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
@@ -743,8 +740,8 @@ func TestADayThatSQLLostLeavesRedis(t *testing.T) {
 	})
 }
 
-// A node reads days that it has seen before it writes them. One of them is gone from SQL, as
-// after a restored backup, and another one is there.
+// A node reads days that it has seen before it writes them. SQL has lost one of them, as after a restored backup, and
+// has another one.
 func TestADayThatSQLHasLostIsSignedAnew(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -781,8 +778,7 @@ func TestADayThatSQLHasLostIsSignedAnew(t *testing.T) {
 	})
 }
 
-// A server that comes back with an older snapshot has lost records' last days
-// and its marks with them.
+// A server that restarts with an older snapshot has lost the last days of records, and its marks with them.
 func TestARedisThatFellBackInTimeIsCaughtUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly no", `save ""`)
@@ -829,7 +825,7 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The 22nd is left out: on the 23rd the streak is as alive as the day after.
+		// The 22nd is skipped: on the 23rd, the streak is as alive as the day after.
 		w.clock.set(time.UnixMilli(moved.From).Add(time.Hour))
 		if s, err := w.Status(t.Context(), user, moved); err != nil || s.Streak != 1 || s.Day.String() != "2026-11-23" {
 			t.Errorf("got %+v, %v, want a streak of 1 on the 23rd", s, err)
@@ -837,7 +833,7 @@ func TestAChangedZoneMovesTheDeathOfAStreak(t *testing.T) {
 		if res := w.mustMark(t, user, moved); res.Status.Streak != 2 {
 			t.Errorf("got %+v, want a streak of 2", res)
 		}
-		// So is it on the board, though no row covers the 22nd yet.
+		// The same holds on the board, although no row covers the 22nd yet.
 		if r, err := w.Boards.FromRedis(t.Context(), ranking.StreakBoard, user, moved, 1, 0); err != nil || len(r.Top) != 1 || r.Top[0].Value != 2 {
 			t.Errorf("the board has %+v, %v, want a streak of 2", r, err)
 		}
@@ -849,7 +845,7 @@ func TestADateLeftOutIsWrittenForWhoeverIsNotErased(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))
 		skipped := civil.Clock{}.Today(w.clock.now()) - 1
-		for _, erased := range []int64{0, time.Now().Add(time.Hour).UnixMilli(), -1} { // a living user, one deleted, one erased
+		for _, erased := range []int64{0, time.Now().Add(time.Hour).UnixMilli(), -1} { // an active user, a deleted one, an erased one
 			user := newUsers(1)[0]
 			w.register(t, user, "Pacific/Kiritimati")
 			if _, err := w.db.ExecContext(t.Context(), "UPDATE users SET erased = ? WHERE id = ?", erased, user); err != nil {
@@ -919,7 +915,7 @@ func hset(t *testing.T, w *world, field, value string) {
 	}
 }
 
-// A node guesses from the record as it saw it last, and another node has gone on.
+// A node expects the record as it saw it last, but another node has changed it.
 func TestAWrongGuessIsTakenBack(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, a *world) {
@@ -940,7 +936,7 @@ func TestAWrongGuessIsTakenBack(t *testing.T) {
 			}
 		}
 		for _, board := range ranking.Current(a.clock.now()) {
-			// A machine that stalls may have a batch applied again, which leaves doubt.
+			// A machine that stalls may apply a batch again, which leaves doubt.
 			if sure, err := a.Boards.Of(board).Complete(t.Context(), a.clock.now()); err != nil || !sure && a.clock.virtual {
 				t.Errorf("board %s is in doubt: %v", board.Key(), err)
 			}

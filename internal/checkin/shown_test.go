@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// blocks answers as social does, with an error where SQL is away.
+// blocks returns blocks as package social does, with an error while SQL is away.
 type blocks struct {
 	who map[accounts.ID]bool
 	err error
@@ -22,7 +22,7 @@ func (b blocks) Apart(context.Context, accounts.ID, []accounts.ID) (map[accounts
 	return b.who, b.err
 }
 
-// While nobody can say who blocks whom, the caller sees no other by name.
+// While the blocks cannot be read, the caller sees no other user by name.
 func TestWithoutKnowingTheBlocksNobodyElseIsShown(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"))

@@ -11,8 +11,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// TestABatchThatIsAddedAndNotReadIsUnanswered though no server is there any more when its rows are read: Redis has to
-// be told of them.
+// TestABatchThatIsAddedAndNotReadIsUnanswered adds a batch whose rows cannot be read because the server is gone. The
+// change must reach Redis.
 func TestABatchThatIsAddedAndNotReadIsUnanswered(t *testing.T) {
 	t.Parallel()
 	for _, e := range sqldbtest.Engines(t) {

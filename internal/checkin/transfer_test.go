@@ -29,7 +29,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// imports runs an import and returns what it did and the wrong rows.
+// imports runs an import and returns its counts and the wrong rows.
 func imports(t *testing.T, db *sqldb.DB, text string, o transfer.ImportOptions) (sum transfer.Imported, faults []string, err error) {
 	t.Helper()
 	o.Fault = func(f transfer.Fault) { faults = append(faults, f.Error()) }
@@ -79,7 +79,7 @@ func (w *world) touched(t *testing.T) (all []transfer.Touched) {
 	return all
 }
 
-// follow hands the messages of imports to the server, as the outbox does.
+// follow delivers the messages of imports to the server, as the outbox does.
 func (w *world) follow(t *testing.T) (n int) {
 	t.Helper()
 	all := w.touched(t)
@@ -105,7 +105,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 		for i, user := range users {
 			w.register(t, user, c.Zone)
 			if i%2 == 0 {
-				w.mustMark(t, user, c) // whose record is loaded
+				w.mustMark(t, user, c) // loads the record
 			}
 			for day := today - civil.Day(20+i); day < today; day++ {
 				fmt.Fprintf(&text, "%s,%s,3,2\n", user, day)
@@ -140,7 +140,7 @@ func TestImportedDaysAreInSQLAndThenEverywhere(t *testing.T) {
 	})
 }
 
-// The rows' own times lie before what a replay reads of the log.
+// The rows' own times are before the part of the log that a replay reads.
 func TestARedisThatLostAnImportIsCaughtUp(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestExportIsReadBackByImport(t *testing.T) {
 			if back := exports(t, other, transfer.ExportOptions{Format: format, Accounts: true}); back != all {
 				t.Errorf("%s differs:\n%s\nwant\n%s", format, back, all)
 			}
-			// Without the addresses it is read where the accounts are.
+			// Without the addresses, only a database with the accounts can import it.
 			if again, faults, err := imports(t, other, exports(t, w.db, transfer.ExportOptions{Format: format}), transfer.ImportOptions{Format: format}); err != nil || len(faults) > 0 || again.Existing != again.Rows {
 				t.Errorf("%s without accounts: %+v, %v, %v", format, again, faults, err)
 			}
@@ -198,15 +198,14 @@ func TestExportIsReadBackByImport(t *testing.T) {
 	})
 }
 
-// moved is a second world on a database of its own, into which the first one's
-// export was imported.
+// moved returns a second world on a database of its own, with the imported export of the first one.
 func moved(t *testing.T, w *world, users []accounts.ID, format transfer.Format, rules Settings) (to *world, text string) {
 	t.Helper()
 	w.persisted(t)
 	text = exports(t, w.db, transfer.ExportOptions{Format: format, Accounts: true})
 	to = newWorld(t, sqldbtest.SQLite(t), redistest.Open(t, "embedded"), rules)
 	to.clock.set(w.clock.now())
-	for _, user := range users { // Redis holds that they have nothing
+	for _, user := range users { // Redis has empty records for them
 		if _, err := to.Status(t.Context(), user, civil.Clock{}); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +225,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	rules := Settings{MakeupDays: 30, MakeupLimit: 3, FreezeEvery: 3, FreezeMax: 2}
 	worlds(t, func(t *testing.T, w *world) {
-		w.clock.set(time.Now().UTC().Truncate(time.Second)) // the accounts are of today
+		w.clock.set(time.Now().UTC().Truncate(time.Second)) // the accounts are created today
 		c, users := civil.Clock{Zone: "America/New_York"}, newUsers(3)
 		for _, user := range users {
 			w.register(t, user, c.Zone)
@@ -241,7 +240,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.follow(t)
-		// The later day was made up first; somebody has grants and no day at all.
+		// The later day was made up first. One user has grants and no day at all.
 		for i, day := range []civil.Day{today - 22, today - 23} {
 			if _, _, _, err := w.sql.makeUp(t.Context(), makeup{user: users[0], month: streak.MonthOf(today), day: day, at: w.clock.now(), req: int64(i)}, 3,
 				func(streak.History) ([]civil.Day, error) { return nil, nil }); err != nil {
@@ -290,7 +289,7 @@ func TestGrantsAndDaysMadeUpMoveToAnotherDatabase(t *testing.T) {
 	}, rules)
 }
 
-// The rows of the first number may be wrong, or not be in an export of some days.
+// The rows of the first number may be wrong, or missing in an export of some days.
 func TestDaysAreMadeUpWhereAnImportLeavesNumbersOut(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -311,7 +310,7 @@ func TestDaysAreMadeUpWhereAnImportLeavesNumbersOut(t *testing.T) {
 	})
 }
 
-// What came of an erased user without a day would stay for ever.
+// Without a day, late data of an erased user would stay for ever.
 func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -335,7 +334,7 @@ func TestAGrantThatComesLateOfAnErasedUserGoesWithTheNextLook(t *testing.T) {
 	})
 }
 
-// A day may have begun elsewhere, where the user lived then.
+// A day may have begun earlier in the zone where the user lived then.
 func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -369,8 +368,8 @@ func TestASeasonHasWhatWasImportedOfBeforeItsFirstDayBegan(t *testing.T) {
 	})
 }
 
-// What is imported of months ago is on their boards, too, as far as those are
-// loaded, and does not put those of now in doubt.
+// Days of former months that are imported also reach their boards, if these are loaded, and do not put the current
+// boards in doubt.
 func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, kind string) {
@@ -432,8 +431,8 @@ func TestAnImportReachesTheBoardsOfItsSeasons(t *testing.T) {
 	}
 }
 
-// What is committed after the load of a former season's board has read SQL is told to
-// the board, or nothing would bring it there.
+// A change that is committed after the load of a former season's board has read SQL must be sent to the board, because
+// no job would apply it.
 func TestAnImportReachesTheBoardOfAFormerSeasonThatIsBeingLoaded(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
@@ -460,7 +459,7 @@ func TestAnImportReachesTheBoardOfAFormerSeasonThatIsBeingLoaded(t *testing.T) {
 	})
 }
 
-// slowLog has read users' days, and does not tell them before it may: the first time.
+// slowLog delays the result of its first read of users' days until the test allows it.
 type slowLog struct {
 	checkinLog
 	asked     atomic.Bool
@@ -481,7 +480,7 @@ func (l *slowLog) histories(ctx context.Context, users []accounts.ID) (map[accou
 	}
 }
 
-// The record is not there when the import is followed, and what comes then was read before.
+// The record does not exist when the import is applied, and the later write has data from before it.
 func TestARecordThatWasReadBeforeAnImportDoesNotHideIt(t *testing.T) {
 	t.Parallel()
 	for name, load := range map[string]func(context.Context, *world, records.Key) error{
@@ -500,7 +499,7 @@ func TestARecordThatWasReadBeforeAnImportDoesNotHideIt(t *testing.T) {
 				user, c := newUsers(1)[0], civil.Clock{Zone: "UTC"}
 				w.register(t, user, c.Zone)
 				today := c.Today(w.clock.now())
-				bubble.Sleep(time.Second) // by then the world has begun, and looks at its log for none but the test
+				bubble.Sleep(time.Second) // after a second, the world has begun and reads its log only for the test
 				log := &slowLog{checkinLog: w.checkins, read: make(chan struct{}), may: make(chan struct{})}
 				w.checkins = log
 				ended := make(chan struct{})
@@ -593,7 +592,7 @@ func TestImport_EachUserIsFollowedOnce(t *testing.T) {
 			t.Error("a message is missing")
 		}
 		w.check(t, users, c)
-		for _, m := range messages { // delivered once more
+		for _, m := range messages { // delivered again
 			if err := w.followTouched(t.Context(), m); err != nil {
 				t.Error(err)
 			}

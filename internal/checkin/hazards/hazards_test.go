@@ -9,50 +9,49 @@ import (
 	"time"
 )
 
-// A system is a check-in service with its engines and its clock. What it is not
-// expected to refuse ends the test.
+// A system is a check-in service with its engines and its clock. An unexpected error ends the test.
 type system interface {
 	// At sets the clock, in UTC. A scenario begins with it.
 	At(time.Time)
-	// Open opens an account, which has a calendar of the present month.
+	// Open creates an account, which has a calendar of the present month.
 	Open(zone string) user
 	MoveTo(u user, zone string)
 
-	// CheckIn reports whether the user was told that it was the day's first.
+	// CheckIn reports whether the response stated that it was the day's first.
 	CheckIn(user) bool
-	// AtOnce is n taps of one user on as many devices; it counts those that were told so.
+	// AtOnce sends n taps of one user from as many devices. It returns how many responses stated a first check-in.
 	AtOnce(u user, n int) int
 	// CheckInBy is CheckIn on a node whose clock is off by that much.
 	CheckInBy(u user, off time.Duration) bool
-	// CheckInFor says which day is meant, MakeUp a missed one; both as 2006-01-02.
+	// CheckInFor names the day, and MakeUp a missed one; both as 2006-01-02.
 	CheckInFor(u user, day string)
 	MakeUp(u user, day string)
-	// Interrupted is a tap that is cut off after n commands, without an answer.
+	// Interrupted is a tap that is cut off after n commands, without a response.
 	Interrupted(u user, n int)
 
 	Standing(user) standing
 	Month(u user, year int, month time.Month) (days []int)
-	// Top has the members of the board by streak, the best first.
+	// Top returns the members of the board by streak, the best first.
 	Top() []user
 	// ByID returns the two in the order of their ids' bytes.
 	ByID(a, b user) (user, user)
 	// OneSlot reports whether the keys of the user's days are in one slot of a cluster.
 	OneSlot(user) bool
 
-	// Persist lets everything happen that takes check-ins to SQL after they were answered.
+	// Persist finishes all work that writes acknowledged check-ins to SQL.
 	Persist()
 	// Night is the job of the night.
 	Night()
-	// Empty takes all from Redis; Recover is what is then done about it.
+	// Empty deletes all data in Redis; Recover is the repair that follows.
 	Empty()
 	Recover()
-	// Away takes Redis away, and Back brings it back as it was; meanwhile is what
-	// happens while the system takes note of that.
+	// Away makes Redis unavailable, and Back makes it available again with its data. meanwhile runs while the system
+	// detects that.
 	Away()
 	Back(meanwhile func())
 }
 
-// A user is known by when the account was opened: 0 is Ann.
+// A user is the number of an account in order of creation: 0 is Ann.
 type user int
 
 func (u user) String() string { return [...]string{"Ann", "Ben", "Cleo", "Dan"}[u] }
@@ -61,13 +60,13 @@ type standing struct{ Streak, Longest, Total int }
 
 // A scenario is one hole.
 type scenario struct {
-	hole  string // as the list has it that this design was held against
+	hole  string // as in the list of the design's known holes
 	story string // for readers of the table
 	zone  string // of the design's server
 	play  func(*play)
 }
 
-// A play is a scenario under way.
+// A play is a scenario in progress.
 type play struct {
 	system
 	faults []string
@@ -90,7 +89,7 @@ func (p *play) want(what string, got, want any) {
 func (p *play) streak(u user, want int) { p.want("streak", p.Standing(u).Streak, want) }
 func (p *play) total(u user, want int)  { p.want("total", p.Standing(u).Total, want) }
 
-// days checks a user in at noon of the days of November, and lets SQL have it.
+// days checks a user in at noon of the days of November, and persists them in SQL.
 func (p *play) days(u user, from, to int) {
 	for d := from; d <= to; d++ {
 		p.at(fmt.Sprintf("2026-11-%02d 12:00", d))
@@ -363,7 +362,7 @@ var update = flag.Bool("update", false, "write the table of docs/checkin-hazards
 
 func TestTheOriginFallsIntoEachHoleAndStoaIntoNone(t *testing.T) {
 	results := make([][2]string, len(scenarios))
-	// A group of its own, so that all are over when it is.
+	// A group of its own, so that all are done when it ends.
 	t.Run("holes", func(t *testing.T) {
 		for i, s := range scenarios {
 			for side, start := range []func(*testing.T, scenario) system{startOrigin, startStoa} {
@@ -393,7 +392,7 @@ func TestTheOriginFallsIntoEachHoleAndStoaIntoNone(t *testing.T) {
 	compare(t, "../../../docs/checkin-hazards.md", table.String())
 }
 
-// compare holds the page's table against what was seen.
+// compare compares the page's table with the results.
 func compare(t *testing.T, file, table string) {
 	t.Helper()
 	const begin, end = "<!-- played -->\n", "<!-- end -->\n"

@@ -14,15 +14,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// origin is the design that Stoa's check-in began with, as its document has it.
-// Redis answers; SQL follows by a message for each check-in and by the job of the
-// night. Where the document leaves something open, the kindest reading is taken:
+// origin is the design that Stoa's check-in began with, as its document states it. Redis acknowledges a check-in. SQL
+// follows by a message for each check-in and by the job of the night. Where the document is not complete, the most
+// favourable reading is used:
 //
-//   - No key has the total that the board by total wants. It is what the board
-//     has, and one more.
-//   - Accounts come with the rows that UPDATE needs, for their first month.
-//   - The document has no day but today. Another one, said by a client or made up,
-//     goes the same way with that date.
+//   - No key has the total that the board by total needs. It is the value on the board, plus one.
+//   - Accounts are created with the rows that UPDATE needs, for their first month.
+//   - The document has no day except today. Another day, named by a client or made up, uses the same steps with that
+//     date.
 type origin struct {
 	t       *testing.T
 	redis   *redistest.Instance
@@ -46,13 +45,13 @@ func startOrigin(t *testing.T, s scenario) system {
 	return o
 }
 
-// A tap is a check-in under way.
+// A tap is a check-in in progress.
 type tap struct {
 	user             string
 	date             time.Time
 	today, yesterday string
 	signed           bool // today, already
-	goesOn           bool // the streak does
+	goesOn           bool // the streak continues
 	streak           string
 	record           bool // it is the longest
 }
@@ -92,7 +91,7 @@ var steps = []func(*origin, *tap){
 	func(o *origin, t *tap) { o.do("XADD", messages, "*", "user", t.user, "date", t.today) },
 }
 
-// recordSet is how many of them there are up to a new record in Redis.
+// recordSet is the number of steps up to a new record in Redis.
 const recordSet = 5
 
 // The document's keys, under a name of their own.
@@ -105,13 +104,13 @@ func monthKey(user string, year int, month time.Month) string {
 
 const byStreak, byTotal, messages = "origin:leaderboard:streak", "origin:leaderboard:total_days", "origin:messages"
 
-// begin is a tap at a time: dates are the server's, and yesterday is 86,400,000 ms ago.
+// begin starts a tap at a time: dates are the server's, and yesterday is 86,400,000 ms ago.
 func (o *origin) begin(u user, at time.Time) *tap {
 	at = at.In(o.zone)
 	return &tap{user: o.users[u], date: at, today: at.Format(time.DateOnly), yesterday: at.Add(-86_400_000 * time.Millisecond).Format(time.DateOnly)}
 }
 
-// run takes a tap from one of the steps to another.
+// run does the steps of a tap from one to another.
 func (o *origin) run(t *tap, from, to int) {
 	for _, step := range steps[from:to] {
 		if !t.signed {
@@ -129,7 +128,7 @@ func (o *origin) tap(u user, at time.Time) (first bool) {
 	return !t.signed
 }
 
-// tapSQL is the mode for while Redis is away: "read and write MySQL".
+// tapSQL is the mode while Redis is away: "read and write MySQL".
 func (o *origin) tapSQL(t *tap) bool {
 	streak, last := 0, ""
 	o.scan("SELECT streak_days, last_sign_date FROM user_stats WHERE user_id = ?", []any{t.user}, &streak, &last)
@@ -147,7 +146,7 @@ func (o *origin) CheckIn(u user) bool                      { return o.tap(u, o.n
 func (o *origin) CheckInBy(u user, off time.Duration) bool { return o.tap(u, o.now.Add(off)) }
 func (o *origin) MakeUp(u user, day string)                { o.CheckInFor(u, day) }
 func (o *origin) Interrupted(u user, n int)                { o.run(o.begin(u, o.now), 0, n) }
-func (o *origin) MoveTo(user, string)                      {} // it knows no zones of users
+func (o *origin) MoveTo(user, string)                      {} // it has no zones of users
 
 func (o *origin) CheckInFor(u user, day string) {
 	at, err := time.ParseInLocation(time.DateOnly, day, o.zone)
@@ -157,7 +156,7 @@ func (o *origin) CheckInFor(u user, day string) {
 	o.tap(u, at.Add(12*time.Hour))
 }
 
-// AtOnce has all of them at the same step, which is how two devices may well meet.
+// AtOnce does the same step of all taps before the next one, which two devices may well do.
 func (o *origin) AtOnce(u user, n int) (firsts int) {
 	taps := make([]*tap, n)
 	for i := range taps {
@@ -194,7 +193,7 @@ func (o *origin) Open(string) user {
 	return user(len(o.users) - 1)
 }
 
-// Standing is from Redis and, what Redis does not have, from SQL.
+// Standing is from Redis and, if Redis does not have it, from SQL.
 func (o *origin) Standing(u user) (s standing) {
 	id := o.users[u]
 	o.scan("SELECT streak_days, max_streak_days FROM user_stats WHERE user_id = ?", []any{id}, &s.Streak, &s.Longest)
@@ -208,8 +207,8 @@ func (o *origin) Standing(u user) (s standing) {
 	return s
 }
 
-// Month is the bitmap in Redis, or the column in SQL, whose bit n−1 is day n as
-// that column had it before there was a bitmap.
+// Month is the bitmap in Redis, or else the column in SQL. Bit n−1 of the column is day n, as it was before there was a
+// bitmap.
 func (o *origin) Month(u user, year int, month time.Month) (days []int) {
 	key, bits, inSQL := monthKey(o.users[u], year, month), "", false
 	if bits = o.get(key); bits == "" {
@@ -243,9 +242,9 @@ func oneSlot(keys []string) bool {
 	return len(keys) > 0 && !slices.ContainsFunc(keys, func(k string) bool { return keyspace.Slot(k) != keyspace.Slot(keys[0]) })
 }
 
-// Persist is the consumer of the messages: it takes to SQL what Redis has by now.
+// Persist is the consumer of the messages: it writes the present values of Redis to SQL.
 func (o *origin) Persist() {
-	// An entry comes as five: its id, "user", whose, "date", which.
+	// An entry has five parts: its id, "user", the user, "date", the date.
 	for entries := o.do("XRANGE", messages, "("+o.handled, "+"); len(entries) > 0; entries = entries[5:] {
 		date, err := time.Parse(time.DateOnly, entries[4])
 		if err != nil {
@@ -325,7 +324,7 @@ func (o *origin) scan(query string, args []any, into ...any) {
 	}
 }
 
-// number reads what Redis said; nothing is 0.
+// number parses a reply of Redis; an empty one is 0.
 func number(text string) int {
 	n, _ := strconv.Atoi(text)
 	return n

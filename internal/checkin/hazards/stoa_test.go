@@ -22,10 +22,9 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// stoa is two whole servers on one SQLite file and one Redis, asked by HTTP. It
-// has none of the design's moments between two commands, for what is answered is
-// committed and the rest follows from that. Where the design is cut off, Stoa is
-// cut off from Redis.
+// stoa is two whole servers on one SQLite file and one Redis, used over HTTP. It has none of the design's moments
+// between two commands, because an acknowledged check-in is committed and the rest follows from it. At the points where
+// the design is cut off, Stoa is cut off from Redis.
 type stoa struct {
 	t     *testing.T
 	redis *redistest.Instance
@@ -36,7 +35,7 @@ type stoa struct {
 	users []account
 }
 
-// The servers stand in Tokyo, which nobody may notice.
+// The servers are in Tokyo, which must not show in any result.
 func init() { time.Local = time.FixedZone("Tokyo", 9*3600) }
 
 type account struct {
@@ -103,8 +102,8 @@ func (s *stoa) checkIn(u user, node int, day string) bool {
 	return got.New
 }
 
-// AtOnce spreads the taps over both nodes. What one of them could not write to Redis in
-// time, because the machine stalled, the other may read late; Recover waits for it.
+// AtOnce spreads the taps over both nodes. If one of them is too slow to write to Redis, because the machine stalled,
+// the other may read it late. Recover waits for it.
 func (s *stoa) AtOnce(u user, n int) int {
 	var firsts atomic.Int32
 	var all sync.WaitGroup
@@ -128,8 +127,7 @@ func (s *stoa) MakeUp(u user, day string) {
 	s.must(err)
 }
 
-// Interrupted loses either what goes to Redis or what comes back, in turn, and
-// whatever was answered.
+// Interrupted loses either the request to Redis or its reply, in turn, with any result.
 func (s *stoa) Interrupted(u user, n int) {
 	if n/2%2 == 0 {
 		s.proxy.Refuse()
@@ -178,7 +176,7 @@ func (s *stoa) ByID(a, b user) (user, user) {
 
 func (s *stoa) OneSlot(u user) bool {
 	var keys []string
-	eventually.True(s.t, "a record in Redis", func() bool { // which a machine that stalls has later
+	eventually.True(s.t, "a record in Redis", func() bool { // a machine that stalls has it later
 		var err error
 		keys, err = s.redis.Do("KEYS", "*:sign:*"+s.users[u].id+"*")
 		s.must(err)
@@ -187,10 +185,10 @@ func (s *stoa) OneSlot(u user) bool {
 	return oneSlot(keys)
 }
 
-// Persist has nothing to do: what was answered is in SQL.
+// Persist does nothing: acknowledged check-ins are in SQL.
 func (s *stoa) Persist() {}
 
-// Night is the snapshot, which a server makes when it is asked for.
+// Night is the snapshot, which a server makes by request.
 func (s *stoa) Night() {
 	s.t.Helper()
 	x := checkin.NewAdmin(s.db)
@@ -205,7 +203,7 @@ func (s *stoa) Night() {
 
 func (s *stoa) Empty() { s.redis.FlushAll() }
 
-// Recover waits until both nodes are content; they need nobody to do anything.
+// Recover waits until both nodes are complete; they need no operator.
 func (s *stoa) Recover() {
 	s.t.Helper()
 	for _, n := range s.nodes {

@@ -34,8 +34,8 @@ func (bs *Boards) Jobs() []worker.Job {
 	}}
 }
 
-// recountEvery is the time after which a compact board is counted again in any case, because a sum of changes never
-// loses a mistake.
+// recountEvery is the longest time until a compact board is counted again. Its counts are sums of changes, so a mistake
+// would otherwise stay for ever.
 const recountEvery = time.Hour
 
 // Keep loads the current boards that are not loaded. It also loads compact boards whose counts are in doubt, because a

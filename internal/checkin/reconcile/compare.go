@@ -21,28 +21,27 @@ import (
 )
 
 const (
-	// Settled is how old a row must be to be missed in Redis: from its commit to
-	// its application some node may have died and another taken over.
+	// Settled is the age of a row when its absence in Redis becomes a fault. Between its commit and its application, a
+	// node may have died and another one may have taken over.
 	Settled = time.Minute
 
-	// chunkUsers are compared or persisted at a time: 200 users of ten
-	// years are at most 730,000 rows, and usually some thousand.
+	// chunkUsers is the number of users that are compared or persisted at a time. 200 users of ten years have at most
+	// 730,000 rows, and usually some thousand.
 	chunkUsers = 200
-	// repairTries is how often a record that changes meanwhile is looked at.
+	// repairTries is the number of tries to repair a record that changes meanwhile.
 	repairTries = 3
-	// secondLook is how long after the first look a user who differs is looked at again:
-	// only what differs both times is told. Check-ins are applied well within it.
+	// secondLook is the time before a user who differs is rechecked. Only differences that both comparisons find are
+	// reported. Check-ins are applied well within this time.
 	secondLook = 2 * time.Second
 )
 
 // The stages of a reconciliation after the users of the log.
 const (
-	strayMembers = "members of " // of a board, whom the log does not know
-	strayRecords = "records"     // of users or years that the log does not know
+	strayMembers = "members of " // of a board, who are not in the log
+	strayRecords = "records"     // of users or years that are not in the log
 )
 
-// reconcileSlice compares the users of the log, then looks for what Redis holds
-// of others.
+// reconcileSlice compares the users of the log, then checks the data of other users in Redis.
 func (rc *Reconciler) reconcileSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
 	if err := r.Options.Validate(); err != nil {
 		return false, err
@@ -72,7 +71,7 @@ func (rc *Reconciler) reconcileSlice(ctx context.Context, r *Run, until time.Tim
 				continue
 			}
 			if r.Options.Part > 1 {
-				return true, nil // strays are looked for with the first part
+				return true, nil // the first part includes the strays
 			}
 			r.Resume = runs.Resume{Stage: strayMembers + ranking.Current(rc.now())[0].Key(), Cursor: "0"}
 		case strayRecords:
@@ -94,11 +93,11 @@ func (rc *Reconciler) reconcileSlice(ctx context.Context, r *Run, until time.Tim
 	return false, nil
 }
 
-// alphabet are the characters of an id in the order of their bytes.
+// alphabet has the characters of an id in the order of their bytes.
 const alphabet = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 
-// partOf returns the bounds of a part of all ids, as usersAfter takes them. Ids
-// are drawn by chance, so parts are of one size.
+// partOf returns the bounds of a part of all ids, as usersAfter takes them. Ids are random, so all parts have about the
+// same size.
 func partOf(part, parts int) (after, before string) {
 	if parts == 0 {
 		return "", ""
@@ -113,9 +112,8 @@ func partOf(part, parts int) (after, before string) {
 	return bound(part - 1), bound(part)
 }
 
-// subject is a user who is compared, and what Redis and the log hold of them.
-// The log is read before Redis and after it: what Redis lacks must have been in
-// the first reading, what it has too much must not be in the second one.
+// subject is a user who is compared, with what Redis and the log have of them. The log is read before Redis and after
+// it. The first reading must have all that Redis lacks, and the second one must lack all that Redis has in excess.
 type subject struct {
 	user   accounts.ID
 	years  []int
@@ -129,7 +127,7 @@ type subject struct {
 	views   map[ranking.Board]ranking.View
 }
 
-// difference is one thing that is not as the log has it.
+// difference is one difference between Redis and the log.
 type difference struct {
 	what, was, becomes string
 
@@ -138,9 +136,8 @@ type difference struct {
 	board ranking.Board // of the entry
 }
 
-// reconcileNext compares the users after the cursor, until then or until many
-// differ, and reports whether there were any. A user who differs waits for the second
-// look together with the others, since a damage is seldom one user's.
+// reconcileNext compares the users after the cursor, until the time until or until many differ. It reports whether
+// there were any users. All users who differ are rechecked together, because damage seldom affects only one user.
 func (rc *Reconciler) reconcileNext(ctx context.Context, r *Run, before string, until time.Time) (more bool, err error) {
 	var differ []*subject
 	cursor, n := r.Resume.Cursor, 0
@@ -173,7 +170,7 @@ func (rc *Reconciler) reconcileNext(ctx context.Context, r *Run, before string, 
 	return n > 0, nil
 }
 
-// reconcileUsers compares users, and repairs and stores what was found.
+// reconcileUsers compares users, and repairs and stores the differences.
 func (rc *Reconciler) reconcileUsers(ctx context.Context, r *Run, users []accounts.ID) error {
 	differ, err := rc.lookAtUsers(ctx, r, users)
 	if err != nil {
@@ -187,7 +184,7 @@ func (rc *Reconciler) reconcileUsers(ctx context.Context, r *Run, users []accoun
 	return nil
 }
 
-// lookAtUsers returns those of the users who seem to differ.
+// lookAtUsers returns the users who seem to differ.
 func (rc *Reconciler) lookAtUsers(ctx context.Context, r *Run, users []accounts.ID) (differ []*subject, err error) {
 	if !r.Options.DryRun {
 		if users, err = rc.cfg.EraseLate(ctx, users); err != nil || len(users) == 0 {
@@ -198,7 +195,7 @@ func (rc *Reconciler) lookAtUsers(ctx context.Context, r *Run, users []accounts.
 	if err != nil {
 		return nil, err
 	}
-	next := rc.now().Year() + 1 // it has begun somewhere
+	next := rc.now().Year() + 1 // it has begun in some zones
 	subjects := make([]*subject, len(users))
 	for i, user := range users {
 		subjects[i] = &subject{user: user, boards: true}
@@ -222,8 +219,7 @@ func (rc *Reconciler) lookAtUsers(ctx context.Context, r *Run, users []accounts.
 	return differ, err
 }
 
-// reconcileRecords compares the next records whose users or years are not in the
-// log, and returns how many it has looked at.
+// reconcileRecords compares the next records whose users or years are not in the log, and returns how many it has read.
 func (rc *Reconciler) reconcileRecords(ctx context.Context, r *Run) (n int, err error) {
 	keys, cursor, err := rc.records.Scan(ctx, r.Resume.Cursor)
 	if err != nil {
@@ -249,12 +245,11 @@ func (rc *Reconciler) reconcileRecords(ctx context.Context, r *Run) (n int, err 
 	return len(keys), nil
 }
 
-// reconcileMembers looks for members of a board whom the log does not know and
-// returns how many it has looked at.
+// reconcileMembers checks a board for members who are not in the log, and returns how many it has read.
 func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string) (n int, err error) {
 	boards := ranking.Current(rc.now())
 	at := slices.IndexFunc(boards, func(b ranking.Board) bool { return b.Key() == board })
-	if at < 0 { // a season that is over by now
+	if at < 0 { // a season that has ended meanwhile
 		r.Resume = runs.Resume{Stage: strayRecords}
 		return 0, nil
 	}
@@ -284,7 +279,7 @@ func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string
 		found = append(found, repair)
 	}
 	if next == "" && !r.Options.DryRun && rc.boards.Kind() == ranking.Compact {
-		// Its counts cannot be held against the log beside traffic: count again.
+		// Its counts cannot be compared with the log while check-ins change both, so they are counted again.
 		if err := rc.recountFor(ctx, r, b); err != nil {
 			return 0, err
 		}
@@ -299,7 +294,7 @@ func (rc *Reconciler) reconcileMembers(ctx context.Context, r *Run, board string
 	return len(members), rc.tell(ctx, r, found)
 }
 
-// strays returns those of a board's members who are no users with days.
+// strays returns the members of a board who are not users with days.
 func (rc *Reconciler) strays(ctx context.Context, members []string) (out []string, err error) {
 	var users []accounts.ID
 	for _, member := range members {
@@ -325,8 +320,8 @@ func (rc *Reconciler) strays(ctx context.Context, members []string) (out []strin
 	return out, err
 }
 
-// compare looks at users twice, repairs what differs both times, unless it is a
-// dry run, and stores it.
+// compare compares users twice. It repairs the differences that both comparisons find, unless it is a dry run, and
+// stores them.
 func (rc *Reconciler) compare(ctx context.Context, r *Run, all []*subject) error {
 	differ, err := rc.lookOnce(ctx, all)
 	if err != nil {
@@ -335,8 +330,7 @@ func (rc *Reconciler) compare(ctx context.Context, r *Run, all []*subject) error
 	return rc.lookAgain(ctx, r, differ)
 }
 
-// lookOnce returns those who differ, perhaps because of a check-in that is under
-// way.
+// lookOnce returns the users who differ, perhaps because of a check-in in progress.
 func (rc *Reconciler) lookOnce(ctx context.Context, all []*subject) ([]*subject, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -347,8 +341,7 @@ func (rc *Reconciler) lookOnce(ctx context.Context, all []*subject) ([]*subject,
 	return slices.DeleteFunc(slices.Clone(all), func(x *subject) bool { return len(rc.differences(x)) == 0 }), nil
 }
 
-// lookAgain looks at those who differed a while later, and repairs and stores what
-// still does.
+// lookAgain rechecks the users who differed a while before, and repairs and stores the differences that remain.
 func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) error {
 	if len(differ) == 0 {
 		return nil
@@ -379,7 +372,7 @@ func (rc *Reconciler) lookAgain(ctx context.Context, r *Run, differ []*subject) 
 	return rc.tell(ctx, r, found)
 }
 
-// tell stores and logs what was found. A user of whom the run has told before is counted already.
+// tell stores and logs the differences. It does not count a user whom the run has counted before.
 func (rc *Reconciler) tell(ctx context.Context, r *Run, found []runs.Repair) error {
 	if len(found) == 0 {
 		return nil
@@ -404,7 +397,7 @@ func (rc *Reconciler) tell(ctx context.Context, r *Run, found []runs.Repair) err
 	return rc.Runs.Save(ctx, r, found...)
 }
 
-// look reads everything about subjects.
+// look reads all data of the subjects.
 func (rc *Reconciler) look(ctx context.Context, all []*subject) (err error) {
 	users := mapped(all, func(x *subject) accounts.ID { return x.user })
 	before, err := rc.cfg.Histories(ctx, users)
@@ -441,7 +434,7 @@ func (rc *Reconciler) look(ctx context.Context, all []*subject) (err error) {
 			return err
 		}
 		if !loaded {
-			continue // it is loaded from SQL before anybody sees it
+			continue // it is loaded from SQL before any read
 		}
 		for _, x := range all {
 			if x.boards {
@@ -456,10 +449,8 @@ func (rc *Reconciler) look(ctx context.Context, all []*subject) (err error) {
 	return err
 }
 
-// differences returns what of x is not as the log has it. A check-in that is
-// under way is no difference: days are only ever added, so whatever Redis holds
-// of a user must lie between what the log held a minute ago and what it holds
-// now.
+// differences returns the differences of x from the log. A check-in in progress is no difference. Days are only ever
+// added, so the data of a user in Redis must be between the log of a minute ago and the log of now.
 func (rc *Reconciler) differences(x *subject) (out []difference) {
 	now := rc.now()
 	old, _ := x.before.Before(now.Add(-Settled), nil)
@@ -471,7 +462,7 @@ func (rc *Reconciler) differences(x *subject) (out []difference) {
 			continue
 		}
 		least, most := streak.RecordOf(year, old), streak.RecordOf(year, x.after)
-		if year < x.clock.Today(now).Year() { // no read asks it for freezes, and no write tells it of them
+		if year < x.clock.Today(now).Year() { // no read uses its freezes, and no write updates them
 			least.PutFreezes(0, 0)
 		}
 		out = append(out, flawsOf(x.held[i], year, least, most)...)
@@ -491,7 +482,7 @@ func (rc *Reconciler) differences(x *subject) (out []difference) {
 	return out
 }
 
-// flawsOf compares a record with the least and the most it may be.
+// flawsOf compares a record with the least and the most that it may have.
 func flawsOf(h records.Held, year int, least, most *streak.Record) []difference {
 	flaws := []streak.Flaw{{What: "not a string", Was: "a key of another type", Becomes: "not loaded"}}
 	if !h.Foreign {
@@ -502,17 +493,17 @@ func flawsOf(h records.Held, year int, least, most *streak.Record) []difference 
 	})
 }
 
-// repair makes a user's records and entries what the log says, and reports
-// whether it could: a record that changes all the time is left to the next run.
+// repair makes a user's records and entries match the log, and reports whether it could. A record that changes all the
+// time is left to the next run.
 func (rc *Reconciler) repair(ctx context.Context, x *subject, ds []difference) (done bool, err error) {
-	wrong := map[int]bool{} // year: what is there must go
+	wrong := map[int]bool{} // year: the record must be replaced
 	missing, boards := false, false
 	for _, d := range ds {
 		switch {
 		case d.year == 0:
 			boards = true
-			// First off, then read the log, then on: a check-in of this moment is
-			// either in what is read or comes later.
+			// Remove first, then read the log, then add: a check-in of this moment is either in the reading or applied
+			// later.
 			if err := rc.boards.Remove(ctx, d.board, x.user.String()); err != nil {
 				return false, err
 			}
@@ -556,7 +547,7 @@ func (rc *Reconciler) replaceRecord(ctx context.Context, k records.Key) (done bo
 	return false, nil
 }
 
-// recountFor counts a board anew and shows callers that wait for the run that it goes on.
+// recountFor counts a board again, and updates the progress for callers that wait for the run.
 func (rc *Reconciler) recountFor(ctx context.Context, r *Run, b ranking.Board) error {
 	n := 0
 	return rc.boards.Recount(ctx, b, func() error {

@@ -7,14 +7,14 @@ import (
 	"github.com/stoa-dev/stoa/internal/background/worker"
 )
 
-// Jobs returns what has to happen without being asked.
+// Jobs returns the background jobs of the reconciler.
 func (rc *Reconciler) Jobs() []worker.Job {
 	return []worker.Job{{
-		// Two nodes at once, while leases are away, find each other out.
+		// Two nodes that run at once, while leases are away, detect each other.
 		Name:            "checkin.runs",
 		Singleton:       true,
 		RunWithoutLease: true,
-		Timeout:         time.Hour, // of a slice: two boards of many millions
+		Timeout:         time.Hour, // of a slice: two boards of many millions of users
 		Next: func(now time.Time) time.Time {
 			if rc.more {
 				return now.Add(time.Millisecond)

@@ -2,9 +2,9 @@ package reconcile
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are what an operator sees of this package.
+// metrics has the metrics of this package for operators.
 type metrics struct {
-	// Of the last reconciliation, on whatever node.
+	// Of the last reconciliation, on any node.
 	compared, differing, repaired, agreement, reconciledAt prometheus.Gauge
 
 	abnormal prometheus.Counter

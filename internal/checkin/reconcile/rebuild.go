@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// defaultActive are the days in which a user counts as active: a record's
-	// life.
+	// defaultActive is the number of days that a user counts as active: the TTL of a record.
 	defaultActive = 45
-	// warmAtOnce are loaded at a time, far fewer than can be within [transfer.LoadWithin]:
-	// 50 users of ten years are at most 180,000 rows.
+	// warmAtOnce is the number of users that are loaded at a time, far fewer than [transfer.LoadWithin] allows. 50
+	// users of ten years have at most 180,000 rows.
 	warmAtOnce = 50
-	// progressEvery is after how many users a long step says how far it is.
+	// progressEvery is the number of users between two updates of the progress.
 	progressEvery = 5000
 )
 
-// rebuildSlice does the boards in one go and the records in slices.
+// rebuildSlice loads the boards in one slice and the records in several.
 func (rc *Reconciler) rebuildSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
 	if !rc.cfg.Up() {
 		return false, errNotNow
@@ -40,7 +39,7 @@ func (rc *Reconciler) rebuildSlice(ctx context.Context, r *Run, until time.Time)
 			if err != nil {
 				return false, err
 			}
-			r.Done, r.Total = 0, n*int64(len(ranking.Current(rc.now()))) // at the most
+			r.Done, r.Total = 0, n*int64(len(ranking.Current(rc.now()))) // at most
 			placed, err := rc.rebuildBoardsAnew(ctx, r)
 			if err != nil {
 				return false, err
@@ -81,7 +80,7 @@ func activeSince(now time.Time, days int) civil.Day {
 	return civil.Clock{}.Today(now) - civil.Day(days)
 }
 
-// rebuildBoardsAnew drops the boards of now and fills them from SQL.
+// rebuildBoardsAnew deletes the current boards and loads them from SQL.
 func (rc *Reconciler) rebuildBoardsAnew(ctx context.Context, r *Run) (placed int, err error) {
 	for _, b := range ranking.Current(rc.now()) {
 		err := rc.boards.Renew(ctx, b, func() (err error) {

@@ -45,13 +45,13 @@ func TestEveryIdIsInOnePart(t *testing.T) {
 	}
 }
 
-// What is missing is left to package checkin, which merges it beside traffic.
+// Package checkin merges missing days into Redis while check-ins run.
 func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
 		users, today := checkintest.NewUsers(4), civil.Clock{}.Today(w.Clock.Now())
-		lacking, surplus, offBoard := users[0], users[1], users[2] // the fourth one is in order
+		lacking, surplus, offBoard := users[0], users[1], users[2] // the fourth one is correct
 		w.Write(t, users, today-1, today)
 		for _, b := range ranking.Current(w.Clock.Now()) {
 			if err := w.boards.Rebuild(t.Context(), b); err != nil {
@@ -73,7 +73,7 @@ func TestWhatIsWrongIsReplacedAndWhatIsMissingIsHandedOn(t *testing.T) {
 		if err := w.boards.Remove(t.Context(), ranking.TotalBoard, offBoard.String()); err != nil {
 			t.Fatal(err)
 		}
-		w.Clock.Set(w.Clock.Now().Add(2 * Settled)) // else a day that is missing may be on its way
+		w.Clock.Set(w.Clock.Now().Add(2 * Settled)) // else a missing day may be on its way
 		want := []string{lacking.String() + ": record 2026: missing days", surplus.String() + ": record 2026: surplus days", offBoard.String() + ": board total_days"}
 		slices.Sort(want)
 		held := func() []*streak.Record {
@@ -107,7 +107,7 @@ func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
 		users, today := checkintest.NewUsers(3), civil.Clock{}.Today(w.Clock.Now())
 		w.Write(t, users[:2], today-1, today)
-		w.Write(t, users[2:], today-defaultActive-1) // away for long: on the board of all days alone
+		w.Write(t, users[2:], today-defaultActive-1) // inactive for long: only on the board of all days
 		r := w.finish(t, w.request(t, RebuildRun, Options{}))
 		if r.Summary != (Summary{Placed: 4*2 + 1, Loaded: 2}) || r.Done != 2 || r.Total != 2 {
 			t.Errorf("got %+v, want two on four boards and one on one, and two records", r)
@@ -124,7 +124,7 @@ func TestARebuildMakesBoardsAndRecordsAnew(t *testing.T) {
 	})
 }
 
-// What was read long ago may lack what was imported since.
+// A load that has read SQL long ago may lack rows that were imported since.
 func TestARebuildGivesUpALoadThatTakesLong(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestDaysThatVanishFromSQLAreAbnormal(t *testing.T) {
 		for _, tt := range []struct {
 			o    Options
 			want int
-		}{{Options{DryRun: true}, 1}, {Options{}, 1}, {Options{}, 0}} { // told once, for good
+		}{{Options{DryRun: true}, 1}, {Options{}, 1}, {Options{}, 0}} { // each difference is counted once only
 			if r := w.finish(t, w.request(t, ReconcileRun, tt.o)); r.Summary.Abnormal != tt.want {
 				t.Errorf("%+v: %d abnormal changes, want %d", tt.o, r.Summary.Abnormal, tt.want)
 			}
@@ -204,7 +204,7 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 		w := newWorld(t, redistest.Open(t, "embedded"))
 		users, want := damaged(t, w, 14)
 		r := w.request(t, ReconcileRun, Options{})
-		// A node that has taken the run, has done one half of the users, and is gone.
+		// A node has claimed the run, has done one half of the users, and has died.
 		r.State, r.Node, r.Started = runs.Running, "gone", w.now()
 		r.Resume, r.Total = runs.Resume{Stage: "users", Cursor: ""}, 14
 		if err := w.reconcileUsers(t.Context(), r, users[:7]); err != nil {
@@ -218,7 +218,7 @@ func TestARunGoesOnWhereADeadNodeLeftIt(t *testing.T) {
 	})
 }
 
-// Else a node that is restarted during a long stage begins it anew, for ever.
+// Otherwise a node that restarts during a long stage would always begin it again.
 func TestTheLookForStrayRecordsGoesOnWhereItEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Open(t, redistest.Server(t).URL))
@@ -328,7 +328,7 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 			}
 			return families[0].GetMetric()[0].GetGauge().GetValue()
 		}
-		// As if another node had done it: this one's metrics are left alone.
+		// This run counts as another node's: the metrics of this node do not change.
 		bad := w.finish(t, w.request(t, ReconcileRun, Options{}))
 		if bad.Summary.Differing != len(want) {
 			t.Fatalf("the run: %+v, want %d who differ", bad, len(want))
@@ -350,7 +350,7 @@ func TestEveryNodeShowsTheLastReconciliation(t *testing.T) {
 	})
 }
 
-// What snapshots and repairs have seen need not be remembered.
+// After a snapshot and some time, the table of touched users no longer needs them.
 func TestWhoWasImportedIsForgottenAfterASnapshotAndAWhile(t *testing.T) {
 	t.Parallel()
 	bubble.Test(t, func(t *testing.T) {

@@ -17,46 +17,44 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Config has what a [Reconciler] stands on.
+// Config has the dependencies and settings of a [Reconciler].
 type Config struct {
 	DB         *sqldb.DB
-	Records    *records.Store // with the time limits of work in the background
+	Records    *records.Store // with the time limits of background work
 	Boards     *ranking.Boards
-	Every      time.Duration // how often Redis is compared with SQL; 0: only when somebody asks for it
-	Rate       int           // users a second, at most; 0: no limit
-	SecondLook time.Duration // how long after the first look a user who differs is looked at again; 0: two seconds
-	Node       string        // this process, for those who follow a run
+	Every      time.Duration // how often Redis is compared with SQL; 0: only by request
+	Rate       int           // users per second, at most; 0: no limit
+	SecondLook time.Duration // the time before a user who differs is rechecked; 0: two seconds
+	Node       string        // this process, as runs show it
 	Metrics    prometheus.Registerer
 	Log        *slog.Logger
 	Now        func() time.Time
 
-	// Up reports whether Redis has everything that was answered. While it has not, runs that
-	// compare it or write to it wait.
+	// Up reports whether Redis has everything that was acknowledged. Otherwise, runs that compare it or write to it
+	// wait.
 	Up func() bool
 	// Clocks returns the clocks of users.
 	Clocks func(context.Context, []accounts.ID) (map[accounts.ID]civil.Clock, error)
-	// Histories returns all days of some users, the answered ones that SQL does not have
-	// yet included. It fails where Redis does not tell these.
+	// Histories returns all days of some users. They include the acknowledged ones that SQL does not have yet. It
+	// returns an error if Redis does not return these.
 	Histories func(context.Context, []accounts.ID) (map[accounts.ID]streak.History, error)
 	// Logged returns the days of some users that SQL has.
 	Logged func(context.Context, []accounts.ID) (map[accounts.ID]streak.History, error)
-	// Flush returns when SQL has what was answered to some users.
+	// Flush returns when SQL has the acknowledged check-ins of some users.
 	Flush func(context.Context, []accounts.ID) error
-	// FlushSome brings to SQL, page by page, what it lacks of what was answered in the last
-	// days. It returns how many check-ins it has looked at and the cursor of the next page,
-	// which is empty after the last one.
+	// FlushSome writes to SQL, page by page, the acknowledged check-ins of the last days that it lacks. It returns how
+	// many check-ins it has compared and the cursor of the next page, which is empty after the last one.
 	FlushSome func(ctx context.Context, cursor string) (n int, next string, err error)
-	// Renew merges into all records that Redis has of a user what the log has, and, with
-	// boards, puts the user on those where the user belongs.
+	// Renew merges the log of a user into all records that Redis has. With boards, it also moves the user to the right
+	// places.
 	Renew func(ctx context.Context, user accounts.ID, boards bool) error
-	// EraseLate erases those of some users who have no account any more, and returns the
-	// others.
+	// EraseLate erases those users who no longer have an account, and returns the others.
 	EraseLate func(context.Context, []accounts.ID) ([]accounts.ID, error)
 }
 
 // Reconciler does the runs of check-in.
 type Reconciler struct {
-	Runs *Store // what was done, is being done and waits, and what was found
+	Runs *Store // the runs that are done, in progress or waiting, and the repair log
 
 	cfg     Config
 	sql     *sqlStore
@@ -66,10 +64,10 @@ type Reconciler struct {
 	log     *slog.Logger
 	now     func() time.Time
 	worker  *runs.Worker[Options, Summary]
-	more    bool // belongs to the job that works on runs
+	more    bool // used only by the job that works on runs
 }
 
-// New returns a reconciler. It does nothing by itself: the work is done by [Reconciler.Jobs].
+// New returns a reconciler. [Reconciler.Jobs] do its work.
 func New(cfg Config) *Reconciler {
 	cfg.SecondLook = cmp.Or(cfg.SecondLook, secondLook)
 	rc := &Reconciler{
@@ -89,28 +87,28 @@ func New(cfg Config) *Reconciler {
 	return rc
 }
 
-// Step does one slice of the run that is due, and reports whether there is more to do at
-// once. One goroutine may call it at a time.
+// Step does one slice of the run that is due. It reports whether there is more to do at once. Only one goroutine may
+// call it at a time.
 func (rc *Reconciler) Step(ctx context.Context) (more bool, err error) { return rc.worker.Step(ctx) }
 
-// showEvery is the interval at which a node looks what the last reconciliation found:
-// another node may have done it, or this one before it was restarted.
+// showEvery is the interval between two reads of the result of the last reconciliation, because another node may have
+// done it, or this one before a restart.
 const showEvery = 15 * time.Second
 
-// Run keeps the metrics of the last reconciliation until ctx ends. They are those of all
-// nodes: an alert about one that has been followed by a better one must end everywhere.
+// Run updates the metrics of the last reconciliation until ctx ends. All nodes show the same run: an alert must end on
+// every node after a better run.
 func (rc *Reconciler) Run(ctx context.Context) {
 	for {
 		if r, err := rc.Runs.LastDone(ctx, ReconcileRun, ofMany); err == nil && r != nil {
 			rc.metrics.reconciled(r)
-		} // else the figures are as old as their timestamp says
+		} // else the figures are as old as their timestamp
 		if runs.Sleep(ctx, showEvery) != nil {
 			return
 		}
 	}
 }
 
-// errNotNow reports that Redis has to be complete first.
+// errNotNow reports that the run needs a complete Redis.
 var errNotNow = runs.NotReady("waiting for redis to be complete")
 
 func (rc *Reconciler) reconcileDue(now time.Time) (due time.Time) {
@@ -129,10 +127,10 @@ func (rc *Reconciler) reconciled(r *Run) {
 // ofMany reports whether a run was over more than one user.
 func ofMany(r *Run) bool { return r.Options.User.IsZero() }
 
-// snapshotHour is when the night's snapshot is due, in UTC.
+// snapshotHour is the hour of the nightly snapshot, in UTC.
 const snapshotHour = 3
 
-// lastNight is when the newest snapshot was due.
+// lastNight returns when the newest snapshot was due.
 func lastNight(now time.Time) time.Time {
 	night := now.Truncate(24 * time.Hour).Add(snapshotHour * time.Hour)
 	if night.After(now) {
@@ -141,12 +139,12 @@ func lastNight(now time.Time) time.Time {
 	return night
 }
 
-// touchedKept is how long it is known who was imported, beyond the snapshot
-// that saw it: a Redis that comes back with what it had before then lacks it.
+// touchedKept is the time that touched users are stored after the snapshot that included them. A Redis that returns
+// with older data lacks their imports.
 const touchedKept = defaultActive * 24 * time.Hour
 
-// forgetTouched removes who was touched before then, as far as a snapshot that is done
-// has seen them. Tombstones are kept.
+// forgetTouched deletes the users who were touched before that time and whom a finished snapshot has included. It does
+// not delete tombstones.
 func (rc *Reconciler) forgetTouched(ctx context.Context, before time.Time) error {
 	done, err := rc.Runs.LastDone(ctx, SnapshotRun, nil)
 	if err != nil || done == nil {
@@ -158,7 +156,7 @@ func (rc *Reconciler) forgetTouched(ctx context.Context, before time.Time) error
 	return rc.sql.forgetTouched(ctx, before)
 }
 
-// pace waits until n users have taken as long as the setting wants.
+// pace waits until n users have taken as long as the setting requires.
 func (rc *Reconciler) pace(ctx context.Context, n int, began time.Time) error {
 	return runs.Pace(ctx, n, rc.cfg.Rate, began)
 }

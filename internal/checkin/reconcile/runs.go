@@ -10,7 +10,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/base/errs"
 )
 
-// Run is long work on what Redis holds of check-in; see package runs.
+// Run is long work on check-in's data in Redis; see package runs.
 type Run = runs.Run[Options, Summary]
 
 // The kinds of runs.
@@ -20,29 +20,29 @@ const (
 	SnapshotRun  runs.Kind = "snapshot"  // month bitmaps and totals, from the log
 )
 
-// Kinds are all kinds, each of which some server knows.
+// Kinds are all kinds, including those of other servers.
 var Kinds = []runs.Kind{RebuildRun, ReconcileRun, SnapshotRun}
 
 // Store has the runs and the repair log.
 type Store = runs.Store[Options, Summary]
 
-// Options narrow a run. The zero value is all users and everything.
+// Options narrow a run. The zero value selects all users and everything.
 type Options struct {
 	Boards bool        `json:"boards,omitempty"` // of a rebuild: the boards alone, unless Days is set too
-	Days   int         `json:"days,omitempty"`   // of a rebuild: records of those who were active in so many days, and no boards unless Boards is set
+	Days   int         `json:"days,omitempty"`   // of a rebuild: records of users active in so many days; no boards unless Boards is set
 	DryRun bool        `json:"dry_run,omitempty"`
 	User   accounts.ID `json:"user,omitzero"`
 	Part   int         `json:"part,omitempty"` // of Parts, from 1
 	Parts  int         `json:"parts,omitempty"`
 }
 
-// MaxParts is into how many parts the users can be cut.
+// MaxParts is the largest number of parts of the users.
 const MaxParts = 4096
 
-// ErrOptions reports options that no run can have.
+// ErrOptions reports invalid options.
 var ErrOptions = errs.New(errs.Invalid, "checkin.run_options", "A part is k/n with k from 1 to n and n at most 4096; days are 1 to 366.")
 
-// Validate returns ErrOptions for options that no run can have.
+// Validate returns ErrOptions if no run can have these options.
 func (o Options) Validate() error {
 	if o.Parts < 0 || o.Parts > MaxParts || o.Part < 0 || o.Part > o.Parts || (o.Part == 0) != (o.Parts == 0) || o.Days < 0 || o.Days > 366 {
 		return ErrOptions
@@ -50,7 +50,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// String names what is not the zero value, as flags of the command line do.
+// String returns the options that are not zero, as flags of the command line.
 func (o Options) String() string {
 	var said []string
 	switch {
@@ -74,19 +74,19 @@ func (o Options) String() string {
 	return strings.Join(said, " ")
 }
 
-// Summary is what a run has done.
+// Summary is the result of a run.
 type Summary struct {
 	Compared    int `json:"compared,omitempty"`    // users
 	Differing   int `json:"differing,omitempty"`   // users
-	Differences int `json:"differences,omitempty"` // lines of the log
-	Repaired    int `json:"repaired,omitempty"`    // lines of the log
-	Abnormal    int `json:"abnormal,omitempty"`    // users whose days in SQL became fewer, or their streak too long
+	Differences int `json:"differences,omitempty"` // lines of the repair log
+	Repaired    int `json:"repaired,omitempty"`    // lines of the repair log
+	Abnormal    int `json:"abnormal,omitempty"`    // users whose days in SQL became fewer, or whose streak is too long
 	Placed      int `json:"placed,omitempty"`      // users put on boards
 	Loaded      int `json:"loaded,omitempty"`      // records
 	Persisted   int `json:"persisted,omitempty"`   // users whose months and totals were written
 }
 
-// figures are those that are not 0, by name.
+// figures yields the figures that are not 0, by name.
 func (s Summary) figures(yield func(name string, n int) bool) {
 	for _, f := range []struct {
 		name string
@@ -99,7 +99,7 @@ func (s Summary) figures(yield func(name string, n int) bool) {
 	}
 }
 
-// String names what is not 0.
+// String returns the figures that are not 0.
 func (s Summary) String() string {
 	var said []string
 	for name, n := range s.figures {
@@ -108,7 +108,7 @@ func (s Summary) String() string {
 	return strings.Join(said, ", ")
 }
 
-// LogValue has a log show a field for each figure.
+// LogValue returns one attribute for each figure that is not 0.
 func (s Summary) LogValue() slog.Value {
 	var attrs []slog.Attr
 	for name, n := range s.figures {

@@ -12,8 +12,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/checkin/transfer"
 )
 
-// The stages of a snapshot: in redis-first mode what Redis keeps; then everybody
-// the first time, afterwards those who have new rows.
+// The stages of a snapshot. In redis-first mode, it first takes what Redis has. The first snapshot then includes all
+// users, and later ones the users with new rows.
 const (
 	fromTheClaims  = "claims"
 	everybodyAnew  = "everybody"
@@ -21,8 +21,7 @@ const (
 	fromTheTouched = "touched"
 )
 
-// snapshotSlice persists months and totals, from the log alone: what Redis has
-// or has lost makes no difference.
+// snapshotSlice persists months and totals, from the log alone. The data in Redis makes no difference.
 func (rc *Reconciler) snapshotSlice(ctx context.Context, r *Run, until time.Time) (finished bool, err error) {
 	if r.Resume.Stage == "" {
 		r.Resume.Stage = fromTheClaims
@@ -68,7 +67,7 @@ func (rc *Reconciler) claimsOfSnapshot(ctx context.Context, r *Run) (err error) 
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		// A snapshot is of what SQL has; the claims are there tomorrow, too.
+		// A snapshot needs SQL only. The claims still exist tomorrow.
 		rc.log.LogAttrs(ctx, slog.LevelWarn, "the check-ins that redis keeps were not compared with sql", slog.Any("err", err))
 	case next != "":
 		r.Done += int64(n)
@@ -86,8 +85,8 @@ func (rc *Reconciler) claimsOfSnapshot(ctx context.Context, r *Run) (err error) 
 	return err
 }
 
-// snapshotFrom says where a snapshot begins: where the last one that was done
-// had begun, less the time that a commit may take.
+// snapshotFrom returns where a snapshot begins: at the start of the last one that is done, less the time that a commit
+// may take.
 func (rc *Reconciler) snapshotFrom(ctx context.Context, r *Run) (stage string, since int64, err error) {
 	done, err := rc.Runs.LastDone(ctx, SnapshotRun, func(done *Run) bool { return done.ID < r.ID })
 	if err != nil {
@@ -99,8 +98,8 @@ func (rc *Reconciler) snapshotFrom(ctx context.Context, r *Run) (stage string, s
 	return fromTheLog, done.Started.Add(-Settled).UnixMilli(), nil
 }
 
-// nextOfSnapshot returns the next users and moves the run's cursor behind them.
-// No users and a stage means that this stage follows.
+// nextOfSnapshot returns the next users and moves the run's cursor behind them. If it returns a stage and no users,
+// that stage follows.
 func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accounts.ID, stage string, err error) {
 	if r.Resume.Stage == everybodyAnew {
 		users, err = rc.sql.usersAfter(ctx, r.Resume.Cursor, "", chunkUsers)
@@ -134,9 +133,8 @@ func (rc *Reconciler) nextOfSnapshot(ctx context.Context, r *Run) (users []accou
 	return nil, fromTheTouched, err
 }
 
-// persist writes users' months and totals as far as they have changed, unless
-// it is only to look, and returns how many users changed and how many in a way
-// that no check-in makes.
+// persist writes the months and totals of users that have changed, unless look is set. It returns how many users
+// changed in a way that no check-in causes, and how many changed at all.
 func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, histories map[accounts.ID]streak.History, look bool) (abnormal, changed int, err error) {
 	sums, months, err := rc.sql.persisted(ctx, users)
 	if err != nil {
@@ -184,9 +182,8 @@ func (rc *Reconciler) persist(ctx context.Context, users []accounts.ID, historie
 	return abnormal, len(sums), rc.sql.persist(ctx, sums, months)
 }
 
-// abnormal reports whether longest or total fell, or the streak rose by more
-// than the days that were added. A day added before others may join two
-// streaks: users who were late, made a day up or had days imported raise no alarm.
+// abnormal reports whether longest or total fell, or the streak rose by more than the days that were added. A day that
+// is added before others may join two streaks. Late check-ins, make-ups and imports therefore raise no alarm.
 func (rc *Reconciler) abnormal(ctx context.Context, was, is totals, h streak.History) (bool, error) {
 	if is.Longest < was.Longest || is.Total < was.Total {
 		return true, nil
@@ -212,11 +209,11 @@ func totalsOf(user accounts.ID, h streak.History) totals {
 	return totals{User: user, Streak: t.Run, Longest: t.Longest, Total: t.Total, LastDay: int32(t.Last)}
 }
 
-// monthChanges returns the months of a history that are not held as they are.
+// monthChanges returns the months of a history that differ from the stored ones.
 func monthChanges(user accounts.ID, h streak.History, held map[int]month) (out []month) {
 	is := make(map[int]month, len(held))
 	for n := range held {
-		is[n] = month{User: user, Month: n} // whose days may be gone
+		is[n] = month{User: user, Month: n} // its days may be gone
 	}
 	for _, mark := range h.Marks {
 		year, mon, day := mark.Day.Date()

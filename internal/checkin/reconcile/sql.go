@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// NewStore returns the runs that a database has.
+// NewStore returns the runs of a database.
 func NewStore(db *sqldb.DB) *Store {
 	return runs.NewStore[Options, Summary](db, runs.Tables{Runs: "checkin_runs", Repairs: "checkin_repairs", Away: transfer.ErrStore})
 }
@@ -23,11 +23,11 @@ func NewStore(db *sqldb.DB) *Store {
 // sqlStore reads the log of check-ins, and writes months and totals.
 type sqlStore struct{ db *sqldb.DB }
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, transfer.ErrStore) }
 
-// usersAfter returns the next n users by id who have rows in the log, grants or
-// totals persisted, later than after and, if before is not empty, earlier than before.
+// usersAfter returns the next n users by id who have rows in the log, grants or persisted totals. Their ids are later
+// than after and, if before is not empty, earlier than before.
 func (s *sqlStore) usersAfter(ctx context.Context, after, before string, n int) (_ []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.usersAfter %s", after)
 	if before == "" {
@@ -56,7 +56,7 @@ func (s *sqlStore) countUsers(ctx context.Context, after, before string) (n int6
 	return n, asKind(err)
 }
 
-// activeAfter is usersAfter for those with a day at or later than since.
+// activeAfter is usersAfter for users with a day at or later than since.
 func (s *sqlStore) activeAfter(ctx context.Context, after string, since civil.Day, n int) (users []accounts.ID, err error) {
 	defer errs.Wrap(&err, "checkin.activeAfter %s", after)
 	users, err = sqldb.Column[accounts.ID](s.db.QueryContext(ctx, "SELECT DISTINCT user_id FROM checkins WHERE user_id > ? AND day >= ? ORDER BY user_id LIMIT ?", after, int32(since), n))
@@ -70,7 +70,7 @@ func (s *sqlStore) countActive(ctx context.Context, since civil.Day) (n int64, e
 	return n, asKind(err)
 }
 
-// firstYears returns the year of each user's first day; a user who has none is left out.
+// firstYears returns the year of each user's first day. It omits users without days.
 func (s *sqlStore) firstYears(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]int, err error) {
 	defer errs.Wrap(&err, "checkin.firstYears")
 	if len(users) == 0 {
@@ -90,13 +90,13 @@ func (s *sqlStore) firstYears(ctx context.Context, users []accounts.ID) (_ map[a
 	return out, nil
 }
 
-// forgetTouched removes who was touched before then. Tombstones are kept.
+// forgetTouched deletes the users who were touched before that time, but not the tombstones.
 func (s *sqlStore) forgetTouched(ctx context.Context, before time.Time) (err error) {
 	defer errs.Wrap(&err, "checkin.forgetTouched")
 	return asKind(runs.Prune(ctx, s.db, "checkin_touched", "user_id", "at <> ? AND at < ?", transfer.Tombstone, before.UnixMilli()))
 }
 
-// totals is what a user's history came to when it was last persisted.
+// totals has the figures of a user's history when it was last persisted.
 type totals struct {
 	User    accounts.ID `bun:"user_id"`
 	Streak  int         `bun:"streak"` // the run that ended on LastDay
@@ -123,7 +123,7 @@ func (s *sqlStore) persisted(ctx context.Context, users []accounts.ID) (sums []t
 	return sums, months, asKind(err)
 }
 
-// persist writes totals and months over what is stored.
+// persist writes totals and months over the stored ones.
 func (s *sqlStore) persist(ctx context.Context, sums []totals, months []month) (err error) {
 	defer errs.Wrap(&err, "checkin.persist")
 	d := s.db.Dialect()

@@ -21,14 +21,14 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/logtest"
 )
 
-// world is a reconciler on its engines, and a log of check-ins of which Redis is told
-// nothing but by the test. All users live in UTC, and all have an account.
+// world is a reconciler on its engines, and a log of check-ins that only the test applies to Redis. All users live in
+// UTC, and all have an account.
 type world struct {
 	*Reconciler
 	checkintest.Log
 
 	flushSome func(cursor string) (n int, next string) // nil: SQL has everything
-	renewed   map[accounts.ID]bool                     // who was handed to Renew, and whether with boards
+	renewed   map[accounts.ID]bool                     // the users that Renew got, and whether with boards
 }
 
 func newWorld(t *testing.T, rdb *redis.DB) *world {
@@ -39,7 +39,7 @@ func newWorld(t *testing.T, rdb *redis.DB) *world {
 			t.Logf("the log:\n%s", told.String())
 		}
 	})
-	const patience = 20 * time.Second // the machine may stand still
+	const patience = 20 * time.Second // the machine may pause
 	w := &world{Log: checkintest.Log{DB: sqldbtest.SQLite(t), Clock: checkintest.NewClock()}, renewed: map[accounts.ID]bool{}}
 	clocks := func(context.Context, []accounts.ID) (map[accounts.ID]civil.Clock, error) { return nil, nil }
 	boards := ranking.New(ranking.Config{
@@ -68,8 +68,8 @@ func newWorld(t *testing.T, rdb *redis.DB) *world {
 	return w
 }
 
-// damaged has users with a streak of two, of whom Redis holds what SQL has, and one day more.
-// It returns them in their order, and, as [world.found] does, what a reconciliation has to find.
+// damaged creates users with a streak of two, whose data in Redis has one day more than SQL. It returns them in their
+// order, and the lines that a reconciliation must find, like [world.found].
 func damaged(t *testing.T, w *world, n int) (users []accounts.ID, want []string) {
 	t.Helper()
 	users = checkintest.NewUsers(n)
@@ -95,7 +95,7 @@ func damaged(t *testing.T, w *world, n int) (users []accounts.ID, want []string)
 	return users, want
 }
 
-// stray is a record of a user whom the log does not know.
+// stray adds a record of a user who is not in the log.
 func (w *world) stray(t *testing.T, user accounts.ID) {
 	t.Helper()
 	rec := streak.RecordOf(2026, streak.History{})
@@ -114,7 +114,7 @@ func (w *world) request(t *testing.T, kind runs.Kind, o Options) *Run {
 	return r
 }
 
-// finish has a run done.
+// finish works on a run until it is done.
 func (w *world) finish(t *testing.T, r *Run) *Run {
 	t.Helper()
 	for range 1000 {

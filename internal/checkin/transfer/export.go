@@ -14,20 +14,19 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ExportOptions select what to export.
+// ExportOptions select the rows to export.
 type ExportOptions struct {
 	Format      Format
-	User        accounts.ID // zero: everybody
+	User        accounts.ID // zero: all users
 	First, Last civil.Day   // used with Bounded
 	Bounded     bool
-	Accounts    bool // with email, name and zone, for an import elsewhere
+	Accounts    bool // with email, name and zone, for an import into another database
 
 	Progress func(done, total int64) error
 }
 
-// Export writes check-ins to w as [Import] reads them, ordered by user and day, then
-// grants, by user and time, in constant memory, and returns the number of lines. Where
-// the days are bounded, it writes the grants that were given on these days in UTC.
+// Export writes check-ins to w as [Import] reads them, ordered by user and day, then grants, by user and time. It uses
+// constant memory and returns the number of lines. If the days are bounded, it writes the grants of these days in UTC.
 func Export(ctx context.Context, db *sqldb.DB, w io.Writer, o ExportOptions) (n int64, err error) {
 	defer errs.Wrap(&err, "export")
 	if !o.Bounded {
@@ -69,5 +68,5 @@ func Export(ctx context.Context, db *sqldb.DB, w io.Writer, o ExportOptions) (n 
 	return n, errors.Join(err, flush(), out.Flush())
 }
 
-// timeForm is RFC 3339 with milliseconds, all of them.
+// timeForm is RFC 3339 with exactly three digits of milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z07:00"

@@ -18,16 +18,15 @@ import (
 // Format is a format of files.
 type Format string
 
-// The formats. Both have one check-in or grant on each line, with the columns of
-// [Columns].
+// The formats. Both have one check-in or grant on each line, with the columns of [Columns].
 const (
 	CSV   Format = "csv"
 	JSONL Format = "jsonl"
 )
 
-// Columns are the columns of a check-in or a grant in a file. An import needs day and
-// either user or email; makeup is for days that were made up, freezes, reason and
-// id are for grants, which have no day; name and zone are for accounts that it opens.
+// Columns are the columns of a check-in or a grant in a file. An import needs day and either user or email. makeup is
+// for made-up days. freezes, reason and id are for grants, which have no day. name and zone are for the accounts that
+// an import creates.
 var Columns = []string{"user", "day", "at", "kind", "words", "minutes", "makeup", "freezes", "reason", "id", "email", "name", "zone"}
 
 // line is a check-in or a grant in a file.
@@ -49,7 +48,7 @@ type line struct {
 	number int // in the file, from 1
 }
 
-// grantKind is the kind of a line that is no day.
+// grantKind is the kind of a line with a grant.
 const grantKind = "grant"
 
 // The errors of a file as a whole.
@@ -58,16 +57,16 @@ var (
 	ErrTooManyBad = errs.New(errs.Invalid, "checkin.import_bad_rows", "Too many rows are wrong.")
 )
 
-// Fault says what is wrong with one row of an import.
+// Fault is what is wrong with one row of an import.
 type Fault struct {
 	Line   int    `json:"line"`
 	Column string `json:"column,omitempty"` // empty: the line as a whole
 	Text   string `json:"text"`
 
-	// Of is the account that is wrong, as the file names it; empty where it is the row.
+	// Of is the account that is wrong, as the file names it; empty if the row itself is wrong.
 	Of string `json:"of,omitempty"`
-	// Rows is how many rows have this very fault, of which Line is the first and Last the
-	// last. Only [ImportOptions].Repeated is told these, for more than one row.
+	// Rows is the number of rows with this very fault, from Line to Last. Only [ImportOptions].Repeated gets these two,
+	// for more than one row.
 	Rows int64 `json:"rows,omitempty"`
 	Last int   `json:"last,omitempty"`
 }
@@ -79,8 +78,7 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("line %d, %s: %s", f.Line, f.Column, f.Text)
 }
 
-// reader returns a function that reads line after line until io.EOF; a [Fault]
-// is an error of one line.
+// reader returns a function that reads one line after the other until io.EOF. A [Fault] is an error of one line.
 func (f Format) reader(r io.Reader) (func() (line, error), error) {
 	switch f {
 	case CSV:
@@ -91,8 +89,8 @@ func (f Format) reader(r io.Reader) (func() (line, error), error) {
 	return nil, ErrFormat.On("format", "is not one of csv, jsonl")
 }
 
-// maxRow is the longest row of CSV that is read, in bytes: a quote that is left open
-// takes the rest of the file along, and then it is unknown where the next row begins.
+// maxRow is the longest row of CSV that is read, in bytes. An open quote includes the rest of the file, and then the
+// start of the next row is unknown.
 const maxRow = 1 << 20
 
 var errLongRow = errors.New("a row is too long")

@@ -28,11 +28,11 @@ import (
 type ImportOptions struct {
 	Format         Format
 	DryRun         bool // check everything, write nothing
-	CreateAccounts bool // for addresses that have none
-	MaxFaults      int  // faults after which the import ends; that of one account counts once
+	CreateAccounts bool // for addresses without an account
+	MaxFaults      int  // faults after which the import ends; a fault of one account counts once
 
-	Fault    func(Fault)          // is told each fault; that of one account once
-	Repeated func(Fault)          // if set, is told at the end which of these were in several rows
+	Fault    func(Fault)          // called for each fault; for a fault of one account once
+	Repeated func(Fault)          // if set, called at the end for the faults that were in several rows
 	Progress func(Imported) error // after each chunk
 }
 
@@ -42,14 +42,14 @@ type Imported struct {
 	New      int64 `json:"new"`
 	Existing int64 `json:"existing"` // rows that the database had, or that are twice in the file
 	Bad      int64 `json:"bad"`
-	Accounts int64 `json:"accounts"` // opened
+	Accounts int64 `json:"accounts"` // created
 }
 
 // chunkRows is the number of rows that share a transaction.
 const chunkRows = 1000
 
-// Import reads check-ins and grants from r, in constant memory, and writes those that
-// db does not have. It reports a wrong row and leaves it out.
+// Import reads check-ins and grants from r, in constant memory, and writes those that db does not have. It reports a
+// wrong row and omits it.
 func Import(ctx context.Context, db *sqldb.DB, r io.Reader, o ImportOptions) (sum Imported, err error) {
 	defer errs.Wrap(&err, "import")
 	next, err := o.Format.reader(r)
@@ -89,7 +89,7 @@ func Import(ctx context.Context, db *sqldb.DB, r io.Reader, o ImportOptions) (su
 	return im.sum, nil
 }
 
-// importer is one import under way.
+// importer is an import in progress.
 type importer struct {
 	db       *sqldb.DB
 	accounts accounts.Directory
@@ -97,17 +97,17 @@ type importer struct {
 	now      time.Time
 	sum      Imported
 
-	// The last few thousand users who were looked up.
+	// The last few thousand users who were read.
 	clocks map[accounts.ID]civil.Clock
 	emails map[string]accounts.ID
 
-	erased []accounts.ID // that the rows of the chunk name
+	erased []accounts.ID // named by rows of the chunk
 
-	faults map[Fault]*Fault // of accounts, by what they say without a line
-	told   int              // all, each once
+	faults map[Fault]*Fault // faults of accounts, by their content without a line
+	told   int              // reported faults, each counted once
 }
 
-// remembered bounds what an import remembers of accounts.
+// remembered bounds the accounts that an import has in memory.
 const remembered = 20_000
 
 func (im *importer) fault(f Fault) error {
@@ -130,7 +130,7 @@ func (im *importer) fault(f Fault) error {
 	return nil
 }
 
-// repeat tells of faults that were in more rows than the first, in their order.
+// repeat reports the faults that were in more than one row, in their order.
 func (im *importer) repeat() {
 	all := slices.Collect(maps.Values(im.faults))
 	slices.SortFunc(all, func(a, b *Fault) int { return cmp.Compare(a.Line, b.Line) })
@@ -141,8 +141,7 @@ func (im *importer) repeat() {
 	}
 }
 
-// openTries is how often a chunk is looked up again because another process opened one
-// of its accounts in the meantime.
+// openTries bounds the tries to read the accounts of a chunk again after another process created one of them.
 const openTries = 3
 
 func (im *importer) write(ctx context.Context, chunk []line) (err error) {
@@ -156,7 +155,7 @@ func (im *importer) write(ctx context.Context, chunk []line) (err error) {
 		if errors.Is(err, accounts.ErrEmailTaken) && try < openTries {
 			for _, u := range open {
 				delete(im.emails, strings.ToLower(u.Email))
-				delete(im.clocks, u.ID) // which the account that is there need not have
+				delete(im.clocks, u.ID) // the existing account may have another zone
 			}
 			continue
 		}
@@ -182,7 +181,7 @@ func (im *importer) put(ctx context.Context, rows batch, open []accounts.User) (
 	return importRows(ctx, im.db, rows, open)
 }
 
-// lookUp finds the accounts of a chunk, and returns those to be opened.
+// lookUp reads the accounts of a chunk, and returns those to be created.
 func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.User, err error) {
 	if len(im.clocks) > remembered || len(im.emails) > remembered {
 		clear(im.clocks)
@@ -234,10 +233,10 @@ func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.U
 			}
 			l := byKey[key]
 			if _, opened := im.byID(l); opened {
-				continue // by a row with another address; this one's day is of the same account
+				continue // by a row with another address; the day of this row is for the same account
 			}
 			if u, err = im.newUser(l); err != nil {
-				continue // a row that is wrong opens no account; its fault says why
+				continue // a wrong row creates no account; its fault gives the reason
 			}
 			open = append(open, u)
 		}
@@ -246,14 +245,14 @@ func (im *importer) lookUp(ctx context.Context, chunk []line) (open []accounts.U
 	return open, nil
 }
 
-// batch is the rows that some lines come to, each once and sorted by its key.
+// batch has the rows of some lines, each once and sorted by its key.
 type batch struct {
 	days    []Day
 	makeups []makeup // of some of the days
 	grants  []grant
 }
 
-// touched is what the servers are told of the batch.
+// touched returns the message of the batch for the servers.
 func (b batch) touched() (t Touched) {
 	for _, d := range b.days {
 		t.Users = append(t.Users, d.User)
@@ -293,7 +292,7 @@ func (im *importer) rows(chunk []line) (b batch, faults []Fault) {
 	return b, faults
 }
 
-// once sorts and keeps the first of those that are equal.
+// once sorts all and keeps the first of equal elements.
 func once[T any](all []T, compare func(a, b T) int) []T {
 	slices.SortStableFunc(all, compare)
 	return slices.CompactFunc(all, func(a, b T) bool { return compare(a, b) == 0 })
@@ -308,8 +307,7 @@ func (im *importer) byID(l line) (id accounts.ID, known bool) {
 	return id, known
 }
 
-// newUser returns the account that a line opens: under the id it had elsewhere,
-// if the line has one.
+// newUser returns the account that a line creates. It has the id of the other database if the line names it.
 func (im *importer) newUser(l line) (accounts.User, error) {
 	local, _, _ := strings.Cut(strings.TrimSpace(l.Email), "@")
 	u, err := accounts.NewUser(l.Email, cmp.Or(l.Name, runs.Shorten(local, 40)), l.Zone)
@@ -361,13 +359,13 @@ func (im *importer) owner(l line) (accounts.ID, civil.Clock, error) {
 	return id, civil.Clock{}, Fault{Column: "user", Text: "there is no such account"}
 }
 
-// The most that a check-in may carry, as in the API.
+// The largest values of a check-in, as in the API.
 const (
 	maxWords   = 100_000
 	maxMinutes = 1440
 )
 
-// row checks a line and adds what it says.
+// row checks a line and adds its row to b.
 func (im *importer) row(b *batch, l line, user accounts.ID, clock civil.Clock) error {
 	if l.Kind == grantKind {
 		g, err := im.grant(l, user)
@@ -441,7 +439,7 @@ func (im *importer) at(l line) (time.Time, error) {
 	return at.UTC().Truncate(time.Millisecond), nil
 }
 
-// makeup reads the month against whose limit a day was made up.
+// makeup reads the month whose limit a make-up counted against.
 func (im *importer) makeup(l line, r Day, clock civil.Clock) (makeup, error) {
 	m := makeup{key: r.key(), req: r.Req}
 	if r.Kind != streak.MadeUp {
@@ -451,7 +449,7 @@ func (im *importer) makeup(l line, r Day, clock civil.Clock) (makeup, error) {
 	if _, err := fmt.Sscanf(l.Makeup, "%4d-%2d/%2d", &year, &mon, &m.n); err != nil || mon < 1 || mon > 12 || m.n < 1 || makeupText(100*year+mon, m.n) != l.Makeup {
 		return m, Fault{Column: "makeup", Text: "is not a month and a number such as 2026-11/1"}
 	}
-	// The user may have lived a date further on.
+	// The user may have lived at a later date.
 	if m.month = 100*year + mon; m.month < streak.MonthOf(r.Day) || m.month > streak.MonthOf(clock.Today(im.now)+1) {
 		return m, Fault{Column: "makeup", Text: "is not in a month from that of the day to the present one"}
 	}
@@ -482,7 +480,7 @@ func (im *importer) grant(l line, user accounts.ID) (g grant, err error) {
 	return g, nil
 }
 
-// name is the id of a grant that has none: the same line is the same grant.
+// name returns the id of a grant without one: equal lines are the same grant.
 func (g grant) name() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %s", g.user, g.At.UnixMilli(), g.N, g.reason))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
@@ -494,7 +492,7 @@ type cell struct {
 	filled bool
 }
 
-// firstOf names the first column that has a value.
+// firstOf returns the first column that has a value.
 func firstOf(cells ...cell) string {
 	for _, c := range cells {
 		if c.filled {
@@ -504,6 +502,6 @@ func firstOf(cells ...cell) string {
 	return ""
 }
 
-// ZoneSpan is how much earlier a day may have begun than in the user's present zone:
-// the user may have lived in the zone that is farthest from it.
+// ZoneSpan bounds how much earlier a day may have begun than in the user's present zone, because the user may have
+// lived in the zone that is farthest from it.
 const ZoneSpan = 26 * time.Hour

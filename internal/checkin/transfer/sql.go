@@ -21,38 +21,37 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrStore reports that SQL is away: nothing can be promised then.
+// ErrStore reports that SQL is away, so that no write can be acknowledged.
 var ErrStore = errs.New(errs.Unavailable, "checkin.store_away", "Check-in cannot be stored right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
-// TopicTouched is the outbox's topic for users who have new rows with times in the
-// past; the payload is [Touched].
+// TopicTouched is the topic of the outbox for users who have new rows with times in the past. The payload is a
+// [Touched].
 const TopicTouched = "checkin.touched"
 
-// Touched is the payload of [TopicTouched]: users, and the first and the last of their
-// new days that sign. Without days it says nothing of them.
+// Touched is the payload of [TopicTouched]: users, and the first and the last of their new signed days. First and Last
+// are zero if no signed day is new.
 type Touched struct {
 	Users []accounts.ID `json:"users"`
 	First civil.Day     `json:"first,omitempty"`
 	Last  civil.Day     `json:"last,omitempty"`
 
-	// Mark is random. checkin_touched has for each user the mark of the latest message, which alone is followed for the user: an
-	// import has many messages with the same users. Zero: the message is followed for all its users.
+	// Mark is random. checkin_touched has the mark of each user's latest message, and only that message is applied for
+	// the user, because many messages of an import have the same users. Zero: the message is applied for all its users.
 	Mark int64 `json:"mark,omitempty"`
 }
 
-// LoadWithin is how long it may take to read users' days and to bring to Redis what follows
-// from them. What takes longer is given up, or, once Redis has it, held against SQL again.
+// LoadWithin bounds the time to read users' days and to write what follows to Redis. A slower load gives up, or, after
+// its write, compares Redis with SQL again.
 const LoadWithin = 5 * time.Second
 
-// catchUpAfter is how long after the commit a server is told. A load that has read the
-// log before the commit has reached Redis by then, so that it does not undo what follows.
+// catchUpAfter is the delay of the message after the commit. By then, a load that read the log before the commit has
+// reached Redis, so it cannot undo the update of the message.
 const catchUpAfter = 2 * LoadWithin
 
-// Tombstone is the time in checkin_touched of a user who is being erased. Imports leave
-// it as it is.
+// Tombstone is the time in checkin_touched of a user who is being erased. Imports do not change it.
 const Tombstone = 0
 
 // Tell enqueues t, due after that time.
@@ -71,7 +70,7 @@ type Day struct {
 	At             time.Time // whole milliseconds
 	Kind           streak.Kind
 	Words, Minutes int
-	Req            int64 // random; tells whose row it is that the log holds
+	Req            int64 // random; shows which request wrote the row in the log
 }
 
 // key is the primary key of the log.
@@ -84,11 +83,11 @@ func (a key) compare(b key) int { return cmp.Or(a.user.Compare(b.user), cmp.Comp
 
 func (d Day) key() key { return key{d.User, d.Day} }
 
-// makeup is a day that was made up, and the number that it takes of a month's limit.
+// makeup is a made-up day, and its number in a month's limit.
 type makeup struct {
 	key
 	month int // 202611
-	n     int // which of the month's, from 1
+	n     int // the number within the month, from 1
 	req   int64
 }
 
@@ -100,18 +99,17 @@ type grant struct {
 	reason string
 }
 
-// errTaken reports that another transaction took the number of a made-up day; the next
-// try finds a free one.
+// errTaken reports that another transaction took the number of a make-up. The next try finds a free one.
 var errTaken = errors.New("checkin: another request took the number or the day")
 
-// Write adds days with times in the past to the log, tells the servers, and returns how
-// many days were new. The days must be sorted by user and day and free of duplicates.
+// Write adds days with times in the past to the log, enqueues the message for the servers, and returns how many days
+// were new. The days must be sorted by user and day and free of duplicates.
 func Write(ctx context.Context, db *sqldb.DB, days []Day) (added int64, err error) {
 	return importRows(ctx, db, batch{days: days}, nil)
 }
 
-// importRows writes a batch, of accounts that are opened in the same transaction, and
-// returns how many rows were new.
+// importRows writes a batch, and the accounts that are created in the same transaction. It returns how many rows were
+// new.
 func importRows(ctx context.Context, db *sqldb.DB, b batch, open []accounts.User) (added int64, err error) {
 	defer errs.Wrap(&err, "checkin.importRows")
 	for range 3 {
@@ -171,8 +169,8 @@ func importDays(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, b batch) (added
 	return sqldb.Affected(tx.SQL().ExecContext(ctx, add.For(len(b.days)), args...))
 }
 
-// importMakeups adds to the audit the made-up days that the log has and the audit has
-// not, and returns of how many the log had the day before this batch.
+// importMakeups adds the make-ups that the log has and the audit lacks to the audit. It returns how many of their days
+// the log had before this batch.
 func importMakeups(ctx context.Context, _ *sqldb.DB, tx *sqldb.Tx, b batch) (added int64, err error) {
 	rows, log, err := unaudited(ctx, tx, b.makeups)
 	if err != nil || len(rows) == 0 {
@@ -194,16 +192,15 @@ func importMakeups(ctx context.Context, _ *sqldb.DB, tx *sqldb.Tx, b batch) (add
 	return added, err
 }
 
-// logged is what the log holds of a day.
+// logged is the row of a day in the log.
 type logged struct {
 	at   int64
 	kind streak.Kind
 	req  int64
 }
 
-// unaudited returns those of some made-up days that the log has as such and the audit has
-// not, each with a number that is free: its own, else a later one. It also returns what
-// the log has of all of them.
+// unaudited returns the make-ups that the log has as such and the audit lacks, each with a free number: its own, else a
+// later one. It also returns the rows of all of them in the log.
 func unaudited(ctx context.Context, q sqldb.Querier, all []makeup) (missing []makeup, log map[key]logged, err error) {
 	if len(all) == 0 {
 		return nil, nil, nil
@@ -265,7 +262,7 @@ func importGrants(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, b batch) (add
 	return sqldb.Affected(tx.SQL().ExecContext(ctx, add.For(len(b.grants)), args...))
 }
 
-// CountHeld returns of how many of some users' days the log has a row.
+// CountHeld returns how many of some users' days have a row in the log.
 func CountHeld(ctx context.Context, db *sqldb.DB, days []Day) (n int64, err error) {
 	defer errs.Wrap(&err, "checkin.countHeld")
 	if len(days) == 0 {
@@ -286,17 +283,16 @@ type Arrival struct {
 	User accounts.ID `bun:"user_id"`
 }
 
-// Arrivals returns the next n arrivals later than after in order of time and
-// user, from the log or, for rows whose own time lies in the past, from the
-// touched users.
+// Arrivals returns the next n arrivals later than after, in order of time and user. It reads the log or, for rows whose
+// own time is in the past, the touched users.
 func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n int) (some []Arrival, err error) {
 	defer errs.Wrap(&err, "checkin.arrivals")
 	table := "checkins"
 	if touched {
 		table = "checkin_touched"
 	}
-	// In two steps: with OR between them no engine goes on in the index, and an
-	// import may give a hundred thousand rows one time.
+	// Two queries: with OR between them, no engine continues in the index, and an import may give a hundred thousand
+	// rows one time.
 	for _, q := range []struct {
 		where string
 		args  []any
@@ -313,8 +309,8 @@ func Arrivals(ctx context.Context, db *sqldb.DB, touched bool, after Arrival, n 
 	return some, nil
 }
 
-// TouchedAt returns when those of some users who have rows with times in the past last got
-// some; for a user who is being erased that is always still to come.
+// TouchedAt returns when the users last got rows with times in the past, for those who have such rows. For a user who
+// is being erased, that time is in the future.
 func TouchedAt(ctx context.Context, db *sqldb.DB, users []accounts.ID) (_ map[accounts.ID]time.Time, err error) {
 	defer errs.Wrap(&err, "checkin.touched")
 	out := map[accounts.ID]time.Time{}
@@ -332,8 +328,8 @@ func TouchedAt(ctx context.Context, db *sqldb.DB, users []accounts.ID) (_ map[ac
 	return out, nil
 }
 
-// Due returns those of the users of a message for whom it is the latest, each with the days of all messages that none was followed
-// for: a Touched for each of the different ranges of days.
+// Due returns the users of a message whose latest message it is. They have the days of all their messages that were not
+// applied. Each different range of days is one Touched.
 func Due(ctx context.Context, db *sqldb.DB, t Touched) (_ []Touched, err error) {
 	defer errs.Wrap(&err, "checkin.due")
 	if t.Mark == 0 {
@@ -357,7 +353,7 @@ func Due(ctx context.Context, db *sqldb.DB, t Touched) (_ []Touched, err error) 
 			}
 		}
 	}
-	for _, user := range t.Users { // a row that was removed meanwhile
+	for _, user := range t.Users { // the user's row was deleted meanwhile
 		if !seen[user] {
 			ranges[days{t.First, t.Last}] = append(ranges[days{t.First, t.Last}], user)
 		}
@@ -369,7 +365,7 @@ func Due(ctx context.Context, db *sqldb.DB, t Touched) (_ []Touched, err error) 
 	return due, nil
 }
 
-// Followed notes that a part of [Due] was followed, for those of its users of whom there is still no later message.
+// Followed stores that a part of [Due] was applied, for those of its users who still have no later message.
 func Followed(ctx context.Context, db *sqldb.DB, part Touched) (err error) {
 	defer errs.Wrap(&err, "checkin.followed")
 	return asKind(db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -382,7 +378,7 @@ func Followed(ctx context.Context, db *sqldb.DB, part Touched) (err error) {
 	}))
 }
 
-// countNew returns what importRows would, and writes nothing.
+// countNew returns what importRows would return, and writes nothing.
 func countNew(ctx context.Context, db *sqldb.DB, b batch) (n int64, err error) {
 	defer errs.Wrap(&err, "checkin.countNew")
 	held, err := CountHeld(ctx, db, b.days)
@@ -406,7 +402,7 @@ func countNew(ctx context.Context, db *sqldb.DB, b batch) (n int64, err error) {
 	return n - held, asKind(err)
 }
 
-// exported is the user of a row that is exported, and when the row was written.
+// exported is the user of an exported row, and the time when the row was written.
 type exported struct {
 	User        accounts.ID
 	At          int64
@@ -414,8 +410,7 @@ type exported struct {
 	Clock       civil.Clock
 }
 
-// exportedDay is what else a row of the log has; Month and N are those of the audit
-// of made-up days.
+// exportedDay has the other columns of a row of the log. Month and N are from the audit of make-ups.
 type exportedDay struct {
 	Day            int32
 	Kind           uint8

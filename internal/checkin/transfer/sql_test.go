@@ -57,7 +57,7 @@ func TestEveryStatementReadsRows(t *testing.T) {
 					}
 					return int(due[0].Last), nil // without its row: 0
 				},
-				"countNew": func() (int, error) { // of a grant that is there
+				"countNew": func() (int, error) { // of a grant that exists
 					var g grant
 					if err := exportGrants(ctx, db, all, func(e exported, is grant) error {
 						g, g.user, g.At = is, e.User, time.UnixMilli(e.At)

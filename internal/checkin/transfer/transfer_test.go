@@ -31,7 +31,7 @@ func account(t *testing.T, db *sqldb.DB, email, name, zone string) accounts.ID {
 	return user
 }
 
-// imports runs an import and returns what it did and the wrong rows.
+// imports runs an import and returns its counts and the wrong rows.
 func imports(t *testing.T, db *sqldb.DB, text string, o ImportOptions) (sum Imported, faults []string, err error) {
 	t.Helper()
 	o.Fault = func(f Fault) { faults = append(faults, f.Error()) }
@@ -57,8 +57,7 @@ func exports(t *testing.T, db *sqldb.DB, o ExportOptions) string {
 	return out.String()
 }
 
-// An account elsewhere is opened with what an export says, and its days follow from
-// the zone.
+// An import into another database creates the account with the values of the export, and its days follow from the zone.
 func TestAnExportNamesTheZoneThatIsInForce(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	for i, from := range []time.Time{time.Now().Add(-time.Hour), time.Now().Add(time.Hour)} {
@@ -76,8 +75,8 @@ func TestAnExportNamesTheZoneThatIsInForce(t *testing.T) {
 	}
 }
 
-// Where the number of a day made up is taken, the day gets a later one; where the
-// day is there and its audit is not, the audit is added.
+// If the number of a make-up is taken, the day gets a later one. If the day exists without its audit, the audit is
+// added.
 func TestDaysMadeUpOfTwoDatabasesCountTogether(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		db := sqldbtest.SQLite(t)
@@ -117,7 +116,7 @@ func TestWrongGrantsAndDaysMadeUpAreTold(t *testing.T) {
 	text, want := "user,day,at,kind,words,makeup,freezes,reason,id\n", []string(nil)
 	for i, tt := range []struct{ row, fault string }{
 		{",2026-01-02T10:00:00Z,grant,0,,2,Why,", ""},
-		{",2026-01-02T10:00:00Z,grant,0,,2,Why,", ""}, // the same one
+		{",2026-01-02T10:00:00Z,grant,0,,2,Why,", ""}, // the same grant
 		{",2026-01-02T10:00:00Z,grant,0,,2,Why,aaaaaaaaaaaa", ""},
 		{"2026-01-02,2026-01-02T10:00:00Z,grant,,,2,Why,", "day: is for days, not for grants"},
 		{",2026-01-02T10:00:00Z,grant,5,,2,Why,", "words: is for days, not for grants"},
@@ -156,7 +155,7 @@ func TestWrongGrantsAndDaysMadeUpAreTold(t *testing.T) {
 	}
 }
 
-// An account that somebody opens while an import is about to has another id than the file says.
+// Another process creates an account just before an import does, with another id than in the file.
 func TestDaysGoToTheAccountThatAnotherOpensAtThatMoment(t *testing.T) {
 	var open func() // called as a transaction begins
 	now := func() time.Time {
@@ -195,7 +194,7 @@ func (e ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// counting counts what is read.
+// counting counts the bytes that are read.
 type counting struct {
 	r io.Reader
 	n int
@@ -240,7 +239,7 @@ func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
 		{fmt.Sprintf("%s,,2026-01-03,,,-1,", known), "words: is not between 0 and 100000"},
 		{fmt.Sprintf("%s,,2026-01-03,,,,1441", known), "minutes: is not between 0 and 1440"},
 		{"too,few", "wrong number of fields"},
-		{fmt.Sprintf("%s,,2026-01-02,,,,", known), ""}, // there already
+		{fmt.Sprintf("%s,,2026-01-02,,,,", known), ""}, // it exists already
 	}
 	text, want := "user,email,day,at,kind,words,minutes\n", []string(nil)
 	for i, r := range rows {
@@ -286,7 +285,7 @@ func TestWrongRowsAreToldByLineAndColumnAndLeftOut(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %s", tt.text, faults, err, tt.fault)
 		}
 	}
-	// An open quote does not take the memory for all that follows.
+	// An open quote does not load the rest of the file into memory.
 	open := &counting{r: io.MultiReader(strings.NewReader("user,day\n"+known.String()+",2026-01-02\n\"x"), io.LimitReader(zeros{}, 100<<20))}
 	sum, err = Import(t.Context(), db, open, ImportOptions{Format: CSV, MaxFaults: 9, Fault: func(Fault) {}, Progress: func(Imported) error { return nil }})
 	if e, ok := errors.AsType[*errs.Error](err); !ok || len(e.Fields) != 1 || e.Fields[0].Where != "after line 2" || open.n > 3<<20 {
@@ -322,7 +321,7 @@ ida@example.org,Ida,UTC,2026-99-01
 		if err != nil || !slices.Equal(faults, want) || sum != (Imported{Rows: 6, New: 3, Bad: 3, Accounts: 2}) {
 			t.Fatalf("%+v, %q, %v", sum, faults, err)
 		}
-		// Eve's second row is fine by itself.
+		// Eve's second row alone is valid.
 		sum, faults, err = imports(t, db, "email,name,zone,day\neve@example.org,Eve,UTC,2026-01-02\n", ImportOptions{Format: CSV, CreateAccounts: true})
 		if err != nil || len(faults) > 0 || sum.Accounts != 1 {
 			t.Errorf("%+v, %v, %v", sum, faults, err)
@@ -337,7 +336,7 @@ ida@example.org,Ida,UTC,2026-99-01
 	})
 }
 
-// An export from before an erasure opens the account not anew: its id stands for ever. The other rows count.
+// An export from before an erasure does not create the account again, because its id stays taken. The other rows count.
 func TestAnErasedAccountIsNotOpenedAgain(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	known, gone := account(t, db, "a@example.org", "A", "UTC"), account(t, db, "b@example.org", "B", "UTC")
@@ -353,7 +352,8 @@ func TestAnErasedAccountIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
-// The owner of a new account may have had another address in one of two exports: a known id goes first, as in a later chunk.
+// The owner of a new account may have another address in each of two exports. The id takes precedence, as in a later
+// chunk.
 func TestOneNewAccountWithTwoAddressesIsOpenedOnce(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	user := ids.New[accounts.User]()
@@ -369,8 +369,8 @@ func TestOneNewAccountWithTwoAddressesIsOpenedOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkTransfer imports ten days of 100,000 users by address, who get their
-// accounts with it, imports the same again, and exports them.
+// BenchmarkTransfer imports ten days of 100,000 users by address, which creates their accounts. It then imports the
+// same file again, and exports it.
 func BenchmarkTransfer(b *testing.B) {
 	const users, days = 100_000, 10
 	for _, engine := range []struct {
@@ -427,7 +427,7 @@ func TestAWrongAccountIsToldOnceHoweverManyRowsItHas(t *testing.T) {
 	db := sqldbtest.SQLite(t)
 	var text strings.Builder
 	text.WriteString("email,name,day\n")
-	for i := range 150 { // more than one chunk would not matter; more than MaxFaults does
+	for i := range 150 { // more lines than MaxFaults matter; more than one chunk do not
 		fmt.Fprintf(&text, "eve@example.org,\u3164,2026-01-%02d\n", i%28+1)
 		if i%50 == 10 {
 			fmt.Fprintf(&text, "no address %d,Bob,2026-01-01\nbob@example.org,Bob,2026-02-%02d\n", i, i/50+1)
