@@ -1,59 +1,58 @@
-// Package presence knows which users are on line, on which devices, and tells their friends.
+// Package presence has the users who are online, with their devices, and publishes changes to their friends.
 //
-// # What is what
+// # Terms
 //
-// A connection is one of a device to a node: a socket, or a stream of events. A user is on
-// line while one of their connections is held by a node that lives. What the user wishes to
-// be while on line (online, away, busy) is kept apart from that, and survives it.
+// A connection is one of a device to a node: a socket, or a stream of events. A user is online while a live node has
+// one of their connections. The user's wish for the time online (online, away, busy) is stored apart from that, and
+// survives it.
 //
-// Redis has for each user the connections, user:connection, one small value in which each
-// connection names its node, its device and since when it is there; and for a user who ever
-// set one, the wish: user:status. A connection counts while package cluster says that its
-// node lives. So a heartbeat costs a node one command whatever it holds, and the users of a
-// node that dies are off line when its lease ends, without anything being written.
+// Redis has the connections of each user in user:connection. In this small value, each connection has its node, its
+// device and its start time. Users who ever set a wish also have user:status. A connection counts while package cluster
+// reports that its node is live. A heartbeat therefore costs a node one command for any number of connections. The
+// users of a node that dies are offline when its lease ends, without a write.
 //
-// # What friends are told
+// # Published changes
 //
-// A user's value in user:connection exists exactly while the friends believe that the user
-// is on line. Whoever makes it tells them, and so does whoever takes the last connection
-// out of it; a script finds out who that is, so each change is told once. For that
-// reason an entry stays there for five seconds after its connection has closed
-// ([linger]): a user who is back by then, on whichever node, was never away. For the same reason
-// entries of a dead node stay until the job presence.sweep has found it missing for five
-// seconds, takes them out, and tells the friends of those who are not back. They count for nobody meanwhile.
+// A user's value in user:connection exists exactly while the friends see the user as online. The writer that creates
+// the value publishes the change, and so does the writer that removes the last connection. A script determines that
+// writer, so each change is published once. For that reason, an entry stays for five seconds after its connection has
+// closed ([linger]): a user who returns within that time, on any node, was never away. Entries of a dead node stay as
+// well, until the job presence.sweep has missed the node for five seconds. The job then removes them and publishes the
+// users who have not returned. Meanwhile these entries do not count.
 //
-// A node has a set of the users that it holds, presence:node, so that the sweep needs to look at
-// no others. All nodes are in presence:nodes; a sweep leaves a mark there, by which a node that
-// was only cut off knows that its users were told of as off line.
+// Each node has the set presence:node with the users of its connections, so that the sweep reads only these.
+// presence:nodes has all nodes. A sweep leaves a mark there. A node that was only cut off learns from it that its users
+// were published as offline.
 //
-// What is told is an event, presence.changed, for whoever listens at that moment, on the personal
-// channels of friends and of the user's own devices, and on channel:user_status. An
-// event may be lost, with the node that was to send it or with Redis: what is read is right
-// all the same.
+// A change is the event presence.changed. It goes to the personal channels of friends and of the user's own devices,
+// and to channel:user_status. An event reaches only the present listeners, and may be lost, with the node that was to
+// send it or with Redis. A read is correct all the same.
 //
-// Each event and each answer has the version of the user's status, user:presence_version. The script that stores a
+// Each event and each response has the version of the user's status, user:presence_version. The script that stores a
 // change draws it: higher than the last one, and at least the Unix milliseconds of the node's clock. An event has the
 // status and the version of one read, so a higher version never has an older status.
 //
-// # Who sees it
+// # Audience
 //
-// A user's friends, unless the user's setting says nobody. A block ends the friendship in the
-// transaction that makes it, so neither side of a block sees anything; both sides' copies of
-// their friends are fenced by it (package social). For everybody else, for users that never
-// were, and for deleted or banned ones the answer is "off line", and it is the same one.
+// A user's friends see the user, unless the user's setting excludes all. A block ends the friendship in its own
+// transaction, so neither side of a block sees the other. It also fences both sides' copies of their friends (package
+// social). All other viewers get "offline". They get the same for unknown, deleted and banned users.
 //
-// # Truth, and what losing a key costs
+// # Source of truth, and the cost of a lost key
 //
-// Nodes know their own connections: they are the truth. A node that finds its mark in
-// presence:nodes gone, or hears that Redis may have lost something, puts all its
-// connections back within a second or two, and tells nobody, because nothing has changed. Its mark
-// is "writing" until all of them are written. An answer is partial unless the marks, read after the connections, say
-// that those of every node are complete: of each node that lives, and of each that this process saw live within the last five
-// seconds, because an emptied Redis has lost the leases too. Each user who got a partial answer gets presence.complete. A beat
-// later it takes out those that Redis has of it and that have closed: Redis may have been set back.
-// The wish, and when a user was last seen, are in SQL (table presence); the copy of the
-// wish in Redis has a version, so that an older one never replaces a newer one. Keys live for a day
-// and are renewed every six to eight hours.
+// Nodes are the source of truth for their own connections. A node stores all its connections again within a second or
+// two if its mark in presence:nodes is gone, or if the bus reports that Redis may have lost data. It publishes no event
+// for that, because no status has changed. Its mark is "writing" until all of them are written. A beat later, the node
+// removes the connections in Redis that have closed, because Redis may have been set back.
 //
-// While Redis is away a node answers from its own connections and SQL, and the answer is partial. Users who come and go meanwhile are told of when it is back.
+// A response is partial unless the marks, read after the connections, show that the connections of every node are
+// complete. This concerns each live node, and each node that this process saw alive within the last five seconds,
+// because an emptied Redis has lost the leases too. Each user who got a partial response gets presence.complete later.
+//
+// SQL has the wish and the time when a user was last seen (table presence). The copy of the wish in Redis has a
+// version, so that an older one never replaces a newer one. Keys have a TTL of one day and are renewed every six to
+// eight hours.
+//
+// While Redis is away, a node returns its own connections and the data of SQL, and the response is partial. Changes of
+// that time are published when Redis is back.
 package presence

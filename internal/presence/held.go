@@ -9,40 +9,38 @@ import (
 	"github.com/stoa-dev/stoa/internal/cluster"
 )
 
-// holding is one connection of this node. Its fields are guarded by held.mu, but for those
-// that never change: user and c.
+// holding is one connection of this node. held.mu guards its fields, except user and c, which never change.
 type holding struct {
 	user accounts.ID
 	c    Connection
 
-	closed time.Time // when it was closed; zero: it is open
-	gone   bool      // it is to be taken out of Redis
+	closed time.Time // time of closing; zero: it is open
+	gone   bool      // to be removed from Redis
 	sent   bool      // Redis may have it
 	noted  bool      // Redis has it
-	told   bool      // the friends know that the user is on line
-	missed bool      // it was to be taken out, and was not there
+	told   bool      // the friends see the user as online
+	missed bool      // it was to be removed, and was not there
 	queued bool
-	renew  time.Time // when its key's life is to begin anew
+	renew  time.Time // when its TTL is to be renewed
 }
 
-// held are the connections of this node, and those that were closed a moment ago.
+// held has the connections of this node, and those that have just closed.
 type held struct {
-	wake chan struct{} // says that todo is not empty, or that Redis may have lost something
+	wake chan struct{} // signals that todo is not empty, or that Redis may have lost data
 
 	mu        sync.Mutex
 	last      uint64 // number of the newest connection
 	byID      map[string]*holding
 	byUser    map[accounts.ID][]*holding
 	lingering []*holding // closed, by the time of closing
-	todo      []*holding // to be noted or to be taken out
+	todo      []*holding // to be stored in Redis or to be removed
 }
 
 func newHeld() held {
 	return held{wake: make(chan struct{}, 1), byID: map[string]*holding{}, byUser: map[accounts.ID][]*holding{}}
 }
 
-// add notes that a connection was opened. Those of the user that linger here need not do
-// so any longer.
+// add adds an opened connection. The user's lingering connections on this node no longer need to linger.
 func (hs *held) add(id string, user accounts.ID, c Connection) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -56,16 +54,16 @@ func (hs *held) add(id string, user accounts.ID, c Connection) {
 		h.told = h.told || other.told
 	}
 	hs.byID[id] = h
-	hs.queue(h) // before those that go: the user is on line throughout
+	hs.queue(h) // before the removals, so that the user stays online
 	for _, other := range hs.byUser[user] {
-		if !other.closed.IsZero() && !other.gone { // one that is gone is on its way out
+		if !other.closed.IsZero() && !other.gone { // one that is gone is already being removed
 			hs.dismiss(other)
 		}
 	}
 	hs.byUser[user] = append(hs.byUser[user], h)
 }
 
-// remove notes that a connection was closed. It lingers, unless the user has another one.
+// remove marks a connection as closed. It lingers, unless the user has another one.
 func (hs *held) remove(id string, now time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -84,13 +82,13 @@ func (hs *held) remove(id string, now time.Time) {
 	hs.lingering = append(hs.lingering, h)
 }
 
-// dismiss has a connection taken out. The caller holds mu.
+// dismiss queues a connection for removal. The caller holds mu.
 func (hs *held) dismiss(h *holding) {
 	h.gone = true
 	hs.queue(h)
 }
 
-// queue has a connection be seen to. The caller holds mu.
+// queue queues a connection for its next write. The caller holds mu.
 func (hs *held) queue(h *holding) {
 	if h.queued {
 		return
@@ -100,7 +98,7 @@ func (hs *held) queue(h *holding) {
 	hs.wakeUp()
 }
 
-// wakeUp has Run check what is to do.
+// wakeUp wakes Run.
 func (hs *held) wakeUp() {
 	select {
 	case hs.wake <- struct{}{}:
@@ -108,7 +106,7 @@ func (hs *held) wakeUp() {
 	}
 }
 
-// due dismisses connections that have lingered for long enough.
+// due dismisses the connections that have lingered long enough.
 func (hs *held) due(now time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -120,8 +118,8 @@ func (hs *held) due(now time.Time) {
 	}
 }
 
-// take returns up to n connections that are to be noted, and that are to be taken out,
-// which Redis may have. The rest of these is forgotten.
+// take returns up to n connections: those to be stored, and those to be removed that Redis may have. It forgets the
+// other removals.
 func (hs *held) take(n int) (in, out []*holding) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -142,7 +140,7 @@ func (hs *held) take(n int) (in, out []*holding) {
 	return in, out
 }
 
-// again has connections be seen to once more.
+// again queues connections for a retry.
 func (hs *held) again(some []*holding) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -151,7 +149,7 @@ func (hs *held) again(some []*holding) {
 	}
 }
 
-// forget forgets a connection. The caller holds mu.
+// forget deletes a connection from memory. The caller holds mu.
 func (hs *held) forget(h *holding) {
 	rest := hs.byUser[h.user][:0:0]
 	for _, other := range hs.byUser[h.user] {
@@ -166,8 +164,7 @@ func (hs *held) forget(h *holding) {
 	}
 }
 
-// wasNoted notes that Redis has a connection, and reports whether the friends knew already
-// that the user is on line.
+// wasNoted records that Redis has a connection, and reports whether the friends already saw the user as online.
 func (hs *held) wasNoted(h *holding, renew time.Time) (told bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -179,9 +176,9 @@ func (hs *held) wasNoted(h *holding, renew time.Time) (told bool) {
 	return told
 }
 
-// lingerAgain has a connection that was to be taken out, and was not there, be noted and
-// wait once more: others of the user that Redis has lost are put back meanwhile. It reports
-// false for one that has waited already; lost, that Redis had the connection.
+// lingerAgain stores a connection again that was to be removed and was missing in Redis, and lets it linger once more.
+// Meanwhile, the user's other lost connections are stored again. again is false if the connection has already waited.
+// lost reports whether Redis had the connection.
 func (hs *held) lingerAgain(h *holding, now time.Time) (lost, again bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -195,8 +192,8 @@ func (hs *held) lingerAgain(h *holding, now time.Time) (lost, again bool) {
 	return lost, true
 }
 
-// untold notes that friends are told that users are off line, because Redis has none of
-// their connections. What there still is here, it has lost: that is noted anew, and told.
+// untold records that users are published as offline, because Redis has none of their connections. Redis has lost those
+// that remain here, so they are stored and published again.
 func (hs *held) untold(users []accounts.ID) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -210,8 +207,7 @@ func (hs *held) untold(users []accounts.ID) {
 	}
 }
 
-// tookOut forgets connections that Redis has not any more, and returns the users of whom
-// none is left here.
+// tookOut forgets connections that Redis no longer has, and returns the users without any other connection here.
 func (hs *held) tookOut(some []*holding) (left []accounts.ID) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -224,8 +220,7 @@ func (hs *held) tookOut(some []*holding) (left []accounts.ID) {
 	return left
 }
 
-// putBack has all connections noted anew. With swept the friends were told that their users are off
-// line.
+// putBack queues all connections to be stored again. With swept, the users were published as offline.
 func (hs *held) putBack(swept bool) (n int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -242,7 +237,7 @@ func (hs *held) putBack(swept bool) (n int) {
 	return n
 }
 
-// dismissStrays has connections of a node be taken out that Redis has of users, and the node has not. It returns how many they are.
+// dismissStrays removes connections of a node that Redis has for users and the node does not. It returns their number.
 func (hs *held) dismissStrays(node cluster.ID, users []accounts.ID, all []kept, now time.Time) (n int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -260,7 +255,7 @@ func (hs *held) dismissStrays(node cluster.ID, users []accounts.ID, all []kept, 
 	return n
 }
 
-// renewDue has those connections noted anew whose keys have lived for long.
+// renewDue queues the connections whose TTL is to be renewed.
 func (hs *held) renewDue(now time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -274,7 +269,7 @@ func (hs *held) renewDue(now time.Time) {
 	}
 }
 
-// of returns a user's connections, those that linger, too.
+// of returns a user's connections, including those that linger.
 func (hs *held) of(user accounts.ID) (all []Connection) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -286,7 +281,7 @@ func (hs *held) of(user accounts.ID) (all []Connection) {
 	return all
 }
 
-// holds reports whether there is anything of a user here, be it on its way out.
+// holds reports whether the node has any connection of a user, even one that is being removed.
 func (hs *held) holds(user accounts.ID) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -305,14 +300,14 @@ func (hs *held) open(user accounts.ID, number uint64) bool {
 	return false
 }
 
-// idle reports whether all connections are in Redis, and none waits to be taken out.
+// idle reports whether all connections are in Redis, and no removal is queued.
 func (hs *held) idle() bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	return len(hs.todo) == 0
 }
 
-// count is how many connections are open.
+// count returns the number of open connections.
 func (hs *held) count() int {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

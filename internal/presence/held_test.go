@@ -44,7 +44,7 @@ func TestWhoComesBackIsNotedBeforeTheOldConnectionGoes(t *testing.T) {
 	}
 }
 
-// The user is back while Redis is asked to take the old connection out.
+// The user is back while a command to Redis removes the old connection.
 func TestAConnectionOnItsWayOutIsNotTakenOutOnceMore(t *testing.T) {
 	hs, user, now := newHeld(), ids.New[accounts.User](), time.Now()
 	hs.add("a", user, Connection{})
@@ -164,7 +164,7 @@ func TestANodePutsBackWhatRedisHasLost(t *testing.T) {
 				t.Errorf("a friend was told %q, want %q", got, want)
 			}
 		}
-		// What lies beside the bus' log is gone, and nobody says so.
+		// The keys next to the bus' log are gone, and no event reports it.
 		unlink(connectionKeys.At(w.users[1]).Key)
 		unlink(nodesKey.At().Key)
 		bubble.Sleep(2 * time.Second)
@@ -182,7 +182,7 @@ func TestANodePutsBackWhatRedisHasLost(t *testing.T) {
 	})
 }
 
-// A failover, or a backup that is restored, loses the latest that Redis did: to close a connection.
+// A failover, or a backup that is restored, loses the latest write of Redis: the removal of a connection.
 func TestANodeTakesOutWhatHasComeBackToRedis(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -198,7 +198,7 @@ func TestANodeTakesOutWhatHasComeBackToRedis(t *testing.T) {
 		setBack := func(to string) {
 			t.Helper()
 			w.must(db.Do(t.Context(), keyspace.Cmd{Name: "SET", Key: key, Args: []string{to, "PX", life}}).Err)
-			n.doubt.Store(true) // as the bus says of a server that was replaced
+			n.doubt.Store(true) // as the bus reports of a server that was replaced
 			bubble.Sleep(3 * time.Second)
 		}
 		w.enter(n, 1, "a")
@@ -231,7 +231,7 @@ func TestANodeTakesOutWhatHasComeBackToRedis(t *testing.T) {
 	})
 }
 
-// Redis notes two connections of a user, and its answers are lost.
+// Redis stores two connections of a user, and its replies are lost.
 func TestWhoIsNotedByATryWhoseAnswerWasLostIsToldOf(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -264,7 +264,7 @@ func TestUsersOfANodeThatWasSweptAreToldOfAgain(t *testing.T) {
 		n, other := w.start(), w.start()
 		w.befriend(other, 0, 1)
 		w.listen(other)
-		bubble.Sleep(time.Second) // the other node has to hear what this one tells
+		bubble.Sleep(time.Second) // the other node has to receive the events of this one
 		w.enter(n, 1, "a")
 		bubble.Sleep(5 * time.Second)
 		n.wire.Refuse()
@@ -284,7 +284,8 @@ func TestUsersOfANodeThatWasSweptAreToldOfAgain(t *testing.T) {
 	})
 }
 
-// The network fails for a sweeper that has taken out what a node holds and not yet said so, and by then that node is back.
+// The network fails for a sweeper that has removed the connections of a node and not yet marked it. By then that node
+// is back.
 func TestANodePutsBackWhatASweepHasTakenOutThatCouldNotEnd(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -311,18 +312,18 @@ func TestANodePutsBackWhatASweepHasTakenOutThatCouldNotEnd(t *testing.T) {
 	})
 }
 
-// What a sweep could not take out of a node that is dead the next one does.
+// The next sweep removes the connections of a dead node that the last one could not remove.
 func TestASweepThatCouldNotEndIsTakenUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		n, other := w.start(), w.start()
 		w.befriend(other, 0, 1)
 		w.listen(other)
-		bubble.Sleep(time.Second) // the other node has to hear what this one tells
+		bubble.Sleep(time.Second) // the other node has to receive the events of this one
 		w.enter(n, 1, "a")
 		bubble.Sleep(5 * time.Second)
 		n.kill()
-		w.must(other.redis.setMark(t.Context(), n.cfg.Node, w.db.Now())) // and not more
+		w.must(other.redis.setMark(t.Context(), n.cfg.Node, w.db.Now())) // and no more
 		bubble.Sleep(20 * time.Second)
 		var got []string
 		for _, what := range w.toldOf(0, 1) {
@@ -339,7 +340,7 @@ func TestASweepThatCouldNotEndIsTakenUp(t *testing.T) {
 	})
 }
 
-// Answers that lack a node's connections say so, and their users get an event once that is over.
+// Responses that lack a node's connections are partial, and their users get an event once they are complete.
 func TestEmptiedRedis_AnswersArePartialUntilComplete(t *testing.T) {
 	for name, empty := range map[string]func(*redistest.Memory){
 		"flushed": func(m *redistest.Memory) { m.FlushAll() },

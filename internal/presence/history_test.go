@@ -36,8 +36,8 @@ var (
 	seed      = flag.Uint64("seed", 0, "of the first history; 0: another one each time")
 )
 
-// A node is what presence needs of a server, on a wire of its own. It can die: nothing that
-// it would do as it stops reaches the others.
+// A node has the parts of a server that presence needs, on a wire of its own. It can die: none of the writes of its
+// stop reach the others.
 type node struct {
 	*Service
 	people *accounts.Service
@@ -58,7 +58,7 @@ type world struct {
 	log    logtest.Buffer
 
 	mu   sync.Mutex
-	told map[[2]accounts.ID][]telling // by who was told of whom
+	told map[[2]accounts.ID][]telling // by the viewer and the user
 }
 
 type telling struct {
@@ -125,7 +125,7 @@ func (w *world) start() *node {
 	return n
 }
 
-// listen notes what users are told, as their devices hear it at a node.
+// listen records the events of users, as their devices receive them at a node.
 func (w *world) listen(n *node) {
 	for _, u := range w.users {
 		_, leave := n.bus.Listen(w.t.Context(), u.String(), &events.Listener{Lost: func() {}, Event: func(e events.Event, _ events.Position) {
@@ -153,14 +153,14 @@ func (w *world) befriend(n *node, a, b int) {
 	w.must(err)
 }
 
-// A plan is the reference: what was done, in plain maps.
+// A plan is the reference: the past actions, in plain maps.
 type plan struct {
 	open   map[string]planned // connections
 	wish   map[int]Status
 	hidden map[int]bool
 	apart  map[[2]int]bool
 
-	never []forbidden // what must not be told
+	never []forbidden // events that must not be published
 }
 
 // planned is a connection of the plan.
@@ -169,8 +169,8 @@ type planned struct {
 	at   *node
 }
 
-// forbidden are times at which one must not be told of another; with hidden, but that the
-// other is off line.
+// forbidden has a time when a viewer must not get events of a user. With hidden, an event that the user is offline is
+// allowed.
 type forbidden struct {
 	viewer, user int
 	hidden       bool
@@ -195,12 +195,12 @@ func (p *plan) sees(viewer, user int) Status {
 
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// A history is something random on several nodes.
+// A history is a random sequence of actions on several nodes.
 type history struct {
 	*world
 	*plan
 	r       *rand.Rand
-	watcher *node // never dies, and holds nobody
+	watcher *node // never dies, and has no connections
 	nodes   []*node
 	harm    bool // Redis and the network fail, too
 	next    int
@@ -272,7 +272,7 @@ func (h *history) step() {
 			h.never = append(h.never, f)
 		}
 	case what == 20:
-		bubble.Sleep(2 * time.Second) // so that it has told what it was to tell
+		bubble.Sleep(2 * time.Second) // so that it has published its changes
 		h.note("node %d dies", i)
 		n.kill()
 		maps.DeleteFunc(h.open, func(_ string, c planned) bool { return c.at == n })
@@ -306,7 +306,7 @@ func (h *history) some(most time.Duration) time.Duration {
 	return time.Duration(h.r.Int64N(int64(most)))
 }
 
-// read compares what every node answers with the plan.
+// read compares the responses of every node with the plan.
 func (h *history) read() error {
 	for i, n := range append(slices.Clone(h.nodes), h.watcher) {
 		for v, viewer := range h.users {
@@ -332,7 +332,7 @@ func (h *history) read() error {
 	return nil
 }
 
-// heard holds what users were told against the plan.
+// heard compares the events of users with the plan.
 func (h *history) heard() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -372,7 +372,7 @@ func (h *history) heard() error {
 	return nil
 }
 
-// wasHidden reports whether a user was ever hidden: that is told whatever was told before.
+// wasHidden reports whether a user was ever hidden: that is published regardless of earlier events.
 func (h *history) wasHidden(user int) bool {
 	return slices.ContainsFunc(h.never, func(f forbidden) bool { return f.hidden && f.user == user })
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/cluster"
 )
 
-// forgetNodes is how long a node that was swept may come back and learn of it.
+// forgetNodes is the time when a node that was swept may return and read its mark.
 const forgetNodes = time.Hour
 
-// Jobs are what this domain does by itself, beside [Service.Run].
+// Jobs returns the background jobs of this domain, in addition to [Service.Run].
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "presence.sweep", Every: time.Second, Singleton: true, Run: func(ctx context.Context) error {
 		if err := s.sweep(ctx); err != nil && !away(err) { // the connection's watcher logs that
@@ -23,9 +23,8 @@ func (s *Service) Jobs() []worker.Job {
 	}}}
 }
 
-// sweep takes out what nodes hold that have had no lease for [linger], as this process has
-// seen it: its clock alone decides, and a node that is not in sight for a moment is none
-// that has died.
+// sweep removes the connections of nodes without a lease for [linger], by the clock of this process alone. A node that
+// is missing for a moment is not yet dead.
 func (s *Service) sweep(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "presence.sweep")
 	marks, err := s.redis.marks(ctx)
@@ -60,8 +59,9 @@ func (s *Service) sweep(ctx context.Context) (err error) {
 	return nil
 }
 
-// sweepNode takes out what a dead node holds, or what an earlier sweep has left of that. The mark is the first thing,
-// since a sweep may not come to its end, and the last thing: a node that was not dead puts back all of it.
+// sweepNode removes the connections of a dead node, or the rest of an earlier sweep. It sets the mark first, because a
+// sweep may not finish, and again at the end. If the node was not dead, it stores all its connections again because of
+// the mark.
 func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) error {
 	swept := 0
 	for {
@@ -103,12 +103,12 @@ func (s *Service) sweepNode(ctx context.Context, node cluster.ID, before mark) e
 		}
 		swept += len(done)
 		if live, err := s.cfg.Nodes.Live(ctx); err != nil || !live[node].IsZero() {
-			break // it is back: the mark tells it what was done
+			break // the node is back: the mark shows it the sweep
 		}
 	}
 	delete(s.missing, node)
 	if swept == 0 && !before.swept.IsZero() {
-		return nil // nothing was left
+		return nil // no connection was left
 	}
 	s.metrics.swept.Add(float64(swept))
 	s.log.Info("presence: a dead node's connections are taken out", "dead", node, "users", swept)

@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/cluster"
 )
 
-// Status is what a user is. Its number is part of rows and keys: it never changes.
+// Status is the status of a user. Its number is part of rows and keys: it never changes.
 type Status int
 
 // The states. A wish is one of the last three.
@@ -23,12 +23,12 @@ const (
 	Busy
 )
 
-// String is the status' name on the wire.
+// String returns the status' name on the wire.
 func (s Status) String() string {
 	return [...]string{api.StatusOffline, api.StatusOnline, api.StatusAway, api.StatusBusy}[s]
 }
 
-// parseWish returns the wish of that name. ErrWish.
+// parseWish returns the wish of that name. It returns ErrWish for other names.
 func parseWish(name string) (Status, error) {
 	for _, s := range []Status{Online, Away, Busy} {
 		if s.String() == name {
@@ -38,14 +38,14 @@ func parseWish(name string) (Status, error) {
 	return 0, ErrWish.On("body.status", "is not online, away or busy")
 }
 
-// The domain's refusals.
+// The errors of the domain.
 var (
 	ErrWish    = errs.New(errs.Invalid, "presence.wish_invalid", "A user can be online, away or busy.")
 	ErrTooMany = errs.New(errs.Invalid, "presence.too_many_asked", "Ask for at most 200 users at once.")
 	ErrStore   = errs.New(errs.Unavailable, "presence.store_away", "Presence cannot be reached right now. Please try again.").Retry(2 * time.Second)
 )
 
-// Kind says what a connection is. It is a part of keys.
+// Kind is the kind of a connection. It is a part of keys.
 type Kind byte
 
 // The kinds.
@@ -54,7 +54,7 @@ const (
 	Stream Kind = 'e' // of events
 )
 
-// String is the kind's name on the wire.
+// String returns the kind's name on the wire.
 func (k Kind) String() string {
 	if k == Stream {
 		return api.ConnectionEvents
@@ -62,27 +62,26 @@ func (k Kind) String() string {
 	return api.ConnectionSocket
 }
 
-// Connection is one of a device to a node.
+// Connection is a connection of a device to a node.
 type Connection struct {
 	Node   cluster.ID
-	Number uint64 // among those that its node ever had
+	Number uint64 // unique among all connections of its node
 	Kind   Kind
 	Device accounts.DeviceID
 	Since  time.Time // whole seconds
 }
 
-// name tells the connection from all others.
+// name returns a text that is unique for the connection.
 func (c Connection) name() string {
 	return c.Node.String() + ":" + string(c.Kind) + strconv.FormatUint(c.Number, 36) + ":"
 }
 
-// String is the connection as an entry of user:connection.
+// String returns the connection as an entry of user:connection.
 func (c Connection) String() string {
 	return c.name() + c.Device.String() + ":" + strconv.FormatInt(c.Since.Unix(), 36)
 }
 
-// parseConnections reads the value of user:connection. What another build has written
-// there, and this one cannot read, is left out.
+// parseConnections reads the value of user:connection. It skips entries of another build that this one cannot read.
 func parseConnections(value string) []Connection {
 	var all []Connection
 	for entry := range strings.FieldsSeq(value) {
@@ -109,14 +108,13 @@ func parseConnection(entry string) (c Connection, ok bool) {
 	return c, faults == [4]error{} && (c.Kind == Socket || c.Kind == Stream)
 }
 
-// Wish is what a user wishes to be while on line. The zero Wish is that of a user who
-// never set one.
+// Wish is the status that a user has chosen for the time online. The zero Wish is that of a user who never set one.
 type Wish struct {
 	Status  Status
 	Version int64 // counts the user's changes
 }
 
-// status is what w comes to for a user who is on line.
+// status returns the status of w for a user who is online.
 func (w Wish) status() Status {
 	if w.Status < Online || w.Status > Busy {
 		return Online
@@ -135,11 +133,11 @@ func parseWishValue(value string) (w Wish) {
 	return Wish{Status(n), v}
 }
 
-// Seen is a user as somebody may see them.
+// Seen is a user as a viewer may see them.
 type Seen struct {
 	User   accounts.ID
 	Status Status
-	Last   time.Time // when the user went off line; zero: on line, or not known
+	Last   time.Time // when the user went offline; zero: online, or not known
 
 	Version int64 // grows with each change that the user's friends see; zero: not known
 }

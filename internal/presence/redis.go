@@ -41,7 +41,7 @@ type redisStore struct {
 	now func() time.Time
 }
 
-// away reports that Redis cannot be reached.
+// away reports whether Redis is unavailable.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
 var life = strconv.FormatInt(keyLife.Milliseconds(), 10)
@@ -50,7 +50,7 @@ var life = strconv.FormatInt(keyLife.Milliseconds(), 10)
 type kept struct {
 	connections []Connection
 	wish        Wish
-	told        bool // friends believe that the user is on line
+	told        bool // friends see the user as online
 	version     int64
 }
 
@@ -85,18 +85,18 @@ func (s *redisStore) read(ctx context.Context, users []accounts.ID) ([]kept, err
 	return all, nil
 }
 
-// opening is one connection to be noted.
+// opening is one connection to be stored.
 type opening struct {
 	user accounts.ID
 	c    Connection
 	wish Wish
-	err  error // it may or may not have been noted
+	err  error // it may or may not be stored
 
-	first   bool // the user had none before, whichever try it was that noted this one
+	first   bool // the user had none before, whichever try stored this one
 	version int64
 }
 
-// open notes connections of users that are among a node's already, and their wishes.
+// open stores connections and wishes of users, and adds the users to the set of their node.
 func (s *redisStore) open(ctx context.Context, node cluster.ID, batch []*opening) {
 	held := keyspace.Cmd{Name: "SADD", Key: heldKeys.At(node).Key}
 	for _, o := range batch {
@@ -128,7 +128,7 @@ func (s *redisStore) open(ctx context.Context, node cluster.ID, batch []*opening
 			continue
 		}
 		before := list[0].Str
-		o.first = before == "" || strings.HasPrefix(before, o.c.name()) // there since a try whose answer was lost
+		o.first = before == "" || strings.HasPrefix(before, o.c.name()) // stored by a try whose reply was lost
 		o.version = parseVersion(list[1].Str)
 	}
 }
@@ -142,7 +142,7 @@ func items(r keyspace.Reply, n int) ([]keyspace.Reply, error) {
 	return list, err
 }
 
-// closing is one connection, or all of a node, to be taken out.
+// closing is one connection, or all of a node, to be removed.
 type closing struct {
 	user   accounts.ID
 	prefix string
@@ -153,7 +153,7 @@ type closing struct {
 	version int64
 }
 
-// close takes connections out.
+// close removes connections.
 func (s *redisStore) close(ctx context.Context, batch []*closing) {
 	cmds := make([]keyspace.Cmd, len(batch))
 	for i, c := range batch {
@@ -168,7 +168,7 @@ func (s *redisStore) close(ctx context.Context, batch []*closing) {
 	}
 }
 
-// letGo takes users off those that a node holds.
+// letGo removes users from the set of a node.
 func (s *redisStore) letGo(ctx context.Context, node cluster.ID, users []accounts.ID) error {
 	if len(users) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (s *redisStore) letGo(ctx context.Context, node cluster.ID, users []account
 	return s.db.Do(ctx, cmd).Err
 }
 
-// heldBy returns up to n of those whose connections a node holds.
+// heldBy returns up to n users of a node's set.
 func (s *redisStore) heldBy(ctx context.Context, node cluster.ID, n int) ([]accounts.ID, error) {
 	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "SRANDMEMBER", Key: heldKeys.At(node).Key, Args: []string{strconv.Itoa(n)}}).Items()
 	if err != nil {
@@ -189,7 +189,8 @@ func (s *redisStore) heldBy(ctx context.Context, node cluster.ID, n int) ([]acco
 	return parseUsers(items)
 }
 
-// heldFrom returns some of those whose connections a node holds, and the cursor of the others; "0" is the first one, and after the last.
+// heldFrom returns a page of the users of a node's set, and the next cursor. "0" is the first cursor, and the one after
+// the last page.
 func (s *redisStore) heldFrom(ctx context.Context, node cluster.ID, cursor string) (users []accounts.ID, next string, err error) {
 	page, err := items(s.db.Do(ctx, keyspace.Cmd{Name: "SSCAN", Key: heldKeys.At(node).Key, Args: []string{cursor, "COUNT", strconv.Itoa(atOnce)}}), 2)
 	if err != nil {
@@ -216,7 +217,7 @@ func (s *redisStore) wishCmd(user accounts.ID, w Wish) keyspace.Cmd {
 		strconv.Itoa(int(w.Status)), strconv.FormatInt(w.Version, 10), life, s.millis())
 }
 
-// wish notes a user's wish, and returns what Redis has of the user then.
+// wish stores a user's wish, and returns what Redis has of the user afterwards.
 func (s *redisStore) wish(ctx context.Context, user accounts.ID, w Wish) (kept, error) {
 	list, err := items(s.db.Do(ctx, s.wishCmd(user, w)), 2)
 	if err != nil {
@@ -226,24 +227,24 @@ func (s *redisStore) wish(ctx context.Context, user accounts.ID, w Wish) (kept, 
 	return kept{parseConnections(value), w, value != "", parseVersion(list[1].Str)}, nil
 }
 
-// forget removes what Redis has of a user.
+// forget deletes a user's keys in Redis.
 func (s *redisStore) forget(ctx context.Context, user accounts.ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: connectionKeys.At(user).Key, More: []keyspace.Key{statusKeys.At(user).Key, versionKeys.At(user).Key}}).Err
 }
 
-// announce tells programs beside the server of a change.
+// announce publishes a change to programs next to the server.
 func (s *redisStore) announce(ctx context.Context, e events.Event) error {
 	return statusChannel.At().Publish(ctx, s.db, e)
 }
 
-// mark is what presence:nodes says of a node.
+// mark is the entry of a node in presence:nodes.
 type mark struct {
 	there   bool
 	writing bool      // the node has not written all its connections yet
-	swept   time.Time // zero: it was not
+	swept   time.Time // time of a sweep; zero: none
 }
 
-// Values of marks. Another one is the time of a sweep.
+// Values of marks. Any other value is the time of a sweep.
 const (
 	markWriting  = "writing"
 	markComplete = "0"
@@ -262,7 +263,7 @@ func (m mark) complete(alive bool) bool {
 	return m.there && !m.writing && (m.swept.IsZero() || !alive)
 }
 
-// marked returns what is said of a node.
+// marked returns the mark of a node.
 func (s *redisStore) marked(ctx context.Context, node cluster.ID) (mark, error) {
 	value, ok, err := s.db.Do(ctx, keyspace.Cmd{Name: "HGET", Key: nodesKey.At().Key, Args: []string{node.String()}}).Text()
 	return parseMark(value, ok), err
@@ -283,7 +284,7 @@ func (s *redisStore) vouch(ctx context.Context, node cluster.ID) (bool, error) {
 	return n == 1, err
 }
 
-// marks returns what is said of all nodes.
+// marks returns the marks of all nodes.
 func (s *redisStore) marks(ctx context.Context) (map[cluster.ID]mark, error) {
 	fields, err := nodesKey.At().All(ctx, s.db)
 	all := make(map[cluster.ID]mark, len(fields))
@@ -295,7 +296,7 @@ func (s *redisStore) marks(ctx context.Context) (map[cluster.ID]mark, error) {
 	return all, err
 }
 
-// forgetNode removes what is said of a node.
+// forgetNode deletes the mark of a node.
 func (s *redisStore) forgetNode(ctx context.Context, node cluster.ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "HDEL", Key: nodesKey.At().Key, Args: []string{node.String()}}).Err
 }

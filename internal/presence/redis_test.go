@@ -28,7 +28,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, db *redis.DB)) {
 	}
 }
 
-// twin is what the scripts do, in Go.
+// twin implements the scripts in Go.
 type twin struct {
 	now         time.Time
 	connections map[accounts.ID][]Connection

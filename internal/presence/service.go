@@ -21,32 +21,32 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// MaxAsked is for how many users [Service.Of] answers at once.
+// MaxAsked is the largest number of users of one [Service.Of].
 const MaxAsked = 200
 
-// Nodes says which nodes live; *cluster.Service does.
+// Nodes returns the live nodes. *cluster.Service implements it.
 type Nodes interface {
 	Live(ctx context.Context) (map[cluster.ID]cluster.Boot, error)
 }
 
-// People says who may see a user; *accounts.Service does.
+// People returns who may see a user. *accounts.Service implements it.
 type People interface {
-	// Audiences leaves out users that are deleted, banned or unknown.
+	// Audiences omits users who are deleted, banned or unknown.
 	Audiences(ctx context.Context, users []accounts.ID) (map[accounts.ID]accounts.Audience, error)
 }
 
-// Friends says who is whose friend; *social.Service does.
+// Friends returns the friends of users. *social.Service implements it.
 type Friends interface {
 	AreFriends(ctx context.Context, user accounts.ID, others []accounts.ID) (map[accounts.ID]bool, error)
 	FriendIDs(ctx context.Context, user accounts.ID) ([]accounts.ID, error)
 }
 
-// Config has what the domain stands on.
+// Config has the dependencies of the domain.
 type Config struct {
 	DB      *sqldb.DB
 	Redis   *redis.DB
 	Bus     *events.Bus
-	Node    cluster.ID // this one
+	Node    cluster.ID // of this process
 	Nodes   Nodes
 	People  People
 	Friends Friends
@@ -54,7 +54,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service is the domain as the rest of the program uses it. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
 	db    *sqldb.DB
@@ -63,26 +63,25 @@ type Service struct {
 
 	held    held
 	tells   tells
-	doubt   atomic.Bool // Redis may have lost what this node noted
-	marked  bool        // this node has its mark in Redis; Run's alone
-	vouched bool        // its mark says that its connections are complete; Run's alone
+	doubt   atomic.Bool // Redis may have lost connections of this node
+	marked  bool        // this node has its mark in Redis; used by Run only
+	vouched bool        // its mark states that its connections are complete; used by Run only
 	peers   peers
-	checked time.Time // when the latest beat began; Run's alone
-	renewed time.Time // when keys were looked at last, whether to renew them; Run's alone
-	astray  bool      // Redis may have connections that this node has not; Run's alone
-	left    []leaving // users whom Redis still has among those held, by time; Run's alone
+	checked time.Time // when the latest beat began; used by Run only
+	renewed time.Time // when keys were last checked for renewal; used by Run only
+	astray  bool      // Redis may have connections that this node does not have; used by Run only
+	left    []leaving // users who are still in the node's set in Redis, by time; used by Run only
 
 	mu     sync.Mutex
 	seen   map[accounts.ID]time.Time // not in SQL yet
 	wishes map[accounts.ID]struct{}  // users whose wish Redis may not have
-	partly map[accounts.ID]struct{}  // users with a partial answer, who get presence.complete
+	partly map[accounts.ID]struct{}  // users with a partial response, who get presence.complete
 
-	missing map[cluster.ID]time.Time // since when nodes have no lease; the sweep's alone
+	missing map[cluster.ID]time.Time // since when nodes have no lease; used by the sweep only
 	metrics *metrics
 }
 
-// New returns the domain on those parts. It handles a topic of the bus, and so comes before
-// the bus runs.
+// New returns the domain on those parts. It handles a topic of the bus, so call it before the bus runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, db: cfg.DB, redis: redisStore{cfg.Redis, cfg.DB.Now}, log: cfg.Log,
 		held: newHeld(), tells: newTells(),
@@ -95,11 +94,11 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Of returns users as viewer may see them, in the order asked for; with last, when those
-// that are off line were last seen, which costs a SELECT. partial reports that Redis cannot
-// be reached, or lacks connections of a node that lives: users may be on line who look off line, and the viewer gets
-// presence.complete later. Presence itself is two commands to Redis; that of the viewer's friends and the users' settings is
-// read at the same time. ErrTooMany.
+// Of returns users as viewer may see them, in the order of users. With last, it adds when offline users were last seen,
+// which costs a SELECT. partial reports that Redis is unavailable, or lacks connections of a live node. Users who are
+// online may then seem offline, and the viewer gets presence.complete later. Presence itself costs two commands to
+// Redis. The viewer's friends and the users' settings are read at the same time. It returns ErrTooMany for more than
+// [MaxAsked] users.
 func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.ID, last bool) (_ []Seen, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Of")
 	if len(users) > MaxAsked {
@@ -144,8 +143,7 @@ func (s *Service) Of(ctx context.Context, viewer accounts.ID, users []accounts.I
 	return out, partial, nil
 }
 
-// FriendsOnline returns those of user's friends whom the user sees on line, in no order.
-// partial is as in [Service.Of].
+// FriendsOnline returns the friends whom the user sees online, in no order. partial is as in [Service.Of].
 func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.FriendsOnline %s", user)
 	friends, err := s.cfg.Friends.FriendIDs(ctx, user)
@@ -170,8 +168,7 @@ func (s *Service) FriendsOnline(ctx context.Context, user accounts.ID) (_ []Seen
 	return out, partial, nil
 }
 
-// Online returns which of users are connected, whoever may see it and whatever they wish to be. partial is as in
-// [Service.Of].
+// Online returns which of users are connected, regardless of their audience and wishes. partial is as in [Service.Of].
 func (s *Service) Online(ctx context.Context, users []accounts.ID) (_ map[accounts.ID]bool, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Online")
 	states, partial, err := s.states(ctx, users)
@@ -182,10 +179,10 @@ func (s *Service) Online(ctx context.Context, users []accounts.ID) (_ map[accoun
 	return on, partial, err
 }
 
-// askTime is how long a read waits for Redis.
+// askTime bounds a read's wait for Redis.
 const askTime = 500 * time.Millisecond
 
-// states returns what users are, whoever may see it.
+// states returns the status of users, regardless of their audience.
 func (s *Service) states(ctx context.Context, users []accounts.ID) (_ []Seen, partial bool, err error) {
 	all, alive, partial, err := s.known(ctx, users)
 	if err != nil {
@@ -198,7 +195,7 @@ func (s *Service) states(ctx context.Context, users []accounts.ID) (_ []Seen, pa
 	return states, partial, nil
 }
 
-// status is what a user is.
+// status returns the status of the user.
 func (k kept) status(alive func(cluster.ID) bool) Status {
 	for _, c := range k.connections {
 		if alive(c.Node) {
@@ -208,8 +205,8 @@ func (k kept) status(alive func(cluster.ID) bool) Status {
 	return Offline
 }
 
-// known returns what Redis has of users, and which nodes live. If connections of a live node may be missing the answer is
-// partial, and has those of this node in any case. Where Redis cannot be reached it has no others.
+// known returns what Redis has of users, and which nodes are live. The result is partial if connections of a live node
+// may be missing. It always has the connections of this node, and no others while Redis is unavailable.
 func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, alive func(cluster.ID) bool, partial bool, err error) {
 	self := func(n cluster.ID) bool { return n == s.cfg.Node }
 	ask, cancel := context.WithTimeout(ctx, askTime)
@@ -219,7 +216,7 @@ func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, a
 		all, err = s.redis.read(ask, users)
 	}
 	complete := false
-	if err == nil { // after the read: a loss before it is visible now
+	if err == nil { // after the read, so that an earlier loss is visible
 		complete, err = s.complete(ask, live)
 	}
 	if err == nil {
@@ -247,8 +244,8 @@ func (s *Service) known(ctx context.Context, users []accounts.ID) (all []kept, a
 	return all, self, true, err
 }
 
-// complete reports whether Redis has the connections of all nodes: of those in live, and of those that lived a moment ago,
-// whose lease Redis may have lost.
+// complete reports whether Redis has the connections of all nodes: of those in live, and of those that lived a moment
+// ago, because Redis may have lost their lease.
 func (s *Service) complete(ctx context.Context, live map[cluster.ID]cluster.Boot) (bool, error) {
 	marks, err := s.redis.marks(ctx)
 	if err != nil || s.doubt.Load() {
@@ -262,7 +259,7 @@ func (s *Service) complete(ctx context.Context, live map[cluster.ID]cluster.Boot
 	return true, nil
 }
 
-// addOwn replaces connections of this node, as Redis has them, by those that it holds.
+// addOwn replaces the connections of this node in Redis by those in memory.
 func (s *Service) addOwn(users []accounts.ID, all []kept) {
 	for i, u := range users {
 		others := slices.DeleteFunc(all[i].connections, func(c Connection) bool { return c.Node == s.cfg.Node })
@@ -271,13 +268,13 @@ func (s *Service) addOwn(users []accounts.ID, all []kept) {
 	}
 }
 
-// peers are the nodes that live, and those that lived a moment ago.
+// peers has the live nodes, and those that lived a moment ago.
 type peers struct {
 	mu     sync.Mutex
 	missed map[cluster.ID]time.Time // since when a node has had no lease; zero: it has one
 }
 
-// note returns the nodes that live, and those that have had no lease for at most [linger].
+// note returns the live nodes, and those that have had no lease for at most [linger].
 func (p *peers) note(live map[cluster.ID]cluster.Boot, now time.Time) []cluster.ID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +296,7 @@ func (p *peers) note(live map[cluster.ID]cluster.Boot, now time.Time) []cluster.
 	return slices.Collect(maps.Keys(p.missed))
 }
 
-// unknown restarts the time of the missed nodes, because the nodes that live are unknown.
+// unknown restarts the time of the missed nodes, because the live nodes are unknown.
 func (p *peers) unknown() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,7 +305,7 @@ func (p *peers) unknown() {
 	}
 }
 
-// owes notes that a user got a partial answer, and gets presence.complete later.
+// owes records that a user got a partial response, and gets presence.complete later.
 func (s *Service) owes(user accounts.ID, partial bool) {
 	if !partial {
 		return
@@ -320,8 +317,7 @@ func (s *Service) owes(user accounts.ID, partial bool) {
 	}
 }
 
-// Mine returns what a user is, and wishes to be, whoever may see it. partial is as in
-// [Service.Of].
+// Mine returns a user's status and wish, regardless of the audience. partial is as in [Service.Of].
 func (s *Service) Mine(ctx context.Context, user accounts.ID) (now, wish Status, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Mine %s", user)
 	states, partial, err := s.states(ctx, []accounts.ID{user})
@@ -333,8 +329,7 @@ func (s *Service) Mine(ctx context.Context, user accounts.ID) (now, wish Status,
 	return states[0].Status, rows[user].wish.status(), partial, asKind(err)
 }
 
-// SetWish sets what a user is while on line, and tells the user's friends if it is another
-// one.
+// SetWish sets a user's status for the time online, and publishes it to the user's friends if it is another one.
 func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err error) {
 	defer errs.Wrap(&err, "presence.SetWish %s", user)
 	w, changed, err := updateWish(ctx, s.db, user, to)
@@ -354,10 +349,11 @@ func (s *Service) SetWish(ctx context.Context, user accounts.ID, to Status) (err
 	return nil
 }
 
-// mostLate bounds what waits for Redis or SQL. It is large, for all connections of a node may close at once.
+// mostLate bounds the writes that wait for Redis or SQL. It is large because all connections of a node may close at
+// once.
 const mostLate = 200_000
 
-// wishLater has Redis get a user's wish with the next beat.
+// wishLater writes a user's wish to Redis with the next beat.
 func (s *Service) wishLater(user accounts.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -366,8 +362,8 @@ func (s *Service) wishLater(user accounts.ID) {
 	}
 }
 
-// Connections returns a user's connections, the oldest first. One that has just closed
-// is among them for [linger] where it was the last one to another node. partial is as in [Service.Of].
+// Connections returns a user's connections, the oldest first. The last connection to another node is included for
+// [linger] after it has closed. partial is as in [Service.Of].
 func (s *Service) Connections(ctx context.Context, user accounts.ID) (_ []Connection, partial bool, err error) {
 	defer errs.Wrap(&err, "presence.Connections %s", user)
 	all, alive, partial, err := s.known(ctx, []accounts.ID{user})
@@ -384,8 +380,8 @@ func (s *Service) Connections(ctx context.Context, user accounts.ID) (_ []Connec
 	return open, partial, nil
 }
 
-// AudienceChanged tells a user's friends after the user has changed who sees them on line:
-// they see the user come, or go.
+// AudienceChanged publishes a change of a user's audience to the user's friends, as the user coming online or going
+// offline.
 func (s *Service) AudienceChanged(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "presence.AudienceChanged %s", user)
 	standings, err := accounts.Standings(ctx, s.db, user)
@@ -401,7 +397,7 @@ func (s *Service) AudienceChanged(ctx context.Context, user accounts.ID) (err er
 	return nil
 }
 
-// Erase removes all that there is of a user who has no account any more. It may be repeated.
+// Erase deletes all data of a user who no longer has an account. It may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "presence.Erase %s", user)
 	if err := deleteRow(ctx, s.db, user); err != nil {
@@ -409,7 +405,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if err := s.redis.forget(ctx, user); err != nil { // a wish is gone within a day in any case
+	if err := s.redis.forget(ctx, user); err != nil { // a wish expires within a day in any case
 		s.log.Info("presence: Redis keeps an erased user's wish until its life has ended", "user", user, "err", err)
 	}
 	return nil

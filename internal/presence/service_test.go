@@ -30,7 +30,7 @@ func (w *world) enter(n *node, user int, name string) {
 	n.Watch(Socket).Opened(w.users[user].String(), ids.New[accounts.Session]().String(), name)
 }
 
-// looks returns what a user sees of another at a node.
+// looks returns a user as another one sees them at a node.
 func (w *world) looks(n *node, viewer, user int) Seen {
 	w.t.Helper()
 	seen, partial, err := n.Of(w.t.Context(), w.users[viewer], []accounts.ID{w.users[user]}, true)
@@ -46,14 +46,14 @@ func (w *world) soon(n *node, viewer, user int, want Status) {
 	eventually.Equal(w.t, "what is seen", want, func() Status { return w.looks(n, viewer, user).Status })
 }
 
-// toldOf is what a user was told of another one.
+// toldOf returns the events that a user got about another one.
 func (w *world) toldOf(viewer, user int) []telling {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.told[[2]accounts.ID{w.users[viewer], w.users[user]}])
 }
 
-// hears waits until a user was told of another one for the first time, which comes after what can be seen.
+// hears waits until a user got the first event about another one, which is later than the visible change.
 func (w *world) hears(viewer, user int) {
 	w.t.Helper()
 	eventually.True(w.t, "a friend to be told", func() bool { return len(w.toldOf(viewer, user)) == 1 })
@@ -134,7 +134,7 @@ func TestADeletedOrBannedUserLooksOffLineAndFriendsAreToldSo(t *testing.T) {
 				w.hears(0, 1)
 				w.exec(query, w.users[1])
 				w.memory.FlushAll() // and so all copies
-				m := w.start()      // which has none in its memory
+				m := w.start()      // it has none in its memory
 				bubble.Sleep(3 * time.Second)
 				if got := w.looks(m, 0, 1); got != (Seen{User: w.users[1]}) {
 					t.Errorf("a friend sees %+v", got)
@@ -142,7 +142,7 @@ func TestADeletedOrBannedUserLooksOffLineAndFriendsAreToldSo(t *testing.T) {
 				if got, _, err := m.FriendsOnline(t.Context(), w.users[0]); err != nil || len(got) != 0 {
 					t.Errorf("on line are %+v, %v", got, err)
 				}
-				n.kill() // so that the other one tells
+				n.kill() // so that the other one publishes
 				m.bus.SetLive(nil)
 				w.listen(m)
 				bubble.Sleep(15 * time.Second)
@@ -224,7 +224,7 @@ func TestAKeyIsRenewedBeforeItsLifeEnds(t *testing.T) {
 			}
 			return all
 		}
-		bubble.Sleep(5 * time.Second) // at its start a node does not know what Redis has
+		bubble.Sleep(5 * time.Second) // at its start a node does not know the state of Redis
 		for _, k := range keys {
 			w.must(db.Do(t.Context(), keyspace.Cmd{Name: "PEXPIRE", Key: k, Args: []string{"3600000"}}).Err)
 		}
@@ -309,7 +309,7 @@ func TestFriendsAreToldWhenSQLIsBack(t *testing.T) {
 				w.exec("ALTER TABLE lost RENAME TO " + table)
 				bubble.Sleep(3 * time.Second)
 				if table == "friends" {
-					return // the friends are known from before
+					return // the friends are cached from before
 				}
 				if told := w.toldOf(0, 1); len(told) != 2 || told[1].status != api.StatusOffline {
 					t.Errorf("after the user has gone, a friend was told %+v", told)

@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives errors of the engine the kind that callers handle.
 func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 
 // row is what SQL has of a user.
@@ -22,8 +22,7 @@ type row struct {
 	seen time.Time // zero: never
 }
 
-// selectRows returns what SQL has of up to 500 users; those of whom it has nothing are
-// left out.
+// selectRows returns what SQL has of up to 500 users. It omits users without a row.
 func selectRows(ctx context.Context, q sqldb.Querier, users []accounts.ID) (map[accounts.ID]row, error) {
 	all := map[accounts.ID]row{}
 	if len(users) == 0 {
@@ -47,8 +46,7 @@ var (
 	seens   = sqldb.Upsert{Table: "presence", Columns: columns, Key: columns[:1], Set: []string{"seen = {greatest}(seen, {new.seen})"}}
 )
 
-// updateWish sets a user's wish, and returns it. changed is false where it was that
-// already.
+// updateWish sets a user's wish, and returns it. changed is false if it was already set.
 func updateWish(ctx context.Context, db *sqldb.DB, user accounts.ID, to Status) (w Wish, changed bool, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		changed = false
@@ -69,7 +67,7 @@ func updateWish(ctx context.Context, db *sqldb.DB, user accounts.ID, to Status) 
 	return w, changed, err
 }
 
-// upsertSeen notes when users were last seen.
+// upsertSeen stores when users were last seen.
 func upsertSeen(ctx context.Context, db *sqldb.DB, seen map[accounts.ID]time.Time) error {
 	args := make([]any, 0, 4*len(seen))
 	for _, u := range slices.SortedFunc(maps.Keys(seen), accounts.ID.Compare) { // one order of locks
@@ -84,7 +82,7 @@ func deleteRow(ctx context.Context, db *sqldb.DB, user accounts.ID) error {
 	return err
 }
 
-// WriteSeen notes when users were last on line, in SQL alone: it is for accounts of a demo.
+// WriteSeen stores when users were last online, in SQL alone: it is for accounts of a demo.
 func WriteSeen(ctx context.Context, db *sqldb.DB, seen map[accounts.ID]time.Time) error {
 	return upsertSeen(ctx, db, seen)
 }

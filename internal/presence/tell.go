@@ -13,19 +13,18 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// change is what friends are to be told of a user.
+// change is a change of a user that is to be published to friends.
 type change struct {
 	status Status
 	at     time.Time
-	hidden bool // to the friends the user is off line from now on
-	shown  bool // the user has just let the friends see them
-	own    bool // the user's devices are told, too: one of them may have made the change
+	hidden bool // to the friends the user is offline from now on
+	shown  bool // the user has just become visible to the friends
+	own    bool // it is also published to the user's devices, because one of them may have made the change
 
 	version int64 // of the status; a newer status has a higher one
 }
 
-// tells are changes of which nobody was told yet. A later one of the same user takes the
-// earlier one's place.
+// tells has the changes that are not yet published. A later change of a user replaces the earlier one.
 type tells struct {
 	wake chan struct{}
 
@@ -49,7 +48,7 @@ func (t *tells) add(user accounts.ID, c change) {
 	}
 }
 
-// back has a change be told later, with what another one of the user has brought meanwhile.
+// back queues a change again, merged with a later change of the user.
 func (t *tells) back(user accounts.ID, c change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,10 +72,10 @@ func (t *tells) take(n int) (users []accounts.ID, changes []change) {
 	return users, changes
 }
 
-// tellers is how many users' friends are looked up at a time.
+// tellers is the number of users whose friends are read at a time.
 const tellers = 16
 
-// tell tells friends, until ctx ends. While SQL is away changes wait.
+// tell publishes changes, until ctx ends. While SQL is away, changes wait.
 func (s *Service) tell(ctx context.Context) {
 	for {
 		select {
@@ -97,7 +96,7 @@ func (s *Service) tell(ctx context.Context) {
 	}
 }
 
-// tellAll tells of changes. After an error those of which it has not told wait.
+// tellAll publishes changes. After an error, the unpublished ones wait.
 func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []change) error {
 	ask, cancel := context.WithTimeout(ctx, writeTime)
 	all, err := s.redis.read(ask, users)
@@ -107,8 +106,8 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 			changes[i] = changes[i].still(k)
 		}
 	}
-	ask, cancel = context.WithTimeout(ctx, writeTime)         // a Redis that is away has used up the other
-	standings, err := accounts.Standings(ask, s.db, users...) // no copy: what is told cannot be taken back
+	ask, cancel = context.WithTimeout(ctx, writeTime)         // an unavailable Redis has used up the other
+	standings, err := accounts.Standings(ask, s.db, users...) // no copy, because an event cannot be revoked
 	cancel()
 	if err != nil {
 		for i, u := range users {
@@ -128,7 +127,7 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 		who, known := standings[u]
 		gone := !known || who.Away()
 		if gone && c.status == Offline {
-			c.hidden = true // a deleted or banned user has gone, and friends learn no more than that
+			c.hidden = true // a deleted or banned user is offline, and friends see no more than that
 		}
 		g.Go(func() error {
 			err := s.tellOf(ctx, u, c, !gone && who.Presence == accounts.ToFriends)
@@ -141,8 +140,8 @@ func (s *Service) tellAll(ctx context.Context, users []accounts.ID, changes []ch
 	return g.Wait()
 }
 
-// still returns what is to be told by now: nothing where another change has come, of
-// which whoever made it tells.
+// still returns what is still to be published. It returns the zero change if another change has followed, because its
+// writer publishes that.
 func (c change) still(k kept) change {
 	c.version = max(c.version, k.version)
 	switch {
@@ -159,7 +158,7 @@ func (c change) still(k kept) change {
 	return c
 }
 
-// tellOf tells of one user, or nobody after an error.
+// tellOf publishes the change of one user. After an error, it has published none of it.
 func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visible bool) error {
 	var friends []accounts.ID
 	if visible || c.hidden {
@@ -185,16 +184,16 @@ func (s *Service) tellOf(ctx context.Context, user accounts.ID, c change, visibl
 	for _, f := range friends {
 		batch = append(batch, event(f, c, seen))
 	}
-	return s.cfg.Bus.PublishPaced(ctx, batch) // many users may go at once, with many friends each
+	return s.cfg.Bus.PublishPaced(ctx, batch) // many users may leave at once, with many friends each
 }
 
-// data is what events say of a user.
+// data returns the data of a user in events.
 func data(seen Seen) json.RawMessage {
 	text, _ := json.Marshal(seen.wire()) // texts and a time
 	return text
 }
 
-// event is what one user is told of another, or of themselves.
+// event returns the event for one user about another, or about themselves.
 func event(to accounts.ID, c change, seen json.RawMessage) events.Event {
 	e := events.New(api.EventPresenceChanged, to.String(), c.at, seen)
 	e.Fleeting = true

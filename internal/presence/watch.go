@@ -16,41 +16,40 @@ import (
 )
 
 const (
-	// linger is how long a connection that has closed counts: whoever is back by then was
-	// never away. A dead node's are given as long.
+	// linger is the time when a closed connection still counts: a user who returns within it was never away.
+	// Connections of a dead node count as long.
 	linger = 5 * time.Second
-	// beatEvery is how often a node looks whether Redis still has what it noted, and how
-	// late a connection that lingers may be taken out.
+	// beatEvery is the time between two checks of a node's connections in Redis. A lingering connection may be removed
+	// that much later.
 	beatEvery = time.Second
-	// atOnce is how many connections go to Redis in one round trip.
+	// atOnce is the number of connections that go to Redis in one round trip.
 	atOnce = 500
-	// writeTime is how long that may take.
+	// writeTime bounds such a round trip.
 	writeTime = 2 * time.Second
-	// renewAfter is how long a connection is noted before its key's life begins anew,
-	// give or take a quarter of it less, so that not all are renewed at once.
+	// renewAfter is the age when the TTL of a connection's key is renewed. Up to a quarter is subtracted at random, so
+	// that not all are renewed at once.
 	renewAfter = 8 * time.Hour
-	// letGoAfter is how long a user who has left stays among those that a node holds, in Redis: a
-	// failover meanwhile may bring a connection back, and the node looks for it there.
+	// letGoAfter is the time that a user who has left stays in the node's set in Redis. A failover meanwhile may
+	// restore a connection, and the node checks the users of its set for that.
 	letGoAfter = time.Minute
 )
 
-// leaving is a user of whom a node has had nothing since a moment.
+// leaving is a user without connections on this node since a time.
 type leaving struct {
 	user accounts.ID
 	at   time.Time
 }
 
-// Watch is told of the connections of one kind to this node. It waits for nothing.
+// Watch records the connections of one kind to this node. Its methods do not block.
 type Watch struct {
 	s    *Service
 	kind Kind
 }
 
-// Watch returns what is to be told of the connections of a kind.
+// Watch returns the recorder for connections of a kind.
 func (s *Service) Watch(kind Kind) *Watch { return &Watch{s, kind} }
 
-// Opened notes that a user's device has opened a connection, whose name no other
-// connection to this node has.
+// Opened records that a user's device has opened a connection. Its name must be unique on this node.
 func (w *Watch) Opened(user, device, connection string) {
 	u, err := ids.Parse[accounts.User](user)
 	d, derr := ids.Parse[accounts.Session](device)
@@ -61,16 +60,16 @@ func (w *Watch) Opened(user, device, connection string) {
 	w.s.held.add(w.name(connection), u, Connection{Node: w.s.cfg.Node, Kind: w.kind, Device: d, Since: w.s.db.Now()})
 }
 
-// Closed notes that a connection has closed.
+// Closed records that a connection has closed.
 func (w *Watch) Closed(connection string) { w.s.held.remove(w.name(connection), time.Now()) }
 
 func (w *Watch) name(connection string) string { return string(w.kind) + connection }
 
-// Run keeps Redis agreeing with the connections of this node, and tells friends, until ctx
-// ends. What it has noted stays: the other nodes see that this one is gone.
+// Run applies the connections of this node to Redis, and publishes changes to friends, until ctx ends. Its data in
+// Redis stays: the other nodes detect that this one is gone.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
-	s.vouch(ctx) // before the first connection: reads of other nodes wait for it
+	s.vouch(ctx) // before the first connection, because reads of other nodes wait for it
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { s.tell(ctx) })
@@ -84,7 +83,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		case <-beat.C:
 			s.beat(ctx)
 		case <-s.held.wake:
-			if s.doubt.Load() && time.Since(s.checked) >= beatEvery { // answers are partial until then
+			if s.doubt.Load() && time.Since(s.checked) >= beatEvery { // responses are partial until then
 				s.beat(ctx)
 			}
 		}
@@ -104,13 +103,12 @@ func (s *Service) vouch(ctx context.Context) {
 	if !s.marked && !s.begin(ctx) {
 		return
 	}
-	s.vouched, _ = s.redis.vouch(ctx, s.cfg.Node) // a lost mark is found by the next beat
+	s.vouched, _ = s.redis.vouch(ctx, s.cfg.Node) // the next beat detects a lost mark
 }
 
-// beat looks whether Redis still has what this node noted, and does what time has made
-// due.
+// beat checks whether Redis still has the connections of this node, and does the work that is due.
 func (s *Service) beat(ctx context.Context) {
-	if s.astray { // since the beat before: what was put back is there by now
+	if s.astray { // since the beat before, so the restored connections are already there
 		s.astray = s.findStrays(ctx) != nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
@@ -127,17 +125,17 @@ func (s *Service) beat(ctx context.Context) {
 		s.peers.unknown()
 	}
 	if !s.marked {
-		s.doubt.Store(false) // nothing was noted that Redis may have lost
+		s.doubt.Store(false) // Redis had no connections that it may have lost
 		return
 	}
 	m, err := s.redis.marked(ctx, s.cfg.Node)
 	if err != nil {
-		return // Redis is away: nobody knows
+		return // Redis is away, so the state is unknown
 	}
 	swept := !m.swept.IsZero()
 	if swept {
 		if live, err := s.cfg.Nodes.Live(ctx); err != nil || live[s.cfg.Node].IsZero() {
-			return // what is put back before others see that this node lives is swept again
+			return // connections that are restored before other nodes see this one as live are swept again
 		}
 	}
 	doubt := s.doubt.Swap(false)
@@ -151,8 +149,8 @@ func (s *Service) beat(ctx context.Context) {
 	}
 }
 
-// findStrays has connections be taken out that Redis has of this node, and the node has not: Redis was set
-// back to what it had a while ago, or got a command late.
+// findStrays removes connections of this node that Redis has and the node does not. Redis was set back to an older
+// state, or got a command late.
 func (s *Service) findStrays(ctx context.Context) error {
 	n := 0
 	for cursor, more := "0", true; more; more = cursor != "0" {
@@ -175,7 +173,7 @@ func (s *Service) findStrays(ctx context.Context) error {
 	return nil
 }
 
-// letGo takes users who left a while ago off those whom Redis has this node hold.
+// letGo removes users who left a while ago from this node's set in Redis.
 func (s *Service) letGo(ctx context.Context, now time.Time) {
 	var users []accounts.ID
 	for len(s.left) > 0 && now.Sub(s.left[0].at) >= letGoAfter {
@@ -191,8 +189,7 @@ func (s *Service) letGo(ctx context.Context, now time.Time) {
 	}
 }
 
-// write brings some connections to Redis, or takes them out, and reports whether it did
-// and there may be more.
+// write stores some connections in Redis, or removes them. It reports whether it succeeded and there may be more.
 func (s *Service) write(ctx context.Context) bool {
 	in, out := s.held.take(atOnce)
 	if len(in)+len(out) == 0 {
@@ -212,12 +209,12 @@ func (s *Service) write(ctx context.Context) bool {
 
 // begin marks this node as one that writes its connections, and reports whether Redis has the mark.
 func (s *Service) begin(ctx context.Context) bool {
-	s.doubt.Store(false) // an earlier loss does not concern what is written from now on
+	s.doubt.Store(false) // an earlier loss does not affect later writes
 	s.marked = s.redis.setMark(ctx, s.cfg.Node, time.Time{}) == nil
 	return s.marked
 }
 
-// pause has what is left wait for the next beat.
+// pause delays the rest until the next beat.
 func (s *Service) pause() bool {
 	select {
 	case <-s.held.wake:
@@ -226,8 +223,7 @@ func (s *Service) pause() bool {
 	return false
 }
 
-// note notes connections, and has the friends told of users who had none. It reports
-// whether Redis took all.
+// note stores connections, and queues the changes of users who had none. It reports whether Redis stored all.
 func (s *Service) note(ctx context.Context, in []*holding) bool {
 	if len(in) == 0 {
 		return true
@@ -239,7 +235,7 @@ func (s *Service) note(ctx context.Context, in []*holding) bool {
 	ask, cancel := context.WithTimeout(ctx, askTime)
 	rows, err := selectRows(ask, s.db, users)
 	cancel()
-	if err != nil { // they are on line all the same
+	if err != nil { // they are online all the same
 		for _, u := range users {
 			s.wishLater(u)
 		}
@@ -264,8 +260,8 @@ func (s *Service) note(ctx context.Context, in []*holding) bool {
 	return len(failed) == 0
 }
 
-// takeOut takes connections out, and has the friends told of users who have none left. It
-// reports whether Redis answered for all.
+// takeOut removes connections, and queues the changes of users who have none left. It reports whether Redis replied for
+// all.
 func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
 	if len(out) == 0 {
 		return true
@@ -297,7 +293,7 @@ func (s *Service) takeOut(ctx context.Context, out []*holding) bool {
 	return len(failed) == 0
 }
 
-// lingers has a connection that Redis did not have wait once more, see [held.lingerAgain].
+// lingers lets a connection that Redis did not have linger once more, see [held.lingerAgain].
 func (s *Service) lingers(h *holding) bool {
 	lost, again := s.held.lingerAgain(h, time.Now())
 	if lost {
@@ -320,7 +316,7 @@ func (s *Service) wentOff(off []*closing) []accounts.ID {
 	return users
 }
 
-// lastSeen has SQL get when users were last seen.
+// lastSeen queues for SQL when users were last seen.
 func (s *Service) lastSeen(users []accounts.ID, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +327,7 @@ func (s *Service) lastSeen(users []accounts.ID, at time.Time) {
 	}
 }
 
-// writeLate brings to SQL and Redis, with each beat, what waits for them, until ctx ends.
+// writeLate writes the queued data to SQL and Redis, with each beat, until ctx ends.
 func (s *Service) writeLate(ctx context.Context) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -413,7 +409,7 @@ func (s *Service) writeSeen(ctx context.Context) bool {
 	return len(s.seen) > 0
 }
 
-// writeWishes brings some wishes to Redis that it may not have, and reports whether there may be more.
+// writeWishes writes some wishes to Redis that it may not have, and reports whether there may be more.
 func (s *Service) writeWishes(ctx context.Context) bool {
 	s.mu.Lock()
 	some := make([]accounts.ID, 0, min(len(s.wishes), atOnce))
@@ -422,7 +418,7 @@ func (s *Service) writeWishes(ctx context.Context) bool {
 			break
 		}
 		some = append(some, u)
-		delete(s.wishes, u) // before SQL is read: whoever has another wish by then comes again
+		delete(s.wishes, u) // before SQL is read, because a later wish of the user is queued again
 	}
 	s.mu.Unlock()
 	rows, err := selectRows(ctx, s.db, some)
