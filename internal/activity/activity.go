@@ -142,7 +142,7 @@ type Cohort struct {
 	Partial bool // Redis had lost some of the active users
 }
 
-// daysAfter lists the days after registration on which users are checked: each day of a month, and two more for
+// daysAfter lists the days after registration when users are checked: each day of a month, and two more for
 // comparisons.
 var daysAfter = func() (all []int) {
 	for n := range 30 {
@@ -155,7 +155,7 @@ const (
 	// settle is how long after its end a day is closed: by then the nodes have sent their users, unless Redis was
 	// unavailable.
 	settle = 15 * time.Minute
-	// lateness is the delay after which a day is closed again, for late users.
+	// lateness is the delay until a day is closed again, for late users.
 	lateness = 24 * time.Hour
 	// kept is the number of days before today with complete sets.
 	kept = 30

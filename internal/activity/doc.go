@@ -1,5 +1,5 @@
-// Package activity counts the users who are active on a day, in a week and in a month, and how many of the users who
-// registered on a day come back.
+// Package activity counts the users who are active on a day, in a week and in a month. It also counts how many of the
+// users who registered on a day come back.
 //
 // # Active users
 //
@@ -25,8 +25,8 @@
 //
 // SQL has the numbers permanently: activity_days by day, activity_ranges by week and month, activity_retention by the
 // day of registration. A job counts today and yesterday every two minutes. Another job closes each finished day a
-// quarter of an hour after its end, and again a day later for late users. It counts the day, checks which of the users
-// who registered 1 to 30, 60 and 90 days before were active, and counts the week and the month of the day.
+// quarter of an hour after its end, and again a day later for late users. It counts the day, its week and its month.
+// It also counts how many of the users who registered 1 to 30, 60 and 90 days before were active.
 //
 // This is the only domain whose source of truth is in Redis before SQL: the active users are stored nowhere else,
 // because a row per user and day would cost SQL as much as check-in. So users that Redis loses are lost, and the number

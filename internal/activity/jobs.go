@@ -72,7 +72,7 @@ func (s *Service) countDays(ctx context.Context, days []civil.Day) (map[civil.Da
 	return all, writeDays(ctx, s.db, write)
 }
 
-// madeGood is the time in which nodes detect a loss in Redis and send their users again.
+// madeGood bounds the time until nodes detect a loss in Redis and send their users again.
 const madeGood = pollEvery + 10*time.Second
 
 // lookTwice returns the numbers of days in Redis. If one is smaller than the stored number, it reads again after the

@@ -62,7 +62,7 @@ func (s *redisStore) add(ctx context.Context, batches []*batch, estimates bool) 
 	}
 }
 
-// found contains the numbers of a day in Redis. Both are set on a day on which the setting was changed.
+// found contains the numbers of a day in Redis. Both are set on a day when the setting was changed.
 type found struct{ set, estimate int64 }
 
 func (f found) count() Count {

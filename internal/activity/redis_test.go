@@ -53,8 +53,7 @@ func people(n int) []accounts.ID {
 	return all
 }
 
-// The twin is a map. Sets are larger than what Redis holds in one piece, so that they are
-// read in pages.
+// The twin is a map. Sets are larger than one piece of Redis, so that they are read in pages.
 func TestTheUnionOfDaysIsWhatAMapSays(t *testing.T) {
 	eachRedis(t, func(t *testing.T, s *redisStore, _ *redis.DB) {
 		seed := rand.Uint64()
@@ -66,7 +65,7 @@ func TestTheUnionOfDaysIsWhatAMapSays(t *testing.T) {
 		for d := civil.Day(first); d <= last; d++ {
 			on[d] = map[accounts.ID]bool{}
 			if d == first+3 {
-				continue // nobody
+				continue // no user
 			}
 			var some []accounts.ID
 			for _, u := range users {
@@ -128,7 +127,7 @@ func names(users []accounts.ID) (all []string) {
 	return all
 }
 
-// The embedded server adds up the estimates of several keys, so it is refused: see app.Config.
+// The embedded server adds up the estimates of several keys, so the settings refuse it: see app.Config.
 func TestEstimatesOfDaysAreUnited(t *testing.T) {
 	eachRedis(t, func(t *testing.T, s *redisStore, db *redis.DB) {
 		if db.Mode() == "embedded" {
@@ -153,7 +152,7 @@ func TestEstimatesOfDaysAreUnited(t *testing.T) {
 			t.Fatal(err)
 		}
 		near("two days", both, 3000)
-		note(t, s, false, 20_001, users[:10]...) // the setting is changed
+		note(t, s, false, 20_001, users[:10]...) // the setting has changed
 		mixed, err := s.union(t.Context(), []civil.Day{20_000, 20_001})
 		if err != nil || !mixed.Partial || mixed.Exact || mixed.Actives != both.Actives {
 			t.Errorf("both kinds: got %+v, %v; want the larger number, as a partial one", mixed, err)

@@ -97,8 +97,8 @@ const (
 	flushTime = 2 * time.Second
 	// trips is the number of commands per round trip.
 	trips = 10
-	// pollEvery is the interval in which a node reads today's number and checks that it includes the users that it
-	// sent.
+	// pollEvery is the time between two reads of today's number. A node checks that the number includes the users that
+	// it sent.
 	pollEvery = time.Minute
 )
 

@@ -25,7 +25,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// world has nodes on one database and one Redis. Its workers are the test.
+// world has nodes on one database and one Redis. The test runs their jobs.
 type world struct {
 	t        *testing.T
 	memory   *redistest.Memory
@@ -51,8 +51,7 @@ func newWorld(t *testing.T, settings Settings) *world {
 	return w
 }
 
-// skip puts the clock forward. To let hours go by would take long: the bus beats ten times
-// a second.
+// skip moves the clock forward. Letting hours pass would take long, because the bus has ten heartbeats a second.
 func (w *world) skip(d time.Duration) { w.ahead.Add(int64(d)) }
 
 func (w *world) must(err error) {
@@ -100,7 +99,7 @@ func (n *node) metric(name string) float64 {
 
 func (w *world) today() civil.Day { return w.settings.clock().Today(w.db.Now()) }
 
-// has returns how many users Redis has of a day.
+// has returns how many users of a day Redis has.
 func (w *world) has(n *node, d civil.Day) int64 {
 	w.t.Helper()
 	looked, err := n.Service.redis.look(w.t.Context(), []civil.Day{d})
@@ -108,7 +107,7 @@ func (w *world) has(n *node, d civil.Day) int64 {
 	return looked[0].count().Actives
 }
 
-// kept returns what SQL has of a day.
+// kept returns the data of a day in SQL.
 func (w *world) kept(d civil.Day) Day {
 	w.t.Helper()
 	all, err := selectDays(w.t.Context(), w.db, Span{d, d}, 1)
@@ -198,7 +197,7 @@ func TestAnEmptiedRedisIsCompleteAgainWithinSeconds(t *testing.T) {
 	}
 }
 
-// An eviction, or somebody's command, is nothing that the bus hears of.
+// The bus does not report an eviction, or a command of an operator.
 func TestALostSetIsNoticedWithinAMinute(t *testing.T) {
 	for _, settings := range []Settings{{}, {Count: approximate}} {
 		t.Run(settings.Count, func(t *testing.T) {
@@ -308,7 +307,7 @@ func TestAKeptNumberOutlivesRedisAndSaysThatItIsPartial(t *testing.T) {
 		if got := w.kept(w.today()).Count; got != (Count{40, true, false}) {
 			t.Fatalf("kept: %+v", got)
 		}
-		n.stop() // so that nobody remembers
+		n.stop() // so that no node has the users in memory
 		w.memory.RestartEmpty()
 		m := w.start()
 		m.seen(users[30:45]...)
@@ -328,8 +327,8 @@ func TestAKeptNumberOutlivesRedisAndSaysThatItIsPartial(t *testing.T) {
 	})
 }
 
-// The job counts in the second in which Redis is emptied, or has lost the set alone, and the
-// node has not noticed yet.
+// The job counts during the second when Redis is emptied, or has lost only the set, and the node has not detected it
+// yet.
 func TestALossThatIsMadeGoodLeavesNoMark(t *testing.T) {
 	for name, harm := range map[string]func(w *world, n *node){
 		"emptied": func(w *world, _ *node) { w.memory.FlushAll() },
@@ -378,7 +377,7 @@ func TestWhileRedisIsAwayNothingIsWritten(t *testing.T) {
 	})
 }
 
-// A plan is the reference: who was active on which day, in a map.
+// A plan is the reference: a map of the active users of each day.
 type plan map[civil.Day]map[accounts.ID]bool
 
 func (p plan) union(s Span) (n int64) {
@@ -391,8 +390,7 @@ func (p plan) union(s Span) (n int64) {
 	return int64(len(all))
 }
 
-// nights lets days go by. Each has the users that active returns, and the jobs run as
-// often as they should.
+// nights lets days pass. Each has the users that active returns, and the jobs run as often as they should.
 func (w *world) nights(n *node, p plan, count int, active func(day civil.Day) []accounts.ID) {
 	w.t.Helper()
 	for range count {
@@ -405,7 +403,7 @@ func (w *world) nights(n *node, p plan, count int, active func(day civil.Day) []
 		bubble.Sleep(5 * time.Second)
 		w.must(n.Service.count(w.t.Context()))
 		w.skip(w.settings.clock().Start(d + 1).Add(10 * time.Minute).Sub(w.db.Now()))
-		// What was written for the last time in the first minute of its day goes now.
+		// A set whose last write was in the first minute of its day expires now.
 		w.must(n.redis.Do(w.t.Context(), keyspace.Cmd{Name: "UNLINK", Key: setKey(d + 1 - civil.Day(keyLife/(24*time.Hour))).Key}).Err)
 		w.must(n.Service.count(w.t.Context()))
 		w.must(n.close(w.t.Context()))
@@ -469,7 +467,7 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 			found[[2]int{int(c.Date), c.After}] = c
 		}
 		want := 0
-		for _, u := range users { // each alone on its day
+		for _, u := range users { // each user on a day of their own
 			for _, after := range daysAfter {
 				d := registered[u] + civil.Day(after)
 				if d < first || d > last {
@@ -491,7 +489,7 @@ func TestTwoMonthsOfDaysWeeksMonthsAndRetentionAreWhatAMapSays(t *testing.T) {
 	})
 }
 
-// registeredNever has no account: who is active need not be in SQL.
+// registeredNever has no account, because an active user need not be in SQL.
 var registeredNever = ids.New[accounts.User]()
 
 func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing.T) {
@@ -510,7 +508,7 @@ func TestARangeIsPartialWhereADayIsAndADayIsLookedAtAgainForLateUsers(t *testing
 				t.Errorf("of those who registered the day before are active %+v, want %+v", all, want)
 			}
 		}
-		late.seen(users[8]) // and is cut off
+		late.seen(users[8]) // and loses its connection
 		late.wire.Refuse()
 		w.nights(n, p, 1, func(civil.Day) []accounts.ID { return users[:4] })
 		if got := w.kept(d).Count; got != (Count{4, true, false}) {
@@ -622,7 +620,7 @@ func TestARangeIsWithinTheDaysWhoseSetsAreWhole(t *testing.T) {
 	})
 }
 
-// Nobody counts a day any more that was closed twice: the range itself finds that its set has gone.
+// A day that was closed twice is not counted again: the range itself detects that its set is gone.
 func TestARangeIsPartialWhereTheSetOfAnOldDayIsLost(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
@@ -666,7 +664,7 @@ func TestAnErasedUserLeavesNoIdInRedisAndNumbersStay(t *testing.T) {
 		}
 		n.wire.Refuse()
 		bubble.Sleep(time.Minute)
-		w.must(n.Erase(t.Context(), users[1])) // the sets go by themselves
+		w.must(n.Erase(t.Context(), users[1])) // the sets expire without it
 	})
 }
 
@@ -694,8 +692,7 @@ func TestAnErasedUserDoesNotComeBackWithWhatIsSentOnceMore(t *testing.T) {
 	})
 }
 
-// Several requests of many users at once, a turn of the day and a flush among them: the
-// race detector looks on.
+// Several requests of many users at once, with a new day and a flush among them, under the race detector.
 func TestManyAreSeenAtOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, Settings{})
@@ -726,7 +723,7 @@ func TestManyUsersAreOneCommand(t *testing.T) {
 		t.Run(settings.Count, func(t *testing.T) {
 			server := redistest.Server(t)
 			db := redistest.Open(t, server.URL)
-			b := events.NewBus(db, "node", slog.New(slog.DiscardHandler)) // which does not run
+			b := events.NewBus(db, "node", slog.New(slog.DiscardHandler)) // it does not run
 			s := New(Config{DB: sqldbtest.SQLite(t), Redis: db, Bus: b.Nodes(), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Settings: settings})
 			n, users, name := node{Service: s}, people(2500), map[string]string{exact: "sadd", approximate: "pfadd"}[settings.Count]
 			calls := func() string {
@@ -752,7 +749,7 @@ func TestManyUsersAreOneCommand(t *testing.T) {
 			if !s.flush(t.Context()) {
 				t.Fatal("Redis did not take the users")
 			}
-			// The first time the server does not know the script, and is sent it.
+			// The first time, the server does not have the script, and gets it.
 			want := fmt.Sprintf("evalsha 3, %s 3", name)
 			if got := calls(); got != want {
 				t.Errorf("the commands for 2500 users are %s; want %s", got, want)

@@ -83,8 +83,8 @@ func writeCohorts(ctx context.Context, db *sqldb.DB, all []Cohort, now time.Time
 	return err
 }
 
-// selectCohorts returns the stored cohorts of a span, newest first, each by the days after. The day on which a cohort
-// was checked defines whether it is partial.
+// selectCohorts returns the stored cohorts of a span, newest first, each by the days after. A cohort is partial if
+// the day of its check is partial.
 func selectCohorts(ctx context.Context, q sqldb.Querier, span Span) ([]Cohort, error) {
 	rows, err := q.QueryContext(ctx, `SELECT c.cohort, c.days_after, c.size, c.active, COALESCE(d.partial, 0) FROM activity_retention c
 		LEFT JOIN activity_days d ON d.day = c.cohort + c.days_after WHERE c.cohort >= ? AND c.cohort <= ? ORDER BY c.cohort DESC, c.days_after`, int(span.First), int(span.Last))

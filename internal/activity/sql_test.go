@@ -115,7 +115,7 @@ func TestWhoRegisteredIsReadInPagesAndByTheMillisecond(t *testing.T) {
 	})
 }
 
-// register opens accounts.
+// register creates accounts.
 func register(t *testing.T, db *sqldb.DB, n int) (users []accounts.ID) {
 	t.Helper()
 	var all []accounts.User

@@ -37,7 +37,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(text))}, nil
 }
 
-// A stranger who makes up names of keys does not have the keys fetched again and again.
+// Unknown names of keys from an attacker do not cause one fetch after the other.
 func TestKeysThatNobodyKnowsAreFetchedOnceInAWhile(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -94,7 +94,7 @@ func TestKeysThatNobodyKnowsAreFetchedOnceInAWhile(t *testing.T) {
 	})
 }
 
-// begun is a service, and an app at whose address there are no keys yet.
+// begun is a service, and an app whose address has no keys yet.
 type begun struct {
 	*Service
 	t       *testing.T
@@ -103,7 +103,7 @@ type begun struct {
 	fetched *atomic.Int32
 }
 
-// begin returns one whose app takes some time to say its keys.
+// begin returns one whose app takes some time to return its keys.
 func begin(t *testing.T, takes time.Duration) begun {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -124,7 +124,7 @@ func begin(t *testing.T, takes time.Duration) begun {
 	return b
 }
 
-// signs has the app show its key from now on, under a name that may be empty.
+// signs publishes the app's key from now on, under a name that may be empty.
 func (b begun) signs(kid string) {
 	b.t.Helper()
 	k, err := jwkset.NewJWKFromKey(b.private.Public(), jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: kid}})
@@ -136,7 +136,7 @@ func (b begun) signs(kid string) {
 	}
 }
 
-// show reports whether a token that names a key, or none, is taken.
+// show reports whether a token that names a key, or none, is accepted.
 func (b begun) show(kid string) bool {
 	b.t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"iss": "app", "aud": "stoa", "sub": "c-1", "exp": time.Now().Add(time.Minute).Unix()})
@@ -151,7 +151,7 @@ func (b begun) show(kid string) bool {
 	return err == nil
 }
 
-// A key that the app has begun to sign with is fetched although the address takes its time, once for all who come with it.
+// A new key of the app is fetched although the address is slow, once for all requests with it.
 func TestANewKeyIsWaitedFor(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := begin(t, 3*time.Second)
@@ -172,11 +172,11 @@ func TestANewKeyIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Whoever still comes with a key that is gone, all the time, does not keep a new one from being fetched.
+// Constant requests with a deleted key do not prevent the fetch of a new one.
 func TestAKeyThatIsGoneHidesNoNewOne(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := begin(t, time.Second/2)
-		b.show("gone") // this is what keys are fetched for now
+		b.show("gone") // this causes the present fetch
 		b.signs("new")
 		var all sync.WaitGroup
 		for range 320 {
@@ -190,7 +190,7 @@ func TestAKeyThatIsGoneHidesNoNewOne(t *testing.T) {
 	})
 }
 
-// An app with one key need not name it. Its keys are fetched, too, when they could not be as the node started.
+// An app with one key need not name it. Its keys are also fetched if the fetch at the start of the node failed.
 func TestAKeyWithoutANameIsFetchedLater(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := begin(t, time.Second/2)
@@ -201,7 +201,7 @@ func TestAKeyWithoutANameIsFetchedLater(t *testing.T) {
 	})
 }
 
-// slow is an address that answers after a time, if somebody still waits for it.
+// slow is an address that responds after a time, unless the request has ended.
 type slow struct {
 	after time.Duration
 	answers

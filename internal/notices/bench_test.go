@@ -8,8 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb/sqldbtest"
 )
 
-// BenchmarkAnAnnouncement delivers one to 20,000 users, counts what one of them has not read, and
-// reads their list.
+// BenchmarkAnAnnouncement delivers an announcement to 20,000 users, and reads the unread count and the list of one of
+// them.
 func BenchmarkAnAnnouncement(b *testing.B) {
 	const users = 20_000
 	for _, e := range sqldbtest.Engines(b) {

@@ -5,8 +5,8 @@
 //
 // SQL is the source of truth: the table notices, and a row per user in notice_lists. The notices of a user have the
 // numbers 1, 2, 3 and so on (seq). A number is assigned while the user's row in notice_lists is locked, so that a
-// reader never sees a higher number before a lower one. Lists are paged by number. One mark says up to which number all
-// notices are read; single notices above it can be read earlier.
+// reader never sees a higher number before a lower one. Lists are paged by number. All notices up to a mark
+// are read; single notices above it can be read earlier.
 //
 // A notice is written in the transaction of its cause ([Service.Record]) and has a source. A constraint ensures that a
 // user has at most one notice per source, so that a retry after a kill changes nothing. A notice that no longer

@@ -24,7 +24,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// nobody has no profiles.
+// nobody returns no profiles.
 type nobody struct{}
 
 func (nobody) Profiles(context.Context, []accounts.ID) (accounts.Profiles, error) { return nil, nil }
@@ -79,13 +79,13 @@ func (w *world) must(err error) {
 	}
 }
 
-// tell records in a transaction.
+// tell records notices in a transaction.
 func (w *world) tell(list ...Entry) {
 	w.t.Helper()
 	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return w.Record(ctx, tx, list...) }))
 }
 
-// users makes accounts, in the order of their ids.
+// users creates accounts, in the order of their ids.
 func (w *world) users(n int, lang string) []accounts.ID {
 	w.t.Helper()
 	all := make([]accounts.ID, n)
@@ -111,7 +111,7 @@ func (w *world) list(user accounts.ID) []Notice {
 	return all
 }
 
-// kinds are a user's notices, newest first, as "seq kind", with a star for unread ones.
+// kinds returns a user's notices, newest first, as "seq kind", with a star for unread ones.
 func (w *world) kinds(user accounts.ID) string {
 	w.t.Helper()
 	var said []string
@@ -205,8 +205,8 @@ func TestTheMarkGoesForwardAndNeverBeyondTheNewest(t *testing.T) {
 	})
 }
 
-// A number is given under the lock of the list: whoever marks what was shown as read can never mark what
-// nobody has seen.
+// A number is assigned under the lock of the list. A reader who marks the listed notices as read can therefore never
+// mark an unseen one.
 func TestNoNoticeAppearsBelowOneThatWasShown(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		ann, ctx := ids.New[accounts.User](), t.Context()
@@ -290,7 +290,7 @@ func TestWhatHasExpiredIsNeitherListedNorCountedAndIsRemoved(t *testing.T) {
 	})
 }
 
-// rows wants so many notices to be in SQL.
+// rows expects that number of notices in SQL.
 func (w *world) rows(want int) {
 	w.t.Helper()
 	var n int
@@ -339,21 +339,21 @@ func TestAnAnnouncementReachesItsSegmentOnceThoughNodesDie(t *testing.T) {
 		if a.Total != 1320 || a.State != Waiting {
 			t.Fatalf("made %+v", a)
 		}
-		late := w.users(1, "")[0] // who came afterwards
+		late := w.users(1, "")[0] // a user who registered afterwards
 		_, err := w.db.ExecContext(ctx, "UPDATE users SET created = ? WHERE id = ?", a.Created.UnixMilli(), late)
 		w.must(err)
 		w.must(w.deliverSlice(ctx, a.ID)) // and then the node died
 		if got := w.announcement(a.ID); got.State != Running || got.Done != slice || got.Delivered != slice {
 			t.Errorf("after a slice: %+v", got)
 		}
-		// A node dies in mid-slice: nothing of it is there.
+		// A node dies in mid-slice: none of the slice is stored.
 		w.pushes = func(context.Context, *sqldb.Tx, []Notice) error { return errors.New("killed") }
 		if err := w.deliverSlice(ctx, a.ID); err == nil {
 			t.Error("the kill went unnoticed")
 		}
 		w.pushes = nil
 		w.rows(slice)
-		// Two others go on at once.
+		// Two others continue at once.
 		other := newWorld(t, w.db, w.ahead)
 		var both sync.WaitGroup
 		for _, node := range []*world{w, other} {
@@ -402,7 +402,8 @@ func TestAnAnnouncementIsInTheLanguageOfItsReader(t *testing.T) {
 	})
 }
 
-// TestWhatIsPendingIsEachUsersOwnAndUnread: a notice that was read, or seen in the list, is no more.
+// TestWhatIsPendingIsEachUsersOwnAndUnread checks that a notice that was read, or seen in the list, is no longer
+// pending.
 func TestWhatIsPendingIsEachUsersOwnAndUnread(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

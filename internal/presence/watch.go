@@ -302,7 +302,7 @@ func (s *Service) lingers(h *holding) bool {
 	return again
 }
 
-// wentOff publishes that users are off line after their last connections closed, and stores the time. It returns the users.
+// wentOff publishes that users are offline after their last connections closed, and stores the time. It returns the users.
 func (s *Service) wentOff(off []*closing) []accounts.ID {
 	now := s.db.Now()
 	users := make([]accounts.ID, len(off))

@@ -3,8 +3,8 @@
 //
 // # Source of truth
 //
-// SQL is the source of truth: push_subscriptions, one per device; push_settings; and push_chats, which stores per
-// member of a chat up to which message a push was queued and sent. Pushes to send are messages of the outbox.
+// SQL is the source of truth: push_subscriptions, one per device; push_settings; and push_chats, which stores the
+// last messages with a queued and with a sent push, per member of a chat. Pushes to send are messages of the outbox.
 //
 // # From a message to a push
 //
@@ -35,7 +35,7 @@
 //
 // 404 and 410 end a subscription. After 429 and 503 nothing is sent to that host until the time it asks for; after a
 // timeout, for half a minute. Other failures are retried with back-off, up to five tries. Hosts are served in parallel,
-// so that a host that hangs delays others for at most the five seconds after which it rests.
+// so that a host that hangs delays others for at most five seconds, and then rests.
 //
 // # Endpoints are addresses from users
 //

@@ -38,7 +38,7 @@ func (s *Service) Batches() []queue.Batch {
 		{Topics: []string{TopicOffline}, Size: batchSize, Longest: s.longest(), Handle: s.offlineAll}}
 }
 
-// maxTries is the number of failures after which a push is dropped.
+// maxTries is the number of tries of a push. After the last failure it is dropped.
 const maxTries = queue.Tries
 
 // asked decodes the jobs of deliveries. Invalid jobs are given up.

@@ -46,7 +46,7 @@ func TestOnlyPublicAddressesAreDialled(t *testing.T) {
 	}
 }
 
-// Where a name leads is looked at when it is dialled.
+// The address of a host name is checked when it is dialled.
 func TestAnEndpointInAPrivateNetworkIsNeverReached(t *testing.T) {
 	reached := new(atomic.Int32)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -67,7 +67,7 @@ func TestAnEndpointInAPrivateNetworkIsNeverReached(t *testing.T) {
 	if n := reached.Load(); n != 0 {
 		t.Errorf("it was reached %d times", n)
 	}
-	// Closed networks lift that; the certificate is unknown all the same.
+	// The setting for closed networks allows it; the certificate is unknown all the same.
 	res, err := newPoster(nil, true).Get(server.URL)
 	if err == nil {
 		res.Body.Close()
@@ -170,7 +170,7 @@ func TestARestingHostIsTriedByOneAtFirst(t *testing.T) {
 	}
 }
 
-// hanging is a push service that does not answer, and counts who waits for that.
+// hanging is a push service that does not respond, and counts the requests that wait.
 type hanging struct{ asked atomic.Int32 }
 
 func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -179,7 +179,7 @@ func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// What waits for a host that hangs comes back with those that have found it out.
+// Pushes that wait for a hanging host are retried together with those that timed out.
 func TestAHostThatHangsHoldsUpABatchOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
@@ -203,7 +203,7 @@ func TestAHostThatHangsHoldsUpABatchOnce(t *testing.T) {
 				t.Fatalf("answer %d is %v", i, err)
 			}
 		}
-		// Afterwards one finds out.
+		// After the rest, one request tests the host.
 		bubble.Sleep(restAfter)
 		if _, resting := w.hosts.resting("hangs.example", time.Now()); resting {
 			t.Fatal("it rests on")
@@ -215,7 +215,7 @@ func TestAHostThatHangsHoldsUpABatchOnce(t *testing.T) {
 	})
 }
 
-// world is one node's pushes on an engine. Who is on line, and what waits, the test says.
+// world is one node's pushes on an engine. The test sets which users are online and which messages wait.
 type world struct {
 	*Service
 	t       testing.TB
@@ -223,13 +223,13 @@ type world struct {
 	ahead   *atomic.Int64 // nanoseconds that the clock is ahead
 	online  map[accounts.ID]bool
 	partial bool
-	unknown accounts.ID   // a question who is on line fails that names them
-	looked  []accounts.ID // of whom it was asked who is on line
-	told    []string      // what the hook was told
-	read    bool          // no notice is unread
+	unknown accounts.ID   // a check who is online fails if it includes this user
+	looked  []accounts.ID // the users of checks who is online
+	told    []string      // the calls of the hook
+	read    bool          // all notices are read
 	seq     int64         // of the newest message that waits
 	mention int64         // the seq of the newest one that mentions
-	asked   int           // how often other domains were asked what pushes say
+	asked   int           // the number of reads of other domains for the contents of pushes
 }
 
 func (w *world) Online(_ context.Context, users []accounts.ID) (map[accounts.ID]bool, bool, error) {
@@ -287,7 +287,7 @@ func eachEngine(t *testing.T, hook bool, test func(t *testing.T, w *world)) {
 		t.Run(e.Name, func(t *testing.T) {
 			ahead, began := new(atomic.Int64), time.Now()
 			test(t, newWorld(t, e.Open(t, func(c *sqldb.Config) {
-				c.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) } // it goes on by hand alone
+				c.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) } // only the test advances it
 			}), ahead, hook))
 		})
 	}
@@ -306,7 +306,7 @@ func (w *world) exec(query string, args ...any) {
 	w.must(err)
 }
 
-// member makes a user who is logged in on a device with a subscription, and in a conversation.
+// member creates a user in a conversation who is logged in on a device with a subscription.
 func (w *world) member(conv messaging.ConversationID) accounts.ID {
 	w.t.Helper()
 	user, device := ids.New[accounts.User](), ids.New[accounts.Session]()
@@ -318,7 +318,7 @@ func (w *world) member(conv messaging.ConversationID) accounts.ID {
 	return user
 }
 
-// conversation makes one that two have.
+// conversation creates a conversation of two users.
 func (w *world) conversation() messaging.ConversationID {
 	w.t.Helper()
 	conv := messaging.ConversationID(ids.New[groups.Group]())
@@ -326,14 +326,14 @@ func (w *world) conversation() messaging.ConversationID {
 	return conv
 }
 
-// says moves a conversation, as of some time ago.
+// says moves a conversation to a message, as of some time ago.
 func (w *world) says(conv messaging.ConversationID, seq int64, ago time.Duration) {
 	w.t.Helper()
 	at := w.db.Now().Add(-ago).UnixMilli()
 	w.exec("UPDATE conversations SET seq = ?, last_at = ?, changed = ? WHERE id = ?", seq, at, at, conv)
 }
 
-// waits are the users for whom a push waits in the outbox, each as often as one does.
+// waits returns the users with pushes in the outbox, once for each push.
 func (w *world) waits() string {
 	w.t.Helper()
 	list, err := queue.NewSQL(w.db).List(w.t.Context(), queue.Filter{Limit: 1000})
@@ -353,7 +353,7 @@ func (w *world) waits() string {
 // take empties the outbox, as a node that sends does.
 func (w *world) take() { w.exec("DELETE FROM outbox") }
 
-// sends hands to the hook what is due in the outbox.
+// sends calls the hook with the due messages of the outbox.
 func (w *world) sends() {
 	w.t.Helper()
 	const due = "FROM outbox WHERE topic = ? AND due <= ?"
@@ -406,7 +406,7 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 			t.Error("the kill went unnoticed")
 		}
 		w.wants("after a kill", "")
-		// It dies after the commit, before the mark is written: its successor looks again.
+		// It dies after the commit, before the mark is written: its successor checks the messages again.
 		said, err := messaging.SaidSince(t.Context(), w.db, time.UnixMilli(0), messaging.Said{}, 10)
 		w.must(err)
 		list, _, err := messaging.UndeliveredIn(t.Context(), w.db, said, 10, subscribed)
@@ -419,7 +419,7 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 		successor := newWorld(t, w.db, w.ahead, false)
 		successor.follows()
 		successor.wants("looked at again", "")
-		// For an hour no node follows.
+		// For an hour, no node follows.
 		w.ahead.Add(int64(time.Hour))
 		w.says(conv, 3, 50*time.Minute)
 		third := newWorld(t, w.db, w.ahead, false)
@@ -432,7 +432,7 @@ func TestAKilledFollowerLosesNoMessageAndDoublesNone(t *testing.T) {
 	})
 }
 
-// TestTheMarkMovesOnlyOnceThePushesAreQueued: where a look fails, or is not whole, the next node looks at the same again.
+// TestTheMarkMovesOnlyOnceThePushesAreQueued checks that the next node repeats a check that failed or was not complete.
 func TestTheMarkMovesOnlyOnceThePushesAreQueued(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
@@ -461,13 +461,14 @@ func TestTheMarkMovesOnlyOnceThePushesAreQueued(t *testing.T) {
 		w.follows()
 		marked("while nobody knows who is on line")
 		w.partial = false
-		successor := newWorld(t, w.db, w.ahead, false) // which knows of the mark alone
+		successor := newWorld(t, w.db, w.ahead, false) // it has the mark only
 		successor.follows()
 		successor.wants("looked at again", names(ann))
 	})
 }
 
-// TestALookThatIsCutOffIsGoneOnWith: what it has done is not looked at again, however often it is cut off.
+// TestALookThatIsCutOffIsGoneOnWith checks that no part of an interrupted check is repeated, however often it is
+// interrupted.
 func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
 	ahead := new(atomic.Int64)
 	w := newWorld(t, sqldbtest.SQLite(t, func(c *sqldb.Config) {
@@ -497,7 +498,7 @@ func TestALookThatIsCutOffIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestAMarkOfAClockThatWasAheadHoldsUpNoPush, be the mark this node's own or another's.
+// TestAMarkOfAClockThatWasAheadHoldsUpNoPush checks a mark of this node and one of another node.
 func TestAMarkOfAClockThatWasAheadHoldsUpNoPush(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		conv := w.conversation()
@@ -529,7 +530,8 @@ func TestAMarkOfAClockThatWasAheadHoldsUpNoPush(t *testing.T) {
 	})
 }
 
-// TestAClockThatWasAheadHoldsUpNoChat that was told meanwhile: its next push comes at once, and those that come soon after it wait.
+// TestAClockThatWasAheadHoldsUpNoChat checks a chat that got a push meanwhile. Its next push comes at once, and later
+// ones wait.
 func TestAClockThatWasAheadHoldsUpNoChat(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		conv := w.conversation()
@@ -555,7 +557,7 @@ func TestAClockThatWasAheadHoldsUpNoChat(t *testing.T) {
 	})
 }
 
-// TestAClockThatWasAheadPutsNoPushOff that was to be sent later.
+// TestAClockThatWasAheadPutsNoPushOff checks a push with a delay.
 func TestAClockThatWasAheadPutsNoPushOff(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ahead := new(atomic.Int64)
@@ -569,7 +571,7 @@ func TestAClockThatWasAheadPutsNoPushOff(t *testing.T) {
 		w.ahead.Add(int64(8 * time.Hour))
 		w.says(conv, 1, 0)
 		w.follows()
-		w.partial = true // nobody knows who is on line: the push has to wait
+		w.partial = true // it is unknown who is online, so the push has to wait
 		w.sends()
 		w.partial = false
 		w.ahead.Add(int64(-8 * time.Hour))
@@ -584,7 +586,7 @@ func TestAClockThatWasAheadPutsNoPushOff(t *testing.T) {
 	})
 }
 
-// answering is a push service that answers everything with one status, and whom it was asked for.
+// answering is a push service that returns one status for all requests, and records their endpoints.
 type answering struct {
 	status int
 	asked  []string
@@ -595,7 +597,7 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
-// TestOnlyWhatThePushServiceSaysIsGoneIsDeleted: other answers leave a subscription as it is.
+// TestOnlyWhatThePushServiceSaysIsGoneIsDeleted checks that other responses do not change a subscription.
 func TestOnlyWhatThePushServiceSaysIsGoneIsDeleted(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
 	conv := w.conversation()
@@ -660,7 +662,8 @@ func TestSubscribe_TakesOverAnEndpointOnlyWithItsKeys(t *testing.T) {
 	})
 }
 
-// TestASubscriptionIsItsDevicesAlone: who asks changes none of another user or device, but for the endpoint that is theirs now.
+// TestASubscriptionIsItsDevicesAlone checks that a user changes no subscription of another user or device, except for
+// one with the same endpoint.
 func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -675,7 +678,7 @@ func TestASubscriptionIsItsDevicesAlone(t *testing.T) {
 		if subs, err = subscriptionsOf(ctx, w.db, []accounts.ID{ann, bob}); err != nil || len(subs) != 2 {
 			t.Errorf("a user has ended another's: %+v, %v", subs, err)
 		}
-		// A push goes to the device for which it was queued, and to nobody who has not got that device.
+		// A push goes only to the device that it was queued for, and only while that user has the device.
 		list, answers := w.prepared(ctx, []job{{User: bob, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}, {User: ann, Device: of[ann].Device, Conv: conv, At: w.db.Now().UnixMilli()}})
 		w.must(errors.Join(answers...))
 		if len(list) != 1 || list[0].sub.User != ann || list[0].sub.Device != of[ann].Device {
@@ -725,7 +728,8 @@ func TestWhoIsOnLineIsToldOnceTheConnectionIsKnownToBeDead(t *testing.T) {
 	})
 }
 
-// TestADeepLookLeavesOutWhereNobodyIsLeftToTell: it looks again into chats alone of which a member looked on line.
+// TestADeepLookLeavesOutWhereNobodyIsLeftToTell checks that a deep check reads only the chats with a member who seemed
+// online.
 func TestADeepLookLeavesOutWhereNobodyIsLeftToTell(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		quiet, open := w.conversation(), w.conversation()
@@ -776,7 +780,7 @@ func TestWhoHasReadOrMutedOrWantsNoneIsNotTold(t *testing.T) {
 	})
 }
 
-// Members are read by pages; a conversation of more than a page has them all.
+// Members are read by pages, and a conversation with more than a page of members gets all pushes.
 func TestManyMembersAreAllTold(t *testing.T) {
 	w := newWorld(t, sqldbtest.SQLite(t), new(atomic.Int64), false)
 	conv := w.conversation()
@@ -790,8 +794,8 @@ func TestManyMembersAreAllTold(t *testing.T) {
 	w.wants("a message", names(all...))
 }
 
-// TestALookReadsEachMemberOnce: MariaDB counts the rows. However many members share a conversation, reading on costs no look at
-// those that were read.
+// TestALookReadsEachMemberOnce checks that the next page does not read the former ones again, with any number of
+// members. MariaDB counts the rows.
 func TestALookReadsEachMemberOnce(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t, func(c *sqldb.Config) { c.MaxConns = 1 }), new(atomic.Int64), false)
 	const conversations, each = 3, 4 * atOnce
@@ -808,7 +812,7 @@ func TestALookReadsEachMemberOnce(t *testing.T) {
 		w.exec("INSERT INTO push_subscriptions (user_id, device_id, endpoint, hash, p256dh, auth, created) VALUES "+sqldb.Tuples(7, each), subscriptions...)
 		w.says(conv, 1, 0)
 	}
-	w.exec("ANALYZE TABLE chat_members, push_subscriptions") // or the plan is a matter of chance
+	w.exec("ANALYZE TABLE chat_members, push_subscriptions") // otherwise the query plan is random
 	n := sqldbtest.RowsRead(t, w.db, func() {
 		if _, whole, _, err := w.look(t.Context(), w.db.Now().Add(-time.Minute)); err != nil || !whole {
 			t.Error(whole, err)
@@ -819,7 +823,7 @@ func TestALookReadsEachMemberOnce(t *testing.T) {
 	}
 }
 
-// Whoever sends pushes of their own is told of users without a subscription, too.
+// The hook of a backend with its own pushes also gets users without a subscription.
 func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		conv := w.conversation()
@@ -847,7 +851,7 @@ func TestTheHookIsToldOfWhoIsAway(t *testing.T) {
 	})
 }
 
-// TestTwoSettingsThatChangeAtOnceAreBothKept: neither change writes what it has read before the other.
+// TestTwoSettingsThatChangeAtOnceAreBothKept checks that neither change overwrites the other with an older value.
 func TestTwoSettingsThatChangeAtOnceAreBothKept(t *testing.T) {
 	eachEngine(t, false, func(t *testing.T, w *world) {
 		for range 30 {
@@ -870,7 +874,8 @@ func TestTwoSettingsThatChangeAtOnceAreBothKept(t *testing.T) {
 	})
 }
 
-// TestAMentionIsPushedOnce to who wants to be notified of mentions alone: messages after it are no more pushes, unless none was sent yet.
+// TestAMentionIsPushedOnce checks a user who wants notifications of mentions only. Later messages cause no push, unless
+// none was sent yet.
 func TestAMentionIsPushedOnce(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		conv := w.conversation()
@@ -902,7 +907,7 @@ func TestAMentionIsPushedOnce(t *testing.T) {
 		}
 		w.told = nil
 		said(true)
-		w.partial = true // nobody knows who is on line: the push has to wait
+		w.partial = true // it is unknown who is online, so the push has to wait
 		w.sends()
 		w.partial = false
 		said(false)
@@ -912,7 +917,7 @@ func TestAMentionIsPushedOnce(t *testing.T) {
 	})
 }
 
-// TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed: whoever looked on line then is looked at again, once.
+// TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed checks that a user who seemed online is rechecked once.
 func TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed(t *testing.T) {
 	eachEngine(t, true, func(t *testing.T, w *world) {
 		ann := w.member(w.conversation())
@@ -941,7 +946,7 @@ func TestANoticeThatComesWhileTheLastDeviceLeavesIsPushed(t *testing.T) {
 	})
 }
 
-// TestABatchIsLookedUpAtOnce: the statements of a batch are as many as those of one push; MariaDB counts them.
+// TestABatchIsLookedUpAtOnce checks that a batch has as many statements as one push; MariaDB counts them.
 func TestABatchIsLookedUpAtOnce(t *testing.T) {
 	w := newWorld(t, sqldbtest.Default(t).Open(t), new(atomic.Int64), true)
 	conv := w.conversation()

@@ -183,7 +183,7 @@ func (s *Service) sortOut(jobs []job, online map[accounts.ID]bool, subs []Subscr
 	return wanted
 }
 
-// noteSent records up to which messages pushes were sent. A push that is sent later or again has not delivered its
+// noteSent records the last messages whose pushes were sent. A push that is sent later or again has not delivered its
 // mentions yet.
 func (s *Service) noteSent(ctx context.Context, list []delivery, answers []error) {
 	all := map[memberKey]told{}
