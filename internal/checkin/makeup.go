@@ -68,7 +68,7 @@ func (s *Service) MakeUp(ctx context.Context, user accounts.ID, clock civil.Cloc
 	if err := s.ask(ctx, request{user: user, day: day, kind: streak.MadeUp}); err != nil {
 		return MakeupResult{}, err
 	}
-	// SQL decides. It must have all acknowledged check-ins, unless the claims cannot be read.
+	// SQL decides. It needs all acknowledged check-ins, unless the claims are unreadable.
 	if err := s.checkins.flush(ctx, []accounts.ID{user}); err != nil && !errors.Is(err, errClaims) {
 		return MakeupResult{}, err
 	}
