@@ -175,7 +175,7 @@ func (s *Service) lookAhead(ctx context.Context, rows []request) *ahead {
 }
 
 func (a *ahead) wait() {
-	if a != nil { // requests that repeat a day were committed long ago
+	if a != nil { // nil: the rows were committed long ago
 		<-a.done
 	}
 }
@@ -477,7 +477,7 @@ func markedEvent(user accounts.ID, at time.Time, st streak.Status) events.Event 
 	return events.New("checkin.marked", user.String(), at, appendStatus(make([]byte, 0, 160), st))
 }
 
-// appendStatus is json.Marshal for [api.CheckinStatus]. It is faster, because each check-in runs it.
+// appendStatus is json.Marshal for [api.CheckinStatus], written by hand because each check-in runs it.
 func appendStatus(b []byte, s streak.Status) []byte {
 	b = append(append(append(b, `{"day":"`...), s.Day.String()...), `","today":`...)
 	b = append(strconv.AppendBool(b, s.Today), `,"yesterday":`...)

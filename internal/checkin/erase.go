@@ -35,7 +35,7 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.checkins.forget(ctx, user); err != nil { // SQL has all its rows
+	if err := s.checkins.forget(ctx, user); err != nil { // SQL has all of the user's rows
 		return err
 	}
 	now := s.now()

@@ -18,7 +18,7 @@ import (
 
 const (
 	// dueFor is the time after a row was written when it may still spend freezes. It bounds a repair after a crash.
-	// Imported rows are mostly older, and no freezes are spent because of them.
+	// Imported rows are mostly older: their days stay as they are.
 	dueFor = 24 * time.Hour
 
 	// settleFor is the time before the last row of the log that a start checks for gaps that a crash left open between

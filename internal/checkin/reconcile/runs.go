@@ -15,12 +15,12 @@ type Run = runs.Run[Options, Summary]
 
 // The kinds of runs.
 const (
-	RebuildRun   runs.Kind = "rebuild"   // boards anew from SQL, records of active users loaded
+	RebuildRun   runs.Kind = "rebuild"   // loads boards from SQL again, and records of active users
 	ReconcileRun runs.Kind = "reconcile" // compare Redis with SQL, and repair
 	SnapshotRun  runs.Kind = "snapshot"  // month bitmaps and totals, from the log
 )
 
-// Kinds are all kinds, including those of other servers.
+// Kinds are all kinds of runs that servers do.
 var Kinds = []runs.Kind{RebuildRun, ReconcileRun, SnapshotRun}
 
 // Store has the runs and the repair log.

@@ -29,7 +29,7 @@ type ImportOptions struct {
 	Format         Format
 	DryRun         bool // check everything, write nothing
 	CreateAccounts bool // for addresses without an account
-	MaxFaults      int  // faults after which the import ends; a fault of one account counts once
+	MaxFaults      int  // the import ends after that many faults; a fault of one account counts once
 
 	Fault    func(Fault)          // called for each fault; for a fault of one account once
 	Repeated func(Fault)          // if set, called at the end for the faults that were in several rows

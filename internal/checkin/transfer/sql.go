@@ -31,8 +31,8 @@ func asKind(err error) error { return sqldb.AsKind(err, ErrStore) }
 // [Touched].
 const TopicTouched = "checkin.touched"
 
-// Touched is the payload of [TopicTouched]: users, and the first and the last of their new signed days. First and Last
-// are zero if no signed day is new.
+// Touched is the payload of [TopicTouched]: users, and the first and the last of their new signed days. If First
+// and Last are zero, the message has no information about days.
 type Touched struct {
 	Users []accounts.ID `json:"users"`
 	First civil.Day     `json:"first,omitempty"`
