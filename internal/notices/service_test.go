@@ -24,7 +24,6 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// nobody returns no profiles.
 type nobody struct{}
 
 func (nobody) Profiles(context.Context, []accounts.ID) (accounts.Profiles, error) { return nil, nil }
@@ -79,7 +78,6 @@ func (w *world) must(err error) {
 	}
 }
 
-// tell records notices in a transaction.
 func (w *world) tell(list ...Entry) {
 	w.t.Helper()
 	w.must(w.db.Tx(w.t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return w.Record(ctx, tx, list...) }))
