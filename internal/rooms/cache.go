@@ -11,20 +11,20 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// What happens to rooms, as far as copies are concerned. "stream stopped" is an event of package live.
+// Cache events of rooms. The event "stream stopped" belongs to package live.
 var (
 	SettingsChanged    = cache.NewEvent[ID]("room settings changed")
-	RoomUpdated        = cache.NewEvent[ID]("room updated") // its name, or its owner
+	RoomUpdated        = cache.NewEvent[ID]("room updated") // its name or its owner
 	RoomDeleted        = cache.NewEvent[ID]("room deleted")
 	PermissionsChanged = cache.NewEvent[Seat]("room member permissions changed")
-	MemberKicked       = cache.NewEvent[Seat]("room member kicked") // or came, or left
+	MemberKicked       = cache.NewEvent[Seat]("room member kicked") // also: joined or left
 	PlaylistChanged    = cache.NewEvent[ID]("room playlist changed")
 )
 
-// Seat is a viewer's place in a room, as caches know it.
+// Seat is the pair of room and viewer that identifies a member in caches.
 type Seat = keyspace.Args2[ID, ViewerID]
 
-// checkpoint is a register as SQL has it, in Redis; see Doc.Version before you change it.
+// checkpoint is a register as stored in SQL and cached in Redis; see Doc.Version before you change it.
 type checkpoint struct {
 	Stamp    int64  `json:"stamp"`
 	Item     string `json:"item,omitempty"`
@@ -40,17 +40,17 @@ func (c checkpoint) state() playback.State {
 	return s
 }
 
-// Source is how an item is fetched; see Doc.Version of sourceKeys before you change it.
+// Source states how an item is fetched; see Doc.Version of sourceKeys before you change it.
 type Source struct {
-	Room    ID     `json:"room"` // to whose playlist it belongs
+	Room    ID     `json:"room"` // the room of its playlist
 	Kind    Kind   `json:"kind,omitempty"`
 	URL     string `json:"url,omitempty"`
 	Expires int64  `json:"expires,omitempty"` // Unix ms; 0: never
-	Token   string `json:"-"`                 // for a live stream, whose source has no copy
+	Token   string `json:"-"`                 // of a live stream, whose source is not cached
 }
 
-// copies are what Redis has of rooms. A change goes on while Redis is away ([cache.Proceed]): no rule of this
-// domain rests on the copies.
+// copies are the caches of rooms. Changes continue while Redis is unavailable ([cache.Proceed]), because no rule of
+// this package depends on the caches.
 type copies struct {
 	rooms       *cache.Cache[ID, Room]
 	members     *cache.Cache[Seat, Member]
@@ -99,7 +99,7 @@ func (s *Service) newCopies(rt *cache.Runtime, p cache.Policy) copies {
 		sources: cache.New(rt, sourceKeys, p, cache.Source[ItemID, Source]{
 			Load: s.loadSource,
 			Life: func(src Source) time.Duration {
-				return max(time.Second, min(time.Hour, time.UnixMilli(src.Expires).Sub(db.Now())/2)) // the rest is for the player
+				return max(time.Second, min(time.Hour, time.UnixMilli(src.Expires).Sub(db.Now())/2)) // the other half of the time is for the player
 			},
 		}),
 	}
@@ -117,7 +117,7 @@ func loadCheckpoint(ctx context.Context, db *sqldb.DB, id ID) (checkpoint, error
 	return checkpoint{s.Stamp(), s.Item, s.Position, s.Time, s.Rate, s.Paused}, missing(err, ErrRoom)
 }
 
-// room returns a room from its copy. ErrRoom.
+// room returns a room from the cache, or ErrRoom.
 func (s *Service) room(ctx context.Context, id ID) (Room, error) {
 	r, err := s.copies.rooms.Get(ctx, id)
 	if errors.Is(err, cache.ErrNotFound) {
@@ -126,7 +126,7 @@ func (s *Service) room(ctx context.Context, id ID) (Room, error) {
 	return r, asKind(ctx, err)
 }
 
-// member returns somebody's place in a room from its copy. ErrMember.
+// member returns a member of a room from the cache, or ErrMember.
 func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, error) {
 	m, err := s.copies.members.Get(ctx, Seat{A: id, B: user})
 	if errors.Is(err, cache.ErrNotFound) || err == nil && m.Expires > 0 && m.Expires <= s.db.Now().UnixMilli() {
@@ -135,7 +135,7 @@ func (s *Service) member(ctx context.Context, id ID, user ViewerID) (Member, err
 	return m, asKind(ctx, err)
 }
 
-// inside returns a room and the place of somebody who is in it, from copies: for reads. ErrRoom.
+// inside returns a room and a member of it from the caches, for reads. It returns ErrRoom if the user is not a member.
 func (s *Service) inside(ctx context.Context, id ID, user ViewerID) (Room, Member, error) {
 	m, err := s.member(ctx, id, user)
 	if errors.Is(err, ErrMember) {

@@ -12,11 +12,11 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// What people say at the same time shares a transaction. It locks the rooms concerned in the order of their ids, looks
-// at what each speaker may do there, numbers the lines, and writes all with a statement for each table. Where
-// another transaction holds a room for seconds, what is said in that one is refused, and the rest written.
+// Lines and danmaku that are sent at the same time share a transaction. It locks their rooms in the order of ids,
+// checks each sender's permissions, numbers the lines, and writes each table with one statement. If another transaction
+// holds a room's lock for seconds, the batch refuses the entries of that room and writes the others.
 
-// utterance is a line or a comment on its way to SQL.
+// utterance is a line or a danmaku that is not yet in SQL.
 type utterance struct {
 	room    ID
 	user    ViewerID
@@ -24,20 +24,20 @@ type utterance struct {
 	comment *Comment
 }
 
-// uttered is what became of it.
+// uttered is the result of an utterance.
 type uttered struct {
 	line    Line
 	comment Comment
 	refusal error
 }
 
-// atMost keeps a batch's conditions within what SQLite takes.
+// atMost is the largest batch; it bounds the number of conditions in a statement for SQLite.
 const atMost = 256
 
 func newCommitter(s *Service) *groupcommit.Committer[utterance, uttered] {
 	return groupcommit.New(s.commit, groupcommit.Options[utterance, uttered]{
 		MaxBatch: atMost,
-		// A batch whose outcome is unknown is not tried again: its rows may be there. A retry of each caller finds them.
+		// A batch with unknown outcome is not retried, because its rows may exist. A retry of each caller finds them.
 		Retry: sqldb.IsRetryable,
 		Split: sqldb.IsRowError,
 		After: s.tellSaid,
@@ -58,7 +58,7 @@ func (s *Service) commit(ctx context.Context, batch []utterance) (out []uttered,
 	}
 }
 
-// commitIn writes a batch, which has waited so often in vain for rooms.
+// commitIn writes a batch. waited is the number of earlier tries that waited for locked rooms without success.
 func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance, waited int) ([]uttered, error) {
 	var list []ID
 	var seats []seat
@@ -78,7 +78,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 	stale := tx.Now().Add(-touchEvery)
 	var lines []spoken
 	var comments []shot
-	var woken []ID // not active for a minute; [Service.tidySaid] looks into those that were active
+	var woken []ID // not active for a minute; [Service.tidySaid] checks the rooms that were active
 	for i, u := range batch {
 		room, m := rooms[u.room], members[seats[i]]
 		if slices.Contains(held, u.room) {
@@ -102,7 +102,7 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 			out[i].comment, comments = c, append(comments, shot{u.room, c})
 		}
 	}
-	// A deadlock ends the transaction: what were sent after it would be written by itself.
+	// A deadlock ends the transaction. A statement sent after it would be committed alone.
 	if err := insertLines(ctx, tx, rooms, lines); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,8 @@ func (s *Service) commitIn(ctx context.Context, tx *sqldb.Tx, batch []utterance,
 	return out, touchRooms(ctx, tx, woken, stale)
 }
 
-// refuse returns why somebody may not say something in a room. ErrRoom, ErrMay, ErrMuted, ErrWord.
+// refuse returns the reason why a member may not send an utterance, or nil. It returns ErrRoom, ErrMay, ErrMuted or
+// ErrWord.
 func refuse(tx *sqldb.Tx, room *numbering, m Member, u utterance) error {
 	if room == nil || m.User != u.user {
 		return ErrRoom
@@ -132,7 +133,7 @@ func refuse(tx *sqldb.Tx, room *numbering, m Member, u utterance) error {
 	return nil
 }
 
-// tellSaid tells of what a batch has committed.
+// tellSaid publishes the committed entries of a batch.
 func (s *Service) tellSaid(_ context.Context, batch []utterance, results []uttered) {
 	var told []events.Event
 	for i, u := range batch {

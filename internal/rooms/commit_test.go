@@ -25,10 +25,10 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 		batch = append(batch, utterance{room: w.open(who[0]), user: ViewerID(who[0]), line: &Line{From: ViewerID(who[0]), Name: "Ann", Text: "Hi"}})
 	}
 	held := batch[2].room
-	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, where people talk
+	sqldbtest.Busy(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", batch[4].room) // by another node, in an active room
 	sqldbtest.Hold(t, w.db, "SELECT id FROM rooms WHERE id = ? FOR UPDATE", held)
 	var out []uttered
-	eventually.NoError(t, "a batch that is in time", func() (err error) { // two waits of two seconds in five: a stall ends a try
+	eventually.NoError(t, "a batch that is in time", func() (err error) { // two waits of two seconds in a limit of five; a stall makes a try fail
 		out, err = w.commit(t.Context(), batch)
 		return err
 	})
@@ -38,7 +38,7 @@ func TestARoomThatSomethingElseHoldsHoldsUpNoOther(t *testing.T) {
 			want = ErrStore
 		}
 		w.fails(fmt.Sprint("line ", i), out[i].refusal, want)
-		// A try that was not in time may have been committed, too.
+		// A try that exceeded the limit may have been committed as well.
 		if got, err := linesOf(t.Context(), w.db, u.room, 100, nil, 10); err != nil || (len(got) > 0) != (want == nil) {
 			t.Errorf("line %d: %d are there (%v)", i, len(got), err)
 		}
@@ -114,12 +114,12 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 		w.must(w.tidy(t.Context()))
 		w.ahead.Add(int64(7 * 24 * time.Hour))
 		w.must(w.tidy(t.Context()))
-		for i := range 20 { // nobody watches
+		for i := range 20 { // no viewers
 			_, err := w.Say(t.Context(), user, id, ids.New[Line](), fmt.Sprint("line ", i))
 			w.must(err)
 			c, err := w.Shoot(t.Context(), user, other, Comment{Text: "Wow"})
 			w.must(err)
-			_, err = w.db.ExecContext(t.Context(), "UPDATE room_danmaku SET at = ? WHERE id = ?", c.At+int64(100*i), c.ID) // no two in one ms
+			_, err = w.db.ExecContext(t.Context(), "UPDATE room_danmaku SET at = ? WHERE id = ?", c.At+int64(100*i), c.ID) // no two in the same ms
 			w.must(err)
 			w.ahead.Add(int64(time.Second))
 		}
@@ -135,7 +135,7 @@ func TestARoomIsTidiedInWhichSomethingIsSaidAfterALongTime(t *testing.T) {
 	})
 }
 
-// A node's clock may be ahead for a while.
+// A node's clock may be ahead for some time.
 func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
 	eachEngine(t, Settings{KeepLines: 10}, func(t *testing.T, w *world) {
 		who := w.people(1)
@@ -154,7 +154,7 @@ func TestARoomIsTidiedAfterATidyingOfTheFuture(t *testing.T) {
 	})
 }
 
-// TestRestrictionsGoWithRoomAndUser also where a node that knew of none has removed them.
+// TestRestrictionsGoWithRoomAndUser also covers rooms and users that a node of an older version deleted.
 func TestRestrictionsGoWithRoomAndUser(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		who := w.people(2)

@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// from is a context of a caller from a household.
+// from returns the context of a caller from a household.
 func from(t *testing.T, h string) context.Context {
 	return context.WithValue(t.Context(), clientnet.Key{}, func() string { return h })
 }
@@ -124,7 +124,7 @@ func TestJoin_WrongPasswordsLockARoomsPassword(t *testing.T) {
 			w.fails("a wrong one", visit(fmt.Sprintf("2001:db8:1:%x::/64", n), "0000"), ErrPassword)
 		}
 		w.fails("one more of a network", join("2001:db8:1:ff::/64", Key{Password: "4711"}), ErrTries)
-		for range 3 { // right ones do not count
+		for range 3 { // right passwords do not count
 			w.fails("the right one from elsewhere", visit("2001:db8:2::/64", "4711"), nil)
 		}
 		for n := range maxWrong - maxWrongFrom {

@@ -10,9 +10,9 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Erase takes a user who has no account any more out of all rooms, with what they said there. A room of which the user was the owner
-// goes to the admin, else the member, who joined first; one without other members is closed. It may be
-// repeated; until it has returned without an error something may be left.
+// Erase removes a user without an account from all rooms, with all lines and danmaku of the user. A room of this owner
+// passes to the admin, or else to the member, who joined first. A room without other members is closed. Erase may be
+// repeated. Until it returns without an error, some data may remain.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Erase %s", user)
 	for {
@@ -32,12 +32,12 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	return asKind(ctx, s.caches.Change(ctx, nil, func(ctx context.Context, tx *sqldb.Tx) error { return deleteTraces(ctx, tx, user) }))
 }
 
-// errOther reports that a change concerns a viewer whose cached place it would not drop. The caller starts again.
+// errOther reports that a change affects a viewer whose cache entry it would not drop. The caller starts again.
 var errOther = errors.New("rooms: another viewer is concerned")
 
 func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 	for {
-		// Whose copies are to be dropped has to be known before.
+		// The cache entries to drop must be known before the change.
 		next, err := successor(ctx, s.db, id, user)
 		if err != nil && !errors.Is(err, ErrMember) {
 			return asKind(ctx, err)
@@ -48,7 +48,8 @@ func (s *Service) eraseFrom(ctx context.Context, user ViewerID, id ID) error {
 	}
 }
 
-// eraseOnce takes a user out of a room, which expected gets should the user be its owner. errOther.
+// eraseOnce removes a user from a room. The room passes to expected if the user is its owner. It returns errOther if
+// expected is no longer the successor.
 func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected ViewerID) error {
 	targets := append(s.seats(id, user), RoomDeleted.Of(s.caches.Runtime, id)...)
 	if !expected.IsZero() {
@@ -79,7 +80,7 @@ func (s *Service) eraseOnce(ctx context.Context, user ViewerID, id ID, expected 
 		}
 		return d.take(ctx, tx, me, api.RoomErased)
 	})
-	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // it has gone meanwhile
+	if errors.Is(err, ErrRoom) || errors.Is(err, ErrMember) { // it was removed meanwhile
 		return nil
 	}
 	if ended {

@@ -11,25 +11,25 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// appendEvent appends an event for all who have a room open; from is whose words they are, zero for nobody's, so that
-// those who block them do not get it.
+// appendEvent appends an event for all viewers of a room. from is the sender, or zero if there is none. Viewers who
+// block the sender do not get the event.
 func (s *Service) appendEvent(batch []events.Event, id ID, from ViewerID, typ string, at time.Time, data any) []events.Event {
 	text, ok := events.Encode(s.log, typ, data)
 	if !ok {
 		return batch
 	}
 	e := events.New(typ, from.String(), at, text)
-	// Nobody resumes a room: whoever was cut off reads the scene.
+	// Clients do not resume a room's channel: after a disconnection they load the scene.
 	e.On, e.Fleeting = api.RoomChannel(id.String()), true
 	return append(batch, e)
 }
 
-// tell tells all who have a room open.
+// tell publishes an event to all viewers of a room.
 func (s *Service) tell(id ID, typ string, data any) {
 	s.cfg.Bus.Publish(s.appendEvent(nil, id, ViewerID{}, typ, s.db.Now(), data))
 }
 
-// publish tells of what was committed.
+// publish publishes the events of a committed change.
 func (s *Service) publish(ctx context.Context, d changeSet) {
 	if len(d.news) == 0 {
 		return
@@ -88,7 +88,7 @@ func (r Room) wire(viewers int) api.Room {
 		MemberMay: r.MemberMay.names(), GuestMay: r.GuestMay.names(), Hold: r.Hold, Drift: r.Drift, Jump: r.Jump, Loop: r.Loop.String(), Viewers: viewers, Created: api.At(sqldb.Time(r.Created)), Version: r.Version}
 }
 
-// place is a room with somebody's place in it; nil: they are not in it.
+// place returns a room with a viewer's membership, which is nil for a viewer who is not a member.
 func (r Room) place(me *Member, viewers int) api.RoomPlace {
 	w := api.RoomPlace{Room: r.wire(viewers)}
 	if me != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/danmaku"
 )
 
-// followWatched has the danmaku of rooms with viewers be here, for whoever comes.
+// followWatched loads the danmaku of rooms with viewers into memory, for viewers who join.
 func (s *Service) followWatched(ctx context.Context) {
 	var list []ID
 	s.watched.mu.Lock()
@@ -28,8 +28,8 @@ func (s *Service) followWatched(ctx context.Context) {
 	}
 }
 
-// follow returns the danmaku that flies in a room. This node listens to the room from then on, until nobody
-// has been there for a minute; what flew before is read from SQL.
+// follow returns the danmaku of the last ten seconds in a room. From then on, this node listens to the room, until it
+// had no viewer for a minute. Earlier danmaku are loaded from SQL.
 func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	s.watched.mu.Lock()
 	r := s.watched.of(id, time.Now())
@@ -41,7 +41,7 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	}
 	select {
 	case r.filling <- struct{}{}:
-	case <-ctx.Done(): // whoever fills it waits for SQL
+	case <-ctx.Done(): // another caller fills the ring and waits for SQL
 		return nil, asKind(ctx, ctx.Err())
 	}
 	defer func() { <-r.filling }()
@@ -72,8 +72,9 @@ func (s *Service) follow(ctx context.Context, id ID) ([]api.Danmaku, error) {
 	}
 }
 
-// fill puts what SQL had when it was asked, the latest first, before what came since. doubts is r.doubts from before the
-// question: if the number has changed, the answer is too old, and fill does nothing. The caller holds the lock of watched.
+// fill puts the rows that SQL returned, latest first, before the danmaku that arrived since. doubts is the value of
+// r.doubts before the query. If it has changed since, the rows are too old and fill does nothing. The caller holds the
+// lock of watched.
 func (r *watch) fill(id ID, kept []Comment, asked int64, doubts int) {
 	if r.doubts != doubts {
 		return
@@ -85,21 +86,21 @@ func (r *watch) fill(id ID, kept []Comment, asked int64, doubts int) {
 		there[c.ID.String()] = true
 	}
 	for _, d := range r.ring.Flying(asked) {
-		if !there[d.ID] { // it came while SQL was read
+		if !there[d.ID] { // it arrived during the query
 			all.Add(d.At.UnixMilli(), d)
 		}
 	}
 	r.ring, r.filled = all, true
 }
 
-// doubt has the ring be filled anew: an event may be missing, or what SQL had is not what it has.
+// doubt empties the ring so that it is loaded again, because an event may be missing or rows were deleted.
 func (r *watch) doubt() {
 	r.ring.Clear()
 	r.filled = false
 	r.doubts++
 }
 
-// heard keeps what this node has to know of an event of a room.
+// heard applies an event of a room to this node's memory.
 func (s *Service) heard(r *watch, e events.Event) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
@@ -115,18 +116,18 @@ func (s *Service) heard(r *watch, e events.Event) {
 		var p api.Playback
 		if json.Unmarshal(e.Data, &p) == nil {
 			r.held = p.Held
-			r.moves(stateOf(p)) // should the node die that changed it
+			r.moves(stateOf(p)) // in case the node that changed it dies
 		}
 	case api.EventRoomViewers:
 		var v api.RoomViewers
 		if json.Unmarshal(e.Data, &v) == nil && r.count != v.Viewers {
-			r.count, r.counted = v.Viewers, time.Time{} // whoever hears of it may ask who they are
+			r.count, r.counted = v.Viewers, time.Time{} // clients that get this event may ask for the list of viewers
 		}
 	}
 }
 
-// lost has the danmaku be read anew, whether the room waits for players, and whether Redis has its latest register; and its
-// viewers be written and counted anew.
+// lost handles missing events of a room. The next beat loads its danmaku again, and checks its hold and its register in
+// Redis. It also writes and counts the room's viewers again.
 func (s *Service) lost(r *watch) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()

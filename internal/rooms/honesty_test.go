@@ -47,7 +47,7 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 		w.fails("move it", w.Move(ctx, owner, id, items[1], ItemID{}), ErrItem)
 		w.fails("move another one behind it", w.Move(ctx, owner, id, items[0], items[1]), ErrItem)
 		w.fails("put it on again", load(items[1]), ErrItem)
-		w.must(w.Remove(ctx, owner, id, items[0])) // not on
+		w.must(w.Remove(ctx, owner, id, items[0])) // not playing
 		w.fails("the source of what is not on", source(items[0]), ErrItem)
 		added, err := w.Add(ctx, owner, id, Item{Source: "https://example.org/film.mp4"})
 		w.must(err)
@@ -59,13 +59,13 @@ func TestRemove_WhatIsOnKeepsItsPlace(t *testing.T) {
 		w.fails("the source of what has ended", source(items[1]), ErrItem)
 		w.must(w.Remove(ctx, owner, id, items[2]))
 		rows, err := itemsOf(ctx, w.db, id)
-		if w.must(err); len(rows) != 3 { // of those removed the last one
+		if w.must(err); len(rows) != 3 { // with the last of the removed items
 			t.Errorf("%d rows are left, want 3", len(rows))
 		}
 	})
 }
 
-// lostFile is a file that is deleted when gone is set.
+// lostFile is a file that is deleted once gone is set.
 type lostFile struct{ gone *atomic.Bool }
 
 func (lostFile) ForViewer(url, _, _ string) (string, error) { return url, nil }
@@ -115,7 +115,7 @@ func TestSay_MarksGuests(t *testing.T) {
 		id, owner := w.open(who[0]), ViewerID(who[0])
 		for user, want := range map[ViewerID]bool{owner: false, w.guest(id): true} {
 			line := ids.New[Line]()
-			for range 2 { // a retry reads the stored one
+			for range 2 { // a retry returns the stored line
 				if l, err := w.Say(ctx, user, id, line, "Hi"); err != nil || l.Guest != want || l.wire(id).Guest != want {
 					t.Errorf("%+v, %v, want guest %t", l, err, want)
 				}

@@ -17,19 +17,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits for each user or guest; for an address where there is neither.
+// Limits for each user or guest, or for the address of other callers.
 var (
 	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
-	joinLimit    = ratelimit.Limit{Max: 10, Window: time.Minute} // slows down trying out links; for passwords see maxWrong
+	joinLimit    = ratelimit.Limit{Max: 10, Window: time.Minute} // slows down guessing of links; for passwords see maxWrong
 	inviteLimit  = ratelimit.Limit{Max: 60, Window: time.Minute}
 	sayLimit     = ratelimit.Limit{Max: 60, Window: time.Minute}
 	shootLimit   = ratelimit.Limit{Max: 20, Window: 10 * time.Second}
 	commandLimit = ratelimit.Limit{Max: 120, Window: time.Minute}
 	clockLimit   = ratelimit.Limit{Max: 600, Window: time.Minute}
-	listLimit    = ratelimit.Limit{Max: 120, Window: time.Minute} // each call reads up to a thousand rooms, and the page asks while somebody types
+	listLimit    = ratelimit.Limit{Max: 120, Window: time.Minute} // each call scans up to 1,000 rooms; the page calls it while the user types
 )
 
-// Routes adds the domain's operations to a.
+// Routes adds the operations of this package to a.
 func (s *Service) Routes(a *web.API) {
 	s.roomRoutes(a)
 	s.memberRoutes(a)
@@ -132,7 +132,7 @@ func (s *Service) playRoutes(a *web.API) {
 		Summary: "Forget all danmaku of a room", Errors: []*errs.Error{ErrRoom, ErrMay, ErrStore}}, s.deleteDanmaku)
 }
 
-// RoomPath names a room; what is no identifier names none.
+// RoomPath identifies a room. An invalid id counts as an unknown room.
 type RoomPath struct {
 	Room string `path:"room" maxLength:"64" doc:"the room's id"`
 }
@@ -145,7 +145,7 @@ func (p RoomPath) parse() (ID, error) {
 	return id, nil
 }
 
-// at returns the room that a path names and the caller, who may be a guest of that room.
+// at returns the room of a path and the caller, who may be a guest of that room.
 func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
 	id, err := p.parse()
 	if err != nil {
@@ -162,13 +162,13 @@ func (p RoomPath) at(caller web.Caller) (ID, ViewerID, error) {
 	return id, ViewerID{}, ErrRoom
 }
 
-// MemberPath names somebody in a room.
+// MemberPath identifies a member of a room.
 type MemberPath struct {
 	RoomPath
 	User string `path:"user" maxLength:"64" doc:"the id of a user or a guest"`
 }
 
-// both returns the room, the caller, and the viewer whom the path names, or the error nobody where it names none.
+// both returns the room, the caller, and the viewer of the path. If the viewer's id is invalid, it returns the given error.
 func (p MemberPath) both(caller web.Caller, nobody error) (ID, ViewerID, ViewerID, error) {
 	id, me, err := p.at(caller)
 	if err != nil {
@@ -181,7 +181,7 @@ func (p MemberPath) both(caller web.Caller, nobody error) (ID, ViewerID, ViewerI
 	return id, me, other, nil
 }
 
-// ItemPath names an item of a playlist.
+// ItemPath identifies an item of a playlist.
 type ItemPath struct {
 	RoomPath
 	Item string `path:"item" maxLength:"64" doc:"the item's id"`
@@ -199,13 +199,13 @@ func (p ItemPath) item(caller web.Caller) (ID, ViewerID, ItemID, error) {
 	return id, me, item, nil
 }
 
-// PageQuery says which page of a list is wanted.
+// PageQuery selects a page of a list.
 type PageQuery struct {
 	Cursor string `query:"cursor" maxLength:"120" doc:"the next of the page before"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"100" doc:"how many"`
 }
 
-// parsed is the value that a name on the wire stands for; the API's schema refuses others.
+// parsed returns the value of a name in the API. The API's schema refuses other names.
 func parsed[T ~int](name *string, names []string) *T {
 	if name == nil {
 		return nil
@@ -214,7 +214,7 @@ func parsed[T ~int](name *string, names []string) *T {
 	return &v
 }
 
-// parseMay returns the permissions that names on the wire stand for. ErrText.
+// parseMay returns the permissions with these names. It returns ErrPermission for an unknown name.
 func parseMay(where string, names *[]string) (*Permission, error) {
 	if names == nil {
 		return nil, nil
@@ -337,7 +337,7 @@ func (s *Service) putOwner(ctx context.Context, caller accounts.Caller, in *stru
 	return web.NewBody(r.place(&m, s.viewersOf(ctx, id))), nil
 }
 
-// parseKey returns the key of somebody who comes; a link that is no id is none. ErrLink.
+// parseKey returns the key of a user who wants to join. It returns ErrLink if the link is not a valid id.
 func parseKey(password, link string) (Key, error) {
 	key := Key{Password: password}
 	if link == "" {
@@ -515,7 +515,7 @@ func (s *Service) getLinks(ctx context.Context, caller accounts.Caller, in *Room
 	return web.NewBody(api.RoomLinks{Links: web.List(list, Link.wire)}), err
 }
 
-// LinkPath names a link.
+// LinkPath identifies a link.
 type LinkPath struct {
 	Link string `path:"link" maxLength:"64" doc:"the link's id"`
 }

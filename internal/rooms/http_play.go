@@ -103,7 +103,7 @@ func (s *Service) getSource(ctx context.Context, caller web.Caller, in *ItemPath
 	if err != nil {
 		return nil, err
 	}
-	user, _ := caller.(accounts.Caller) // a guest has no login session
+	user, _ := caller.(accounts.Caller) // a guest has no session
 	src, err := s.Source(ctx, me, user.Device, id, item)
 	return web.NewBody(api.RoomItemSource{Kind: src.Kind.String(), URL: src.URL, Token: src.Token, Expires: api.AtOrNil(sqldb.TimeOrZero(src.Expires))}), err
 }

@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// sweepBatch bounds what a sweep does at a time.
+	// sweepBatch is the largest number of rows in one step of a sweep.
 	sweepBatch = 200
-	// closedFor is how long the rows of a closed room stay: what was under way when it was closed has ended by then.
+	// closedFor is the time until the rows of a closed room are deleted. Requests that were running when it was closed
+	// have ended by then.
 	closedFor = 10 * time.Minute
-	// guestIdle is how long a guest stays in a room without having its channel.
+	// guestIdle is the time until a guest without the room's channel is removed.
 	guestIdle = 10 * time.Minute
-	// tidyOverlap is how long after the time that it has a comment may be committed: nodes' clocks differ by up to a minute. When a room
-	// was active last is behind by a minute besides.
+	// tidyOverlap is the largest delay between a danmaku's time and its commit, because clocks of nodes differ by up to
+	// a minute. It includes the minute by which a room's last activity may be behind.
 	tidyOverlap = 3 * time.Minute
-	// tidyAtFirst is in how long a time before it begins a process looks for what is said beyond what rooms keep. A room with more from
-	// before is found when something is said there again.
+	// tidyAtFirst is how far back a new process searches for rooms beyond their limits. A room that was active only
+	// before that is found after its next line or danmaku.
 	tidyAtFirst = 24 * time.Hour
 )
 
-// Jobs are what this domain does by itself. Nothing waits for it.
+// Jobs returns the background jobs of this package. No request waits for them.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{
 		{Name: "rooms.tidy", Every: time.Minute, Singleton: true, RunWithoutLease: true, Run: s.tidy},
@@ -37,15 +38,15 @@ func (s *Service) Jobs() []worker.Job {
 	}
 }
 
-// tidy takes out guests whose time is over and idle ones, forgets old lines, danmaku, links and mutes, and what closed rooms have left.
+// tidy removes expired and idle guests. It deletes old lines, danmaku, links and mutes, and the rows of closed rooms.
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.tidy")
 	now := s.db.Now()
 	return asKind(ctx, errors.Join(s.tidyGuests(ctx), s.tidyIdle(ctx), s.tidyClosed(ctx, now.Add(-closedFor)), deleteOldLinks(ctx, s.db, now, sweepBatch), deleteOldRestrictions(ctx, s.db, now), s.tidySaid(ctx)))
 }
 
-// prune forgets restrictions of rooms and users that are not there any more. A node of a version that knew of none leaves them where it
-// removes a room, or erases a user, beside nodes of this one.
+// prune deletes restrictions of missing rooms and erased users. A node of an older version leaves such rows when it
+// deletes a room or erases a user.
 func (s *Service) prune(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "rooms.prune")
 	for {
@@ -61,7 +62,7 @@ func (s *Service) tidyGuests(ctx context.Context) error {
 	return errors.Join(err, s.dismiss(ctx, old))
 }
 
-// tidyIdle puts guests out who have had no connection for guestIdle. While Redis cannot say who watches it does nothing.
+// tidyIdle removes guests without a connection for guestIdle. It does nothing while Redis is unavailable.
 func (s *Service) tidyIdle(ctx context.Context) error {
 	idle, err := unseen(ctx, s.db, s.db.Now().Add(-guestIdle), sweepBatch)
 	if err != nil || len(idle) == 0 {
@@ -79,7 +80,7 @@ func (s *Service) tidyIdle(ctx context.Context) error {
 	return errors.Join(err, s.dismiss(ctx, idle))
 }
 
-// dismiss puts guests out of rooms.
+// dismiss removes guests from rooms.
 func (s *Service) dismiss(ctx context.Context, guests map[ID][]ViewerID) (err error) {
 	for id, users := range guests {
 		if len(users) == 0 {
@@ -92,7 +93,7 @@ func (s *Service) dismiss(ctx context.Context, guests map[ID][]ViewerID) (err er
 			}
 			return d.putOut(ctx, tx, api.RoomLeft, still...)
 		})
-		if !errors.Is(enterErr, ErrRoom) { // else it was closed
+		if !errors.Is(enterErr, ErrRoom) { // otherwise the room was closed
 			err = errors.Join(err, enterErr)
 		}
 	}
@@ -111,20 +112,20 @@ func (s *Service) tidyClosed(ctx context.Context, before time.Time) error {
 	}
 }
 
-// warm reads the most recently active rooms and their playlists, so that they are in this process.
+// warm loads the most recently active rooms and their playlists into the caches.
 func (s *Service) warm(ctx context.Context) {
 	worker.Warm(ctx, s.log, "rooms", s.cfg.Bus.Nodes().Wait, s.cfg.Warm, s.Warm)
 }
 
-// Warm reads up to n rooms, the most recently active, and returns how many there were. progress is told how many of how many
-// copies were read.
+// Warm loads at most n rooms into the caches, the most recently active, and returns their number. It calls progress
+// with the number of loaded entries and the total.
 func (s *Service) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
 	defer errs.Wrap(&err, "rooms.Warm")
 	list, err := activeRooms(ctx, s.db, n)
 	if err != nil {
 		return 0, asKind(ctx, err)
 	}
-	slices.Reverse(list) // the most wanted last
+	slices.Reverse(list) // the most recently active last
 	if err := s.copies.rooms.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(done, 2*len(list)) }}); err != nil {
 		return 0, err
 	}

@@ -6,21 +6,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/keyspace"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this package.
 var Keys = keyspace.New("rooms")
 
 const (
-	// stateLife is how long a register stays in Redis that nobody changes; SQL has it.
+	// stateLife is the TTL of a register without changes; SQL has its checkpoint.
 	stateLife = 24 * time.Hour
-	// onlineLife is a few times renewEvery.
+	// onlineLife is the TTL of the online key: a few times renewEvery.
 	onlineLife = 3 * time.Minute
-	// viewersLife is how long a counted number of viewers is kept.
+	// viewersLife is the TTL of a counted number of viewers.
 	viewersLife = time.Minute
-	// bufferingLife is how long a report counts that a player waits for data.
+	// bufferingLife bounds the validity of a report of a waiting player.
 	bufferingLife = 10 * time.Second
-	// passwordLock is how long wrong passwords of a room count.
+	// passwordLock is the time until a wrong password of a room no longer counts.
 	passwordLock = time.Hour
-	// maxHold bounds how long a room waits for one viewer's player.
+	// maxHold bounds the wait of a room for one viewer's player.
 	maxHold = time.Minute
 )
 

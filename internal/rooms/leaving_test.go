@@ -55,7 +55,7 @@ func TestChange_PutsGuestsOutOnEveryNode(t *testing.T) {
 	}
 }
 
-// A guest of the room who joins after the guests were counted is put out as well.
+// A guest who joins after the guests were listed is removed as well.
 func TestChange_PutsOutGuestsWhoJustJoined(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -166,7 +166,7 @@ func TestBuffering_CountsWithARoomsChannelOnly(t *testing.T) {
 		h.is(false)
 		other.Subscribed(h.waiting.String(), "1", api.RoomChannel(h.id.String()))
 		bubble.Sleep(2 * beatEvery)
-		h.buffers(w) // by a node that does not have the connection
+		h.buffers(w) // on a node without the connection
 		h.is(true)
 	})
 }
@@ -200,7 +200,7 @@ func TestPlay_ContinuesWithoutWaitingViewers(t *testing.T) {
 		h.buffers(h.world) // still the same wait
 		h.is(false)
 		h.must(h.Buffering(t.Context(), h.waiting, h.id, false))
-		h.buffers(h.world) // a new one
+		h.buffers(h.world) // a new wait
 		h.is(true)
 	})
 }

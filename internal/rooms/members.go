@@ -24,22 +24,23 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Key is what opens a room: a password, or a link.
+// Key admits a user to a room: by a password or a link.
 type Key struct {
 	Password string
 	Link     *LinkID // nil: none
 
-	asker string // on whose behalf a password is compared
+	asker string // the identity that the password queue counts
 	guest bool
 }
 
-// Join lets a user in; whoever is in already stays as they are. Somebody who was in before is muted still, and may not do what was taken from
-// them. ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned, ErrFull, ErrBusy, accounts.ErrNoUser.
+// Join adds a user to a room. It changes nothing for a user who is already a member. A user who returns is still muted,
+// and still lacks the permissions that were taken away. It returns ErrRoom, ErrPassword, ErrTries, ErrLink, ErrBanned,
+// ErrFull, ErrBusy or accounts.ErrNoUser.
 func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Join %s", id)
 	viewer := ViewerID(user)
 	key.asker = user.String()
-	if key.Password != "" { // whoever is in needs none: it may be that of before
+	if key.Password != "" { // a member needs no password: it may be an earlier one
 		if _, err := selectMember(ctx, s.db, id, viewer); err == nil {
 			key.Password = ""
 		}
@@ -59,8 +60,8 @@ func (s *Service) Join(ctx context.Context, user accounts.ID, id ID, key Key) (_
 	return d.room, d.me, err
 }
 
-// admit lets somebody into a room by a key. The password is compared before the transaction, which makes sure that
-// it is still the room's.
+// admit adds a viewer to a room by a key. It compares the password before the transaction, which then verifies that the
+// room's password has not changed.
 func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (Member, error)) (changeSet, error) {
 	opens, err := s.opens(ctx, id, key)
 	if err == nil && key.guest {
@@ -79,7 +80,7 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn f
 		if d.me, err = fn(ctx, tx, d); err != nil {
 			return err
 		}
-		if err := deleteMembers(ctx, tx, id, []ViewerID{user}); err != nil { // a guest's place whose time is over is none of theirs
+		if err := deleteMembers(ctx, tx, id, []ViewerID{user}); err != nil { // deletes an expired row of the same guest
 			return err
 		}
 		if d.room.members++; d.room.members <= small {
@@ -89,7 +90,8 @@ func (s *Service) admit(ctx context.Context, id ID, user ViewerID, key Key, fn f
 	})
 }
 
-// opens returns the hash of the password that a key has the right one for; empty: of none.
+// opens returns the hash of the room's password if the key has the right password. It returns "" if no password was
+// compared.
 func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 	if key.Link != nil || key.Password == "" {
 		return "", nil
@@ -105,7 +107,7 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 	if err != nil {
 		return "", ErrPassword
 	}
-	err = s.cfg.Passwords.Do(ctx, key.asker, func() error { // tries in progress count as wrong: only those with a slot are in progress
+	err = s.cfg.Passwords.Do(ctx, key.asker, func() error { // tries in progress count as wrong; only tries with a slot are in progress
 		tries := passwordTries(ctx, id)
 		switch allowed, left, err := s.tries.Take(ctx, tries, s.db.Now()); {
 		case err != nil:
@@ -117,20 +119,20 @@ func (s *Service) opens(ctx context.Context, id ID, key Key) (string, error) {
 		if err == nil && !ok {
 			return ErrPassword
 		}
-		s.tries.Settle(ctx, nil, tries) // the password was right, or not compared
+		s.tries.Settle(ctx, nil, tries) // the password was right, or was not compared
 		return err
 	})
 	return r.hash, busy(err)
 }
 
 const (
-	// maxWrong is the number of wrong passwords of a room within passwordLock.
+	// maxWrong is the largest number of wrong passwords of a room within passwordLock.
 	maxWrong = 100
-	// maxWrongFrom is the part of maxWrong that one network gets, so that it does not lock out the others.
+	// maxWrongFrom is the part of maxWrong for one network, so that it cannot lock out other networks.
 	maxWrongFrom = 20
 )
 
-// passwordTries are the counters of a try of a room's password.
+// passwordTries returns the counters for a try of a room's password.
 func passwordTries(ctx context.Context, id ID) []attempts.Meter {
 	meters := []attempts.Meter{{Key: passwordFailKeys.At(id, keyspace.Hashed{S: "all"}).Key, Cap: maxWrong, Life: passwordLock}}
 	if network := clientnet.Network(clientnet.FromFar(ctx)); network != "" {
@@ -139,15 +141,15 @@ func passwordTries(ctx context.Context, id ID) []attempts.Meter {
 	return meters
 }
 
-// Limits on guests who join a room. One network can have many addresses; it fills at most a part of the guests' places before idle
-// guests have left them again.
+// Limits for guests who join a room. One network can have many addresses. These limits let it fill only a part of the
+// guests' places before idle guests are removed.
 var (
 	guestRate        = ratelimit.Limit{Max: 600, Window: time.Minute}
 	siteGuestRate    = ratelimit.Limit{Max: 30, Window: time.Hour}
 	networkGuestRate = ratelimit.Limit{Max: 100, Window: time.Hour}
 )
 
-// allowGuest counts a guest who is about to join. ErrGuestRate.
+// allowGuest counts a guest who wants to join. It returns ErrGuestRate.
 func (s *Service) allowGuest(ctx context.Context, id ID) error {
 	if s.cfg.Limiter == nil {
 		return nil
@@ -164,7 +166,8 @@ func (s *Service) allowGuest(ctx context.Context, id ID) error {
 	return err
 }
 
-// welcome refuses somebody who may not come into a room that is locked. ErrRoom, ErrPassword, ErrLink, ErrBanned, ErrFull.
+// welcome returns an error if the user may not join a locked room. It returns ErrRoom, ErrPassword, ErrLink, ErrBanned
+// or ErrFull.
 func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user ViewerID, key Key, opens string) error {
 	id := d.room.ID
 	switch {
@@ -199,20 +202,20 @@ func (s *Service) welcome(ctx context.Context, tx *sqldb.Tx, d *changeSet, user 
 	return nil
 }
 
-// GuestPrefix begins the tokens of guests.
+// GuestPrefix is the prefix of guest tokens.
 const GuestPrefix = "stoa_guest_"
 
 // secretLen is the length of 24 random bytes in base64.
 const secretLen = 32
 
-// Visitor is a guest who calls.
+// Visitor is a guest as the caller of a request.
 type Visitor struct {
 	User    ViewerID
 	Room    ID
 	Expires time.Time // of the token
 }
 
-// UserID implements web.Caller: limits are counted by it.
+// UserID implements web.Caller. Rate limits count by it.
 func (v Visitor) UserID() string { return v.User.String() }
 
 // DeviceID implements gateway.Caller.
@@ -221,8 +224,9 @@ func (v Visitor) DeviceID() string { return v.User.String() }
 // ExpiresAt implements gateway.Caller.
 func (v Visitor) ExpiresAt() time.Time { return v.Expires }
 
-// Visit lets a guest in, whose token is good for this room alone. asker is on whose behalf a password is compared. ErrText, ErrRoom,
-// ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull, ErrBusy.
+// Visit adds a guest to a room. The returned token is valid only for this room. asker is the identity that the password
+// queue counts. It returns ErrText, ErrRoom, ErrGuests, ErrName, ErrPassword, ErrTries, ErrLink, ErrGuestRate, ErrFull
+// or ErrBusy.
 func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, key Key) (_ Room, me Member, token string, err error) {
 	defer errs.Wrap(&err, "rooms.Visit %s", id)
 	if name, err = line("body.name", name, 1, 40); err != nil {
@@ -257,7 +261,7 @@ func (s *Service) Visit(ctx context.Context, asker string, id ID, name string, k
 	return d.room, d.me, token, nil
 }
 
-// staffNames returns the names of a room's owner and admins, folded.
+// staffNames returns the case-folded names of a room's owner and admins.
 func (s *Service) staffNames(ctx context.Context, id ID) (names []string, err error) {
 	staff, err := staffOf(ctx, s.db, id)
 	if err != nil {
@@ -275,8 +279,8 @@ func hashed(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Verify returns the guest whose token it is, while they are in their room; else accounts.ErrToken. It costs no I/O where
-// copies are in this process.
+// Verify returns the guest of a token, or accounts.ErrToken if the guest is not in the room. It needs no I/O if the
+// cache entries are in this process.
 func (s *Service) Verify(ctx context.Context, token string) (_ Visitor, err error) {
 	defer errs.Wrap(&err, "rooms.Verify")
 	text, ok := strings.CutPrefix(token, GuestPrefix)
@@ -298,14 +302,14 @@ func (s *Service) Verify(ctx context.Context, token string) (_ Visitor, err erro
 	return Visitor{user, id, sqldb.Time(m.Expires)}, nil
 }
 
-// Continues returns who a guest is by now, or accounts.ErrToken when they are not in their room any more.
+// Continues returns the guest's present state, or accounts.ErrToken if the guest is no longer in the room.
 func (s *Service) Continues(ctx context.Context, v Visitor) (_ Visitor, err error) {
 	defer errs.Wrap(&err, "rooms.Continues")
 	_, err = s.visitor(ctx, v.Room, v.User)
 	return v, err
 }
 
-// visitor returns the place of a guest in a room that is not closed. accounts.ErrToken.
+// visitor returns the membership of a guest in an open room, or accounts.ErrToken.
 func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, error) {
 	_, m, err := s.inside(ctx, id, user)
 	if errors.Is(err, ErrRoom) || err == nil && m.Role != Guest {
@@ -314,7 +318,7 @@ func (s *Service) visitor(ctx context.Context, id ID, user ViewerID) (Member, er
 	return m, err
 }
 
-// Leave takes the caller out of a room. ErrRoom, ErrOwner.
+// Leave removes the caller from a room. It returns ErrRoom or ErrOwner.
 func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Leave %s", id)
 	_, err = s.change(ctx, id, user, leave, s.seats(id, user), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -323,8 +327,8 @@ func (s *Service) Leave(ctx context.Context, user ViewerID, id ID) (err error) {
 	return err
 }
 
-// take takes somebody out of a room that is locked. Links that they have made let nobody in any more; a user's restrictions are kept
-// for when they come again.
+// take removes a member from a locked room. It deletes the member's links, and stores a user's restrictions for a later
+// return.
 func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string) error {
 	if err := deleteLinksOf(ctx, tx, d.room.ID, m.User); err != nil {
 		return err
@@ -337,7 +341,7 @@ func (d *changeSet) take(ctx context.Context, tx *sqldb.Tx, m Member, why string
 	return d.putOut(ctx, tx, why, m.User)
 }
 
-// over runs fn for what is done to somebody else, whose role has to be a lower one. ErrMember, ErrRank.
+// over runs fn on another member, who must have a lower role. It returns ErrMember or ErrRank.
 func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID, v verb, e cache.Event[Seat], fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, other Member) error) error {
 	_, err := s.change(ctx, id, user, v, e.Of(s.caches.Runtime, Seat{A: id, B: other}), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		m, err := selectMember(ctx, tx, id, other)
@@ -352,7 +356,7 @@ func (s *Service) over(ctx context.Context, user ViewerID, id ID, other ViewerID
 	return err
 }
 
-// Kick takes somebody else out. A user may come again. ErrRoom, ErrMember, ErrMay, ErrRank.
+// Kick removes another member. A user may join again. It returns ErrRoom, ErrMember, ErrMay or ErrRank.
 func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Kick %s", id)
 	return s.over(ctx, user, id, other, moderate, MemberKicked, func(ctx context.Context, tx *sqldb.Tx, d *changeSet, m Member) error {
@@ -360,14 +364,14 @@ func (s *Service) Kick(ctx context.Context, user ViewerID, id ID, other ViewerID
 	})
 }
 
-// MemberUpdate is what changes of somebody in a room; nil changes nothing.
+// MemberUpdate has the changes of a member. A nil field changes nothing.
 type MemberUpdate struct {
 	Role       *Role       // Ordinary or Admin
-	May        *Permission // in place of what the role allows
+	May        *Permission // replaces the permissions of the role
 	MutedUntil *time.Time
 }
 
-// verbs are what an update does.
+// verbs returns the verbs that an update needs.
 func (u MemberUpdate) verbs() (all []verb) {
 	if u.Role != nil {
 		all = append(all, appoint)
@@ -381,7 +385,8 @@ func (u MemberUpdate) verbs() (all []verb) {
 	return all
 }
 
-// SetMember changes somebody else's place and returns it. ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest, ErrAdmin, ErrUntil.
+// SetMember updates another member and returns the result. It returns ErrRoom, ErrMember, ErrMay, ErrRank, ErrGuest,
+// ErrAdmin or ErrUntil.
 func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other ViewerID, u MemberUpdate) (r Room, m Member, err error) {
 	defer errs.Wrap(&err, "rooms.SetMember %s", id)
 	verbs := u.verbs()
@@ -400,7 +405,7 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 		}
 		if u.May != nil {
 			switch {
-			case *u.May&^d.me.may(d.room) != 0: // nobody gives what they have not
+			case *u.May&^d.me.may(d.room) != 0: // members cannot grant permissions that they lack
 				return ErrMay
 			case m.Role == Guest && *u.May&^forGuests != 0:
 				return ErrGuest.On("body.may", "a guest gets chat and danmaku alone")
@@ -424,14 +429,15 @@ func (s *Service) SetMember(ctx context.Context, user ViewerID, id ID, other Vie
 	return r, m, err
 }
 
-// permit has somebody do what p says, by now.
+// permit gives a member exactly the permissions p in this room.
 func (m *Member) permit(r Room, p Permission) {
 	m.More, m.Less = 0, 0
 	base := m.may(r)
 	m.More, m.Less = p&^base, base&^p
 }
 
-// Members returns at most limit of those in a room, the higher roles first, from behind the cursor on. ErrRoom, ErrCursor.
+// Members returns at most limit members of a room after the cursor, higher roles first. It returns ErrRoom or
+// ErrCursor.
 func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor string, limit int) (_ []Member, next string, r Room, err error) {
 	defer errs.Wrap(&err, "rooms.Members %s", id)
 	after, err := parsePlace(cursor, place{a: int64(Owner) + 1})
@@ -452,8 +458,8 @@ func (s *Service) Members(ctx context.Context, user ViewerID, id ID, cursor stri
 	return list, next, r, nil
 }
 
-// Ban keeps a user out; whoever is in the room is taken out. A guest is taken out alone: whether others come, the
-// room's settings say. ErrRoom, ErrMay, ErrRank, ErrSelf, accounts.ErrNoUser.
+// Ban bans a user, and removes the user if present. A guest is only removed: the room's settings decide whether guests
+// may join. It returns ErrRoom, ErrMay, ErrRank, ErrSelf or accounts.ErrNoUser.
 func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Ban %s", id)
 	_, err = s.change(ctx, id, user, moderate, s.seats(id, other), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -488,7 +494,7 @@ func (s *Service) Ban(ctx context.Context, user ViewerID, id ID, other ViewerID)
 	return err
 }
 
-// Unban lifts a ban. ErrRoom, ErrMay, ErrNoBan.
+// Unban deletes a ban. It returns ErrRoom, ErrMay or ErrNoBan.
 func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerID) (err error) {
 	defer errs.Wrap(&err, "rooms.Unban %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet) error {
@@ -501,7 +507,7 @@ func (s *Service) Unban(ctx context.Context, user ViewerID, id ID, other ViewerI
 	return err
 }
 
-// Bans returns a page of who is banned, the last one first. ErrRoom, ErrMay, ErrCursor.
+// Bans returns a page of a room's bans, the latest first. It returns ErrRoom, ErrMay or ErrCursor.
 func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string, limit int) (_ []Ban, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Bans %s", id)
 	after, err := parsePlace(cursor, place{a: 1 << 62})
@@ -523,14 +529,14 @@ func (s *Service) Bans(ctx context.Context, user ViewerID, id ID, cursor string,
 }
 
 const (
-	// maxLinks is the largest number of links of a room that let people in at a time.
+	// maxLinks is the largest number of open links of a room.
 	maxLinks = 50
-	// maxOwnLinks is the part of maxLinks that a member gets who may not moderate.
+	// maxOwnLinks is the part of maxLinks for a member without the moderate permission.
 	maxOwnLinks = 10
 )
 
-// NewLink makes a link that lets people in for some time; most is how many, 0 as many as come. The link's id is the caller's
-// to choose, as in [Service.Create]. ErrRoom, ErrMay, ErrLinks.
+// NewLink creates a link that expires after life. most is the largest number of its uses, or 0 for no limit. The caller
+// chooses the link's id, as in [Service.Create]. It returns ErrRoom, ErrMay or ErrLinks.
 func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID, life time.Duration, most int) (l Link, err error) {
 	defer errs.Wrap(&err, "rooms.NewLink %s", id)
 	_, err = s.change(ctx, id, user, invite, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -538,7 +544,7 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 { // an earlier try made it
+		if i := slices.IndexFunc(there, func(l Link) bool { return l.ID == link && l.By == accounts.ID(user) }); i >= 0 { // an earlier try created it
 			l = there[i]
 			return nil
 		}
@@ -556,7 +562,7 @@ func (s *Service) NewLink(ctx context.Context, user ViewerID, id ID, link LinkID
 	return l, err
 }
 
-// openLinks returns those of a room's links that let people in: they have not expired, are not used up, and their makers may invite.
+// openLinks returns the open links of a room: they have not expired, have uses left, and their creators may invite.
 func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now time.Time) ([]Link, error) {
 	links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return !l.open(now) })
 	if len(links) == 0 {
@@ -577,7 +583,8 @@ func openLinks(ctx context.Context, q sqldb.Querier, r Room, links []Link, now t
 	}), err
 }
 
-// Links returns the links that let people in: all of them to those who may moderate, their own to others. ErrRoom.
+// Links returns a room's open links: all of them to a member who may moderate, and the caller's own to other members.
+// It returns ErrRoom.
 func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, err error) {
 	defer errs.Wrap(&err, "rooms.Links %s", id)
 	r, m, err := s.inside(ctx, id, user)
@@ -597,7 +604,8 @@ func (s *Service) Links(ctx context.Context, user ViewerID, id ID) (_ []Link, er
 	return mine, asKind(ctx, err)
 }
 
-// Revoke has a link let nobody in any more; everybody can revoke their own, those who may moderate all. ErrRoom, ErrLink, ErrMay.
+// Revoke revokes a link. Members may revoke their own links; members who may moderate may revoke all. It returns
+// ErrRoom, ErrLink or ErrMay.
 func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID) (err error) {
 	defer errs.Wrap(&err, "rooms.Revoke %s", id)
 	_, err = s.change(ctx, id, user, look, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -615,7 +623,7 @@ func (s *Service) Revoke(ctx context.Context, user ViewerID, id ID, link LinkID)
 	return err
 }
 
-// LookAtLink returns the room into which a link leads. ErrLink.
+// LookAtLink returns the room of a link, or ErrLink.
 func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err error) {
 	defer errs.Wrap(&err, "rooms.LookAtLink")
 	l, err := selectLink(ctx, s.db, link)
@@ -632,7 +640,7 @@ func (s *Service) LookAtLink(ctx context.Context, link LinkID) (_ Room, err erro
 	return r, asKind(ctx, err)
 }
 
-// letsIn refuses a link that has expired or is used up, or whose maker may no longer invite. ErrLink.
+// letsIn returns ErrLink for a link that has expired or is used up, or whose creator may no longer invite.
 func letsIn(ctx context.Context, q sqldb.Querier, l Link, r Room, now time.Time) error {
 	open, err := openLinks(ctx, q, r, []Link{l}, now)
 	if err == nil && len(open) == 0 {

@@ -2,7 +2,7 @@ package rooms
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are what the domain counts.
+// metrics are the counters of this package.
 type metrics struct {
 	commands *prometheus.CounterVec
 	revived  prometheus.Counter

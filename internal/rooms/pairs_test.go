@@ -12,7 +12,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// furnished is a room that has one of each thing that an operation names.
+// furnished is a room with one of each thing that an operation can name.
 type furnished struct {
 	id      ID
 	item    ItemID
@@ -42,18 +42,18 @@ func (w *world) furnish(owner accounts.ID) furnished {
 	w.must(err)
 	_, err = w.Shoot(ctx, me, f.id, Comment{ID: f.comment, Text: "Wow"})
 	w.must(err)
-	_, err = w.Source(ctx, me, accounts.DeviceID{}, f.id, f.item) // a cached one as well
+	_, err = w.Source(ctx, me, accounts.DeviceID{}, f.id, f.item) // also caches a source
 	w.must(err)
 	return f
 }
 
-// Each operation that names a thing in a room, by an owner: their own room with another room's thing, another room with their own thing,
-// and another room with its thing.
+// An owner calls each operation that names a thing in a room, with three pairs: the own room with a foreign thing, a
+// foreign room with an own thing, and a foreign room with its thing.
 func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 	type try func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error
 	for what, c := range map[string]struct {
 		try  try
-		want error // of the caller's own room with a foreign thing
+		want error // for the caller's own room with a foreign thing
 	}{
 		"source": {func(ctx context.Context, w *world, me ViewerID, room ID, of furnished) error {
 			_, err := w.Source(ctx, me, accounts.DeviceID{}, room, of.item)
@@ -120,7 +120,7 @@ func TestOperations_RefusePairsOfForeignIDs(t *testing.T) {
 				who := w.people(2)
 				me := ViewerID(who[0])
 				mine, foreign := w.furnish(who[0]), w.furnish(who[1])
-				byLink := what == "join by a link" || what == "visit by a link" // by whom does not matter
+				byLink := what == "join by a link" || what == "visit by a link" // the link's creator does not matter
 				for _, pair := range []struct {
 					what string
 					room ID

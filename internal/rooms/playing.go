@@ -11,10 +11,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
-// Clock returns the servers' time, Unix ms, by which all registers and comments are.
+// Clock returns the time of the Redis servers in Unix ms. All registers and danmaku use it.
 func (s *Service) Clock() int64 { return s.cfg.Bus.Nodes().Time().UnixMilli() }
 
-// Playback returns the register of a room. ErrRoom.
+// Playback returns the register of a room. It returns ErrRoom.
 func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Playback %s", id)
 	if _, _, err := s.inside(ctx, id, user); err != nil {
@@ -23,10 +23,10 @@ func (s *Service) Playback(ctx context.Context, user ViewerID, id ID) (_ playbac
 	return s.state(ctx, id)
 }
 
-// state returns the register of a room: one command to Redis. A register that Redis has lost, or has an older one of, is rebuilt; while
-// Redis is away it is the checkpoint, or what this node knows if that is newer.
+// state returns the register of a room, with one command to Redis. It rebuilds a register that Redis has lost or has in
+// an older version. While Redis is unavailable, it returns the checkpoint, or this node's register if that is newer.
 func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
-	known := s.watched.newest(id) // before Redis is asked, which is behind it only if it was set back
+	known := s.watched.newest(id) // read before Redis: a later read from Redis is older only if Redis was set back
 	found, err := s.redis.states(ctx, []ID{id})
 	state, ok := found[id]
 	switch {
@@ -48,12 +48,12 @@ func (s *Service) state(ctx context.Context, id ID) (playback.State, error) {
 	return state, asKind(ctx, err)
 }
 
-// checkpointAge is how old the copy of a checkpoint may be. A new one drops no copy: the register may be away and the
-// copies not, on another server of a cluster.
+// checkpointAge is the largest age of a cached checkpoint. A new checkpoint drops no cache entry, because in a cluster
+// the register's server may be down while the cache's server is not.
 const checkpointAge = time.Second
 
-// revive rebuilds a register that Redis has lost, or has an older one of: from the newest of that one, the checkpoint and
-// what this node knows. It returns the one that is there then.
+// revive rebuilds a register that Redis has lost or has in an older version. It uses the newest of the old register,
+// the checkpoint and this node's register. It returns the register that Redis has afterwards.
 func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playback.State, error) {
 	from := old
 	if known := s.watched.newest(id); known.Newer(old) {
@@ -67,8 +67,8 @@ func (s *Service) revive(ctx context.Context, id ID, old playback.State) (playba
 	return s.redis.load(ctx, id, state, old)
 }
 
-// outdo is revive for those who have the room open: they have seen a newer register than old, and take no
-// other of its generation for newer. ErrStateAway.
+// outdo rebuilds a register and publishes it. Viewers have seen a newer register than old, so they accept only a higher
+// generation. It returns ErrStateAway while Redis is unavailable.
 func (s *Service) outdo(ctx context.Context, id ID, old playback.State) (playback.State, error) {
 	state, err := s.revive(ctx, id, old)
 	switch {
@@ -81,8 +81,8 @@ func (s *Service) outdo(ctx context.Context, id ID, old playback.State) (playbac
 	return state, nil
 }
 
-// setBack reports whether Redis was set back to a register that is older than this node or SQL knows. It asks if a caller claims to
-// have seen a newer one; the claim itself proves nothing.
+// setBack reports whether Redis has an older register than this node or SQL, for example after a failover. It checks
+// only if a caller claims to have seen a newer one. The claim itself proves nothing.
 func (s *Service) setBack(ctx context.Context, id ID, seen, state playback.State) (bool, error) {
 	if !seen.Newer(state) {
 		return false, nil
@@ -94,8 +94,8 @@ func (s *Service) setBack(ctx context.Context, id ID, seen, state playback.State
 	return kept[id] > state.Stamp(), asKind(ctx, err)
 }
 
-// Command changes what is on. ErrVersion: its sender saw another register, and gets the one that is there. ErrRoom, ErrMay,
-// ErrCommand, ErrItem, ErrStateAway.
+// Command changes the playback of a room. If the sender saw another register, it returns the current one and
+// ErrVersion. It also returns ErrRoom, ErrMay, ErrCommand, ErrItem or ErrStateAway.
 func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.Command) (state playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Command %s", id)
 	if !c.Valid() {
@@ -116,11 +116,12 @@ func (s *Service) Command(ctx context.Context, user ViewerID, id ID, c playback.
 	return s.command(ctx, id, c)
 }
 
-// command runs a command, tells of it, and keeps a checkpoint where it is due. ErrVersion, ErrStateAway.
+// command runs a command, publishes its result, and stores a checkpoint if needed. It returns ErrVersion or
+// ErrStateAway.
 func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playback.State, error) {
 	seen := playback.State{Generation: c.Generation, Version: c.Version}
 	for outdone := false; ; outdone = true {
-		// Whoever has gone meanwhile: what Redis does is told to those who have the room open.
+		// The command runs even if the caller disconnects, because its result is published to the room.
 		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
 		state, done, err := s.redis.command(ask, id, c, s.cfg.Bus.Nodes().Time())
 		cancel()
@@ -131,13 +132,13 @@ func (s *Service) command(ctx context.Context, id ID, c playback.Command) (playb
 			}
 		}
 		switch {
-		case old: // Redis has lost the register, or was set back. Made anew it has another generation, which nobody has seen.
+		case old: // Redis has lost the register or was set back; the rebuilt one has a new generation that no client has seen
 			if _, err := s.outdo(ctx, id, state); err != nil {
 				return playback.State{}, err
 			}
 			continue
 		case err != nil:
-			s.watched.unsure(id, seen) // it may have been carried out
+			s.watched.unsure(id, seen) // the command may have been executed
 			if away(err) || errors.Is(err, context.DeadlineExceeded) {
 				err = ErrStateAway
 			}
@@ -161,11 +162,12 @@ const (
 	// commandTime bounds a command to Redis.
 	commandTime = 5 * time.Second
 
-	// checkpointTime bounds a checkpoint, for which the caller of a command waits. The next round stores what takes longer.
+	// checkpointTime bounds a checkpoint, because the caller of a command waits for it. The next round retries after a
+	// timeout.
 	checkpointTime = time.Second
 )
 
-// show tells of a register that this node has made, or found in Redis.
+// show publishes a register that this node created or found in Redis.
 func (s *Service) show(id ID, state playback.State) {
 	s.tell(id, api.EventRoomPlayback, playbackWire(id, state))
 	s.watched.shown(id, state)
@@ -174,15 +176,16 @@ func (s *Service) show(id ID, state playback.State) {
 // checkpoint stores registers in SQL.
 func (s *Service) checkpoint(ctx context.Context, states map[ID]playback.State) {
 	if err := saveCheckpoints(ctx, s.db, states); err != nil {
-		for id := range states { // the next round does
+		for id := range states { // the next round retries
 			s.watched.changed(id)
 		}
 		s.log.Warn("rooms: what is on is not kept in SQL by now", "rooms", len(states), "err", err)
 	}
 }
 
-// Ended has the next item follow one that has come to its end. Of all who say so the first one is heard; the others
-// get the register as it is then. Somebody who may not control what is on is heard where the item's duration is known, at its end. ErrRoom, ErrStateAway.
+// Ended loads the next item after one that has ended. The first report of an end takes effect; later ones get the
+// current register. A report of a member without the control permission counts only at the item's end, and only if its
+// duration is known. It returns ErrRoom or ErrStateAway.
 func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, version int64) (state playback.State, err error) {
 	defer errs.Wrap(&err, "rooms.Ended %s", id)
 	r, m, err := s.inside(ctx, id, user)
@@ -209,7 +212,7 @@ func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, v
 		length = list[i].Duration
 	}
 	if m.may(r)&Control == 0 && (length == 0 || state.At(s.Clock()) < length-endSlack) {
-		return state, nil // not by the clock of all: whoever may not control does not skip
+		return state, nil // not ended by the shared clock: only members with the control permission may skip
 	}
 	c := following(list, state.Item, r.Loop)
 	c.Generation, c.Version = generation, version
@@ -220,17 +223,18 @@ func (s *Service) Ended(ctx context.Context, user ViewerID, id ID, generation, v
 	return next, err
 }
 
-// endSlack is by how much, in ms, a player may be ahead of the others at the end.
+// endSlack is the largest lead, in ms, of one player over the others at the end.
 const endSlack = 3000
 
-// itemOf is the item that a register names; the zero one where nothing is on.
+// itemOf returns the id of a register's item, or zero if the register has none.
 func itemOf(s playback.State) (id ItemID) {
-	_ = id.UnmarshalText([]byte(s.Item)) // only ids get there
+	_ = id.UnmarshalText([]byte(s.Item)) // registers contain only valid ids
 	return id
 }
 
-// Buffering records whether a viewer's player waits for data. By the room's setting the room is held meanwhile, for up to maxHold.
-// Reports of viewers who do not have the room's channel are ignored. ErrRoom, ErrStateAway.
+// Buffering records whether a viewer's player waits for data. If the room's setting asks for it, the room is held
+// meanwhile, for at most maxHold. Reports of viewers without the room's channel are ignored. It returns ErrRoom or
+// ErrStateAway.
 func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits bool) (err error) {
 	defer errs.Wrap(&err, "rooms.Buffering %s", id)
 	r, _, err := s.inside(ctx, id, user)
@@ -248,7 +252,7 @@ func (s *Service) Buffering(ctx context.Context, user ViewerID, id ID, waits boo
 	return s.hold(ctx, id, user, waits)
 }
 
-// watches reports whether a viewer has a room's channel, by any node.
+// watches reports whether a viewer subscribes to a room's channel on any node.
 func (s *Service) watches(ctx context.Context, id ID, user ViewerID) (bool, error) {
 	if s.watched.has(id, user) {
 		return true, nil
@@ -260,8 +264,8 @@ func (s *Service) watches(ctx context.Context, id ID, user ViewerID) (bool, erro
 	return s.redis.watches(ctx, id, user, live)
 }
 
-// endHolds ends what a change leaves of holds: those of viewers who have left, or all where the room no longer waits for players.
-// If it fails they expire by themselves.
+// endHolds ends the holds that a change makes invalid: those of viewers who left, or all if the room's setting is now
+// off. If it fails, they expire.
 func (s *Service) endHolds(ctx context.Context, d changeSet) {
 	if !d.was.Hold || d.room.Hold && len(d.left) == 0 {
 		return
@@ -283,7 +287,7 @@ func (s *Service) endHolds(ctx context.Context, d changeSet) {
 	}
 }
 
-// hold notes whose player waits, and holds or releases the room.
+// hold records whether a viewer's player waits, and holds or releases the room.
 func (s *Service) hold(ctx context.Context, id ID, user ViewerID, waits bool) error {
 	n, err := s.redis.buffer(ctx, id, user, waits, s.cfg.Bus.Nodes().Time())
 	if err == nil {
@@ -298,7 +302,7 @@ func (s *Service) hold(ctx context.Context, id ID, user ViewerID, waits bool) er
 	return err
 }
 
-// settle holds a room, or releases it.
+// settle holds or releases a room.
 func (s *Service) settle(ctx context.Context, id ID, held bool) (playback.State, error) {
 	state, err := s.state(ctx, id)
 	if err != nil || held == state.Held || held && state.Paused {
@@ -311,8 +315,8 @@ func (s *Service) settle(ctx context.Context, id ID, held bool) (playback.State,
 	return s.command(ctx, id, playback.Command{Generation: state.Generation, Version: state.Version, Verb: verb})
 }
 
-// Scene returns all that somebody needs to show a room; with copies in this process it is one command to
-// Redis. ErrRoom.
+// Scene returns all data that a client needs to show a room. With filled caches in this process, it sends one command
+// to Redis. It returns ErrRoom.
 func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err error) {
 	defer errs.Wrap(&err, "rooms.Scene %s", id)
 	r, m, err := s.inside(ctx, id, user)
@@ -331,11 +335,11 @@ func (s *Service) Scene(ctx context.Context, user ViewerID, id ID) (_ Scene, err
 	return out, err
 }
 
-// Scene is a room at a moment.
+// Scene is the state of a room at one moment.
 type Scene struct {
 	Room     Room
 	Me       Member
 	Playback playback.State
 	Playlist []Item
-	Danmaku  []api.Danmaku // that fly
+	Danmaku  []api.Danmaku // of the last ten seconds
 }

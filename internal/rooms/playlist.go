@@ -15,10 +15,10 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// maxItems is how many items a playlist may have.
+// maxItems is the largest number of items in a playlist.
 const maxItems = 200
 
-// Playlist returns a room's playlist, in its order. ErrRoom.
+// Playlist returns a room's playlist in its order. It returns ErrRoom.
 func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item, err error) {
 	defer errs.Wrap(&err, "rooms.Playlist %s", id)
 	if _, _, err := s.inside(ctx, id, user); err != nil {
@@ -28,12 +28,12 @@ func (s *Service) Playlist(ctx context.Context, user ViewerID, id ID) (_ []Item,
 	return onPlaylist(list), asKind(ctx, err)
 }
 
-// onPlaylist returns the items of a list that were not removed.
+// onPlaylist returns the items of a list that are not removed.
 func onPlaylist(list []Item) []Item {
 	return slices.DeleteFunc(slices.Clone(list), func(it Item) bool { return it.Removed > 0 })
 }
 
-// arrange changes the playlist of a room. ErrRoom, ErrMay.
+// arrange changes the playlist of a room. It returns ErrRoom or ErrMay.
 func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet, list []Item) error) error {
 	_, err := s.change(ctx, id, user, arrange, PlaylistChanged.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 		list, err := itemsOf(ctx, tx, id)
@@ -46,8 +46,9 @@ func (s *Service) arrange(ctx context.Context, user ViewerID, id ID, fn func(ctx
 	return err
 }
 
-// Add puts something at the end of a playlist. The item's id is the caller's to choose, the same for each try of one request:
-// the item that an earlier try has put there is returned. Zero: a fresh one. ErrRoom, ErrMay, ErrText, ErrSource, ErrItems.
+// Add appends an item to a playlist. The caller chooses the item's id and uses it again for each retry of a request:
+// Add then returns the item of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay,
+// ErrText, ErrSource or ErrItems.
 func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Item, err error) {
 	defer errs.Wrap(&err, "rooms.Add %s", id)
 	if err := s.may(ctx, user, id, arrange); err != nil {
@@ -63,12 +64,12 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 	if it.ID.IsZero() {
 		it.ID = ids.New[Item]()
 	}
-	if it.Kind == File { // only one's own
+	if it.Kind == File { // only the caller's own files
 		if _, _, err := s.cfg.Files.RoomFile(ctx, it.By, it.Source); err != nil {
 			return Item{}, fileRefused(err)
 		}
 	}
-	if it.Kind == Live { // only what they may watch themselves
+	if it.Kind == Live { // only streams that the caller may watch
 		if _, _, _, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, id.String(), user.String(), accounts.DeviceID{}); err != nil {
 			return Item{}, streamRefused(err)
 		}
@@ -87,7 +88,7 @@ func (s *Service) Add(ctx context.Context, user ViewerID, id ID, it Item) (_ Ite
 	return it, err
 }
 
-// fileRefused is ErrSource for a file that is not there for its user.
+// fileRefused returns ErrSource for a file that the user may not use, and all other errors unchanged.
 func fileRefused(err error) error {
 	if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Conflict {
 		return ErrSource.On("body.source", "is no file that you can fetch")
@@ -95,7 +96,7 @@ func fileRefused(err error) error {
 	return err
 }
 
-// streamRefused is ErrSource for a stream that is not there for its user.
+// streamRefused returns ErrSource for a stream that the user may not watch, and all other errors unchanged.
 func streamRefused(err error) error {
 	if errs.KindOf(err) == errs.NotFound {
 		return ErrSource.On("body.source", "is no live stream that you can watch")
@@ -103,7 +104,7 @@ func streamRefused(err error) error {
 	return err
 }
 
-// Move puts an item behind another one, or to the front. ErrRoom, ErrMay, ErrItem.
+// Move moves an item behind another one, or to the front if after is zero. It returns ErrRoom, ErrMay or ErrItem.
 func (s *Service) Move(ctx context.Context, user ViewerID, id ID, item, after ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Move %s", id)
 	return s.arrange(ctx, user, id, func(ctx context.Context, tx *sqldb.Tx, _ *changeSet, list []Item) error {
@@ -127,8 +128,9 @@ func indexOf(list []Item, id ItemID) int {
 	return slices.IndexFunc(list, func(it Item) bool { return it.ID == id })
 }
 
-// Remove takes an item off the playlist. If it is on it continues to its end, and the item behind it follows: its row stays at its
-// place until another item is removed. ErrRoom, ErrMay, ErrItem.
+// Remove removes an item from the playlist. If the item is playing, it plays to its end, and then the next item
+// follows. For this, its row remains at its place until another item is removed. Remove returns ErrRoom, ErrMay or
+// ErrItem.
 func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID) (err error) {
 	defer errs.Wrap(&err, "rooms.Remove %s", id)
 	if err := s.may(ctx, user, id, arrange); err != nil {
@@ -143,7 +145,7 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 		if at < 0 || list[at].Removed > 0 {
 			return ErrItem
 		}
-		var over []ItemID // removed earlier, and no longer on
+		var over []ItemID // removed earlier, and no longer playing
 		kept := slices.DeleteFunc(list, func(it Item) bool {
 			ended := it.Removed > 0 && it.ID != itemOf(on)
 			if ended {
@@ -161,7 +163,8 @@ func (s *Service) Remove(ctx context.Context, user ViewerID, id ID, item ItemID)
 	})
 }
 
-// Source returns how an item is fetched. The device is the login session of the user; zero: the user is a guest. ErrRoom, ErrItem.
+// Source states how an item is fetched. The device is the user's session, or zero for a guest. It returns ErrRoom or
+// ErrItem.
 func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.DeviceID, id ID, item ItemID) (_ Source, err error) {
 	defer errs.Wrap(&err, "rooms.Source %s", id)
 	if _, _, err := s.inside(ctx, id, user); err != nil {
@@ -176,7 +179,7 @@ func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.Dev
 		return Source{}, ErrItem
 	}
 	it := list[at]
-	if it.Removed > 0 { // a live stream gives no more tickets; all else is fetched until another item is on
+	if it.Removed > 0 { // a removed live stream gives no new tickets; other items remain available while they play
 		switch on, err := s.state(ctx, id); {
 		case err != nil:
 			return Source{}, err
@@ -184,7 +187,7 @@ func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.Dev
 			return Source{}, ErrItem
 		}
 	}
-	if it.Kind == Live { // each ticket is for one viewer, so there are no copies
+	if it.Kind == Live { // each ticket is for one viewer, so tickets are not cached
 		path, token, until, err := s.cfg.Streams.Ticket(ctx, it.By, it.Source, id.String(), user.String(), device)
 		if errs.KindOf(err) == errs.NotFound {
 			return Source{}, ErrItem
@@ -204,10 +207,10 @@ func (s *Service) Source(ctx context.Context, user ViewerID, device accounts.Dev
 	return src, asKind(ctx, err)
 }
 
-// sourceAge is how old the cached link to a file may be: its file may have been deleted since.
+// sourceAge is the largest age of a cached link to a file, because the file may have been deleted since.
 const sourceAge = time.Second
 
-// loadSource returns how an item that is a file is fetched, for the cache.
+// loadSource loads the source of a file item for the cache.
 func (s *Service) loadSource(ctx context.Context, item ItemID) (Source, error) {
 	it, id, err := selectItem(ctx, s.db, item)
 	if err != nil {
@@ -222,7 +225,8 @@ func (s *Service) loadSource(ctx context.Context, item ItemID) (Source, error) {
 	return Source{Room: id, Kind: it.Kind, URL: url, Expires: until.UnixMilli()}, nil
 }
 
-// following returns what follows an item by a room's setting. The list has a removed item at the place where it was.
+// following returns the command that loads the item after now, by the loop setting. The list has a removed item at its
+// former place.
 func following(list []Item, now string, loop Loop) playback.Command {
 	next := playback.Command{Verb: playback.Load}
 	at := slices.IndexFunc(list, func(it Item) bool { return it.ID.String() == now })

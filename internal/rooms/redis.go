@@ -28,13 +28,13 @@ var (
 	bufferScript  = redis.NewScript(bufferSource)
 )
 
-// redisStore has every Redis call of this package.
+// redisStore has all Redis calls of this package.
 type redisStore struct{ db *redis.DB }
 
 // errNoState reports that Redis has no register of a room.
 var errNoState = errors.New("rooms: Redis has no such register")
 
-// away reports that Redis cannot be reached.
+// away reports whether Redis is unavailable.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
@@ -46,14 +46,14 @@ func flag(b bool) string {
 	return "0"
 }
 
-// stateFields are those of a register, in the order of the scripts.
+// stateFields are the fields of a register, in the order of the scripts.
 var stateFields = []string{"g", "v", "i", "p", "t", "r", "s", "h"}
 
 func stateArgs(s playback.State) []string {
 	return []string{text(s.Generation), text(s.Version), s.Item, text(s.Position), text(s.Time), text(s.Rate), flag(s.Paused), flag(s.Held)}
 }
 
-// parseState reads a register; errNoState where there is none.
+// parseState returns the register of a reply, or errNoState if it has none.
 func parseState(list []keyspace.Reply) (s playback.State, err error) {
 	if len(list) != len(stateFields) {
 		return s, keyspace.ErrReply
@@ -72,7 +72,7 @@ func parseState(list []keyspace.Reply) (s playback.State, err error) {
 	return s, err
 }
 
-// states returns the registers of rooms, in one round trip; of those that are not there, none.
+// states returns the registers of rooms in one round trip. Rooms without a register are omitted.
 func (s *redisStore) states(ctx context.Context, list []ID) (map[ID]playback.State, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
@@ -95,8 +95,8 @@ func (s *redisStore) states(ctx context.Context, list []ID) (map[ID]playback.Sta
 	return all, nil
 }
 
-// command runs a command at a moment of the servers' clock, and returns the register then. False: its sender saw
-// another one. errNoState.
+// command runs a command at a time of the servers' clock, and returns the resulting register. It returns false if the
+// sender saw another register, and errNoState if there is none.
 func (s *redisStore) command(ctx context.Context, id ID, c playback.Command, now time.Time) (playback.State, bool, error) {
 	list, err := commandScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key, holdingKeys.At(id).Key}, text(c.Generation), text(c.Version), string(c.Verb), text(now.UnixMilli()),
 		text(c.Position), text(c.Rate), c.Item, text(stateLife.Milliseconds()), text(playback.MaxPosition), text(playback.MostAhead)).Items()
@@ -112,7 +112,7 @@ func (s *redisStore) command(ctx context.Context, id ID, c playback.Command, now
 	return state, list[0].N == 1, err
 }
 
-// load makes a register, unless there is another one than old, and returns the one that is there.
+// load stores a register unless Redis has another one than old, and returns the register that Redis has then.
 func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State) (playback.State, error) {
 	list, err := loadScript.Run(ctx, s.db, []keyspace.Key{stateKeys.At(id).Key},
 		append([]string{text(stateLife.Milliseconds()), text(old.Generation), text(old.Version)}, stateArgs(state)...)...).Items()
@@ -122,8 +122,7 @@ func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State)
 	return parseState(list)
 }
 
-// buffer records whether a viewer's player waits for data; for the zero viewer it records nothing. It returns for how many
-// viewers the room waits.
+// buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the number of viewers that the room waits for.
 func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
 	until := int64(0)
 	if waits {
@@ -133,7 +132,7 @@ func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waits boo
 		text(now.Add(maxHold).UnixMilli()), text((maxHold + bufferingLife).Milliseconds())).Int()
 }
 
-// dropWaiting removes viewers from those whose players wait for data.
+// dropWaiting removes viewers from the waiting players.
 func (s *redisStore) dropWaiting(ctx context.Context, id ID, users []ViewerID) error {
 	return keyspace.FirstErr(s.db.DoMulti(ctx, dropWaitingCmds(id, users)))
 }
@@ -146,12 +145,12 @@ func dropWaitingCmds(id ID, users []ViewerID) []keyspace.Cmd {
 	return []keyspace.Cmd{{Name: "ZREM", Key: bufferingKeys.At(id).Key, Args: names}, {Name: "ZREM", Key: holdingKeys.At(id).Key, Args: names}}
 }
 
-// clearWaiting removes all viewers from those whose players wait for data.
+// clearWaiting removes all waiting players of a room.
 func (s *redisStore) clearWaiting(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: bufferingKeys.At(id).Key, More: []keyspace.Key{holdingKeys.At(id).Key}}).Err
 }
 
-// watches reports whether a viewer watches a room by one of some nodes.
+// watches reports whether a viewer watches a room on one of these nodes.
 func (s *redisStore) watches(ctx context.Context, id ID, user ViewerID, nodes []string) (bool, error) {
 	entries := make([]string, len(nodes))
 	for i, node := range nodes {
@@ -161,7 +160,7 @@ func (s *redisStore) watches(ctx context.Context, id ID, user ViewerID, nodes []
 	return slices.ContainsFunc(list, func(r keyspace.Reply) bool { return !r.Nil() }), err
 }
 
-// forget removes what Redis has of a room that was closed.
+// forget deletes all keys of a closed room.
 func (s *redisStore) forget(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key, More: []keyspace.Key{bufferingKeys.At(id).Key, holdingKeys.At(id).Key, onlineKeys.At(id).Key, viewersKeys.At(id).Key}}).Err
 }
@@ -169,22 +168,22 @@ func (s *redisStore) forget(ctx context.Context, id ID) error {
 // Presence is a viewer on a node.
 type Presence struct {
 	User   ViewerID
-	Active time.Time // did something last
+	Active time.Time // last activity
 	node   string
 }
 
-// entry is how a sorted set has a viewer.
+// entry returns the member of a sorted set for a viewer on a node.
 func entry(user ViewerID, node string) string { return user.String() + "." + node }
 
-// mark is what a node has to say of the viewers of a room.
+// mark is a node's report about the viewers of a room.
 type mark struct {
 	room ID
-	here map[ViewerID]time.Time // watch, and were active then
+	here map[ViewerID]time.Time // viewers with their last activity
 	gone []ViewerID
-	held bool // the room may wait for players, also for those of viewers who are gone
+	held bool // the room may wait for players, including those of viewers who left
 }
 
-// writeOnline brings what a node knows to Redis.
+// writeOnline writes a node's viewers to Redis.
 func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark) error {
 	var cmds []keyspace.Cmd
 	for _, m := range marks {
@@ -213,7 +212,8 @@ func (s *redisStore) writeOnline(ctx context.Context, node string, marks []mark)
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// online returns up to most entries of those whom Redis has as viewers of each room, 0 for all, the latest activity first, in one round trip.
+// online returns the entries of viewers in Redis, at most most for each room (0: all), in one round trip. The latest
+// activity is first.
 func (s *redisStore) online(ctx context.Context, list []ID, most int) (map[ID][]Presence, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {
@@ -239,7 +239,7 @@ func (s *redisStore) online(ctx context.Context, list []ID, most int) (map[ID][]
 	return all, nil
 }
 
-// dropOnline removes viewers whose nodes do not live, or do not know them.
+// dropOnline deletes viewers whose nodes are dead or do not know them.
 func (s *redisStore) dropOnline(ctx context.Context, id ID, dead []Presence) error {
 	cmd := keyspace.Cmd{Name: "ZREM", Key: onlineKeys.At(id).Key}
 	for _, p := range dead {
@@ -248,13 +248,13 @@ func (s *redisStore) dropOnline(ctx context.Context, id ID, dead []Presence) err
 	return s.db.Do(ctx, cmd).Err
 }
 
-// count is how many watch, and which node has counted them.
+// count is a number of viewers and the node that counted them.
 type count struct {
 	n    int
 	node string
 }
 
-// writeCounts keeps how many watch in rooms.
+// writeCounts stores the numbers of viewers of rooms.
 func (s *redisStore) writeCounts(ctx context.Context, node string, counts map[ID]int) error {
 	var cmds []keyspace.Cmd
 	for id, n := range counts {
@@ -263,7 +263,7 @@ func (s *redisStore) writeCounts(ctx context.Context, node string, counts map[ID
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// counts returns how many watch in rooms, as far as that was counted within a minute, in one round trip.
+// counts returns the numbers of viewers that were counted within the last minute, in one round trip.
 func (s *redisStore) counts(ctx context.Context, list []ID) (map[ID]count, error) {
 	keys := make([]keyspace.Key, len(list))
 	for i, id := range list {

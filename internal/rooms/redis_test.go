@@ -13,7 +13,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis/redistest"
 )
 
-// The script and package playback agree about random histories, whatever the clock does.
+// The script and package playback agree for random histories, even if the clock jumps.
 func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 	for _, url := range []string{"embedded", "real"} {
 		t.Run(url, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTheScriptFollowsTheRulesOfPlayback(t *testing.T) {
 				}
 				now := want.Time
 				for range 60 {
-					if now += roll.Int64N(7000) - 1000; roll.IntN(10) == 0 { // the clock is another one
+					if now += roll.Int64N(7000) - 1000; roll.IntN(10) == 0 { // the clock jumps
 						now += roll.Int64N(40_000) - 20_000
 					}
 					c := playback.Command{Generation: want.Generation, Version: want.Version - roll.Int64N(2)*roll.Int64N(2),

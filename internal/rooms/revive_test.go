@@ -14,7 +14,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/bubble"
 )
 
-// seek puts something on in a room and seeks to 5,000 seconds.
+// seek loads an item in a room and seeks to 5,000 seconds.
 func (w *world) seek(user ViewerID, id ID) playback.State {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -30,7 +30,7 @@ func (w *world) seek(user ViewerID, id ID) playback.State {
 	return s
 }
 
-// loseRegister removes a room's register from Redis.
+// loseRegister deletes a room's register from Redis.
 func (w *world) loseRegister(id ID) {
 	w.t.Helper()
 	w.must(w.Service.redis.db.Do(w.t.Context(), keyspace.Cmd{Name: "UNLINK", Key: stateKeys.At(id).Key}).Err)
@@ -38,7 +38,7 @@ func (w *world) loseRegister(id ID) {
 
 func TestPlayback_SeekAndRateSurviveTheLossOfRedis(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
-		other := w.neighbour() // a node that has not seen the room
+		other := w.neighbour() // a node that has not read the room
 		owner := w.people(1)[0]
 		id, me := w.open(owner), ViewerID(owner)
 		s := w.seek(me, id)
@@ -59,7 +59,7 @@ func TestPlayback_ANodeRevivesWhatItHasShown(t *testing.T) {
 		owner := w.people(1)[0]
 		id, me := w.open(owner), ViewerID(owner)
 		s := w.seek(me, id)
-		_, err := w.db.ExecContext(ctx, "UPDATE room_playback SET fence = 0, item = '', position = 0, rate = 1000, paused = ? WHERE room_id = ?", true, id) // as if SQL had not taken it
+		_, err := w.db.ExecContext(ctx, "UPDATE room_playback SET fence = 0, item = '', position = 0, rate = 1000, paused = ? WHERE room_id = ?", true, id) // as if SQL had not stored the checkpoint
 		w.must(err)
 		wire.Refuse()
 		if got, err := w.Playback(ctx, me, id); err != nil || got != s {

@@ -21,97 +21,97 @@ import (
 	"github.com/stoa-dev/stoa/internal/config"
 )
 
-// ID names a room.
+// ID identifies a room.
 type ID = ids.ID[Room]
 
-// Viewer is whoever may be in a room: a user, or a guest.
+// Viewer is a user or guest who may be in a room.
 type Viewer struct{}
 
-// ViewerID names a viewer. A user's is that of the account.
+// ViewerID identifies a viewer. For a user it is the account's id.
 type ViewerID = ids.ID[Viewer]
 
-// ItemID names an item of a playlist.
+// ItemID identifies an item of a playlist.
 type ItemID = ids.ID[Item]
 
-// LinkID names a link into a room, and is what the link has of a secret: 72 random bits.
+// LinkID identifies a link to a room. It is also the link's secret, with 72 random bits.
 type LinkID = ids.ID[Link]
 
-// Access is who comes into a room. Its number is part of a row.
+// Access states which users may join a room. Its number is stored in SQL rows.
 type Access int
 
-// The ways in.
+// The values of Access.
 const (
-	Invited Access = iota // by links alone
-	Open                  // everybody, by the password if there is one
+	Invited Access = iota // only by links
+	Open                  // all users, with the password if the room has one
 )
 
 var accesses = [...]string{"invited", "open"}
 
-// String is the way's name on the wire.
+// String returns the name in the API.
 func (a Access) String() string { return accesses[a] }
 
-// Loop is what follows the end of an item. Its number is part of a row.
+// Loop states which item follows the end of an item. Its number is stored in SQL rows.
 type Loop int
 
-// What may follow.
+// The values of Loop.
 const (
-	LoopOff  Loop = iota // the next item, and nothing after the last one
-	LoopItem             // the same one
-	LoopList             // after the last one the first one
+	LoopOff  Loop = iota // the next item; playback ends after the last one
+	LoopItem             // the same item
+	LoopList             // the next item; the first one follows the last one
 )
 
 var loops = [...]string{"off", "item", "list"}
 
-// String is the setting's name on the wire.
+// String returns the name in the API.
 func (l Loop) String() string { return loops[l] }
 
 // Room is a room with its settings; see [Doc.Version] of roomKeys before you change it.
 type Room struct {
 	ID        ID         `json:"id"`
 	Name      string     `json:"name"`
-	Password  bool       `json:"password,omitempty"` // one is asked for
+	Password  bool       `json:"password,omitempty"` // joining without a link needs a password
 	Access    Access     `json:"access,omitempty"`
 	Listed    bool       `json:"listed,omitempty"`
 	Guests    bool       `json:"guests,omitempty"`
 	MemberMay Permission `json:"member_may,omitempty"`
 	GuestMay  Permission `json:"guest_may,omitempty"`
-	Hold      bool       `json:"hold,omitempty"`  // all wait while somebody's player waits for data
-	Drift     int        `json:"drift,omitempty"` // ms by which a player may be off before it drifts back
-	Jump      int        `json:"jump,omitempty"`  // ms by which it may be off before it seeks
+	Hold      bool       `json:"hold,omitempty"`  // the room waits while a viewer's player waits for data
+	Drift     int        `json:"drift,omitempty"` // ms; a player with a larger difference adjusts its rate
+	Jump      int        `json:"jump,omitempty"`  // ms; a player with a larger difference seeks
 	Loop      Loop       `json:"loop,omitempty"`
-	Words     []string   `json:"words,omitempty"` // folded; texts that have one are refused
+	Words     []string   `json:"words,omitempty"` // case-folded; texts that contain one are refused
 	Created   int64      `json:"created"`         // Unix ms
-	Version   int64      `json:"version"`         // grows with each change of the settings and of the members
+	Version   int64      `json:"version"`         // grows with each change of the settings or members
 
 	hash    string // of the password
 	members int
-	said    int64 // number of the newest line of chat
+	said    int64 // seq of the newest line of chat
 }
 
-// equal reports whether nothing of two rooms differs.
+// equal reports whether two rooms are equal.
 func (r Room) equal(o Room) bool {
 	words := slices.Equal(r.Words, o.Words)
 	r.Words, o.Words = nil, nil
 	return words && reflect.DeepEqual(r, o)
 }
 
-// Member is somebody's place in a room; see [Doc.Version] of memberKeys before you change it.
+// Member is a viewer's membership of a room; see [Doc.Version] of memberKeys before you change it.
 type Member struct {
 	User    ViewerID   `json:"user"`
 	Role    Role       `json:"role,omitempty"`
 	Name    string     `json:"name,omitempty"` // of a guest
-	More    Permission `json:"more,omitempty"` // beside what the role allows
+	More    Permission `json:"more,omitempty"` // in addition to the role's permissions
 	Less    Permission `json:"less,omitempty"`
-	Muted   int64      `json:"muted,omitempty"`   // Unix ms until when
+	Muted   int64      `json:"muted,omitempty"`   // end of the mute, in Unix ms
 	Joined  int64      `json:"joined,omitempty"`  // Unix ms
 	Expires int64      `json:"expires,omitempty"` // Unix ms, of a guest
 	Secret  string     `json:"secret,omitempty"`  // hash of a guest's token
 }
 
-// Kind is what an item is. Its number is part of a row.
+// Kind is the kind of an item. Its number is stored in SQL rows.
 type Kind int
 
-// The kinds.
+// The kinds of items.
 const (
 	URL  Kind = iota
 	HLS       // a playlist of HTTP live streaming
@@ -121,22 +121,23 @@ const (
 
 var kinds = [...]string{api.ItemURL, api.ItemHLS, api.ItemFile, api.ItemLive}
 
-// String is the kind's name on the wire.
+// String returns the name in the API.
 func (k Kind) String() string { return kinds[k] }
 
-// Item is something on a playlist. A removed one that is on stays at its place, so that the room knows what follows; see [Doc.Version] of playlistKeys before you change it.
+// Item is an entry of a playlist. A removed item that is playing remains at its place, so that the next item is known.
+// See [Doc.Version] of playlistKeys before you change it.
 type Item struct {
 	ID       ItemID      `json:"id"`
 	Kind     Kind        `json:"kind,omitempty"`
 	Source   string      `json:"source"` // a URL, or an id
 	Title    string      `json:"title,omitempty"`
-	Duration int64       `json:"duration,omitempty"` // ms; 0: not known
+	Duration int64       `json:"duration,omitempty"` // ms; 0: unknown
 	By       accounts.ID `json:"by"`
 	Added    int64       `json:"added"`             // Unix ms
 	Removed  int64       `json:"removed,omitempty"` // Unix ms; 0: it is on the playlist
 }
 
-// Link lets people into a room.
+// Link admits users to a room.
 type Link struct {
 	ID      LinkID
 	Room    ID
@@ -144,27 +145,27 @@ type Link struct {
 	Created int64 // Unix ms
 	Expires int64 // Unix ms
 	Uses    int   // so far
-	Most    int   // 0: as many as come
+	Most    int   // 0: unlimited
 }
 
-// open reports whether the link lets somebody in.
+// open reports whether the link still admits users.
 func (l Link) open(now time.Time) bool {
 	return now.UnixMilli() < l.Expires && (l.Most == 0 || l.Uses < l.Most)
 }
 
-// Ban keeps a user out of a room.
+// Ban excludes a user from a room.
 type Ban struct {
 	User ViewerID
 	By   ViewerID
 	At   int64 // Unix ms
 }
 
-// Line is something that was said in a room.
+// Line is a chat message in a room.
 type Line struct {
 	Seq   int64
-	ID    ids.ID[Line] // by which a try of the same request finds it; older ones have none
+	ID    ids.ID[Line] // finds the line of an earlier try; older lines have none
 	From  ViewerID
-	Name  string // what they were called then
+	Name  string // the sender's name at that time
 	Guest bool
 	Text  string
 	At    int64 // Unix ms
@@ -188,7 +189,7 @@ var (
 	sizes = [...]string{"normal", "small", "large"}
 )
 
-// The domain's refusals. A room that somebody cannot see does not exist.
+// The errors of this package. ErrRoom is also the error for a room that the caller may not see.
 var (
 	ErrRoom       = errs.New(errs.NotFound, "room.unknown", "There is no such room.")
 	ErrMember     = errs.New(errs.NotFound, "room.member_unknown", "Nobody of that id is in the room.")
@@ -224,7 +225,7 @@ var (
 	ErrCursor     = errs.New(errs.Invalid, "room.cursor", "That cursor does not come from this list.")
 )
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings. A zero field selects its default.
 type Settings struct {
 	Members   int           `koanf:"members" default:"2000" help:"members and guests that a room may have, at most 10000; guests get at most half of these places"`
 	Owned     int           `koanf:"owned" default:"50" help:"rooms that a user may own, at most 1000"`
@@ -246,13 +247,13 @@ func (c Settings) Validate() error {
 		config.Refuse(c.KeepShots < 1 || c.KeepShots > 100_000, "keep_danmaku", "%d is not between 1 and 100000", c.KeepShots))
 }
 
-// What a room is made with: thresholds as docs/rooms.md explains them.
+// The thresholds of a new room, in ms; docs/rooms.md explains them.
 const (
 	defaultDrift = 40
 	defaultJump  = 1000
 )
 
-// line returns what somebody wrote in one line, trimmed.
+// line returns s trimmed. It returns ErrText unless s is one line of least to most printable characters.
 func line(where, s string, least, most int) (string, error) {
 	s, ok := words.Line(s, most)
 	if !ok || len(s) < least {
@@ -261,16 +262,16 @@ func line(where, s string, least, most int) (string, error) {
 	return s, nil
 }
 
-// fold returns text as muted words and searches compare it.
+// fold returns the form of a text that muted words and searches compare.
 func fold(s string) string { return cases.Fold().String(words.OneShape(s)) }
 
-// mutes reports whether a text has one of the room's muted words.
+// mutes reports whether a text contains a muted word of the room.
 func (r Room) mutes(text string) bool {
 	text = fold(text)
 	return slices.ContainsFunc(r.Words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-// checkSource returns what an item is played from, as it is kept. ErrSource.
+// checkSource returns the normal form of an item's source, or ErrSource.
 func checkSource(k Kind, s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if k == File || k == Live {
@@ -292,10 +293,11 @@ func checkSource(k Kind, s string) (string, error) {
 	return s, nil
 }
 
-// mostSource is how long a source is that a row takes.
+// mostSource is the largest length of a source in characters, as limited by its SQL column.
 const mostSource = 2000
 
-// until checks a moment up to which somebody is muted; 0 for one that has passed. ErrUntil.
+// until checks the end time of a mute and returns it in Unix ms, or 0 if it has passed. It returns ErrUntil for a time
+// more than ten years away.
 func until(t, now time.Time) (int64, error) {
 	if !t.After(now) {
 		return 0, nil
@@ -306,7 +308,7 @@ func until(t, now time.Time) (int64, error) {
 	return t.UnixMilli(), nil
 }
 
-// place is where a page ends: numbers in the order of the list, then an id.
+// place is the position where a page ends: numbers in the list's order, then an id.
 type place struct {
 	a, b int64
 	id   string
@@ -314,7 +316,7 @@ type place struct {
 
 func (p place) cursor() string { return cursor.Of(p.id, p.a, p.b) }
 
-// parsePlace returns the place of a cursor, or first for none. ErrCursor.
+// parsePlace returns the place of a cursor, or first for an empty one. It returns ErrCursor for an invalid one.
 func parsePlace(text string, first place) (place, error) {
 	if text == "" {
 		return first, nil

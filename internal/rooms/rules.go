@@ -7,7 +7,7 @@ import (
 	"github.com/stoa-dev/stoa/api"
 )
 
-// Role is what somebody is in a room. Its number is part of rows and keys: it never changes.
+// Role is a member's role in a room. Its number is stored in rows and keys, so it never changes.
 type Role int
 
 // The roles.
@@ -20,13 +20,13 @@ const (
 
 var roles = [...]string{api.RoleGuest, api.RoleMember, api.RoleAdmin, api.RoleOwner}
 
-// String is the role's name on the wire.
+// String returns the name in the API.
 func (r Role) String() string { return roles[r] }
 
-// Permission is a set of what somebody may do. Its bits are part of rows and keys: they never change.
+// Permission is a set of permissions of a member. Its bits are stored in rows and keys, so they never change.
 type Permission int
 
-// What somebody may do.
+// The permissions.
 const (
 	Chat Permission = 1 << iota
 	Shoot
@@ -37,15 +37,15 @@ const (
 	Configure
 
 	everything    = Chat | Shoot | Control | Playlist | Invite | Moderate | Configure
-	forGuests     = Chat | Shoot                     // at most
-	forMembers    = Chat | Shoot | Playlist | Invite // unless the room says otherwise
+	forGuests     = Chat | Shoot                     // the most that guests may have
+	forMembers    = Chat | Shoot | Playlist | Invite // the default of a new room
 	forStrangers  = Permission(0)
 	permissionLen = 7
 )
 
 var permissions = [permissionLen]string{api.MayChat, api.MayDanmaku, api.MayControl, api.MayPlaylist, api.MayInvite, api.MayModerate, api.MaySettings}
 
-// names are the permissions' names on the wire.
+// names returns the names of the permissions in the API.
 func (p Permission) names() []string {
 	out := []string{}
 	for i, name := range permissions {
@@ -56,7 +56,7 @@ func (p Permission) names() []string {
 	return out
 }
 
-// parsePermissions returns the set of names; false where one is none.
+// parsePermissions returns the set with these names. It returns false if a name is unknown.
 func parsePermissions(names []string) (p Permission, ok bool) {
 	for _, name := range names {
 		i := slices.Index(permissions[:], name)
@@ -68,7 +68,7 @@ func parsePermissions(names []string) (p Permission, ok bool) {
 	return p, true
 }
 
-// may returns what somebody may do in a room.
+// may returns the member's permissions in a room.
 func (m Member) may(r Room) Permission {
 	switch m.Role {
 	case Owner, Admin:
@@ -79,7 +79,7 @@ func (m Member) may(r Room) Permission {
 	return (r.GuestMay | m.More) &^ m.Less & forGuests
 }
 
-// verb is something that somebody in a room may want to do.
+// verb is an act in a room that needs a permission or a role.
 type verb int
 
 const (
@@ -91,18 +91,19 @@ const (
 	invite
 	moderate // kick, ban, mute, clear
 	configure
-	permit // what others may do
+	permit // changing the permissions of others
 	appoint
 	transfer
 	closeIt
 	leave
 )
 
-// needs is what each takes; those that take the owner have no permission that could be given.
+// needs has the permission for each verb. Verbs for the owner only need none, because no permission grants them.
 var needs = [...]Permission{look: 0, say: Chat, shoot: Shoot, control: Control, arrange: Playlist, invite: Invite, moderate: Moderate,
 	configure: Configure, permit: Configure, appoint: 0, transfer: 0, closeIt: 0, leave: 0}
 
-// can refuses what somebody may not do in a room at a moment. ErrMay, ErrMuted, ErrOwner.
+// can returns an error if the member may not do v in the room at this time. It returns ErrMay, ErrMuted, or ErrOwner if
+// the owner wants to leave.
 func (m Member) can(v verb, r Room, now time.Time) error {
 	switch {
 	case v == leave && m.Role == Owner:
@@ -117,7 +118,7 @@ func (m Member) can(v verb, r Room, now time.Time) error {
 	return nil
 }
 
-// over refuses what can be done to people of a lower role only. ErrRank.
+// over returns ErrRank unless role r is higher than the other role.
 func (r Role) over(other Role) error {
 	if r <= other {
 		return ErrRank

@@ -13,8 +13,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// Say says something in a room's chat. The line's id is the caller's to choose, the same for each try of one request: the
-// line that an earlier try has said is returned. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord.
+// Say sends a line to a room's chat. The caller chooses the line's id and uses it again for each retry of a request:
+// Say then returns the line of the earlier try. It returns ErrRoom, ErrMay, ErrMuted, ErrText or ErrWord.
 func (s *Service) Say(ctx context.Context, user ViewerID, id ID, lineID ids.ID[Line], text string) (_ Line, err error) {
 	defer errs.Wrap(&err, "rooms.Say %s", id)
 	if text, err = line("body.text", text, 1, 500); err != nil {
@@ -40,8 +40,9 @@ func (s *Service) Say(ctx context.Context, user ViewerID, id ID, lineID ids.ID[L
 	return done.line, err
 }
 
-// Shoot has a comment fly over the picture. Its id is the caller's to choose, the same for each try of one request: the
-// comment that an earlier try has made is returned. Zero: a fresh one. ErrRoom, ErrMay, ErrMuted, ErrText, ErrWord, ErrItem.
+// Shoot sends a danmaku. The caller chooses its id and uses it again for each retry of a request: Shoot then returns
+// the danmaku of the earlier try. A zero id is replaced by a new one. It returns ErrRoom, ErrMay, ErrMuted, ErrText,
+// ErrWord or ErrItem.
 func (s *Service) Shoot(ctx context.Context, user ViewerID, id ID, c Comment) (_ Comment, err error) {
 	defer errs.Wrap(&err, "rooms.Shoot %s", id)
 	if c.Text, err = line("body.text", c.Text, 1, 100); err != nil {
@@ -73,8 +74,8 @@ func (s *Service) utter(ctx context.Context, u utterance) (uttered, error) {
 	return done, asKind(ctx, err)
 }
 
-// Lines returns the latest of a room's chat before a number, 0 for the newest, in their order, without those of people
-// whom the viewer blocks. More: there are older ones. ErrRoom.
+// Lines returns the latest lines of a room's chat before a number, in their order. A before of 0 starts at the newest
+// line. Lines of users whom the viewer blocks are omitted. more reports whether older lines exist. It returns ErrRoom.
 func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64, limit int) (_ []Line, more bool, err error) {
 	defer errs.Wrap(&err, "rooms.Lines %s", id)
 	_, m, err := s.inside(ctx, id, user)
@@ -101,8 +102,8 @@ func (s *Service) Lines(ctx context.Context, user ViewerID, id ID, before int64,
 	return list, more, nil
 }
 
-// Comments returns a page of what flew at a part of an item, in the order of positions, without those of people
-// whom the viewer blocks. ErrRoom, ErrCursor.
+// Comments returns a page of an item's danmaku between two positions, in the order of positions. Danmaku of users whom
+// the viewer blocks are omitted. It returns ErrRoom or ErrCursor.
 func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item string, from, to int64, cursor string, limit int) (_ []Comment, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Comments %s", id)
 	after, err := parsePlace(cursor, place{a: from})
@@ -125,7 +126,7 @@ func (s *Service) Comments(ctx context.Context, user ViewerID, id ID, item strin
 	return list, next, err
 }
 
-// unblocked returns those of a list whose senders a viewer does not block.
+// unblocked returns the entries of a list whose senders the viewer does not block.
 func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from func(T) ViewerID) ([]T, error) {
 	if m.Role == Guest || len(list) == 0 {
 		return list, nil
@@ -139,7 +140,7 @@ func unblocked[T any](ctx context.Context, s *Service, m Member, list []T, from 
 	return slices.DeleteFunc(list, func(v T) bool { return blocked[accounts.ID(from(v))] }), blocksAsKind(ctx, err)
 }
 
-// Hidden returns whose events a subscriber of a channel does not get: users whom they block.
+// Hidden returns the ids of users whose events a subscriber does not get: the users whom the subscriber blocks.
 func (s *Service) Hidden(ctx context.Context, user, _ string) (hidden []string, err error) {
 	defer errs.Wrap(&err, "rooms.Hidden %s", user)
 	id, err := ids.Parse[accounts.User](user)
@@ -153,7 +154,7 @@ func (s *Service) Hidden(ctx context.Context, user, _ string) (hidden []string, 
 	return hidden, err
 }
 
-// ClearDanmaku has all danmaku of a room be forgotten, those that fly and those of the past. ErrRoom, ErrMay.
+// ClearDanmaku deletes all danmaku of a room. It returns ErrRoom or ErrMay.
 func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.ClearDanmaku %s", id)
 	_, err = s.change(ctx, id, user, moderate, nil, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
@@ -163,11 +164,11 @@ func (s *Service) ClearDanmaku(ctx context.Context, user ViewerID, id ID) (err e
 	return err
 }
 
-// tidySaid deletes what rooms do not keep of what was said, some rooms at a time.
+// tidySaid deletes lines and danmaku beyond the limits of their rooms, a few rooms per call.
 func (s *Service) tidySaid(ctx context.Context) error {
 	now := s.db.Now()
 	after := s.tidied
-	if after.IsZero() || after.After(now) { // of a clock that was ahead
+	if after.IsZero() || after.After(now) { // the mark is from a clock that was ahead
 		after = now.Add(-tidyAtFirst)
 	}
 	old, err := crowded(ctx, s.db, after, s.cfg.KeepLines, sweepBatch)
@@ -184,14 +185,14 @@ func (s *Service) tidySaid(ctx context.Context) error {
 	return err
 }
 
-// flying returns the danmaku of the last ten seconds, for somebody who comes.
+// flying returns the danmaku of the last ten seconds that the member may see.
 func (s *Service) flying(ctx context.Context, m Member, id ID) ([]api.Danmaku, error) {
 	list, err := s.follow(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return unblocked(ctx, s, m, list, func(d api.Danmaku) (user ViewerID) {
-		_ = user.UnmarshalText([]byte(d.From)) // it was one's text
+		_ = user.UnmarshalText([]byte(d.From)) // it was the text of an id
 		return user
 	})
 }
@@ -205,5 +206,5 @@ func (l Line) wire(id ID) api.RoomLine {
 	return api.RoomLine{Room: id.String(), Seq: l.Seq, From: l.From.String(), Name: l.Name, Guest: l.Guest, Text: l.Text, At: api.At(sqldb.Time(l.At))}
 }
 
-// batchTime is how long the statements of a batch may take.
+// batchTime bounds the statements of a batch.
 const batchTime = 5 * time.Second

@@ -28,59 +28,59 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this package needs; *accounts.Service implements it.
 type People interface {
-	// Profiles returns how those of ids look to others that exist or existed.
+	// Profiles returns the profiles of ids that exist or existed.
 	Profiles(ctx context.Context, ids []accounts.ID) (accounts.Profiles, error)
-	// ProfilesOrNone is Profiles for what tells of a change that is made: none, where they cannot be read.
+	// ProfilesOrNone is Profiles for events about a committed change. It returns none if they cannot be loaded.
 	ProfilesOrNone(ctx context.Context, ids ...accounts.ID) accounts.Profiles
 }
 
-// Blocks is what this domain asks social for; *social.Service is one.
+// Blocks is the part of social that this package needs; *social.Service implements it.
 type Blocks interface {
-	// Blocked returns those of whom that the user by blocks.
+	// Blocked returns the users of the list whom that the user by blocks.
 	Blocked(ctx context.Context, by accounts.ID, whom []accounts.ID) (map[accounts.ID]bool, error)
-	// BlockedIDs returns all whom a user blocks.
+	// BlockedIDs returns all users whom a user blocks.
 	BlockedIDs(ctx context.Context, user accounts.ID) ([]accounts.ID, error)
 }
 
-// Files is what this domain asks transfers for.
+// Files is the part of transfers that this package needs.
 type Files interface {
-	// RoomFile returns where a user can fetch a file of theirs, and until when.
+	// RoomFile returns the URL of a user's own file and its expiry.
 	RoomFile(ctx context.Context, user accounts.ID, file string) (url string, until time.Time, err error)
 	// ForViewer returns such a URL for a viewer in a room. It ends when the viewer leaves the room.
 	ForViewer(url, room, viewer string) (string, error)
 }
 
-// Streams is what this domain asks live streams for.
+// Streams is the part of live streams that this package needs.
 type Streams interface {
-	// Ticket returns the path of a stream that the user by may watch, a token for a viewer in a room, and its expiry. The device is the
-	// viewer's login session; zero: the viewer is a guest. The token ends when the viewer leaves the room.
+	// Ticket returns the path of a stream that the user by may watch, a token for a viewer in a room, and its expiry.
+	// The device is the viewer's session, or zero for a guest. The token ends when the viewer leaves the room.
 	Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error)
 }
 
-// Config has what the domain stands on.
+// Config has the dependencies and settings of a Service.
 type Config struct {
 	DB        *sqldb.DB
 	Redis     *redis.DB
 	Caches    *cache.Runtime
-	Cache     cache.Policy // of copies; Unfenced is this domain's to choose
-	Bus       *events.Bus  // gets the events, after the commit
-	Node      string       // this process, among all that share Redis
+	Cache     cache.Policy // policy of the caches; this package sets Unfenced
+	Bus       *events.Bus  // publishes events after the commit
+	Node      string       // id of this process among all that share Redis
 	Nodes     func(ctx context.Context) ([]string, error)
 	People    People
 	Blocks    Blocks
 	Files     Files
 	Streams   Streams
 	Passwords *password.Hasher
-	Limiter   *ratelimit.Limiter // of guests who join; nil: no limits
+	Limiter   *ratelimit.Limiter // for guests who join; nil: no limits
 	Metrics   prometheus.Registerer
 	Log       *slog.Logger
 
 	Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service implements rooms. It is safe for concurrent use.
 type Service struct {
 	db      *sqldb.DB
 	redis   *redisStore
@@ -90,15 +90,14 @@ type Service struct {
 	locks   *sqldb.Locks[ID, *numbering]
 	tries   *attempts.Counter // of passwords
 	watched watched
-	tidied  time.Time // rooms have no more lines and comments up to then than they keep; the job alone sets it
+	tidied  time.Time // all rooms are within their limits for lines and danmaku up to this time; only the job sets it
 	metrics *metrics
 	cfg     Config
 	log     *slog.Logger
-	base    context.Context //nolint:containedctx // for what follows a commit
+	base    context.Context // for work after a commit
 }
 
-// New returns the domain on those parts. What follows a commit has the values of ctx. The error has all
-// faults of the settings.
+// New returns a Service. Work after a commit has the values of ctx. The error has all faults of the settings.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -112,7 +111,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Run commits what people say, and keeps in order what goes with watching, until ctx ends.
+// Run commits lines and danmaku and does the regular work for rooms with viewers, until ctx ends.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
 	var parts sync.WaitGroup
@@ -123,24 +122,25 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// A changeSet is what one transaction changes of a room, under its lock. What follows the commit is derived from it.
+// A changeSet is the changes of a room in one transaction, under the room's lock. The work after the commit is derived
+// from it.
 type changeSet struct {
 	at   time.Time
 	was  Room
 	room Room
-	me   Member     // who does it; without a role's rights for somebody who is not in it
-	left []ViewerID // viewers who no longer are in the room
+	me   Member     // the caller; the zero Member if the caller is not in the room
+	left []ViewerID // viewers who left the room
 	news []news
 }
 
-// news are told after the commit, on the room's channel and to a viewer's own devices.
+// news is an event that is published after the commit, on the room's channel or to a viewer's devices.
 type news struct {
-	to   ViewerID // zero: on the room's channel
+	to   ViewerID // zero: to the room's channel
 	typ  string
-	data any // a Member stands for how it looks by then, a Room as well
+	data any // a Member or a Room is encoded after the commit, with its version then
 }
 
-// versioned reports whether the event has the room's version: all but hints and the end of the room.
+// versioned reports whether the event has the room's version. Hints and the end of a room have none.
 func (n news) versioned() bool {
 	switch v := n.data.(type) {
 	case Room, Member:
@@ -153,12 +153,13 @@ func (n news) versioned() bool {
 
 func (d *changeSet) tell(typ string, data any) { d.news = append(d.news, news{typ: typ, data: data}) }
 
-// small is up to how many members a room has of whose coming and going all in it are told: of a film's whole audience that would be
-// each of them times each of them.
+// small is the largest number of members of a room that publishes each join and leave to all of them. In a larger room,
+// the number of events would grow with the square of the audience.
 const small = 200
 
-// putOut removes viewers from a room that is locked. Each viewer who loses a room that goes on loses it here; what they derived from
-// being in it ends after the commit, by changeSet.left. The viewers learn of it, and the room; a large room only of single ones who were taken out.
+// putOut removes viewers from a locked room. Every viewer who leaves a room that remains open is removed here. Their
+// holds end after the commit, by changeSet.left. Both the viewers and the room get events; a large room gets them only
+// for a single member who was kicked or banned.
 func (d *changeSet) putOut(ctx context.Context, tx *sqldb.Tx, why string, users ...ViewerID) error {
 	d.room.members -= len(users)
 	d.left = append(d.left, users...)
@@ -173,9 +174,9 @@ func (d *changeSet) putOut(ctx context.Context, tx *sqldb.Tx, why string, users 
 	return deleteMembers(ctx, tx, d.room.ID, users)
 }
 
-// change runs fn in a transaction, under the lock of a room, as somebody in it who may do a verb; then it
-// writes the room, drops the copies that targets name, tells of what has happened, and returns the change set. ErrRoom: there is no such
-// room, or the viewer is not in it. ErrMay, ErrMuted, ErrOwner.
+// change runs fn in a transaction under the lock of a room, if the user is a member who may do v. Then it writes the
+// room, drops the cache entries that targets name, publishes the events, and returns the change set. It returns ErrRoom
+// if the room does not exist or the user is not a member. It also returns ErrMay, ErrMuted or ErrOwner.
 func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	return s.enter(ctx, id, targets, func(ctx context.Context, tx *sqldb.Tx, d *changeSet) (err error) {
 		d.me, err = selectMember(ctx, tx, id, user)
@@ -192,12 +193,12 @@ func (s *Service) change(ctx context.Context, id ID, user ViewerID, v verb, targ
 	})
 }
 
-// enter is [Service.change] for people who may not be in the room.
+// enter is [Service.change] for users who may not be members.
 func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error) (changeSet, error) {
 	var d changeSet
 	err := s.db.InTurn(ctx, id, func(ctx context.Context) error {
 		return s.caches.Change(ctx, targets, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			d = changeSet{at: tx.Now()} // a transaction may be run again
+			d = changeSet{at: tx.Now()} // a transaction may run more than once
 			if d.room, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 				return err
 			}
@@ -223,7 +224,7 @@ func (s *Service) enter(ctx context.Context, id ID, targets []cache.Target, fn f
 	return d, nil
 }
 
-// seats are what MemberKicked drops for viewers of a room.
+// seats returns the targets of MemberKicked for viewers of a room.
 func (s *Service) seats(id ID, users ...ViewerID) []cache.Target {
 	list := make([]Seat, len(users))
 	for i, u := range users {
@@ -232,10 +233,10 @@ func (s *Service) seats(id ID, users ...ViewerID) []cache.Target {
 	return MemberKicked.Of(s.caches.Runtime, list...)
 }
 
-// Update is what changes of a room; nil changes nothing.
+// Update has the changes of a room's settings. A nil field changes nothing.
 type Update struct {
 	Name      *string
-	Password  *string // empty: none is asked for
+	Password  *string // empty: no password
 	Access    *Access
 	Listed    *bool
 	Guests    *bool
@@ -248,7 +249,7 @@ type Update struct {
 	Words     *[]string
 }
 
-// clean returns u with its texts as they are stored. ErrText, ErrPermission.
+// clean returns u with its texts in their stored form. It returns ErrText or ErrPermission.
 func (u Update) clean() (Update, error) {
 	if u.Name != nil {
 		name, err := line("body.name", *u.Name, 1, 60)
@@ -276,7 +277,7 @@ func (u Update) clean() (Update, error) {
 	return u, nil
 }
 
-// on returns r as updated; hash is that of the new password.
+// on returns r with the update applied. hash is the hash of the new password.
 func (u Update) on(r Room, hash string) Room {
 	set(&r.Name, u.Name)
 	set(&r.Access, u.Access)
@@ -296,14 +297,14 @@ func (u Update) on(r Room, hash string) Room {
 	return r
 }
 
-// set gives to a value, where there is one.
+// set copies value to to, unless value is nil.
 func set[T any](to, value *T) {
 	if value != nil {
 		*to = *value
 	}
 }
 
-// hash returns the hash of a room's password, "" for none. ErrBusy.
+// hash returns the hash of a room's password, or "" for none. It returns ErrText or ErrBusy.
 func (s *Service) hash(ctx context.Context, asker ViewerID, given *string) (string, error) {
 	if given == nil || *given == "" {
 		return "", nil
@@ -323,9 +324,9 @@ func busy(err error) error {
 	return err
 }
 
-// Create makes a room of which the user is the owner. The id is the caller's to choose, the same for each try of one
-// request: the room that an earlier try has made is returned as it is. ErrText, ErrRooms, ErrBusy, accounts.ErrNoUser;
-// ErrRoom where that one is no more, or the user not in it.
+// Create creates a room with the user as its owner. The caller chooses the id and uses it again for each retry of a
+// request: Create then returns the room of the earlier try as it is now. It returns ErrText, ErrRooms, ErrBusy or
+// accounts.ErrNoUser. It returns ErrRoom if the earlier try's room is closed or the user has left it.
 func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Create %s", owner)
 	if u, err = u.clean(); err != nil {
@@ -347,7 +348,7 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 			return accounts.ErrNoUser
 		}
 		r = u.on(Room{ID: id, MemberMay: forMembers, GuestMay: forGuests, Drift: defaultDrift, Jump: defaultJump, Created: now, members: 1}, hash)
-		err = insertRoom(ctx, tx, r) // first, so that two tries meet here
+		err = insertRoom(ctx, tx, r) // first, so that two tries conflict here
 		if sqldb.IsDuplicate(err) {
 			r, me, err = madeBefore(ctx, tx, id, user)
 			return err
@@ -357,7 +358,7 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 		}
 		if n, err := countOwned(ctx, tx, user); err != nil {
 			return err
-		} else if n >= s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+		} else if n >= s.cfg.Owned { // counted without a lock: concurrent calls may exceed the limit
 			return ErrRooms
 		}
 		me = Member{User: user, Role: Owner, Joined: now}
@@ -366,7 +367,8 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	return r, me, asKind(ctx, err)
 }
 
-// madeBefore returns the room that an earlier try has made, and the user's place in it. ErrRoom.
+// madeBefore returns the room of an earlier try and the user's membership. It returns ErrRoom if the room is closed or
+// the user has left it.
 func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room, me Member, err error) {
 	if r, err = selectRoom(ctx, tx, id, tx.Dialect().ForUpdate()); err != nil {
 		return r, me, err
@@ -377,8 +379,8 @@ func madeBefore(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (r Room
 	return r, me, err
 }
 
-// Room returns a room as a viewer sees it, and their place in it; nil: they are not in it. ErrRoom unless they are, or
-// the room is open.
+// Room returns a room and the viewer's membership, or nil for a viewer who is not in it. It returns ErrRoom unless the
+// viewer is a member or the room is open.
 func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *Member, err error) {
 	defer errs.Wrap(&err, "rooms.Room %s", id)
 	r, err := s.room(ctx, id)
@@ -397,8 +399,8 @@ func (s *Service) Room(ctx context.Context, user ViewerID, id ID) (_ Room, me *M
 	return r, nil, nil
 }
 
-// Rooms returns at most limit of the rooms in which a user is, the one joined last first, from behind the cursor on, and the user's place
-// in each. ErrCursor.
+// Rooms returns at most limit of a user's rooms after the cursor, and the user's membership in each. The room that the
+// user joined last is first. It returns ErrCursor.
 func (s *Service) Rooms(ctx context.Context, user ViewerID, cursor string, limit int) (_ []Room, mine []Member, next string, err error) {
 	defer errs.Wrap(&err, "rooms.Rooms %s", user)
 	after, err := parsePlace(cursor, place{a: math.MaxInt64})
@@ -416,13 +418,14 @@ func (s *Service) Rooms(ctx context.Context, user ViewerID, cursor string, limit
 	return list, mine, next, nil
 }
 
-// mostListed is among how many rooms of the public list, the most recently active ones that match, a page is sought.
+// mostListed is the largest number of matching rooms for a page of the public list. The most recently active ones are
+// used.
 const mostListed = 1000
 
-// Sort is the order of the public list.
+// Sort is an order of the public list.
 type Sort string
 
-// The orders.
+// The values of Sort.
 const (
 	ByViewers Sort = "viewers" // most viewers first
 	ByNew     Sort = "new"     // newest first
@@ -434,8 +437,8 @@ type Listed struct {
 	Viewers int
 }
 
-// List returns a page of the public list: of the rooms whose name has a text, those that were active last, in an
-// order. ErrCursor.
+// List returns a page of the public list, in an order. It has the most recently active of the rooms whose name contains
+// a text. It returns ErrCursor.
 func (s *Service) List(ctx context.Context, text string, by Sort, cursor string, limit int) (_ []Listed, next string, err error) {
 	defer errs.Wrap(&err, "rooms.List")
 	after, err := parsePlace(cursor, place{a: 1 << 62})
@@ -471,7 +474,7 @@ func (s *Service) List(ctx context.Context, text string, by Sort, cursor string,
 	return out, "", nil
 }
 
-// compare orders places by falling numbers, then by id.
+// compare orders places by descending numbers, then by id.
 func (p place) compare(other place) int {
 	switch {
 	case p.a != other.a:
@@ -492,13 +495,13 @@ func sign(n int64) int {
 	return 0
 }
 
-// Change changes a room's settings. ErrRoom, ErrMay, ErrText, ErrPermission, ErrBusy.
+// Change updates a room's settings. It returns ErrRoom, ErrMay, ErrText, ErrPermission or ErrBusy.
 func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Change %s", id)
 	if u, err = u.clean(); err != nil {
 		return Room{}, Member{}, err
 	}
-	if err := s.may(ctx, user, id, configure); err != nil { // before a password is hashed for nothing
+	if err := s.may(ctx, user, id, configure); err != nil { // before the cost of hashing a password
 		return Room{}, Member{}, err
 	}
 	hash, err := s.hash(ctx, user, u.Password)
@@ -506,7 +509,7 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 		return Room{}, Member{}, err
 	}
 	for {
-		var guests []ViewerID // their cached places are dropped, so they have to be known before
+		var guests []ViewerID // read before the change, because the change drops their cache entries
 		if u.shutsOut() {
 			if guests, err = guestsOf(ctx, s.db, id); err != nil {
 				return Room{}, Member{}, asKind(ctx, err)
@@ -514,7 +517,7 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 		}
 		d, err := s.change(ctx, id, user, configure, append(SettingsChanged.Of(s.caches.Runtime, id), s.seats(id, guests...)...), func(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 			d.room = u.on(d.room, hash)
-			if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // nobody gives what they have not
+			if given := d.room.MemberMay&^d.was.MemberMay | d.room.GuestMay&^d.was.GuestMay; given&^d.me.may(d.was) != 0 { // members cannot grant permissions that they lack
 				return ErrMay
 			}
 			if !d.room.equal(d.was) {
@@ -531,12 +534,12 @@ func (s *Service) Change(ctx context.Context, user ViewerID, id ID, u Update) (_
 	}
 }
 
-// shutsOut reports whether the update may end the stay of guests.
+// shutsOut reports whether the update may remove guests.
 func (u Update) shutsOut() bool {
 	return u.Guests != nil && !*u.Guests || u.Access != nil && *u.Access == Invited
 }
 
-// putOutGuests puts all guests out of a room that is locked. errOther: one of them is not among those expected.
+// putOutGuests removes all guests from a locked room. It returns errOther if one of them is not in expected.
 func (d *changeSet) putOutGuests(ctx context.Context, tx *sqldb.Tx, expected []ViewerID) error {
 	guests, err := guestsOf(ctx, tx, d.room.ID)
 	if err != nil || len(guests) == 0 {
@@ -551,7 +554,7 @@ func (d *changeSet) putOutGuests(ctx context.Context, tx *sqldb.Tx, expected []V
 	return d.putOut(ctx, tx, api.RoomKicked, guests...)
 }
 
-// may refuses what somebody may not do, by SQL, before work that a change needs. ErrRoom, ErrMay.
+// may checks in SQL, before the work for a change, whether the user may do v. It returns ErrRoom or ErrMay.
 func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
 	r, err := selectRoom(ctx, s.db, id, "")
 	if err != nil {
@@ -567,7 +570,7 @@ func (s *Service) may(ctx context.Context, user ViewerID, id ID, v verb) error {
 	return m.can(v, r, s.db.Now())
 }
 
-// Close ends a room, for all. ErrRoom, ErrMay.
+// Close closes a room for all members. It returns ErrRoom or ErrMay.
 func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.Close %s", id)
 	_, err = s.change(ctx, id, user, closeIt, RoomDeleted.Of(s.caches.Runtime, id), s.end)
@@ -575,7 +578,7 @@ func (s *Service) Close(ctx context.Context, user ViewerID, id ID) (err error) {
 	return err
 }
 
-// CloseFor closes a room for an operator. One that is closed stays so.
+// CloseFor closes a room for an operator. It does nothing if the room is closed already.
 func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.CloseFor %s", id)
 	_, err = s.enter(ctx, id, RoomDeleted.Of(s.caches.Runtime, id), s.end)
@@ -586,14 +589,14 @@ func (s *Service) CloseFor(ctx context.Context, id ID) (err error) {
 	return err
 }
 
-// end closes a room that is locked.
+// end closes a locked room.
 func (s *Service) end(ctx context.Context, tx *sqldb.Tx, d *changeSet) error {
 	d.tell(api.EventRoomGone, api.RoomGone{Room: d.room.ID.String(), Why: api.RoomClosed})
-	d.room = d.was // nothing of it is to be written
+	d.room = d.was // no other change of the room is written
 	return closeRoom(ctx, tx, d.room.ID)
 }
 
-// closed removes what Redis has of a room that was closed. What stays while Redis is away has its life.
+// closed deletes a closed room's keys from Redis. While Redis is unavailable, they remain until their TTL ends.
 func (s *Service) closed(ctx context.Context, id ID, err error) {
 	if err != nil {
 		return
@@ -603,7 +606,8 @@ func (s *Service) closed(ctx context.Context, id ID, err error) {
 	}
 }
 
-// Transfer hands a room over to another member; the owner becomes an admin. ErrRoom, ErrMay, ErrMember, ErrSelf, ErrGuest.
+// Transfer transfers a room to another member; the former owner becomes an admin. It returns ErrRoom, ErrMay,
+// ErrMember, ErrSelf or ErrGuest.
 func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerID) (_ Room, me Member, err error) {
 	defer errs.Wrap(&err, "rooms.Transfer %s", id)
 	targets := append(RoomUpdated.Of(s.caches.Runtime, id), PermissionsChanged.Of(s.caches.Runtime, Seat{A: id, B: user}, Seat{A: id, B: to})...)
@@ -623,7 +627,7 @@ func (s *Service) Transfer(ctx context.Context, user ViewerID, id ID, to ViewerI
 	return d.room, d.me, err
 }
 
-// crown makes a member the owner, and writes others who change with it.
+// crown makes a member the owner, and stores other changed members with it.
 func (s *Service) crown(ctx context.Context, tx *sqldb.Tx, d *changeSet, next Member, others ...Member) error {
 	next.Role, next.Muted, next.More, next.Less = Owner, 0, 0, 0
 	for _, m := range append(others, next) {

@@ -32,22 +32,21 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// unhurried stands in for the budget of production: a machine that stalls must not be
-// taken for a Redis that is away.
+// unhurried replaces the production budget, so that a stalled machine does not look like an unavailable Redis.
 const unhurried = 10 * time.Second
 
-// A world is one node's rooms, and what is beneath them, on its engines.
+// A world is one node's rooms with its other packages and engines.
 type world struct {
 	*Service
 	t        testing.TB
 	accounts *accounts.Service
 	social   *social.Service
 	redis    *redis.DB
-	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
+	ahead    *atomic.Int64 // ns by which the clock is ahead
 	live     *sync.Map     // nodes
 }
 
-// noFiles stands for transfers, of which nobody here has one.
+// noFiles is a transfers package without files.
 type noFiles struct{}
 
 func (noFiles) ForViewer(url, _, _ string) (string, error) { return url, nil }
@@ -104,27 +103,26 @@ func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.In
 	return w
 }
 
-// single is a node on embedded engines.
+// single returns a node on embedded engines.
 func single(t *testing.T, settings Settings) *world {
 	ahead := new(atomic.Int64)
 	return newWorld(t, sqldbtest.Engine{Name: "sqlite"}.Open(t, byClock(ahead)), redistest.Open(t, "embedded"), ahead, new(sync.Map), settings)
 }
 
-// byClock has a database go by a clock that is so many nanoseconds ahead.
+// byClock makes a database use a clock that is this many nanoseconds ahead.
 func byClock(ahead *atomic.Int64) func(*sqldb.Config) {
 	return func(c *sqldb.Config) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	}
 }
 
-// neighbour is another node on the same engines.
+// neighbour returns another node on the same engines.
 func (w *world) neighbour() *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.live, w.cfg.Settings)
 }
 
-// eachEngine runs test on the embedded engines, in a bubble, and on a real Redis with a real
-// MariaDB.
+// eachEngine runs test in a bubble on the embedded engines, and on a real Redis with a real MariaDB.
 func eachEngine(t *testing.T, settings Settings, test func(t *testing.T, w *world)) {
 	for _, e := range sqldbtest.Engines(t) {
 		run := func(t *testing.T, cfg redis.Config) {
@@ -152,7 +150,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// fails expects an error.
+// fails reports an error that differs from want.
 func (w *world) fails(what string, err, want error) {
 	w.t.Helper()
 	if !errors.Is(err, want) || want == nil && err != nil {
@@ -160,7 +158,7 @@ func (w *world) fails(what string, err, want error) {
 	}
 }
 
-// people opens n accounts.
+// people creates n accounts.
 func (w *world) people(n int) (all []accounts.ID) {
 	w.t.Helper()
 	var users []accounts.User
@@ -175,7 +173,7 @@ func (w *world) people(n int) (all []accounts.ID) {
 
 func to[T any](v T) *T { return &v }
 
-// open makes a room into which everybody may come, guests too, and lets members in.
+// open creates an open room that admits guests, and adds members.
 func (w *world) open(owner accounts.ID, members ...accounts.ID) ID {
 	w.t.Helper()
 	r, _, err := w.Create(w.t.Context(), owner, ids.New[Room](), Update{Name: to("Film night"), Access: to(Open), Guests: to(true)})
@@ -200,7 +198,7 @@ func (w *world) appoint(id ID, owner, user accounts.ID) {
 	w.must(err)
 }
 
-// sound holds SQL against what the package promises.
+// sound checks the invariants of the package in SQL.
 func (w *world) sound() {
 	w.t.Helper()
 	for what, query := range map[string]string{
@@ -219,8 +217,8 @@ func (w *world) sound() {
 	}
 }
 
-// Everything that somebody may want to do in a room, with who may: by the roles stranger, guest, member, admin and owner. The other
-// one is a member unless it is said.
+// Each act in a room with the expected result for the roles stranger, guest, member, admin and owner. The other user is
+// a member unless stated otherwise.
 func TestWhoMayDoWhatInARoom(t *testing.T) {
 	type try func(ctx context.Context, w *world, id ID, me, other ViewerID) error
 	ok := error(nil)
@@ -411,7 +409,7 @@ func TestARoomPutsOnWhatItsPlaylistHas(t *testing.T) {
 	})
 }
 
-// Who may not control what is on does not skip it by saying that it has ended.
+// A member without the control permission cannot skip an item by reporting its end.
 func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -420,7 +418,7 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 		owner, member := ViewerID(who[0]), ViewerID(who[1])
 		for _, c := range []struct {
 			what     string
-			duration int64 // ms; 0: not known
+			duration int64 // ms; 0: unknown
 			after    time.Duration
 			user     ViewerID
 			follows  bool
@@ -451,7 +449,7 @@ func TestTheEndOfAnItemIsTheRoomsClocks(t *testing.T) {
 	})
 }
 
-// What members may do is the room's own choice, one thing at a time.
+// The room's settings grant each permission of members separately.
 func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -480,7 +478,8 @@ func TestMembersMayWhatTheRoomLetsThem(t *testing.T) {
 	})
 }
 
-// Whoever may change the room's settings gives all no more than they have themselves: they are one of them.
+// A member who may change settings cannot grant to all members more than their own permissions, because they would get
+// them as well.
 func TestNobodyGivesAllWhatTheyHaveNot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -528,7 +527,7 @@ func TestWhoIsAnAdminNoMoreMayWhatIsSaidAtOnce(t *testing.T) {
 	})
 }
 
-// dump is what SQL has of rooms, but for their registers, which readers may have to make anew.
+// dump returns the rows of rooms, without registers, because reads may rebuild those.
 func (w *world) dump() string {
 	w.t.Helper()
 	out := ""
@@ -557,7 +556,7 @@ func TestWaysIntoARoom(t *testing.T) {
 		w.fails("with another one", join(who[1], Key{Password: "Swordfish"}), ErrPassword)
 		w.fails("with the password", join(who[1], Key{Password: "swordfish"}), nil)
 		w.fails("again", join(who[1], Key{}), nil)
-		w.ahead.Add(int64(time.Second)) // who comes after is later
+		w.ahead.Add(int64(time.Second)) // so that later members have a later time
 		_, _, _, err = w.Visit(ctx, "here", id, "Visitor", Key{Password: "swordfish"})
 		w.fails("a guest where none is welcome", err, ErrGuests)
 
@@ -689,7 +688,7 @@ func TestWhatIsSaidIsAllowedKeptAndTidied(t *testing.T) {
 }
 
 // Each of these characters folds to three.
-// TestWhatWasTakenFromAMemberStaysSo when they leave and come again.
+// TestWhatWasTakenFromAMemberStaysSo checks a member who leaves and joins again.
 func TestWhatWasTakenFromAMemberStaysSo(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -772,7 +771,7 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 			list = append(list, it.ID)
 		}
 		for _, bad := range []Item{{Source: "http://example.org/"}, {Source: "https://user@example.org/"}, {Source: "javascript:alert(1)"}, {Source: "https://"}, {Source: "/v1/me"}, {Kind: HLS, Source: api.RoomSample}, {Kind: Live, Source: "x"}, {Kind: File, Source: "V1StGXR8_Z5j"},
-			{Source: "https://example.org/" + strings.Repeat("字", 300)}} { // each is nine characters of a URL
+			{Source: "https://example.org/" + strings.Repeat("字", 300)}} { // each needs nine characters in a URL
 			_, err := w.Add(ctx, me, id, bad)
 			w.fails(bad.Source, err, ErrSource)
 		}
@@ -819,14 +818,14 @@ func TestAPlaylistKeepsItsOrder(t *testing.T) {
 		if err != nil || again != next {
 			t.Errorf("said again: %+v, %v", again, err)
 		}
-		for _, it := range []ItemID{list[0], list[2], list[3]} { // the last one, too
+		for _, it := range []ItemID{list[0], list[2], list[3]} { // including the last one
 			w.must(w.Remove(ctx, me, id, it))
 		}
 		order("")
 	})
 }
 
-// A password that is changed shuts out who knows the old one, also while they are at the door; who is in stays.
+// A changed password excludes users with the old one, even if their join is in progress. Members remain.
 func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -844,7 +843,7 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 		}
 		w.must(join(who[1], "swordfish"))
 
-		// Both of them have had their password compared when the owner's change commits.
+		// Both joins have compared their password when the owner's change commits.
 		doors := map[string]func() error{"a user": func() error { return join(who[2], "swordfish") }, "a guest": func() error { return visit("swordfish") }}
 		answers := make(chan error, len(doors))
 		hash, err := w.cfg.Passwords.Hash(ctx, who[0].String(), "herring")
@@ -891,7 +890,7 @@ func TestAChangedPasswordShutsOutWhoHasNotJoined(t *testing.T) {
 	})
 }
 
-// A try whose answer got lost is followed by another one, perhaps while it runs still.
+// A try whose response was lost is followed by another one, perhaps while it still runs.
 func TestEachOfAUsersRoomsIsReachedByCursors(t *testing.T) {
 	eachEngine(t, Settings{}, func(t *testing.T, w *world) {
 		ann := w.people(1)[0]
@@ -938,7 +937,7 @@ func TestANodeThatStartsReadsTheRoomsThatAreActive(t *testing.T) {
 	})
 }
 
-// lent is a file that can be fetched for so long.
+// lent is a file whose link is valid for this time.
 type lent time.Duration
 
 func (lent) ForViewer(url, _, _ string) (string, error) { return url, nil }
@@ -947,7 +946,7 @@ func (l lent) RoomFile(context.Context, accounts.ID, string) (string, time.Time,
 	return "https://files.example.org/film.mp4", time.Now().Add(time.Duration(l)), nil
 }
 
-// Who comes later is given the same link, and has to play with it.
+// Viewers who join later get the same link and need time to play with it.
 func TestHowAFileIsFetchedIsKeptForHalfOfItsTime(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -1051,7 +1050,7 @@ func TestTriesOfOneRequestMakeOneThing(t *testing.T) {
 	})
 }
 
-// unreachable is a social domain that cannot reach SQL.
+// unreachable is a social package that cannot reach SQL.
 type unreachable struct{ Blocks }
 
 func (unreachable) Blocked(context.Context, accounts.ID, []accounts.ID) (map[accounts.ID]bool, error) {
@@ -1062,7 +1061,7 @@ func (unreachable) BlockedIDs(context.Context, accounts.ID) ([]accounts.ID, erro
 	return nil, errors.Join(social.ErrStore, driver.ErrBadConn)
 }
 
-// It is the one that the descriptions of this domain's operations have.
+// The error is the one in the descriptions of this package's operations.
 func TestBlocksThatCannotBeReachedAreARefusalOfRooms(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})

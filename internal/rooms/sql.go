@@ -17,13 +17,13 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrStore reports that SQL is away.
+// ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "room.store_away", "Rooms cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives database errors the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
-// blocksAsKind gives a failure to read blocks the kind and the code of this domain.
+// blocksAsKind gives an error from loading blocks the kind and code of this package.
 func blocksAsKind(ctx context.Context, err error) error {
 	if errs.KindOf(err) == errs.Unavailable {
 		return errors.Join(ErrStore, err)
@@ -31,14 +31,14 @@ func blocksAsKind(ctx context.Context, err error) error {
 	return asKind(ctx, err)
 }
 
-// transactBatch is transact for the committer.
+// transactBatch runs the committer's transaction.
 func transactBatch(ctx context.Context, db *sqldb.DB, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	return db.Batch(ctx, fn)
 }
 
 const roomColumns = "r.id, r.name, r.password, r.access, r.listed, r.guests, r.member_may, r.guest_may, r.hold, r.drift, r.jump, r.repeats, r.words, r.members, r.said, r.created, r.version"
 
-// scanRoom reads roomColumns, and what else is selected behind them.
+// scanRoom reads roomColumns and the columns selected after them.
 func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
 	var words string
 	err = scan(append([]any{&r.ID, &r.Name, &r.hash, &r.Access, &r.Listed, &r.Guests, &r.MemberMay, &r.GuestMay, &r.Hold, &r.Drift, &r.Jump, &r.Loop, &words, &r.members, &r.said, &r.Created, &r.Version}, more...)...)
@@ -49,13 +49,13 @@ func scanRoom(scan func(...any) error, more ...any) (r Room, err error) {
 	return r, err
 }
 
-// selectRoom returns a room that is not closed, or ErrRoom; lock is "" or a clause.
+// selectRoom returns an open room, or ErrRoom. lock is "" or a locking clause.
 func selectRoom(ctx context.Context, q sqldb.Querier, id ID, lock string) (Room, error) {
 	r, err := scanRoom(q.QueryRowContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0"+lock, id).Scan)
 	return r, sqldb.Missing(err, ErrRoom)
 }
 
-// selectRooms returns those of at most 500 rooms that are not closed.
+// selectRooms returns the open ones of at most 500 rooms.
 func selectRooms(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Room, error) {
 	all := make(map[ID]Room, len(list))
 	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+" FROM rooms r WHERE r.id IN (?) AND r.closed = 0", bun.List(list))
@@ -66,16 +66,16 @@ func selectRooms(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Room, 
 	})
 }
 
-// wordsText is a list of words as a row has it.
+// wordsText returns the muted words as stored in a row.
 func (r Room) wordsText() string {
 	if len(r.Words) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(r.Words) // texts have JSON
+	text, _ := json.Marshal(r.Words) // texts always have JSON
 	return string(text)
 }
 
-// folded is a name as searches compare it, as far as a row takes it: a character may fold to three.
+// folded returns a name as searches compare it, cut to the column's length: one character may fold to three.
 func folded(name string) string {
 	text := []rune(fold(name))
 	return string(text[:min(len(text), 120)])
@@ -96,7 +96,7 @@ func updateRoom(ctx context.Context, tx *sqldb.Tx, r Room) error {
 	return err
 }
 
-// closeRoom has a room exist no more; what is in it goes by [sweepRooms].
+// closeRoom closes a room. [sweepRooms] deletes its content later.
 func closeRoom(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	_, err := tx.ExecContext(ctx, "UPDATE rooms SET closed = ?, listed = ?, members = 0 WHERE id = ?", tx.Now().UnixMilli(), false, id)
 	if err == nil {
@@ -108,10 +108,11 @@ func closeRoom(ctx context.Context, tx *sqldb.Tx, id ID) error {
 // listed is a row of a list of rooms.
 type listed struct {
 	room   Room
-	active int64 // Unix ms, by a minute
+	active int64 // Unix ms, exact to a minute
 }
 
-// searchRooms returns up to n rooms of the public list, which has open rooms alone, whose name has a text, those that were active last first.
+// searchRooms returns at most n rooms of the public list whose name contains a text, the most recently active first.
+// The list has only open rooms.
 func searchRooms(ctx context.Context, q sqldb.Querier, text string, n int) ([]listed, error) {
 	condition, args := "", []any{true, Open}
 	if text != "" {
@@ -126,12 +127,12 @@ func searchRooms(ctx context.Context, q sqldb.Querier, text string, n int) ([]li
 
 var likeText = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
-// activeRooms returns up to n rooms, those that were active last first.
+// activeRooms returns at most n rooms, the most recently active first.
 func activeRooms(ctx context.Context, q sqldb.Querier, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM rooms WHERE closed = 0 ORDER BY active DESC LIMIT ?", n))
 }
 
-// touchRooms notes that rooms are active which were not since a moment.
+// touchRooms updates the last activity of rooms that were not active since a time.
 func touchRooms(ctx context.Context, q sqldb.Querier, list []ID, since time.Time) error {
 	if len(list) == 0 {
 		return nil
@@ -151,10 +152,10 @@ func scanMember(rows *sql.Rows) (m Member, err error) {
 	return m, err
 }
 
-// here are the members of whom a guest's time is not over.
+// here excludes guests whose time has expired.
 const here = "(m.expires = 0 OR m.expires > ?)"
 
-// selectMember returns who is in a room, or ErrMember.
+// selectMember returns a member of a room, or ErrMember.
 func selectMember(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (m Member, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id = ? AND "+here, id, user, q.Now().UnixMilli()).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
@@ -166,7 +167,7 @@ type seat struct {
 	user ViewerID
 }
 
-// standings returns the rooms and the places of some seats, of those who are there.
+// standings returns the members of those seats that exist.
 func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Member, error) {
 	found := make(map[seat]Member, len(seats))
 	if len(seats) == 0 {
@@ -187,7 +188,7 @@ func standings(ctx context.Context, q sqldb.Querier, seats []seat) (map[seat]Mem
 	})
 }
 
-// pageMembers returns up to n members behind a place.
+// pageMembers returns at most n members after a place.
 func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Member, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND "+here+` AND m.role <= ?
 		AND (m.role < ? OR m.joined > ? OR (m.joined = ? AND m.user_id > ?)) ORDER BY m.role DESC, m.joined, m.user_id LIMIT ?`,
@@ -195,7 +196,7 @@ func pageMembers(ctx context.Context, q sqldb.Querier, id ID, after place, n int
 	return sqldb.Collect(rows, err, scanMember)
 }
 
-// roomsOf returns up to n rooms in which a user is, the one joined last first, from behind a place on.
+// roomsOf returns at most n rooms of a user after a place, the one joined last first.
 func roomsOf(ctx context.Context, q sqldb.Querier, user ViewerID, after place, n int) (list []Room, mine []Member, err error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+roomColumns+", "+memberColumns+" FROM room_members m JOIN rooms r ON r.id = m.room_id WHERE m.user_id = ? AND r.closed = 0 AND (m.joined < ? OR (m.joined = ? AND r.id > ?)) ORDER BY m.joined DESC, r.id LIMIT ?",
 		user, after.a, after.a, after.id, n)
@@ -214,7 +215,7 @@ func countOwned(ctx context.Context, q sqldb.Querier, user ViewerID) (n int, err
 }
 
 func insertMember(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
-	seen := int64(0) // of a user it does not matter
+	seen := int64(0) // not used for users
 	if m.Role == Guest {
 		seen = m.Joined
 	}
@@ -242,19 +243,19 @@ func guestsOf(ctx context.Context, q sqldb.Querier, id ID) ([]ViewerID, error) {
 	return sqldb.Column[ViewerID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role = ? ORDER BY user_id", id, Guest))
 }
 
-// selectRestrictions returns until when a user who was in a room is muted there, and what was taken from them.
+// selectRestrictions returns the end of the mute and the removed permissions of a user who left a room.
 func selectRestrictions(ctx context.Context, q sqldb.Querier, id ID, user ViewerID) (muted int64, less Permission, err error) {
 	err = q.QueryRowContext(ctx, "SELECT muted, less FROM room_restrictions WHERE room_id = ? AND user_id = ?", id, user).Scan(&muted, &less)
 	return muted, less, sqldb.Missing(err, nil)
 }
 
-// keepRestrictions writes those of a user who goes, in place of what an earlier stay has left.
+// keepRestrictions stores the restrictions of a user who leaves, and replaces those of an earlier stay.
 func keepRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM room_restrictions WHERE room_id = ? AND user_id = ?", id, m.User); err != nil {
 		return err
 	}
 	if m.Role != Ordinary {
-		m.Less = 0 // nothing can be taken from an admin
+		m.Less = 0 // admins always have all permissions
 	}
 	if m.Less == 0 && m.Muted <= tx.Now().UnixMilli() {
 		return nil
@@ -263,19 +264,19 @@ func keepRestrictions(ctx context.Context, tx *sqldb.Tx, id ID, m Member) error 
 	return err
 }
 
-// deleteOldRestrictions forgets those who were muted until before a moment and had nothing taken from them.
+// deleteOldRestrictions deletes restrictions whose mute ended before a time and that remove no permission.
 func deleteOldRestrictions(ctx context.Context, db *sqldb.DB, before time.Time) error {
 	_, err := db.ExecContext(ctx, "DELETE FROM room_restrictions WHERE less = 0 AND muted <= ?", before.UnixMilli())
 	return err
 }
 
-// deleteStrayRestrictions deletes up to n restrictions of rooms that do not exist, or of users who are erased, and returns how many.
+// deleteStrayRestrictions deletes at most n restrictions of missing rooms or erased users, and returns the number.
 func deleteStrayRestrictions(ctx context.Context, db *sqldb.DB, n int) (int64, error) {
 	return sqldb.DeleteSome(ctx, db, "room_restrictions", []string{"room_id", "user_id"}, n, `(NOT EXISTS (SELECT 1 FROM rooms r WHERE r.id = room_restrictions.room_id)
 		OR NOT EXISTS (SELECT 1 FROM users u WHERE u.id = room_restrictions.user_id AND u.erased >= 0))`)
 }
 
-// staffOf returns the owner and up to 50 admins of a room.
+// staffOf returns the owner and at most 50 admins of a room.
 func staffOf(ctx context.Context, q sqldb.Querier, id ID) ([]accounts.ID, error) {
 	return sqldb.Column[accounts.ID](q.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND role >= ? ORDER BY role DESC LIMIT 51", id, Admin))
 }
@@ -285,12 +286,12 @@ func countGuests(ctx context.Context, q sqldb.Querier, id ID) (n int, err error)
 	return n, err
 }
 
-// lapsed returns up to n guests whose time is over, by room.
+// lapsed returns at most n guests whose time has expired, by room.
 func lapsed(ctx context.Context, q sqldb.Querier, n int) (map[ID][]ViewerID, error) {
 	return guestsWhere(ctx, q, "expires > 0 AND expires <= ? LIMIT ?", q.Now().UnixMilli(), n)
 }
 
-// unseen returns up to n guests whom no node has seen since a moment, by room.
+// unseen returns at most n guests whom no node has seen since a time, by room.
 func unseen(ctx context.Context, q sqldb.Querier, since time.Time, n int) (map[ID][]ViewerID, error) {
 	return guestsWhere(ctx, q, "seen > 0 AND seen <= ? LIMIT ?", since.UnixMilli(), n)
 }
@@ -307,12 +308,12 @@ func guestsWhere(ctx context.Context, q sqldb.Querier, condition string, args ..
 	})
 }
 
-// stillIn returns those of some guests who are in a room.
+// stillIn returns those of the given guests who are in a room.
 func stillIn(ctx context.Context, tx *sqldb.Tx, id ID, users []ViewerID) ([]ViewerID, error) {
 	return sqldb.Column[ViewerID](tx.QueryContext(ctx, "SELECT user_id FROM room_members WHERE room_id = ? AND user_id IN (?)", id, bun.List(users)))
 }
 
-// markSeen records that guests are in rooms now, of some viewers.
+// markSeen records the present time for those of the given viewers who are guests.
 func markSeen(ctx context.Context, q sqldb.Querier, seats []seat) error {
 	args := []any{q.Now().UnixMilli()}
 	for _, s := range seats {
@@ -322,8 +323,8 @@ func markSeen(ctx context.Context, q sqldb.Querier, seats []seat) error {
 	return err
 }
 
-// successor returns who gets a room whose owner is gone: the admin, else the member, who joined first.
-// ErrMember: nobody is left who could.
+// successor returns the next owner of a room whose owner is gone: the admin, or else the member, who joined first. It
+// returns ErrMember if no user can become the owner.
 func successor(ctx context.Context, q sqldb.Querier, id ID, owner ViewerID) (m Member, err error) {
 	err = q.QueryRowContext(ctx, "SELECT "+memberColumns+" FROM room_members m WHERE m.room_id = ? AND m.user_id <> ? AND m.role >= ? ORDER BY m.role DESC, m.joined, m.user_id LIMIT 1", id, owner, Ordinary).Scan(m.fields()...)
 	return m, sqldb.Missing(err, ErrMember)
@@ -340,12 +341,12 @@ func insertBan(ctx context.Context, tx *sqldb.Tx, id ID, b Ban) error {
 	return err
 }
 
-// deleteBan reports whether there was one.
+// deleteBan deletes a ban and reports whether it existed.
 func deleteBan(ctx context.Context, tx *sqldb.Tx, id ID, user ViewerID) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "DELETE FROM room_bans WHERE room_id = ? AND user_id = ?", id, user))
 }
 
-// pageBans returns up to n bans behind a place, the last one first.
+// pageBans returns at most n bans after a place, the latest first.
 func pageBans(ctx context.Context, q sqldb.Querier, id ID, after place, n int) ([]Ban, error) {
 	rows, err := q.QueryContext(ctx, "SELECT user_id, by_id, at FROM room_bans WHERE room_id = ? AND at <= ? AND (at < ? OR user_id > ?) ORDER BY at DESC, user_id LIMIT ?",
 		id, after.a, after.a, after.id, n)
@@ -396,7 +397,7 @@ func deleteLink(ctx context.Context, tx *sqldb.Tx, id LinkID) error {
 	return err
 }
 
-// deleteLinksOf deletes the links that somebody has made into a room.
+// deleteLinksOf deletes the links that a member has created for a room.
 func deleteLinksOf(ctx context.Context, tx *sqldb.Tx, id ID, by ViewerID) error {
 	_, err := tx.ExecContext(ctx, "DELETE FROM room_links WHERE room_id = ? AND by_id = ?", id, by)
 	return err
@@ -411,7 +412,7 @@ func itemsOf(ctx context.Context, q sqldb.Querier, id ID) ([]Item, error) {
 	})
 }
 
-// playlistsOf returns the playlists of at most 500 rooms; of one without items an empty one.
+// playlistsOf returns the playlists of at most 500 rooms, with an empty one for a room without items.
 func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item, error) {
 	all := make(map[ID][]Item, len(list))
 	for _, id := range list {
@@ -427,7 +428,7 @@ func playlistsOf(ctx context.Context, q sqldb.Querier, list []ID) (map[ID][]Item
 	})
 }
 
-// selectItem returns an item of whatever room, and the room. ErrItem.
+// selectItem returns an item of any room, and its room. It returns ErrItem.
 func selectItem(ctx context.Context, q sqldb.Querier, id ItemID) (it Item, room ID, err error) {
 	err = q.QueryRowContext(ctx, "SELECT id, room_id, kind, source, title, duration, by_id, added, removed FROM room_items WHERE id = ?", id).
 		Scan(&it.ID, &room, &it.Kind, &it.Source, &it.Title, &it.Duration, &it.By, &it.Added, &it.Removed)
@@ -452,7 +453,7 @@ func markRemoved(ctx context.Context, tx *sqldb.Tx, id ItemID, at time.Time) err
 	return err
 }
 
-// arrangeItems gives all items of a room their places anew, in the order of list.
+// arrangeItems numbers the places of all items of a room, in the order of list.
 func arrangeItems(ctx context.Context, tx *sqldb.Tx, id ID, list []Item) error {
 	if len(list) == 0 {
 		return nil
@@ -467,7 +468,7 @@ func arrangeItems(ctx context.Context, tx *sqldb.Tx, id ID, list []Item) error {
 	return err
 }
 
-// selectCheckpoint returns a room's register as SQL has it, or ErrRoom.
+// selectCheckpoint returns a room's checkpoint, or ErrRoom.
 func selectCheckpoint(ctx context.Context, q sqldb.Querier, id ID) (s playback.State, err error) {
 	var stamp int64
 	err = q.QueryRowContext(ctx, "SELECT fence, item, position, at, rate, paused FROM room_playback WHERE room_id = ?", id).Scan(&stamp, &s.Item, &s.Position, &s.Time, &s.Rate, &s.Paused)
@@ -488,8 +489,9 @@ func selectStamps(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]int64
 	})
 }
 
-// nextGeneration returns a room's register for a Redis that has lost it, or the latest of it: as of the checkpoint, or as
-// old is where that is newer, under a generation that no register of this room had. now is by the servers' clock, Unix ms. ErrRoom.
+// nextGeneration returns a register for a Redis that has lost a room's register or its latest state. It has the state
+// of the checkpoint, or of old if that is newer, and a generation that no earlier register of the room had. now is the
+// servers' time in Unix ms. It returns ErrRoom.
 func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State, now int64) (s playback.State, err error) {
 	err = db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		given := int64(0)
@@ -503,7 +505,7 @@ func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State
 		if old.Newer(s) {
 			s = old
 		}
-		if s.Held { // the players that it waits for report again
+		if s.Held { // waiting players report again
 			s.Paused, s.Held, s.Time = false, false, now
 		}
 		s.Generation, s.Version, s.Time = max(given, s.Generation)+1, 0, s.Made(now)
@@ -513,15 +515,15 @@ func nextGeneration(ctx context.Context, db *sqldb.DB, id ID, old playback.State
 	return s, err
 }
 
-// checkpoints writes registers of rooms, as far as they are newer than those that are there.
+// checkpoints stores registers of rooms that are newer than the stored ones.
 var checkpoints = sqldb.Upsert{Table: "room_playback", Columns: []string{"room_id", "given", "fence", "item", "position", "at", "rate", "paused"}, Key: []string{"room_id"},
-	Set: []string{newer("item"), newer("position"), newer("at"), newer("rate"), newer("paused"), newer("fence")}} // fence last: the others are compared with the old one
+	Set: []string{newer("item"), newer("position"), newer("at"), newer("rate"), newer("paused"), newer("fence")}} // fence is last, because the other columns are compared with its old value
 
 func newer(column string) string {
 	return column + " = CASE WHEN {new.fence} > room_playback.fence THEN {new." + column + "} ELSE room_playback." + column + " END"
 }
 
-// saveCheckpoints writes the registers of rooms that are not closed.
+// saveCheckpoints stores the registers of open rooms.
 func saveCheckpoints(ctx context.Context, db *sqldb.DB, states map[ID]playback.State) error {
 	if len(states) == 0 {
 		return nil
@@ -547,15 +549,15 @@ func saveCheckpoints(ctx context.Context, db *sqldb.DB, states map[ID]playback.S
 	})
 }
 
-// childTables are what goes with a room.
+// childTables are the tables whose rows are deleted with a room.
 var childTables = []string{"room_members", "room_bans", "room_restrictions", "room_links", "room_items", "room_playback", "room_lines", "room_danmaku"}
 
-// closedRooms returns up to n rooms that were closed before a moment.
+// closedRooms returns at most n rooms that were closed before a time.
 func closedRooms(ctx context.Context, q sqldb.Querier, before time.Time, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT id FROM rooms WHERE closed > 0 AND closed < ? LIMIT ?", before.UnixMilli(), n))
 }
 
-// sweepRooms deletes rooms with all that is in them.
+// sweepRooms deletes rooms and all their rows.
 func sweepRooms(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	for _, table := range childTables {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE room_id IN (?)", bun.List(list)); err != nil {
@@ -566,18 +568,18 @@ func sweepRooms(ctx context.Context, tx *sqldb.Tx, list []ID) error {
 	return err
 }
 
-// deleteOldLinks deletes up to n links whose time was over before a moment.
+// deleteOldLinks deletes at most n links that expired before a time.
 func deleteOldLinks(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
 	_, err := sqldb.DeleteSome(ctx, db, "room_links", []string{"id"}, n, "expires < ?", before.UnixMilli())
 	return err
 }
 
-// roomIDsOf returns up to n rooms in which a user is.
+// roomIDsOf returns at most n rooms of a user.
 func roomIDsOf(ctx context.Context, q sqldb.Querier, user ViewerID, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, "SELECT room_id FROM room_members WHERE user_id = ? LIMIT ?", user, n))
 }
 
-// deleteTraces removes what rooms have of a user who is in none.
+// deleteTraces deletes the remaining rows of a user who is in no room.
 func deleteTraces(ctx context.Context, tx *sqldb.Tx, user accounts.ID) error {
 	for _, condition := range []string{"room_bans WHERE user_id = ?", "room_restrictions WHERE user_id = ?", "room_links WHERE by_id = ?", "room_lines WHERE user_id = ?", "room_danmaku WHERE user_id = ?"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+condition, user); err != nil {

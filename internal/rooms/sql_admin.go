@@ -8,23 +8,23 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// TopicClose is the outbox's topic for rooms that an operator wants closed; the payload is a [Closing].
+// TopicClose is the outbox topic for rooms that an operator wants to close; the payload is a [Closing].
 const TopicClose = "rooms.close"
 
-// Closing names a room that is to be closed.
+// Closing identifies a room to close.
 type Closing struct {
 	Room ID `json:"room"`
 }
 
-// Summary is a room as operators see it.
+// Summary is a room as shown to operators.
 type Summary struct {
 	Room
 	Owner    ViewerID
-	Members  int // guests among them
+	Members  int // including guests
 	Lines    int
 	Comments int
 	Items    int
-	Active   int64 // Unix ms, by a minute
+	Active   int64 // Unix ms, exact to a minute
 }
 
 const summaryColumns = roomColumns + `, r.active, (SELECT m.user_id FROM room_members m WHERE m.room_id = r.id AND m.role = 3),
@@ -36,14 +36,14 @@ func scanSummary(rows *sql.Rows) (s Summary, err error) {
 	return s, err
 }
 
-// Summaries returns up to n rooms, those that were active last first. It asks SQL alone.
+// Summaries returns at most n rooms, the most recently active first. It reads only SQL.
 func Summaries(ctx context.Context, db *sqldb.DB, n int) (_ []Summary, err error) {
 	defer errs.Wrap(&err, "rooms.Summaries")
 	rows, err := db.QueryContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.closed = 0 ORDER BY r.active DESC, r.id LIMIT ?", n)
 	return sqldb.Collect(rows, err, scanSummary)
 }
 
-// Find returns a room. It asks SQL alone. ErrRoom.
+// Find returns a room, or ErrRoom. It reads only SQL.
 func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Summary, err error) {
 	defer errs.Wrap(&err, "rooms.Find %s", id)
 	rows, err := db.QueryContext(ctx, "SELECT "+summaryColumns+" FROM rooms r WHERE r.id = ? AND r.closed = 0", id)
@@ -57,7 +57,7 @@ func Find(ctx context.Context, db *sqldb.DB, id ID) (_ Summary, err error) {
 	return found[0], nil
 }
 
-// AskToClose has a server close a room, at once where one runs. ErrRoom.
+// AskToClose enqueues the closing of a room. A running server does it at once. It returns ErrRoom.
 func AskToClose(ctx context.Context, db *sqldb.DB, id ID) (err error) {
 	defer errs.Wrap(&err, "rooms.AskToClose %s", id)
 	return db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

@@ -12,20 +12,20 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// numbering is where the chat of a room stands.
+// numbering is the state of a room's chat numbers.
 type numbering struct {
 	room   Room
 	said   int64
-	active int64 // Unix ms, by a minute
+	active int64 // Unix ms, exact to a minute
 }
 
-// lockRooms locks those of some rooms that are not closed, in the order of their ids, and returns them.
+// lockRooms locks the open ones of some rooms, in the order of their ids, and returns them.
 func lockRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (map[ID]*numbering, error) {
 	return lockThose(ctx, tx, list, tx.Dialect().ForUpdate())
 }
 
-// lockFreeRooms is lockRooms for those that no other transaction has locked; it returns the others that there are as well, in
-// the order of the list.
+// lockFreeRooms is lockRooms without the rooms that another transaction has locked. It returns those as well, in the
+// order of the list.
 func lockFreeRooms(ctx context.Context, tx *sqldb.Tx, list []ID) (free map[ID]*numbering, locked []ID, err error) {
 	if free, err = lockThose(ctx, tx, list, tx.Dialect().SkipLocked()); err != nil || len(free) == len(list) {
 		return free, nil, err
@@ -50,7 +50,7 @@ func lockThose(ctx context.Context, tx *sqldb.Tx, list []ID, clause string) (map
 	})
 }
 
-// insertLines writes lines of several rooms, and up to which number each has come.
+// insertLines stores lines of several rooms, and the last number of each room.
 func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in []spoken) error {
 	if len(in) == 0 {
 		return nil
@@ -73,13 +73,13 @@ func insertLines(ctx context.Context, tx *sqldb.Tx, rooms map[ID]*numbering, in 
 	return err
 }
 
-// spoken is a line, and where it was said.
+// spoken is a line with its room.
 type spoken struct {
 	room ID
 	Line
 }
 
-// shot is a comment, and where it was made.
+// shot is a danmaku with its room.
 type shot struct {
 	room ID
 	Comment
@@ -97,7 +97,8 @@ func insertComments(ctx context.Context, tx *sqldb.Tx, in []shot) error {
 	return err
 }
 
-// linesOf returns the latest n lines of a room before a number, without those of some people, the newest first.
+// linesOf returns the latest n lines of a room before a number, newest first. Lines of the users in without are
+// omitted.
 func linesOf(ctx context.Context, q sqldb.Querier, id ID, before int64, without []accounts.ID, n int) ([]Line, error) {
 	others, args := "", []any{id, before}
 	if len(without) > 0 {
@@ -114,14 +115,15 @@ func scanLine(rows *sql.Rows) (l Line, err error) {
 	return l, err
 }
 
-// selectLine returns a line that somebody has said in a room. It waits for the transaction that a duplicate has just met.
+// selectLine returns a line of a sender in a room. It waits for the transaction that caused a duplicate.
 func selectLine(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, line ids.ID[Line]) (Line, error) {
 	rows, err := db.QueryContext(ctx, "SELECT "+lineColumns+" FROM room_lines WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), line, id, by)
 	found, err := sqldb.Collect(rows, err, scanLine)
 	return said(found, err)
 }
 
-// said is the line or the comment of a request, of which an earlier try has said it. ErrRoom: it is none of the caller's.
+// said returns the line or danmaku that an earlier try of a request stored. It returns ErrRoom if the id belongs to
+// another sender or room.
 func said[T any](found []T, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
@@ -139,22 +141,22 @@ func scanComment(rows *sql.Rows) (c Comment, err error) {
 	return c, err
 }
 
-// commentsAt returns up to n comments of an item from a position, or behind a place, up to before another position.
+// commentsAt returns at most n danmaku of an item, from a position or after a place, up to but not including another
+// position.
 func commentsAt(ctx context.Context, q sqldb.Querier, id ID, item string, after place, to int64, n int) ([]Comment, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+` FROM room_danmaku WHERE room_id = ? AND item = ? AND position >= ? AND position < ?
 		AND (position > ? OR id > ?) ORDER BY position, id LIMIT ?`, id, item, after.a, to, after.a, after.id, n)
 	return sqldb.Collect(rows, err, scanComment)
 }
 
-// selectComment returns a comment that somebody has made in a room. It waits for the transaction that a duplicate has
-// just met.
+// selectComment returns a danmaku of a sender in a room. It waits for the transaction that caused a duplicate.
 func selectComment(ctx context.Context, db *sqldb.DB, id ID, by ViewerID, comment ids.ID[Comment]) (Comment, error) {
 	rows, err := db.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE id = ? AND room_id = ? AND user_id = ?"+db.Dialect().ForUpdate(), comment, id, by)
 	found, err := sqldb.Collect(rows, err, scanComment)
 	return said(found, err)
 }
 
-// latestComments returns up to n comments of a room that were made after a moment, the newest first.
+// latestComments returns at most n danmaku of a room that were sent after a time, newest first.
 func latestComments(ctx context.Context, q sqldb.Querier, id ID, after int64, n int) ([]Comment, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+commentColumns+" FROM room_danmaku WHERE room_id = ? AND at > ? ORDER BY at DESC, id LIMIT ?", id, after, n)
 	return sqldb.Collect(rows, err, scanComment)
@@ -165,8 +167,8 @@ func deleteComments(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// crowded returns up to n rooms with more lines than they keep, of those that were active after a moment, and up to which number these
-// are to go: the first line of each room tells.
+// crowded returns at most n rooms that have too many lines and were active after a time. For each it returns the last
+// number to delete. It reads only the first line of each room.
 func crowded(ctx context.Context, q sqldb.Querier, after time.Time, keep, n int) (map[ID]int64, error) {
 	all := map[ID]int64{}
 	rows, err := q.QueryContext(ctx, `SELECT r.id, r.said - ? FROM rooms r WHERE r.closed = 0 AND r.active > ?
@@ -185,15 +187,15 @@ func deleteLines(ctx context.Context, db *sqldb.DB, id ID, upTo int64) error {
 	return err
 }
 
-// overshot returns up to n rooms with more comments than they keep, of those that were active after a moment and have a comment since,
-// by the clock of comments: the last comment of each room tells, and only theirs are counted.
+// overshot returns at most n rooms that have too many danmaku and were active after a time. It counts only rooms whose
+// last danmaku is later than since, by the clock of danmaku.
 func overshot(ctx context.Context, q sqldb.Querier, active time.Time, since int64, keep, n int) ([]ID, error) {
 	return sqldb.Column[ID](q.QueryContext(ctx, `SELECT r.id FROM rooms r WHERE r.closed = 0 AND r.active > ?
 		AND CASE WHEN (SELECT d.at FROM room_danmaku d WHERE d.room_id = r.id ORDER BY d.room_id DESC, d.at DESC LIMIT 1) > ?
 			THEN (SELECT COUNT(*) FROM room_danmaku d WHERE d.room_id = r.id) ELSE 0 END > ? LIMIT ?`, active.UnixMilli(), since, keep, n))
 }
 
-// deleteOldComments deletes all comments of a room but the latest ones.
+// deleteOldComments deletes all danmaku of a room except the latest ones.
 func deleteOldComments(ctx context.Context, db *sqldb.DB, id ID, keep int) error {
 	_, err := db.ExecContext(ctx, `DELETE FROM room_danmaku WHERE room_id = ? AND at <
 		(SELECT at FROM (SELECT at FROM room_danmaku WHERE room_id = ? ORDER BY at DESC LIMIT 1 OFFSET ?) kept)`, id, id, keep-1)

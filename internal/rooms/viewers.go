@@ -10,8 +10,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/realtime/events"
 )
 
-// writeViewers brings to Redis who has come and gone, and what is due to be written anew. It returns the rooms in
-// which somebody has come or gone.
+// writeViewers writes to Redis the viewers who came or left, and renews entries that are due. It returns the rooms
+// whose viewers changed.
 func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) {
 	var marks []mark
 	s.watched.mu.Lock()
@@ -21,7 +21,7 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) 
 		}
 		m := mark{room: id, here: map[ViewerID]time.Time{}, held: r.held}
 		for _, user := range r.gone {
-			if r.viewers[user] == nil { // else they have come again
+			if r.viewers[user] == nil { // otherwise they have returned
 				m.gone = append(m.gone, user)
 			}
 		}
@@ -47,7 +47,7 @@ func (s *Service) writeViewers(ctx context.Context, now time.Time) (dirty []ID) 
 	return dirty
 }
 
-// countViewers counts who watches in rooms that are due, and tells of numbers that have changed.
+// countViewers counts the viewers of rooms that are due, and publishes changed numbers.
 func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	var due []ID
 	s.watched.mu.Lock()
@@ -63,7 +63,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	}
 	found, err := s.onlineIn(ctx, due, 0, s.watched.has)
 	if err != nil {
-		return // nobody knows
+		return // the number is unknown
 	}
 	keep, told := map[ID]int{}, map[ID]int{}
 	s.watched.mu.Lock()
@@ -77,7 +77,7 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 		if r.count != n || now.Sub(r.kept) >= renewEvery {
 			keep[id], r.kept = n, now
 		}
-		// One of the nodes tells: the one that has noticed first, or else the first one.
+		// One node publishes: a node that noticed the change itself, or the node with the lowest id.
 		if r.count != n && (slices.Contains(dirty, id) || first == s.cfg.Node) {
 			told[id] = n
 		}
@@ -96,14 +96,15 @@ func (s *Service) countViewers(ctx context.Context, now time.Time, dirty []ID) {
 	s.cfg.Bus.Publish(batch)
 }
 
-// audience are the viewers of a room by nodes that live, each once, the last active first.
+// audience are the viewers of a room on live nodes, each once, the last active first.
 type audience struct {
 	users []Presence
-	first string // of the nodes
+	first string // the lowest node id
 }
 
-// onlineIn returns who watches in rooms, of each room by up to most entries, 0 for all, and takes out those of nodes that are dead. So it does with viewers of this node whom here
-// does not know: Redis was set back to when they watched. Only the goroutine that brings them to Redis knows that; for others here is nil.
+// onlineIn returns the viewers of rooms, from at most most entries for each room (0: all), and deletes entries of dead
+// nodes. It also deletes this node's viewers for whom here returns false, because Redis was set back to an earlier
+// state. Only the goroutine that writes this node's viewers to Redis may pass here; other callers pass nil.
 func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(ID, ViewerID) bool) (map[ID]audience, error) {
 	found, err := s.redis.online(ctx, list, most)
 	if err != nil {
@@ -140,8 +141,8 @@ func (s *Service) onlineIn(ctx context.Context, list []ID, most int, here func(I
 	return all, nil
 }
 
-// Online returns up to mostOnline of those who watch in a room, the last active first. It costs no question to Redis where somebody
-// watches by this node, which counts them anyway. ErrRoom.
+// Online returns at most mostOnline viewers of a room, the last active first. It sends no command to Redis if this node
+// has a viewer of the room, because such a node counts them anyway. It returns ErrRoom.
 func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presence, err error) {
 	defer errs.Wrap(&err, "rooms.Online %s", id)
 	if _, _, err := s.inside(ctx, id, user); err != nil {
@@ -150,15 +151,16 @@ func (s *Service) Online(ctx context.Context, user ViewerID, id ID) (_ []Presenc
 	if known := s.watched.online(id); known != nil {
 		return known, nil
 	}
-	found, err := s.onlineIn(ctx, []ID{id}, 2*mostOnline, nil) // some watch by more than one node
+	found, err := s.onlineIn(ctx, []ID{id}, 2*mostOnline, nil) // some viewers have several nodes
 	if away(err) {
-		return nil, nil // nobody is known to be
+		return nil, nil // no viewers are known
 	}
 	users := found[id].users
 	return users[:min(len(users), mostOnline)], err
 }
 
-// viewersOf returns how many watch a room. That costs a question to Redis where nobody watches by this node.
+// viewersOf returns the number of viewers of a room. It sends a command to Redis only if this node has no viewer of the
+// room.
 func (s *Service) viewersOf(ctx context.Context, id ID) int {
 	if n, known := s.watched.viewers(id); known {
 		return n
@@ -168,8 +170,8 @@ func (s *Service) viewersOf(ctx context.Context, id ID) int {
 	return s.viewers(ctx, []ID{id})[id]
 }
 
-// viewers returns how many watch in rooms; while Redis is away nobody does. What a node has counted that died since is
-// counted anew.
+// viewers returns the numbers of viewers of rooms; they are 0 while Redis is unavailable. It counts again if the node
+// that stored a number is dead.
 func (s *Service) viewers(ctx context.Context, list []ID) map[ID]int {
 	all := make(map[ID]int, len(list))
 	if len(list) == 0 {

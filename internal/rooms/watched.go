@@ -9,47 +9,47 @@ import (
 	"github.com/stoa-dev/stoa/internal/rooms/playback"
 )
 
-// watched are the rooms in which somebody is by this node, or was a moment ago.
+// watched are the rooms that have viewers on this node, or had some a moment ago.
 type watched struct {
 	mu      sync.Mutex
 	rooms   map[ID]*watch
-	kept    time.Time // registers that had changed were kept in SQL
-	touched time.Time // rooms were noted as active
+	kept    time.Time // time of the last checkpoints
+	touched time.Time // time of the last update of rooms' activity
 }
 
-// watch is a room that somebody on this node watches.
+// watch is the state of a room with viewers on this node.
 type watch struct {
 	viewers map[ViewerID]*viewer
-	dirty   bool       // viewers came, went, or did something
-	gone    []ViewerID // since the last writing
-	count   int        // viewers by all nodes
-	latest  []Presence // of them, as they were counted; nil before that
+	dirty   bool       // viewers came, left or were active
+	gone    []ViewerID // viewers who left since the last write
+	count   int        // viewers on all nodes
+	latest  []Presence // the viewers at the last count; nil before it
 	counted time.Time
-	renewed time.Time // entries were written
-	kept    time.Time // the count was written to Redis
+	renewed time.Time // time when entries were written
+	kept    time.Time // time when the count was written to Redis
 
 	moved    bool           // the register has changed since the last checkpoint
-	held     bool           // it waits for players, or this node does not know whether it does
-	register playback.State // the newest register that this node has published or received, or else the first that it has given out
-	unsure   bool           // Redis may have another one
+	held     bool           // the room waits for players, or this node does not know whether it does
+	register playback.State // the newest register that this node published or received, or else the first that it returned
+	unsure   bool           // Redis may have another register
 	asked    int64          // stamp of the newest register that the sender of a command without a reply had seen
 
 	ring    danmaku.Ring[api.Danmaku]
-	filling chan struct{} // full while the ring is read from SQL
+	filling chan struct{} // full while the ring is loaded from SQL
 	filled  bool
-	doubts  int    // times that the ring has come into doubt
-	leave   func() // the channel
+	doubts  int    // number of calls of doubt
+	leave   func() // leaves the channel
 	used    time.Time
 }
 
-// viewer is somebody with connections to this node.
+// viewer is a user or guest with connections to this node.
 type viewer struct {
 	connections map[string]struct{}
 	active      time.Time
-	seen        time.Time // recorded in SQL, if a guest
+	seen        time.Time // time of the last update in SQL, if a guest
 }
 
-// of returns a room's watch; the caller holds w.mu.
+// of returns a room's watch. The caller holds w.mu.
 func (w *watched) of(id ID, now time.Time) *watch {
 	if w.rooms == nil {
 		w.rooms = map[ID]*watch{}
@@ -63,7 +63,7 @@ func (w *watched) of(id ID, now time.Time) *watch {
 	return r
 }
 
-// active notes that somebody has done something.
+// active records an activity of a viewer.
 func (w *watched) active(id ID, user ViewerID, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *watched) active(id ID, user ViewerID, now time.Time) {
 	}
 }
 
-// has reports whether somebody watches a room by this node.
+// has reports whether a viewer watches a room on this node.
 func (w *watched) has(id ID, user ViewerID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +81,7 @@ func (w *watched) has(id ID, user ViewerID) bool {
 	return r != nil && r.viewers[user] != nil
 }
 
-// holds notes whether a room waits for players.
+// holds records whether a room waits for players.
 func (w *watched) holds(id ID, held bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,14 +90,14 @@ func (w *watched) holds(id ID, held bool) {
 	}
 }
 
-// changed notes that a room's register is another one than the checkpoint.
+// changed records that a room's register differs from its checkpoint.
 func (w *watched) changed(id ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of(id, time.Now()).moved = true
 }
 
-// shown notes that this node has told of a room's register.
+// shown records that this node has published a room's register.
 func (w *watched) shown(id ID, state playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *watch) moves(state playback.State) {
 	}
 }
 
-// newest returns the newest register of a room that this node knows; the zero one if it knows none.
+// newest returns the newest register of a room that this node knows, or the zero one.
 func (w *watched) newest(id ID) playback.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,8 @@ func (w *watched) newest(id ID) playback.State {
 	return playback.State{}
 }
 
-// unsure has the next beat read a room's register, which may be newer than the one that the sender of a command claims to have seen.
+// unsure makes the next beat read a room's register. The register may be newer than the one that the sender of a
+// command claims to have seen.
 func (w *watched) unsure(id ID, seen playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,8 +131,8 @@ func (w *watched) unsure(id ID, seen playback.State) {
 	r.unsure, r.asked = true, max(r.asked, seen.Stamp())
 }
 
-// read notes which register somebody was given. Where it is newer than what this node has told, heard or given out before,
-// the node that made it may have died before it told anybody: the next beat looks.
+// read records a register that was returned to a caller. If it is newer than all registers that this node published,
+// received or returned before, its node may have died before publishing it. The next beat then checks.
 func (w *watched) read(id ID, state playback.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +145,8 @@ func (w *watched) read(id ID, state playback.State) {
 	}
 }
 
-// viewers is how many watch a room; false where nobody does by this node, which therefore does not count them, or has not yet.
+// viewers returns the number of viewers of a room. It returns false if this node has no viewer of the room, or has not
+// counted yet.
 func (w *watched) viewers(id ID) (n int, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,8 +156,8 @@ func (w *watched) viewers(id ID) (n int, known bool) {
 	return 0, false
 }
 
-// online returns up to mostOnline of those who watch a room, as this node has counted them; nil where nobody does by this node, or it
-// has not counted yet.
+// online returns at most mostOnline viewers of a room, from this node's last count. It returns nil if this node has no
+// viewer of the room, or has not counted yet.
 func (w *watched) online(id ID) []Presence {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// beatEvery is how often a node looks what is to be done.
+	// beatEvery is the time between two rounds of a node's due work.
 	beatEvery = time.Second
-	// countEvery is how often viewers are counted where nothing is known to have happened: a node may have died.
+	// countEvery is the time between two counts of viewers without a known change, because a node may have died.
 	countEvery = 2 * time.Second
-	// renewEvery is how often entries and counts are written anew.
+	// renewEvery is the time between two renewals of entries and counts.
 	renewEvery = 30 * time.Second
-	// checkpointEvery is how often registers that have changed are kept in SQL.
+	// checkpointEvery is the time between two checkpoints of changed registers.
 	checkpointEvery = 30 * time.Second
-	// touchEvery is how often a room that is watched is noted as active.
+	// touchEvery is the time between two updates of the last activity of a room with viewers.
 	touchEvery = time.Minute
-	// lingerFor is how long the danmaku of a room is followed in which nobody is.
+	// lingerFor is the time until a node stops following the danmaku of a room without viewers.
 	lingerFor = time.Minute
-	// roundTime is how long what a beat does may take.
+	// roundTime bounds one beat.
 	roundTime = 5 * time.Second
-	// followTime is how much of that may be for SQL to say what flies: who watches is for Redis alone.
+	// followTime bounds the part of a beat that loads danmaku from SQL, because writing viewers needs only Redis.
 	followTime = time.Second
-	// countTime is how long an answer may wait for the number of viewers.
+	// countTime bounds the wait of a response for the number of viewers.
 	countTime = 500 * time.Millisecond
-	// mostOnline is how many viewers are named.
+	// mostOnline is the largest number of viewers in a list.
 	mostOnline = 200
 )
 
@@ -44,10 +44,10 @@ func roomOf(channel string) (ID, bool) {
 	return id, ok && err == nil
 }
 
-// Owns reports whether a channel is one of rooms.
+// Owns reports whether a channel belongs to a room.
 func Owns(channel string) bool { return strings.HasPrefix(channel, api.RoomChannel("")) }
 
-// MaySubscribe refuses somebody who may not have the events of a room's channel. ErrRoom, ErrStore.
+// MaySubscribe returns an error if the user may not subscribe to a room's channel. It returns ErrRoom or ErrStore.
 func (s *Service) MaySubscribe(ctx context.Context, user, channel string) (err error) {
 	defer errs.Wrap(&err, "rooms.MaySubscribe %s", channel)
 	id, ok := roomOf(channel)
@@ -59,7 +59,7 @@ func (s *Service) MaySubscribe(ctx context.Context, user, channel string) (err e
 	return err
 }
 
-// Subscribed notes that a connection to this node has a channel. It waits for nothing.
+// Subscribed records that a connection of this node has subscribed to a channel. It never blocks.
 func (s *Service) Subscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
 	who, err := ids.Parse[Viewer](user)
@@ -71,7 +71,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	defer s.watched.mu.Unlock()
 	r := s.watched.of(id, now)
 	if len(r.viewers) == 0 {
-		r.held, r.latest = true, nil // of what was before the node may know nothing
+		r.held, r.latest = true, nil // the node may have missed events until now
 	}
 	if r.viewers[who] == nil {
 		r.viewers[who], r.dirty = &viewer{connections: map[string]struct{}{}, active: s.db.Now()}, true
@@ -79,7 +79,7 @@ func (s *Service) Subscribed(user, connection, channel string) {
 	r.viewers[who].connections[connection] = struct{}{}
 }
 
-// Unsubscribed notes that a connection to this node has left a channel. It waits for nothing.
+// Unsubscribed records that a connection of this node has left a channel. It never blocks.
 func (s *Service) Unsubscribed(user, connection, channel string) {
 	id, ok := roomOf(channel)
 	who, err := ids.Parse[Viewer](user)
@@ -99,7 +99,8 @@ func (s *Service) Unsubscribed(user, connection, channel string) {
 	}
 }
 
-// watch does every second what is due, until ctx ends; then it takes this node's viewers out, and keeps what has changed.
+// watch runs a beat each second until ctx ends. Then it deletes this node's viewers from Redis and stores changed
+// registers.
 func (s *Service) watch(ctx context.Context) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -132,8 +133,8 @@ func (s *Service) beat(ctx context.Context, now time.Time) {
 	s.letGo(now)
 }
 
-// lookAtUnsure tells of registers of which nobody has heard, since a command was carried out whose answer was lost; and has
-// those be outdone to which Redis was set back, as somebody has heard of a later one, or SQL has it.
+// lookAtUnsure publishes registers whose command got no reply. It rebuilds a register if Redis has an older one than
+// this node published or SQL stores.
 func (s *Service) lookAtUnsure(ctx context.Context) {
 	told, asked := map[ID]int64{}, map[ID]int64{}
 	s.watched.mu.Lock()
@@ -145,17 +146,17 @@ func (s *Service) lookAtUnsure(ctx context.Context) {
 	}
 	s.watched.mu.Unlock()
 	for some := range slices.Chunk(slices.Collect(maps.Keys(told)), sweepBatch) {
-		kept, err := selectStamps(ctx, s.db, some) // before Redis is asked, which is never behind it
+		kept, err := selectStamps(ctx, s.db, some) // read before Redis, which is never behind SQL
 		states, stateErr := s.redis.states(ctx, some)
 		err = errors.Join(err, stateErr)
 		for id, state := range states {
 			switch stamp := state.Stamp(); {
 			case stamp < max(told[id], kept[id]):
-				if _, outErr := s.outdo(ctx, id, state); !errors.Is(outErr, ErrRoom) { // else it was closed
+				if _, outErr := s.outdo(ctx, id, state); !errors.Is(outErr, ErrRoom) { // otherwise the room was closed
 					err = errors.Join(err, outErr)
 				}
 				delete(states, id)
-			case stamp == max(told[id], asked[id]), told[id] == 0 && (asked[id] == 0 || asked[id] > stamp): // it is known, or events were lost and all who watch read it again
+			case stamp == max(told[id], asked[id]), told[id] == 0 && (asked[id] == 0 || asked[id] > stamp): // viewers have it already, or events were lost and all viewers read it again
 				delete(states, id)
 			default:
 				s.show(id, state)
@@ -171,7 +172,7 @@ func (s *Service) lookAtUnsure(ctx context.Context) {
 	}
 }
 
-// releaseHeld looks whether rooms still wait for players.
+// releaseHeld checks whether held rooms still wait for players.
 func (s *Service) releaseHeld(ctx context.Context) {
 	var held []ID
 	s.watched.mu.Lock()
@@ -188,7 +189,7 @@ func (s *Service) releaseHeld(ctx context.Context) {
 	}
 }
 
-// keepMoved keeps registers in SQL that have changed, every half minute, or all now.
+// keepMoved stores changed registers in SQL, at most once per checkpointEvery, or at once if now is true.
 func (s *Service) keepMoved(ctx context.Context, now bool) {
 	s.watched.mu.Lock()
 	due := now || time.Since(s.watched.kept) >= checkpointEvery
@@ -214,7 +215,7 @@ func (s *Service) keepMoved(ctx context.Context, now bool) {
 	}
 }
 
-// touch notes that rooms are active, a minute each.
+// touch updates the last activity of rooms with viewers, once per touchEvery.
 func (s *Service) touch(ctx context.Context, now time.Time) {
 	var list []ID
 	s.watched.mu.Lock()
@@ -238,7 +239,7 @@ func (s *Service) touch(ctx context.Context, now time.Time) {
 	}
 }
 
-// markSeen records guests who watch, each some times within guestIdle.
+// markSeen records which guests are watching, a few times within guestIdle for each guest.
 func (s *Service) markSeen(ctx context.Context, now time.Time) {
 	var due []seat
 	s.watched.mu.Lock()
@@ -252,12 +253,12 @@ func (s *Service) markSeen(ctx context.Context, now time.Time) {
 	s.watched.mu.Unlock()
 	for chunk := range slices.Chunk(due, sweepBatch) {
 		if err := markSeen(ctx, s.db, chunk); err != nil {
-			s.log.Debug("rooms: guests not marked as seen", "err", err) // those who watch stay, see tidyIdle
+			s.log.Debug("rooms: guests not marked as seen", "err", err) // guests who watch remain, see tidyIdle
 		}
 	}
 }
 
-// letGo forgets rooms in which nobody has been for a while.
+// letGo deletes the state of rooms without viewers after lingerFor.
 func (s *Service) letGo(now time.Time) {
 	var leave []func()
 	s.watched.mu.Lock()
@@ -276,7 +277,7 @@ func (s *Service) letGo(now time.Time) {
 	}
 }
 
-// leaveAll takes this node's viewers out.
+// leaveAll deletes this node's viewers from Redis.
 func (s *Service) leaveAll(ctx context.Context) {
 	var marks []mark
 	var leave []func()
@@ -291,7 +292,7 @@ func (s *Service) leaveAll(ctx context.Context) {
 	}
 	s.watched.mu.Unlock()
 	if err := s.redis.writeOnline(ctx, s.cfg.Node, marks); err != nil {
-		s.log.Debug("rooms: viewers are left to the other nodes", "err", err) // which see that this one is gone
+		s.log.Debug("rooms: viewers are left to the other nodes", "err", err) // other nodes detect that this node is gone
 	}
 	for _, f := range leave {
 		f()

@@ -27,7 +27,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// The nodes' leases are what counts: an entry that a dead node left is nobody's.
+// The leases of nodes decide: an entry of a dead node does not count.
 func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -38,7 +38,7 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 		channel := api.RoomChannel(id.String())
 		w.Subscribed(who[0].String(), "1", channel)
 		w.Subscribed(who[0].String(), "2", channel)
-		other.Subscribed(who[0].String(), "1", channel) // on both nodes, and yet one viewer
+		other.Subscribed(who[0].String(), "1", channel) // on both nodes, but one viewer
 		other.Subscribed(who[1].String(), "2", channel)
 		count := func(n *world) func() int { return func() int { return n.viewers(ctx, []ID{id})[id] } }
 		eventually.Equal(t, "viewers", 2, count(w))
@@ -48,7 +48,7 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 		if n := count(w)(); n != 2 {
 			t.Errorf("with a connection left: %d", n)
 		}
-		w.live.Delete(other.cfg.Node) // it is as good as dead
+		w.live.Delete(other.cfg.Node) // counts as dead
 		eventually.Equal(t, "viewers after a death", 1, count(w))
 		bubble.Sleep(countEvery + beatEvery)
 		list, err := w.Online(ctx, ViewerID(who[0]), id)
@@ -60,7 +60,7 @@ func TestViewersOfADeadNodeAreGoneWithItsLease(t *testing.T) {
 	})
 }
 
-// A failover, or a backup that is restored, loses the latest that Redis did: to take out who has left.
+// A failover or a restored backup loses the latest writes to Redis, such as the removal of a viewer who left.
 func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -86,7 +86,7 @@ func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 		w.watched.mu.Lock()
 		r := w.watched.rooms[id]
 		w.watched.mu.Unlock()
-		w.lost(r) // nobody watches by this node any more
+		w.lost(r) // this node no longer has viewers
 		bubble.Sleep(2 * countEvery)
 		if n := count(); n != 2 {
 			t.Errorf("%d watch, want 2", n)
@@ -101,7 +101,7 @@ func TestAViewerWhoHasComeBackToRedisIsTakenOut(t *testing.T) {
 	})
 }
 
-// A number that a dead node has left is counted anew by whoever asks, although nobody here watches.
+// A read counts again if a dead node stored the number, even on a node without viewers of the room.
 func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -118,7 +118,7 @@ func TestTheNumberOfADeadNodeIsCountedAnew(t *testing.T) {
 	})
 }
 
-// How many watch is the same at a node by which nobody does: its answers and its events say it.
+// A node without viewers returns and publishes the same number of viewers.
 func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -165,7 +165,7 @@ func TestANodeWithoutViewersSaysHowManyThereAre(t *testing.T) {
 	})
 }
 
-// All who have a room open may ask at once who watches: the node has counted them.
+// All viewers of a room may ask for the list at once, because the node has counted them.
 func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -198,7 +198,7 @@ func TestWhoWatchesIsReadOnceForAllWhoAsk(t *testing.T) {
 	})
 }
 
-// Whoever hears that somebody has come may ask who it is, by any node.
+// A client that gets the event of a new viewer may ask any node for the list.
 func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -229,7 +229,7 @@ func TestWhoHasComeIsKnownToAllNodesSoon(t *testing.T) {
 	})
 }
 
-// In a large room everybody would hear of everybody.
+// In a large room, each member would get the events of all others.
 func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -270,7 +270,7 @@ func TestInALargeRoomNotAllHearWhoComesAndGoes(t *testing.T) {
 	})
 }
 
-// Redis does not hear that a viewer left, and by then the viewer has come again.
+// Redis does not get a viewer's removal, and the viewer returns before the next write.
 func TestWhoComesAgainWhileRedisIsAwayIsAViewer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
@@ -349,7 +349,7 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 		if s, err = w.Playback(ctx, me, id); err != nil || s.At(playing.Time+10_000) != playing.At(playing.Time+10_000) {
 			t.Errorf("it goes on at %+v, not at %+v: %v", s, playing, err)
 		}
-		// What is older than a checkpoint leaves it as it is.
+		// A register older than the checkpoint does not change it.
 		w.must(saveCheckpoints(ctx, w.db, map[ID]playback.State{id: before}))
 		if kept, err := selectCheckpoint(ctx, w.db, id); err != nil || kept.Paused || kept.Stamp() != playing.Stamp() {
 			t.Errorf("the checkpoint is %+v, %v", kept, err)
@@ -357,7 +357,7 @@ func TestARegisterThatRedisHasLostComesBackAsANewerOne(t *testing.T) {
 	})
 }
 
-// On a cluster the copies may be there while the register is away, and away again soon after.
+// On a cluster, the caches may be available while the register is not, and may fail soon after.
 func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
@@ -386,7 +386,7 @@ func TestWhileARegisterIsAwayReadersGetTheLatestCheckpoint(t *testing.T) {
 	})
 }
 
-// A checkpoint may be of a time at which the clock of Redis was ahead.
+// A checkpoint may be from a time when the clock of Redis was ahead.
 func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -405,7 +405,7 @@ func TestARegisterOfATimeFarAheadComesBackAsMadeNow(t *testing.T) {
 	})
 }
 
-// A failover, or a backup that is restored, loses the latest commands: pages have seen them, and take no older register.
+// A failover or a restored backup loses the latest commands. Clients have seen them, and accept no older register.
 func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -470,7 +470,7 @@ func TestARegisterToWhichRedisWasSetBackIsOutdone(t *testing.T) {
 	})
 }
 
-// The sender of a command does not get Redis' answer, and has gone.
+// The sender of a command does not get the reply of Redis, and has disconnected.
 func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 	for what, send := range map[string]func(w *world, wire *redistest.Wire, command func(context.Context) error){
 		"its answer is lost": func(w *world, wire *redistest.Wire, command func(context.Context) error) {
@@ -501,7 +501,7 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 				command := func(ctx context.Context, verb playback.Verb) (playback.State, error) {
 					return w.Command(ctx, owner, id, playback.Command{Generation: s.Generation, Version: s.Version, Verb: verb})
 				}
-				s, err = command(ctx, playback.Pause) // from here on Redis knows the script
+				s, err = command(ctx, playback.Pause) // from here on Redis has the script
 				w.must(err)
 				bubble.Sleep(time.Second)
 				var mu sync.Mutex
@@ -530,7 +530,7 @@ func TestACommandWithoutAnAnswerIsToldOf(t *testing.T) {
 	}
 }
 
-// The node on which the command was given is never heard of again; whoever gave it comes to the other one.
+// The node of the command dies, and the sender of the command connects to the other node.
 func TestACommandOfANodeThatDiedBeforeItToldIsToldByAnother(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		server := redistest.InMemory(t)
@@ -619,8 +619,8 @@ func TestAllWaitForWhoWaitsForData(t *testing.T) {
 	})
 }
 
-// A node does not hear that a room waits for a player: nobody watched there by then, or the event was lost. The player
-// is gone for good.
+// A node does not know that a room waits for a player, because it had no viewers then or lost the event. The player
+// does not return.
 func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 	for what, miss := range map[string]func(w, other *world, id ID, waits func()){
 		"viewers who come by another node": func(_, other *world, id ID, waits func()) {
@@ -669,14 +669,14 @@ func TestANodeThatDidNotHearThatARoomWaitsLetsItGoOn(t *testing.T) {
 	}
 }
 
-// Danmaku that flew before a node had anybody in a room are there for whoever comes, and what was cleared is not.
+// A node that gets its first viewer shows earlier danmaku, but not deleted ones.
 func TestWhatFliesIsOnEveryNode(t *testing.T) {
 	for _, apart := range []time.Duration{0, 20 * time.Second, -20 * time.Second} {
 		t.Run(fmt.Sprint("their clocks are apart by ", apart), func(t *testing.T) { fliesOnEveryNode(t, apart) })
 	}
 }
 
-// fliesOnEveryNode has two nodes, of which the second one's clock is ahead.
+// fliesOnEveryNode checks two nodes; the clock of the second one is ahead.
 func fliesOnEveryNode(t *testing.T, ahead time.Duration) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -734,7 +734,7 @@ func fliesOnEveryNode(t *testing.T, ahead time.Duration) {
 	})
 }
 
-// SQL does not answer the question what flies in a room, which somebody asks.
+// SQL does not respond to the query for danmaku.
 func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -773,7 +773,7 @@ func TestWhoWatchesIsCountedWhileSQLDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// A moderator clears, or events are lost, after SQL was asked what flies and before its answer is taken.
+// A moderator clears the danmaku, or events are lost, between the query and the use of its rows.
 func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -785,7 +785,7 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 			"lost": func(r *watch) {
 				w.must(w.db.Tx(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return deleteComments(ctx, tx, id) }))
 				w.lost(r)
-			}, // the event among them
+			}, // including the event
 		} {
 			_, err := w.Shoot(ctx, owner, id, Comment{Text: "one"})
 			w.must(err)
@@ -807,7 +807,7 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 			kept, err := latestComments(ctx, w.db, id, now-danmaku.Life, danmaku.Most)
 			w.must(err)
 			doubt(r)
-			bubble.Sleep(time.Millisecond) // its event comes; the next beat is later
+			bubble.Sleep(time.Millisecond) // its event arrives; the next beat is later
 			w.watched.mu.Lock()
 			r.fill(id, kept, now, doubts)
 			w.watched.mu.Unlock()
@@ -818,7 +818,7 @@ func TestWhatSQLHadBeforeAClearingDoesNotFlyAgain(t *testing.T) {
 	})
 }
 
-// Each event drops its copies and no others, with as many keys as there are in one round trip.
+// Each event drops exactly its cache entries, with any number of keys in one round trip.
 func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -865,7 +865,7 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 			many[i] = Seat{A: id, B: ids.New[Viewer]()}
 		}
 		least := uint64(math.MaxUint64)
-		for range 5 { // the first one teaches Redis the script, and a beat of what runs beside may fall in between
+		for range 5 { // the first call loads the script into Redis, and a beat may run meanwhile
 			before := trips()
 			w.must(w.caches.Drop(t.Context(), PermissionsChanged.Of(w.caches.Runtime, many...)...))
 			least = min(least, trips()-before)
@@ -876,7 +876,7 @@ func TestEachEventDropsExactlyItsCopies(t *testing.T) {
 	})
 }
 
-// A scene of a warm room is one command to Redis, and none to SQL.
+// A scene of a room with filled caches needs one command to Redis, and none to SQL.
 func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, Settings{})
@@ -890,7 +890,7 @@ func TestASceneOfAWarmRoomIsOneCommand(t *testing.T) {
 		if err != nil || n != 1 {
 			t.Errorf("warm: %d, %v", n, err)
 		}
-		w.must(w.db.Close()) // whoever asks it fails
+		w.must(w.db.Close()) // reads from SQL fail from here on
 		commands := func() uint64 {
 			s := w.redis.Stats()
 			return s.Lone.Commands + s.Script.Commands + s.Batch.Commands

@@ -1,18 +1,17 @@
-// Package danmaku keeps the comments that fly over a room's picture, for whoever joins while they still
-// do. It is memory alone, and bounded: what flew is in SQL as well, by its place in the medium.
+// Package danmaku stores the comments that are moving over a room's picture, for viewers who join meanwhile. It is
+// bounded and uses only memory. SQL stores all comments by their position in the item.
 package danmaku
 
 import "slices"
 
 const (
-	// Life is how long a comment flies, in ms.
+	// Life is the time for which a comment is shown, in ms.
 	Life = 10_000
-	// Most is how many of a room's are kept.
+	// Most is the largest number of stored comments of a room.
 	Most = 100
 )
 
-// Ring has the latest comments of a room, the oldest first. The zero Ring is empty. It is not safe for
-// concurrent use.
+// Ring has the latest comments of a room, the oldest first. The zero Ring is empty. It is not safe for concurrent use.
 type Ring[T any] struct{ all []entry[T] }
 
 type entry[T any] struct {
@@ -20,7 +19,7 @@ type entry[T any] struct {
 	v  T
 }
 
-// Add keeps a comment that was made at a moment, and forgets those that have flown by then.
+// Add stores a comment that was sent at a time, and deletes the comments that have expired then.
 func (r *Ring[T]) Add(at int64, v T) {
 	if r.expire(at); len(r.all) == Most {
 		r.all = slices.Delete(r.all, 0, 1)
@@ -28,7 +27,7 @@ func (r *Ring[T]) Add(at int64, v T) {
 	r.all = append(r.all, entry[T]{at, v})
 }
 
-// Flying returns what flies at a moment.
+// Flying returns the comments that are shown at a time.
 func (r *Ring[T]) Flying(now int64) []T {
 	r.expire(now)
 	out := make([]T, len(r.all))
@@ -38,7 +37,7 @@ func (r *Ring[T]) Flying(now int64) []T {
 	return out
 }
 
-// Clear forgets all.
+// Clear deletes all comments.
 func (r *Ring[T]) Clear() { r.all = nil }
 
 func (r *Ring[T]) expire(now int64) {

@@ -1,4 +1,4 @@
--- buffer: note whether a viewer's player waits for data, and count the viewers for whom the room waits.
+-- buffer: record whether a viewer's player waits for data, and count the viewers that the room waits for.
 --
 -- KEYS[1] buffering  sorted set  viewers by the Unix ms until when their last report counts
 -- KEYS[2] holding    sorted set  viewers for whom the room waits, by the Unix ms until when it does
@@ -8,7 +8,8 @@
 -- ARGV[4] the Unix ms until when the room waits for a viewer whose first report this is
 -- ARGV[5] the keys' life in milliseconds
 --
--- Returns for how many viewers the room waits. A viewer who is in KEYS[1] alone has waited for too long, or the room goes on without them.
+-- Returns the number of viewers that the room waits for. A viewer in KEYS[1] alone has waited too long, or the room no
+-- longer waits for them.
 for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1])) do
   redis.call('ZREM', KEYS[2], silent)
 end

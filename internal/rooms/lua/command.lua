@@ -1,4 +1,4 @@
--- command: change a room's register, by the rules of package playback.
+-- command: change a room's register by the rules of package playback.
 --
 -- KEYS[1] state    hash        see keys.go
 -- KEYS[2] holding  sorted set  see buffer.lua; play during a hold empties it: the room goes on without those viewers
@@ -13,8 +13,8 @@
 -- ARGV[9] the longest position in ms
 -- ARGV[10] the ms by which the state's time may be ahead of the servers'
 --
--- Returns 1 (done), 0 (the sender saw another one) or -1 (there is none), and the state
--- in the order g v i p t r s h.
+-- Returns 1 (done), 0 (the sender saw another register) or -1 (there is no register), and the state in the order g v i
+-- p t r s h.
 local fields = { 'g', 'v', 'i', 'p', 't', 'r', 's', 'h' }
 local s = redis.call('HMGET', KEYS[1], unpack(fields))
 if not s[1] then return { -1 } end

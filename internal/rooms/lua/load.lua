@@ -1,4 +1,4 @@
--- load: make a room's register, unless there is another one than that which is replaced.
+-- load: create a room's register, unless there is another one than the one to replace.
 --
 -- KEYS[1] state  hash  see keys.go
 -- ARGV[1] the key's life in milliseconds
@@ -6,7 +6,7 @@
 -- ARGV[3] version of the one that is replaced; 0 and 0: none is
 -- ARGV[4] … the state, in the order g v i p t r s h
 --
--- Returns the state that is there now, in that order.
+-- Returns the present state in that order.
 local fields = { 'g', 'v', 'i', 'p', 't', 'r', 's', 'h' }
 local was = redis.call('HMGET', KEYS[1], 'g', 'v')
 if not was[1] or was[1] == ARGV[2] and was[2] == ARGV[3] then

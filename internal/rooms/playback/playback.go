@@ -1,40 +1,39 @@
-// Package playback is the register by which all viewers of a room are at the same place of the same
-// medium, and its rules. They are pure: a script in Redis follows the same ones (command.lua in package
-// rooms), and a test holds the two against each other.
+// Package playback defines the register that lets all viewers of a room play the same item at the same position. Its
+// rules are pure functions. A script in Redis follows the same rules (command.lua in package rooms), and a test
+// compares the two.
 //
-// A register says where the medium was at one moment of one clock, and how fast it goes on. From that
-// anybody can compute where it is now, so that nothing needs to be sent while it plays.
+// A register has the position at one moment of one clock, and the rate of playback. From these, every client can
+// compute the present position, so that no events are needed during playback.
 package playback
 
 import "math"
 
-// The bounds of what a register takes.
+// The bounds of a register's values.
 const (
-	Normal      = 1000               // the rate in which a second of the medium takes a second, in thousandths
-	Slowest     = 250                // rates that all browsers play with sound
+	Normal      = 1000               // the rate of real time, in thousandths
+	Slowest     = 250                // all browsers play rates from here to Fastest with sound
 	Fastest     = 4000               //
-	MaxPosition = 30 * 24 * 3600_000 // ms: longer than any medium, far from what a float cannot count
-	Fence       = int64(1) << 32     // versions of one generation
-	MostAhead   = 5000               // ms by which a register's time may be ahead of the clock, as after a failover
+	MaxPosition = 30 * 24 * 3600_000 // ms: longer than any item, and exact in a float
+	Fence       = int64(1) << 32     // number of versions in one generation
+	MostAhead   = 5000               // ms by which a register's time may be ahead of the clock, for example after a failover
 )
 
 // State is a room's register.
 type State struct {
-	// Generation is another one whenever the register was made anew from SQL, because Redis had lost it.
-	// Version counts what has happened to it since. A state is newer than another one by its generation
-	// first.
+	// Generation changes whenever the register is rebuilt from SQL, because Redis had lost it. Version counts the
+	// changes since then. The state with the higher generation is newer; Version decides if they are equal.
 	Generation, Version int64
 
-	Item     string // of the playlist; empty: nothing is on
+	Item     string // of the playlist; empty: no item
 	Position int64  // ms from the beginning of the item, at Time
 	Time     int64  // Unix ms of the servers' clock
 	Rate     int64  // thousandths of the normal rate
 	Paused   bool
-	Held     bool // it is paused because a viewer's player waits for data, and goes on by itself
+	Held     bool // paused because a viewer's player waits for data; playback resumes automatically
 }
 
-// At returns the position at a moment of the servers' clock. A moment before the state was made, as a
-// clock that was set back may have it, counts as the one at which it was made.
+// At returns the position at a time of the servers' clock. A time before the state's own, which a clock that was set
+// back can produce, counts as the state's own.
 func (s State) At(now int64) int64 {
 	if s.Paused || now <= s.Time {
 		return s.Position
@@ -42,8 +41,8 @@ func (s State) At(now int64) int64 {
 	return min(MaxPosition, s.Position+(now-s.Time)*s.Rate/Normal)
 }
 
-// Made returns when the state was made, by the servers' clock at a moment. A time that is far ahead was of a clock that was wrong: the
-// state counts as made now, so that the medium does not stand still until the clock is there.
+// Made returns the time of the state, given the present time of the servers' clock. A time far ahead is from a wrong
+// clock. The state then counts as made now, so that playback does not stop until the clock reaches that time.
 func (s State) Made(now int64) int64 {
 	if s.Time > now+MostAhead {
 		return now
@@ -56,40 +55,40 @@ func (s State) Newer(other State) bool {
 	return s.Generation > other.Generation || s.Generation == other.Generation && s.Version > other.Version
 }
 
-// Stamp is generation and version in one number that grows.
+// Stamp returns generation and version as one increasing number.
 func (s State) Stamp() int64 { return s.Generation*Fence + min(s.Version, Fence-1) }
 
-// Stamped returns a state of the generation and version that a [State.Stamp] has.
+// Stamped returns a state with the generation and version of a [State.Stamp].
 func Stamped(stamp int64) State { return State{Generation: stamp / Fence, Version: stamp % Fence} }
 
-// Verb is what a command does. It is part of what the script is called with.
+// Verb is the action of a command. It is an argument of the script.
 type Verb string
 
-// The verbs. Hold and Release are the server's own, for players that wait for data: they come whatever
-// the version is.
+// The verbs. Hold and Release are sent only by the server, for players that wait for data. They are valid for every
+// version.
 const (
 	Play    Verb = "play"
 	Pause   Verb = "pause"
 	Seek    Verb = "seek"
 	SetRate Verb = "rate"
-	Load    Verb = "load" // another item, from Position on; an empty one ends what is on
+	Load    Verb = "load" // loads another item at Position; an empty item ends playback
 	Hold    Verb = "hold"
 	Release Verb = "release"
 )
 
-// Command changes a register that is still what its sender saw.
+// Command changes a register if its sender saw the current version.
 type Command struct {
 	Generation, Version int64 // of the state that the sender saw
 
 	Verb     Verb
 	Position int64  // of Seek and Load, ms
-	Rate     int64  // of SetRate, thousandths
+	Rate     int64  // of SetRate, in thousandths
 	Item     string // of Load
 }
 
-// Apply returns the state after a command at a moment of the servers' clock; false, and the state as it
-// is, for a command whose sender had seen another one. Hold and Release change nothing where there is nothing to
-// hold or to release. The server runs lua/command.lua of package rooms; Apply is its twin, which tests hold against it.
+// Apply returns the state after a command at a time of the servers' clock. It returns false and the unchanged state if
+// the sender saw another state. Hold and Release have no effect if there is nothing to hold or release. The server runs
+// lua/command.lua of package rooms; tests compare it with Apply.
 func (s State) Apply(c Command, now int64) (State, bool) {
 	server := c.Verb == Hold || c.Verb == Release
 	if !server && (c.Generation != s.Generation || c.Version != s.Version) {
@@ -116,7 +115,7 @@ func (s State) Apply(c Command, now int64) (State, bool) {
 	return s, true
 }
 
-// Valid reports whether a command is one that clients may send, with values in their bounds.
+// Valid reports whether clients may send the command and its values are within their bounds.
 func (c Command) Valid() bool {
 	switch c.Verb {
 	case Play, Pause:
@@ -129,5 +128,5 @@ func (c Command) Valid() bool {
 	return false
 }
 
-// Thousandths returns a rate as registers have it.
+// Thousandths returns a rate in the unit of registers.
 func Thousandths(rate float64) int64 { return int64(math.Round(rate * Normal)) }

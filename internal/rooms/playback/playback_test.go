@@ -23,12 +23,12 @@ func TestAPlayingMediumMovesByTheClockAndItsRate(t *testing.T) {
 	}
 }
 
-// The clock was ahead for a while, and whatever happened then has a time that is yet to come.
+// The clock was ahead for some time, so the register has a time in the future.
 func TestAMediumWhoseTimeIsFarAheadMovesAfterTheNextCommand(t *testing.T) {
 	const now = 1_700_000_000_000
 	for _, c := range []struct {
 		ahead int64
-		want  int64 // where it is ten seconds after the command
+		want  int64 // position ten seconds after the command
 	}{{0, 15_000}, {MostAhead, 10_000}, {MostAhead + 1, 15_000}, {3600_000, 15_000}} {
 		s, ok := State{Position: 5000, Time: now + c.ahead, Rate: Normal, Paused: true}.Apply(Command{Verb: Play}, now)
 		if got := s.At(now + 10_000); !ok || got != c.want {
