@@ -7,15 +7,16 @@ import (
 	"github.com/stoa-dev/stoa/lib/cache"
 )
 
-// What happens to streams, as far as copies are concerned.
+// Cache events of streams.
 var (
-	StreamChanged = cache.NewEvent[ID]("stream changed") // its settings, or its keys
+	StreamChanged = cache.NewEvent[ID]("stream changed") // its settings or its keys
 	StreamDeleted = cache.NewEvent[ID]("stream deleted")
 	StreamStarted = cache.NewEvent[ID]("stream started")
 	StreamStopped = cache.NewEvent[ID]("stream stopped")
 )
 
-// newStreams makes the copies of rows. A change goes on while Redis is away: sessions are held against SQL.
+// newStreams returns the cache of rows. Changes continue while Redis is unavailable, because sessions are compared with
+// SQL.
 func (s *Service) newStreams(rt *cache.Runtime, p cache.Policy) *cache.Cache[ID, Stream] {
 	p.Unfenced = cache.Proceed
 	db := s.db
@@ -35,7 +36,7 @@ func (s *Service) newStreams(rt *cache.Runtime, p cache.Policy) *cache.Cache[ID,
 	return c
 }
 
-// stream returns a stream from its copy. ErrStream.
+// stream returns a stream from the cache, or ErrStream.
 func (s *Service) stream(ctx context.Context, id ID) (Stream, error) {
 	st, err := s.streams.Get(ctx, id)
 	if errors.Is(err, cache.ErrNotFound) {

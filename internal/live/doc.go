@@ -1,33 +1,33 @@
-// Package live is for live streams: who has one, who publishes it, and who watches. Pictures and sound go over WebRTC
-// (package media); publishers come by WHIP (RFC 9725), viewers by WHEP (draft-ietf-wish-whep).
+// Package live is for live streams: their owners, publishers and viewers. Pictures and sound are sent over WebRTC
+// (package media). Publishers connect by WHIP (RFC 9725), viewers by WHEP (draft-ietf-wish-whep).
 //
 // # Truth
 //
-// SQL: streams (whose they are, who may watch, hashes of their keys, since when one is live) and
-// stream_recordings. Keys are random and kept as hashes only.
+// SQL is the source of truth. Its tables are streams (owner, access, hashes of the keys, time since a stream is live)
+// and stream_recordings. Keys are random, and only their hashes are stored.
 //
 // # One publisher
 //
-// stream:publisher:{{stream}} is a lease (package lease): at most one node holds it, and with it the number of the
-// turn, its fencing token. What a publisher's node changes has the token: a script refuses it in Redis unless it is
-// the newest, and SQL takes it only with streams.fence equal to it. Media count while the node knows that the lease is
-// its own, which is asked for each packet. So an old publisher whose node was asleep changes nothing and shows
-// nothing, whatever it believes.
+// The key stream:publisher:{{stream}} is a lease (package lease). At most one node has it, with a fencing token. All
+// changes by a publisher's node have the token. In Redis, a script refuses a token that is not the newest. SQL accepts
+// changes only with streams.fence equal to the token. For each packet, the node checks that its lease is still valid.
+// So a publisher whose node was suspended changes nothing and shows nothing after its lease has expired.
 //
-// A lease that Redis has forgotten is taken again, and the session goes on. While Redis is away, media stop when
-// the lease has run out, and a publisher is sent away half a minute later.
+// If Redis loses a lease, the node acquires it again and the session continues. While Redis is unavailable, media stop
+// when the lease expires, and the publisher's session ends half a minute later.
 //
 // # What is derived
 //
-// In Redis: stream:info:{{stream}} (which node, where, with which codecs), stream:stats:{{stream}}, and
-// stream:subscribers:{{stream}} (each viewer's session, until when it counts unless its node says so again). A stream is
-// live while the lease is held and the info has its token. Lost, all come back within some seconds. A copy of the row is
-// in cache:stream:{stream}, which four events drop.
+// Redis stores stream:info:{{stream}} (node, address and codecs), stream:stats:{{stream}}, and
+// stream:subscribers:{{stream}}. The last has each viewer's session with the time when it expires unless its node
+// renews it. A stream is live while the lease is held and the info has its token. If Redis loses them, all are rebuilt
+// within seconds. The key cache:stream:{stream} has a cache entry of the row, which four events drop.
 //
 // # Other nodes
 //
-// A node whose viewers want what is published at another one becomes one viewer there, by WHEP and with a token that the
-// nodes' common secret signs, and hands on what comes. It ends when nobody watches any more, and when the publisher's session has.
+// A node whose viewers want a stream of another node becomes one viewer there, a relay. It uses WHEP and a token that
+// is signed with the common secret of the nodes. The relay forwards media to its own viewers. It ends when it has no
+// viewers, or when the publisher's session ends.
 //
 // # Keys
 //
@@ -35,7 +35,7 @@
 //
 // # Ends of rights
 //
-// A session is derived from a right: a key, a login session, or a viewer's place in a room, which a ticket names. Each node follows the
-// events that end the rights of its sessions, and then compares these sessions with SQL. It compares all sessions every half a minute, in
-// case it missed an event. See [Service.follow] and [Service.mayStay].
+// A session depends on a right: a key, a user's session, or a viewer's membership of a room, which a ticket names. Each
+// node follows the events that end the rights of its sessions, and then compares these sessions with SQL. It compares
+// all sessions every half a minute, in case it missed an event. See [Service.follow] and [Service.mayStay].
 package live

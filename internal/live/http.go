@@ -15,7 +15,7 @@ import (
 	"github.com/stoa-dev/stoa/lib/ratelimit"
 )
 
-// Limits for each user; for each household, stream and kind of key where a key comes in place of a user.
+// Limits for each user, or for each household, stream and kind of key if the caller has a key.
 var (
 	createLimit  = ratelimit.Limit{Max: 30, Window: time.Hour}
 	keysLimit    = ratelimit.Limit{Max: 30, Window: time.Hour}
@@ -23,10 +23,10 @@ var (
 	watchLimit   = ratelimit.Limit{Max: 600, Window: time.Minute} // an office may be one household
 )
 
-// sdp is what WHIP and WHEP speak.
+// sdp is the media type of WHIP and WHEP.
 const sdp = "application/sdp"
 
-// Routes adds the domain's operations to a.
+// Routes adds the operations of this package to a.
 func (s *Service) Routes(a *web.API) {
 	tags := []string{"live"}
 	web.Handle(a, web.Op{Method: http.MethodPost, Path: "/v1/streams", ID: "live.create", Tags: tags, Limit: createLimit, Status: http.StatusCreated, NoReplay: true, Creates: true,
@@ -74,10 +74,10 @@ func (s *Service) mediaRoutes(a *web.API, tags []string) {
 		Summary: "End a viewer's session", Errors: []*errs.Error{ErrStream, ErrMay, ErrSession, ErrStore}}, s.deleteWHEP)
 }
 
-// options answers OPTIONS as WHIP and WHEP require. A preflight of a listed origin does not arrive here.
+// options answers OPTIONS as WHIP and WHEP require. CORS preflights of a listed origin are answered earlier.
 func options(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Accept-Post", sdp) }
 
-// StreamPath names a stream; what is no identifier names none.
+// StreamPath identifies a stream. An invalid id counts as an unknown stream.
 type StreamPath struct {
 	ID string `path:"stream" maxLength:"64" doc:"the stream's id"`
 }
@@ -90,7 +90,7 @@ func (p StreamPath) id() (ID, error) {
 	return id, nil
 }
 
-// as returns the stream that a path names and the caller, who may have come with a key of that stream. ErrStream.
+// as returns the stream of a path and the caller, who may have a key of that stream. It returns ErrStream.
 func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
 	id, err := p.id()
 	if err != nil {
@@ -107,7 +107,7 @@ func (p StreamPath) as(caller web.Caller) (ID, Caller, error) {
 	return id, Caller{}, ErrStream
 }
 
-// SessionPath names a session of a stream.
+// SessionPath identifies a session of a stream.
 type SessionPath struct {
 	StreamPath
 	Session string `path:"session" maxLength:"64" doc:"the session's id"`
@@ -137,7 +137,7 @@ func (s Shown) wire() api.Stream {
 
 func (k StreamKeys) wire() api.StreamKeys { return api.StreamKeys{Publish: k.Publish, Play: k.Play} }
 
-// accessOf returns the way that a name of the wire, which was checked, is; nil for none.
+// accessOf returns the value of a valid name in the API, or nil for nil.
 func accessOf(name *string) *Access {
 	if name == nil {
 		return nil
@@ -267,7 +267,7 @@ func (s *Service) getRecordings(ctx context.Context, caller accounts.Caller, in 
 	})}), nil
 }
 
-// answered is a session that has begun.
+// answered is the response for a new session.
 type answered struct {
 	Type     string `header:"Content-Type"`
 	Location string `header:"Location"`

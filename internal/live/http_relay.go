@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what another node answers.
+// maxAnswer is the largest size of another node's response.
 const maxAnswer = 64 << 10
 
-// relays is how nodes ask each other. It keeps no connections: a relay asks once.
+// relays is the HTTP client for requests to other nodes. It keeps no idle connections, because a relay sends one
+// request.
 var relays = &http.Client{Timeout: pullTime, Transport: &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: 5 * time.Second},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// askNode brings an offer to where another node is watched, and returns the answer. ErrOffAir.
+// askNode sends an offer to another node and returns its answer. It returns ErrOffAir.
 func askNode(ctx context.Context, url, token, offer string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(offer))
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// sweepBatch bounds what a sweep does at a time.
+	// sweepBatch is the largest number of rows in one step of a sweep.
 	sweepBatch = 200
-	// freshFor is how long a stream counts as live that Redis does not know yet.
+	// freshFor is the time for which a stream counts as live although Redis does not have it yet.
 	freshFor = 15 * time.Second
 )
 
-// Jobs are what this domain does by itself. Nothing waits for it.
+// Jobs returns the background jobs of this package. No request waits for them.
 func (s *Service) Jobs() []worker.Job {
 	return []worker.Job{{Name: "live.tidy", Every: 30 * time.Second, Singleton: true, Run: s.tidy}}
 }
 
-// tidy notes in SQL that streams have ended whose publisher's node has died, and forgets old recordings.
+// tidy records in SQL the end of streams whose node has died, and deletes old recordings.
 func (s *Service) tidy(ctx context.Context) (err error) {
 	defer errs.Wrap(&err, "live.tidy")
 	now := s.db.Now()
@@ -56,13 +56,13 @@ func (s *Service) tidy(ctx context.Context) (err error) {
 	return asKind(ctx, deleteOldRecordings(ctx, s.db, now.Add(-s.cfg.RecordFor), sweepBatch))
 }
 
-// warm reads the streams that are live, so that they are in this process.
+// warm loads the live streams into the cache.
 func (s *Service) warm(ctx context.Context) {
 	worker.Warm(ctx, s.log, "live streams", s.bus.Wait, s.cfg.Warm, s.Warm)
 }
 
-// Warm reads up to n streams that are live, those that began last, and returns how many there were. progress is told how many of
-// how many were read.
+// Warm loads at most n live streams into the cache, those with the latest start, and returns their number. It calls
+// progress with the number of loaded streams and the total.
 func (s *Service) Warm(ctx context.Context, n int, progress func(done, total int)) (_ int, err error) {
 	defer errs.Wrap(&err, "live.Warm")
 	rows, err := allLive(ctx, s.db, n)
@@ -71,7 +71,7 @@ func (s *Service) Warm(ctx context.Context, n int, progress func(done, total int
 	}
 	list := make([]ID, len(rows))
 	for i, st := range rows {
-		list[len(rows)-1-i] = st.ID // the one that began last is the most wanted
+		list[len(rows)-1-i] = st.ID // the latest start is the most requested
 	}
 	err = s.streams.Warm(ctx, slices.Values(list), cache.Warming{Progress: func(done int) { progress(done, len(list)) }})
 	return len(list), errors.Join(err, ctx.Err())

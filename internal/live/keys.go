@@ -7,18 +7,19 @@ import (
 	"github.com/stoa-dev/stoa/lib/lease"
 )
 
-// Keys are the families of this domain.
+// Keys are the key families of this package.
 var Keys = keyspace.New("live")
 
 const (
-	// leaseLife is how long a stream waits for another publisher after the death of a node.
+	// leaseLife is the time until a stream accepts another publisher after a node's death.
 	leaseLife = 10 * time.Second
-	// fenceLife is more than the clocks of two nodes differ.
+	// fenceLife is larger than any difference between the clocks of two nodes.
 	fenceLife = 24 * time.Hour
-	// infoLife and statsLife outlast a publisher's node that is away for a while; whether a stream is live the lease says.
+	// infoLife and statsLife are longer than short absences of a publisher's node. The lease decides whether a stream
+	// is live.
 	infoLife  = 5 * time.Minute
 	statsLife = 10 * time.Minute
-	// subscribersLife is that of a set which nobody renews; its entries count for viewerLife.
+	// subscribersLife is the TTL of a set that no node renews. Its entries are valid for viewerLife.
 	subscribersLife = 5 * time.Minute
 )
 

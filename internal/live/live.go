@@ -23,27 +23,27 @@ import (
 	"github.com/stoa-dev/stoa/internal/live/media"
 )
 
-// ID names a stream.
+// ID identifies a stream.
 type ID = ids.ID[Stream]
 
-// Session is one connection of a publisher or a viewer.
+// Session is a connection of a publisher or a viewer.
 type Session struct{}
 
-// SessionID names one. It is part of the address at which the session is ended.
+// SessionID identifies a session. It is part of the address that ends the session.
 type SessionID = ids.ID[Session]
 
-// Access is who may watch. Its number is part of a row.
+// Access states which users may watch. Its number is stored in SQL rows.
 type Access int
 
-// The ways to watch.
+// The values of Access.
 const (
-	ByKey Access = iota // with the play key alone
-	Open                // every user, and the stream is on the list of what is live
+	ByKey Access = iota // only with the play key
+	Open                // all users; the stream is on the list of live streams
 )
 
 var accesses = [...]string{"key", "open"}
 
-// String is the way's name on the wire.
+// String returns the name in the API.
 func (a Access) String() string { return accesses[a] }
 
 // Stream is a stream with its settings; see [Doc.Version] of streamKeys before you change it.
@@ -54,15 +54,15 @@ type Stream struct {
 	Access  Access      `json:"access,omitempty"`
 	Record  bool        `json:"record,omitempty"`
 	Created int64       `json:"created"`         // Unix ms
-	Since   int64       `json:"since,omitempty"` // Unix ms since when it is published; 0: it is not
-	Last    int64       `json:"last,omitempty"`  // Unix ms when it was published last
+	Since   int64       `json:"since,omitempty"` // Unix ms of the publisher's start; 0: not live
+	Last    int64       `json:"last,omitempty"`  // Unix ms of the end of the last publication
 	Publish string      `json:"publish"`         // hash of the key
 	Play    string      `json:"play"`            // hash of the key
 
 	fence int64 // token of the last publisher
 }
 
-// OnAir is where a stream is published, as Redis has it.
+// OnAir is a live stream's info in Redis.
 type OnAir struct {
 	Token     int64         `json:"token"` // of the publisher's lease
 	Session   SessionID     `json:"session"`
@@ -73,16 +73,16 @@ type OnAir struct {
 	Recording bool          `json:"recording,omitempty"`
 }
 
-// Stats are what is counted of a publisher.
+// Stats are the figures of a publisher.
 type Stats struct {
 	Viewers int
-	Bitrate int64 // bits a second, of late
+	Bitrate int64 // bits per second since the last report
 	Packets int64
 	Bytes   int64
 	Lost    int64 // packets
 }
 
-// State is what a stream is by now; OnAir is nil where it is not published.
+// State is the present state of a stream. OnAir is nil if the stream is not live.
 type State struct {
 	OnAir *OnAir
 	Stats Stats
@@ -91,25 +91,25 @@ type State struct {
 // Watching is a viewer's session.
 type Watching struct {
 	Session SessionID
-	User    accounts.ID // zero for whoever came with a key
+	User    accounts.ID // zero for a viewer with a key
 	Node    string
 }
 
-// Recording is what was recorded of one turn.
+// Recording is a recording of one publisher's session.
 type Recording struct {
 	ID       SessionID
 	Stream   ID
-	File     string // the transfer; "" when there is none
-	Fault    string // why; a code
+	File     string // the transfer; "" if there is none
+	Fault    string // the code of the error if there is no file
 	Started  int64  // Unix ms
 	Duration int64  // ms
 	Bytes    int64
 }
 
-// StreamKeys are a stream's keys, as they are given out once.
+// StreamKeys are a stream's keys. They are returned only once.
 type StreamKeys struct{ Publish, Play string }
 
-// The domain's refusals. A stream that somebody may neither watch nor change does not exist.
+// The errors of this package. ErrStream is also the error for a stream that the caller may neither watch nor change.
 var (
 	ErrStream  = errs.New(errs.NotFound, "live.stream_unknown", "There is no such stream.")
 	ErrMay     = errs.New(errs.Forbidden, "live.not_allowed", "This key is not for that.")
@@ -128,10 +128,10 @@ var (
 	ErrState   = errs.New(errs.Unavailable, "live.state_away", "Who publishes and who watches cannot be found out right now. Please try again.").Retry(2 * time.Second)
 )
 
-// Off, and an empty setting, carry no media.
+// Off turns media off, as an empty setting does.
 const Off = "off"
 
-// Settings are what an operator may choose; 0 is the default of each.
+// Settings are the operator's settings. A zero field selects its default.
 type Settings struct {
 	UDP         string        `koanf:"udp" default:":8189" help:"UDP address of the media of live streams, one port for all clients and other nodes; without a host all addresses of the machine; off carries none"`
 	PublicIP    []string      `koanf:"public_ip" help:"addresses under which publishers and viewers reach this node behind a NAT that passes the UDP port on; none: the machine's own"`
@@ -166,35 +166,35 @@ func (c Settings) Validate() error {
 		config.Refuse(c.Warm < 0 || c.Warm > 10_000, "warm", "%d is not between 0 and 10000", c.Warm))
 }
 
-// Prefix is what each key of a stream begins with, and no user's token.
+// Prefix is the prefix of all keys of streams. No user's token has it.
 const Prefix = "stoa_live_"
 
-// kind is what a token is for, and its first letter.
+// kind is the kind of a token, and its first letter.
 type kind byte
 
 const (
 	publishKey kind = 'p'
 	playKey    kind = 'w'
-	ticket     kind = 't' // signed: whoever has it may begin to watch for a while
-	relay      kind = 'r' // signed: another node
+	ticket     kind = 't' // signed; its bearer may begin to watch for a limited time
+	relay      kind = 'r' // signed; for another node
 )
 
 const (
 	// secretLen is the length of 24 random bytes in base64.
 	secretLen = 32
-	// untilLen is that of seconds in base 36, until the year 4453.
+	// untilLen is the length of Unix seconds in base 36, until the year 4453.
 	untilLen = 7
 	macLen   = 43
 )
 
-// newKey makes a key of a stream.
+// newKey returns a new key of a stream.
 func newKey(k kind, id ID) string {
 	var secret [secretLen / 4 * 3]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	return Prefix + string(k) + id.String() + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
-// hashOf is what SQL has of a key, and Redis of a household.
+// hashOf returns the hash that SQL stores for a key, and Redis for a household.
 func hashOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -202,30 +202,30 @@ func hashOf(key string) string {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// Holder is whoever calls with a key of a stream.
+// Holder is a caller with a key of a stream.
 type Holder struct {
 	Stream ID
 
 	kind kind
-	hash string // of a key; of the play key at the time for a ticket
+	hash string // of a key; for a ticket, the hash of the play key at that time
 	from string // household
 	seat seat   // of a ticket
 }
 
-// UserID implements web.Caller: limits are counted by it. Those of one household who come with one kind of key are counted as one, so that
-// a viewer does not use up what the publisher, other viewers and other nodes may do.
+// UserID implements web.Caller. Rate limits count by it. Callers of one household with the same kind of key count as
+// one. So viewers cannot use up the limits of the publisher, of other viewers or of other nodes.
 func (h *Holder) UserID() string { return h.Stream.String() + string(h.kind) + hashOf(h.from) }
 
-// seat is the right behind a ticket: a viewer's place in a room.
+// seat is the right behind a ticket: a viewer's membership of a room.
 type seat struct {
 	room, viewer string
 	by           accounts.ID       // the user who put the stream on the playlist
-	device       accounts.DeviceID // the viewer's login session; zero: the viewer has none, as a guest
+	device       accounts.DeviceID // the viewer's session; zero for a guest
 }
 
 func (s seat) String() string { return s.room + s.viewer + s.by.String() + s.device.String() }
 
-// parseSeat parses what String returns.
+// parseSeat parses the result of String.
 func parseSeat(text string) (seat, bool) {
 	if len(text) < 3*ids.Len {
 		return seat{}, false
@@ -238,20 +238,20 @@ func parseSeat(text string) (seat, bool) {
 	return s, err == nil
 }
 
-// Caller is who publishes or watches: a user, or whoever holds a key.
+// Caller is a publisher or viewer: a user, or the bearer of a key.
 type Caller struct {
-	User   accounts.ID       // zero: nobody who has an account
-	Device accounts.DeviceID // the login session of User; zero: the app's backend acts for the user
+	User   accounts.ID       // zero: without an account
+	Device accounts.DeviceID // the session of User; zero: the backend acts as the user
 	Key    *Holder
 }
 
 // seated reports whether the caller has a ticket of a room.
 func (c Caller) seated() bool { return c.Key != nil && c.Key.kind == ticket }
 
-// session returns the login session behind the caller's right; zero: none.
+// session returns the session that the caller's right depends on, or zero.
 func (c Caller) session() (user accounts.ID, device accounts.DeviceID) {
 	if c.seated() && !c.Key.seat.device.IsZero() {
-		user, _ = ids.Parse[accounts.User](c.Key.seat.viewer) // the viewer with a session is a user
+		user, _ = ids.Parse[accounts.User](c.Key.seat.viewer) // a viewer with a session is a user
 		return user, c.Key.seat.device
 	}
 	return c.User, c.Device
@@ -277,13 +277,14 @@ func (c Caller) mayWatch(s Stream) bool {
 	return same(c.Key.hash, s.Play)
 }
 
-// signer makes tokens that only the holder of the server's secret can make: every node, and the next one after a restart.
+// signer signs tokens with the server's secret. All nodes have the same secret, and it stays the same after a restart.
 type signer []byte
 
-// ofToken is what a mac is of.
+// ofToken is the purpose of a mac.
 const ofToken = "live ticket"
 
-// mac is over a token's text, which begins with its kind, and the hash of a play key, which has one length for each kind.
+// mac returns the mac of a token's text and the hash of a play key. The text begins with the kind, which determines the
+// length of the hash.
 func (s signer) mac(text, play string) string {
 	h := hmac.New(sha256.New, s)
 	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(ofToken))))
@@ -291,14 +292,15 @@ func (s signer) mac(text, play string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// sign makes a token that expires at until. The subject is a ticket's seat. A ticket belongs to a play key, whose hash play is, and expires
-// with it.
+// sign returns a token that expires at until. The subject is a ticket's seat. A ticket belongs to the play key with the
+// hash play, and becomes invalid with it.
 func (s signer) sign(k kind, id ID, until time.Time, subject, play string) string {
 	text := fmt.Sprintf("%c%s%0*s%s", k, id, untilLen, strconv.FormatInt(until.Unix(), 36), subject)
 	return Prefix + text + s.mac(text, play)
 }
 
-// signed returns the subject of a token, and reports whether sign made it and it has not expired. The rest is what follows the id.
+// signed returns the subject of a token. It also reports whether sign made the token and it has not expired. rest is
+// the part after the id.
 func (s signer) signed(k kind, id ID, rest, play string, now time.Time) (subject string, ok bool) {
 	if len(rest) < untilLen+macLen {
 		return "", false
@@ -308,7 +310,7 @@ func (s signer) signed(k kind, id ID, rest, play string, now time.Time) (subject
 	return text[untilLen:], err == nil && hmac.Equal([]byte(mac), []byte(s.mac(string(k)+id.String()+text, play))) && now.Unix() < until
 }
 
-// signed is signer.signed with the secret or the previous one.
+// signed is signer.signed with the present or the previous secret.
 func (s *Service) signed(k kind, id ID, rest, play string) (subject string, ok bool) {
 	now := s.db.Now()
 	if subject, ok = s.signer.signed(k, id, rest, play, now); !ok && s.previous != nil {
@@ -317,7 +319,7 @@ func (s *Service) signed(k kind, id ID, rest, play string) (subject string, ok b
 	return subject, ok
 }
 
-// parseToken takes a token apart.
+// parseToken splits a token into its parts.
 func parseToken(token string) (k kind, id ID, rest string, ok bool) {
 	text, ok := strings.CutPrefix(token, Prefix)
 	if !ok || len(text) < 1+ids.Len {
@@ -327,7 +329,7 @@ func parseToken(token string) (k kind, id ID, rest string, ok bool) {
 	return kind(text[0]), id, text[1+ids.Len:], err == nil
 }
 
-// line returns a title, trimmed. ErrTitle.
+// line returns a title, trimmed. It returns ErrTitle for an invalid one.
 func line(s string) (string, error) {
 	s, ok := words.Line(s, 100)
 	if !ok || s == "" {
@@ -336,7 +338,7 @@ func line(s string) (string, error) {
 	return s, nil
 }
 
-// place is where a page of the list ends.
+// place is the position where a page of the list ends.
 type place struct {
 	since int64
 	id    string
@@ -344,10 +346,11 @@ type place struct {
 
 func (p place) cursor() string { return cursor.Of(p.id, p.since) }
 
-// start is where a list begins.
+// start is the position before the first entry of a list.
 var start = place{since: 1 << 60}
 
-// parsePlace returns the place of a cursor, or the begin of the list for none. ErrCursor.
+// parsePlace returns the place of a cursor, or the start of the list for an empty one. It returns ErrCursor for an
+// invalid one.
 func parsePlace(text string) (place, error) {
 	if text == "" {
 		return start, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the domain counts.
+// metrics are the counters of this package.
 type metrics struct {
 	publishers, viewers, relays prometheus.Gauge
 	bytesIn                     prometheus.Counter

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// reportEvery is how often a publisher's lease is renewed, and what is counted is told: four renewals may fail.
+	// reportEvery is the time between two renewals of a publisher's lease, each with a report. Four renewals may fail.
 	reportEvery = 2 * time.Second
-	// patience is how long a publisher stays whose lease cannot be had because Redis is away.
+	// patience bounds the time for which a publisher's session continues without a lease while Redis is unavailable.
 	patience = 30 * time.Second
-	// roundTime bounds what goes with one report, and finishTime what goes with an end.
+	// roundTime bounds the work for one report, and finishTime the work at an end.
 	roundTime  = 2 * time.Second
 	finishTime = 5 * time.Second
 )
 
-// localStream is what this node has of a stream: a publisher's session, or a relay of one at another node.
+// localStream is a stream on this node: a publisher's session, or a relay of another node's.
 type localStream struct {
 	id      ID
 	src     *media.Source
-	pub     *publication // nil: a relay
-	session SessionID    // the publisher's, of a relay
-	lost    time.Time    // since when nobody is known to publish, of a relay; zero: somebody is
+	pub     *publication // nil for a relay
+	session SessionID    // for a relay: the publisher's session
+	lost    time.Time    // for a relay: time since no publisher is known; zero: one is known
 	views   map[SessionID]*view
-	idle    time.Time // since when nobody watches
+	idle    time.Time // time since the stream has no viewers
 }
 
 // publication is a publisher's session.
@@ -44,28 +44,29 @@ type publication struct {
 	src      *media.Source
 	unfollow func()
 	held     atomic.Pointer[lease.Held]
-	lost     time.Time // since when the lease is not this node's; zero: it is
-	take     *take     // the recording; nil: there is none
+	lost     time.Time // time since the lease is not this node's; zero: it is
+	take     *take     // the recording; nil: none
 
-	counted time.Time // of bytes
+	counted time.Time // time of the last count of bytes
 	bytes   uint64
 }
 
-// open reports whether what comes of the publisher counts: while the lease is this node's for sure.
+// open reports whether the publisher's media are forwarded: only while the lease is certainly this node's.
 func (p *publication) open() bool {
 	h := p.held.Load()
 	return h != nil && time.Now().Before(h.Until())
 }
 
-// token is that of the publisher's turn.
+// token returns the fencing token of the publisher's lease.
 func (p *publication) token() int64 { return p.held.Load().Token }
 
-// onAir is what other nodes are told.
+// onAir returns the info for other nodes.
 func (s *Service) onAir(p *publication) OnAir {
 	return OnAir{Token: p.token(), Session: p.session, Node: s.cfg.Node, Address: s.cfg.Address(), Started: p.began, Formats: p.src.Formats, Recording: p.take != nil}
 }
 
-// Publish answers the offer of a publisher, who publishes until the session ends. ErrStream, ErrMay, ErrBusy, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrState.
+// Publish answers the offer of a publisher, and publishes until the session ends. It returns ErrStream, ErrMay,
+// ErrBusy, ErrOffer, ErrCodec, ErrMedia, ErrFull or ErrState.
 func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (_ SessionID, answer string, err error) {
 	defer errs.Wrap(&err, "live.Publish %s", id)
 	st, err := s.stream(ctx, id)
@@ -126,10 +127,10 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 	s.mu.Lock()
 	if s.base == nil || s.local[id] != nil && s.local[id].pub != nil {
 		s.mu.Unlock()
-		return SessionID{}, "", ErrBusy // the last one's end is under way
+		return SessionID{}, "", ErrBusy // the previous session is still ending
 	}
 	if before := s.local[id]; before != nil {
-		defer before.src.Close(errGone) // a relay of a publisher who is gone
+		defer before.src.Close(errGone) // a relay of a publisher who has left
 	}
 	a := &localStream{id: id, src: p.src, pub: p, views: map[SessionID]*view{}, idle: time.Now()}
 	s.local[id] = a
@@ -144,7 +145,7 @@ func (s *Service) Publish(ctx context.Context, by Caller, id ID, offer string) (
 		defer done()
 		s.keep(base, p)
 		s.finish(base, a)
-		if p.take != nil { // without a place of the node's: to store it may take half an hour
+		if p.take != nil { // outside the session's slot, because storing may take half an hour
 			s.work.Go(func() { s.keepTake(base, p.take) })
 		}
 	}()
@@ -158,7 +159,8 @@ func name(f *media.Format) string {
 	return f.Name()
 }
 
-// claim writes to SQL that a stream is published, if the publisher still may and the owner is neither banned nor deleted. ErrStream, ErrBusy.
+// claim records in SQL that a stream is published. It returns ErrStream if the publisher no longer may publish, or if
+// the owner is banned or deleted. It returns ErrBusy if a newer publisher has claimed the stream.
 func (s *Service) claim(ctx context.Context, p *publication, token int64) error {
 	return asKind(ctx, s.caches.Change(ctx, StreamStarted.Of(s.caches.Runtime, p.stream), func(ctx context.Context, tx *sqldb.Tx) error {
 		st, err := selectStream(ctx, tx, p.stream, tx.Dialect().ForUpdate())
@@ -183,7 +185,7 @@ func (s *Service) claim(ctx context.Context, p *publication, token int64) error 
 	}))
 }
 
-// keep renews the lease of a publisher and tells what is counted, until the session ends.
+// keep renews the lease of a publisher and reports its figures, until the session ends.
 func (s *Service) keep(ctx context.Context, p *publication) {
 	t := time.NewTicker(s.every)
 	defer t.Stop()
@@ -204,7 +206,8 @@ func (s *Service) keep(ctx context.Context, p *publication) {
 	}
 }
 
-// round renews a publisher's lease, takes it again where Redis has forgotten it, and reports. An error ends the session.
+// round renews a publisher's lease and reports. If Redis has lost the lease, it acquires it again. An error ends the
+// session.
 func (s *Service) round(ctx context.Context, p *publication) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
@@ -231,11 +234,11 @@ func (s *Service) round(ctx context.Context, p *publication) error {
 	return nil
 }
 
-// errNotYet says that a lease cannot be had at the moment, and that no other node is known to have it.
+// errNotYet reports that a lease is not available at the moment, and that no other node is known to hold it.
 var errNotYet = errors.New("live: the lease cannot be had yet")
 
-// again takes a lease that was lost: Redis has forgotten it, unless another publisher has it. One that this node has taken, and was not
-// told so, runs out.
+// again acquires a lost lease: Redis has lost it, unless another publisher holds it. A lease that this node acquired
+// without getting the reply expires.
 func (s *Service) again(ctx context.Context, p *publication) error {
 	held, err := s.leases.Acquire(ctx, leaseKeys(p.stream), s.cfg.Node, s.life)
 	if errors.Is(err, lease.ErrHeld) {
@@ -254,7 +257,8 @@ func (s *Service) again(ctx context.Context, p *publication) error {
 	return nil
 }
 
-// report tells where a stream is published, and what is counted. errOvertaken.
+// report stores the info and the figures of a stream in Redis. It returns errOvertaken if another publisher has a newer
+// token.
 func (s *Service) report(ctx context.Context, p *publication) error {
 	c, now := p.src.Counts(), time.Now()
 	stats := Stats{Packets: int64(c.Packets), Bytes: int64(c.Bytes), Lost: int64(c.Lost)}
@@ -267,7 +271,7 @@ func (s *Service) report(ctx context.Context, p *publication) error {
 	return err
 }
 
-// finish ends what goes with a publisher: other publishers may come.
+// finish ends a publication, so that other publishers may follow.
 func (s *Service) finish(base context.Context, a *localStream) {
 	p := a.pub
 	p.src.Close(nil)
@@ -299,7 +303,8 @@ func (s *Service) finish(base context.Context, a *localStream) {
 	s.log.Info("a stream is not published any more", "stream", a.id, "session", p.session)
 }
 
-// Unpublish ends a publisher's session, by whoever may publish. ErrStream, ErrMay, ErrSession, ErrState.
+// Unpublish ends a publisher's session for a caller who may publish. It returns ErrStream, ErrMay, ErrSession or
+// ErrState.
 func (s *Service) Unpublish(ctx context.Context, by Caller, id ID, session SessionID) (err error) {
 	defer errs.Wrap(&err, "live.Unpublish %s", id)
 	st, err := s.stream(ctx, id)

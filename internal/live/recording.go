@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// webm is what is recorded.
+	// webm is the media type of recordings.
 	webm      = "video/webm"
 	extension = ".webm"
-	// keepTime bounds the bringing of a recording to where files are, and stopTime what is left of that when the node stops: each of
-	// its parts has ten seconds then.
+	// keepTime bounds the storing of a recording as a file. stopTime bounds the rest of it when the node stops, because
+	// each part of the node has ten seconds then.
 	keepTime = 30 * time.Minute
 	stopTime = 5 * time.Second
 )
 
-// take is a recording that is not yet a file of its owner's.
+// take is a recording that is not yet a file of the stream's owner.
 type take struct {
 	Recording
 	path     string
 	file     *os.File        // locked until it is closed
-	recorder *media.Recorder // nil: of an earlier run of this program
+	recorder *media.Recorder // nil: from an earlier process
 }
 
-// lock opens the file of a recording and locks it, since nodes may share the folder. It fails where another node has it. On a file system
-// without locks it only opens the file.
+// lock opens the file of a recording and locks it, because nodes may share the folder. It fails if another node has
+// locked it. On a file system without locks it only opens the file.
 func lock(path string, flag int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
 	if err != nil {
@@ -48,13 +48,13 @@ func lock(path string, flag int) (*os.File, error) {
 	return file, nil
 }
 
-// record begins to record a publisher, where the stream's owner wants it and it can be done.
+// record starts a recording of a publisher, if the owner wants it. It returns nil if there is none.
 func (s *Service) record(st Stream, p *publication) *take {
 	if !st.Record {
 		return nil
 	}
 	t := &take{Recording: Recording{ID: p.session, Stream: st.ID, Started: p.began}, path: filepath.Join(s.cfg.Folder, st.ID.String()+"."+p.session.String()+"."+strconv.FormatInt(p.began, 10)+extension)}
-	unlocked := t.path + ".new" // under this name no other node looks for it
+	unlocked := t.path + ".new" // other nodes do not look for this name
 	err := os.MkdirAll(s.cfg.Folder, 0o700)
 	if err == nil {
 		t.file, err = lock(unlocked, os.O_CREATE|os.O_EXCL)
@@ -74,8 +74,8 @@ func (s *Service) record(st Stream, p *publication) *take {
 	return t
 }
 
-// keepTake makes a recording a file of its owner's. What cannot be done now is tried again when a node starts, as what is not done
-// stopTime after base has ended.
+// keepTake stores a recording as a file of the owner. A recording that cannot be stored now remains for the next start
+// of a node. The same applies if storing takes longer than stopTime after base has ended.
 func (s *Service) keepTake(base context.Context, t *take) {
 	defer t.file.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(base), keepTime)
@@ -100,7 +100,7 @@ func (s *Service) keepTake(base context.Context, t *take) {
 	}
 }
 
-// storeTake keeps a recording that has bytes.
+// storeTake stores a recording that has bytes.
 func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	defer errs.Wrap(&err, "live.storeTake %s", t.ID)
 	if done, err := hasRecording(ctx, s.db, t.ID); done || err != nil {
@@ -108,7 +108,7 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	}
 	st, err := selectStream(ctx, s.db, t.Stream, "")
 	if errors.Is(err, ErrStream) {
-		return nil // it was deleted, and what it had
+		return nil // the stream and its recordings were deleted
 	} else if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	}
 	var refused *errs.Error
 	switch {
-	case errors.As(err, &refused) && refused.Kind != errs.Unavailable: // as by the owner's quota: to try again would not help
+	case errors.As(err, &refused) && refused.Kind != errs.Unavailable: // such as the owner's quota: a retry would not help
 		t.Fault = refused.Code
 	case err != nil:
 		return err
@@ -129,8 +129,8 @@ func (s *Service) storeTake(ctx context.Context, t *take) (err error) {
 	return err
 }
 
-// storeFile stores a recording under the id of its session, and has the name of its path say so: where no row can be written then, the
-// next start must not store it once more.
+// storeFile stores a recording with the id of its session, and adds the file's id to the name of its path. So the next
+// start does not store it again if the row cannot be written.
 func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) error {
 	file, err := s.cfg.Files.Store(ctx, owner, t.ID.String(), "live-"+sqldb.Time(t.Started).Format("2006-01-02-150405")+extension, webm, t.Bytes, t.file, s.cfg.RecordFor)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Service) storeFile(ctx context.Context, t *take, owner accounts.ID) err
 	return nil
 }
 
-// recover keeps recordings that an earlier run of this program has left, and none that another node writes or keeps.
+// recover stores recordings that earlier processes left. It skips recordings that another node writes or stores.
 func (s *Service) recover(ctx context.Context) {
 	found, err := filepath.Glob(filepath.Join(s.cfg.Folder, "*"+extension))
 	if err != nil || len(found) == 0 {
@@ -164,7 +164,7 @@ func (s *Service) recover(ctx context.Context) {
 	})
 }
 
-// left returns the recording in a file; nil: there is none, or another node has it.
+// left returns the recording in a file, or nil if there is none or another node has it.
 func left(path string) *take {
 	parts := strings.Split(strings.TrimSuffix(filepath.Base(path), extension), ".")
 	if len(parts) != 3 && len(parts) != 4 {
@@ -181,7 +181,7 @@ func left(path string) *take {
 		return nil
 	}
 	info, err := os.Stat(path)
-	if err != nil { // whoever had it has kept it
+	if err != nil { // the node that had it has stored it
 		_ = file.Close()
 		return nil
 	}

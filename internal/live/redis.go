@@ -26,21 +26,21 @@ var (
 	clearScript  = redis.NewScript(clearSource)
 )
 
-// errOvertaken says that another publisher has a newer token.
+// errOvertaken reports that another publisher has a newer token.
 var errOvertaken = errors.New("live: another publisher has come")
 
-// viewerLife is how long a viewer counts unless its node says so again.
+// viewerLife is the time until a viewer expires unless its node renews it.
 const viewerLife = 30 * time.Second
 
-// redisStore has every Redis call of this package.
+// redisStore has all Redis calls of this package.
 type redisStore struct{ db *redis.DB }
 
-// away reports that Redis cannot be reached.
+// away reports whether Redis is unavailable.
 func away(err error) bool { return errors.Is(err, redis.ErrUnavailable) }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
-// report says where a stream is published, and returns how many watch it. errOvertaken.
+// report stores the info and figures of a stream, and returns its number of viewers. It returns errOvertaken.
 func (s *redisStore) report(ctx context.Context, id ID, a OnAir, c Stats, now time.Time) (int, error) {
 	info, err := json.Marshal(a)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *redisStore) report(ctx context.Context, id ID, a OnAir, c Stats, now ti
 	return int(n), err
 }
 
-// clear forgets where a stream is published. errOvertaken.
+// clear deletes the info and figures of a stream. It returns errOvertaken.
 func (s *redisStore) clear(ctx context.Context, id ID, token int64) error {
 	n, err := clearScript.Run(ctx, s.db, []keyspace.Key{fenceKeys.At(id).Key, infoKeys.At(id).Key, statsKeys.At(id).Key}, text(token)).Int()
 	if err == nil && n == 0 {
@@ -63,12 +63,12 @@ func (s *redisStore) clear(ctx context.Context, id ID, token int64) error {
 	return err
 }
 
-// forget removes what Redis has of a stream that was deleted, but for the fence, which refuses its last publisher.
+// forget deletes the keys of a deleted stream, except the fence, which refuses its last publisher.
 func (s *redisStore) forget(ctx context.Context, id ID) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: infoKeys.At(id).Key, More: []keyspace.Key{statsKeys.At(id).Key, subscriberKeys.At(id).Key}}).Err
 }
 
-// states returns what streams are by now, in one round trip.
+// states returns the present states of streams, in one round trip.
 func (s *redisStore) states(ctx context.Context, list []ID, now time.Time) (map[ID]State, error) {
 	const each = 4
 	cmds := make([]keyspace.Cmd, 0, each*len(list))
@@ -91,7 +91,7 @@ func (s *redisStore) states(ctx context.Context, list []ID, now time.Time) (map[
 	return all, nil
 }
 
-// parseState reads the replies of one stream.
+// parseState returns the state in the replies for one stream.
 func parseState(r []keyspace.Reply) (s State, err error) {
 	held, _, heldErr := r[0].Text()
 	info, there, infoErr := r[1].Text()
@@ -103,7 +103,7 @@ func parseState(r []keyspace.Reply) (s State, err error) {
 	var a OnAir
 	token, _, _ := strings.Cut(held, " ")
 	if json.Unmarshal([]byte(info), &a) != nil || token != text(a.Token) {
-		return State{}, nil // of a publisher who is gone
+		return State{}, nil // the info is of an earlier publisher
 	}
 	s.OnAir, s.Stats.Viewers = &a, int(viewers)
 	for pair := range slices.Chunk(fields, 2) {
@@ -125,7 +125,7 @@ func parseState(r []keyspace.Reply) (s State, err error) {
 	return s, nil
 }
 
-// entry is how the set has a viewer.
+// entry returns the member of the sorted set for a viewer.
 func (w Watching) entry() string {
 	user := "-"
 	if !w.User.IsZero() {
@@ -134,7 +134,7 @@ func (w Watching) entry() string {
 	return w.Session.String() + "." + w.Node + "." + user
 }
 
-// renew has viewers count for another viewerLife, and takes out those whose time is over, in one round trip.
+// renew makes viewers valid for another viewerLife and deletes expired ones, in one round trip.
 func (s *redisStore) renew(ctx context.Context, here map[ID][]Watching, now time.Time) error {
 	var cmds []keyspace.Cmd
 	for id, list := range here {
@@ -155,15 +155,15 @@ func (s *redisStore) renew(ctx context.Context, here map[ID][]Watching, now time
 	return keyspace.FirstErr(s.db.DoMulti(ctx, cmds))
 }
 
-// gone takes a viewer out.
+// gone deletes a viewer.
 func (s *redisStore) gone(ctx context.Context, id ID, w Watching) error {
 	return s.db.Do(ctx, keyspace.Cmd{Name: "ZREM", Key: subscriberKeys.At(id).Key, Args: []string{w.entry()}}).Err
 }
 
-// mostViewers bounds a list of viewers.
+// mostViewers is the largest number of viewers in a list.
 const mostViewers = 1000
 
-// viewers returns who watches, at most mostViewers.
+// viewers returns at most mostViewers viewers of a stream.
 func (s *redisStore) viewers(ctx context.Context, id ID, now time.Time) ([]Watching, error) {
 	items, err := s.db.Do(ctx, keyspace.Cmd{Name: "ZRANGEBYSCORE", Key: subscriberKeys.At(id).Key, Args: []string{"(" + text(now.UnixMilli()), "+inf", "LIMIT", "0", strconv.Itoa(mostViewers)}}).Items()
 	var all []Watching
@@ -183,7 +183,7 @@ func (s *redisStore) viewers(ctx context.Context, id ID, now time.Time) ([]Watch
 	return all, err
 }
 
-// held returns which streams somebody publishes, or is about to, in one round trip.
+// held reports which streams have a publisher, or will have one at once, in one round trip.
 func (s *redisStore) held(ctx context.Context, list []ID) (map[ID]bool, error) {
 	cmds := make([]keyspace.Cmd, len(list))
 	for i, id := range list {

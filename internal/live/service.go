@@ -29,35 +29,35 @@ import (
 	"github.com/stoa-dev/stoa/lib/redis"
 )
 
-// Files is what this domain asks transfers for.
+// Files is the part of transfers that this package needs.
 type Files interface {
-	// Store keeps a file for a user for a while, and returns its id, which is the one that the caller has chosen unless that cannot be.
-	// A try with the same id goes on where the last one was when its ctx, or the process, ended, or the storage was away.
+	// Store stores a file for a user for a limited time, and returns its id. This is the caller's id, unless it is not
+	// available. A retry with the same id resumes after its ctx or the process ended, or the storage was unavailable.
 	Store(ctx context.Context, owner accounts.ID, id, name, media string, size int64, body io.ReaderAt, keep time.Duration) (file string, err error)
 }
 
-// People is what this domain asks accounts for; *accounts.Service is one.
+// People is the part of accounts that this package needs; *accounts.Service implements it.
 type People interface {
-	// Continues returns accounts.ErrToken if the caller's login session has ended.
+	// Continues returns accounts.ErrToken if the caller's session has ended.
 	Continues(ctx context.Context, c accounts.Caller) (accounts.Caller, error)
 }
 
-// Config has what the domain stands on.
+// Config has the dependencies and settings of a Service.
 type Config struct {
 	DB     *sqldb.DB
 	Redis  *redis.DB
 	Caches *cache.Runtime
-	Cache  cache.Policy // of copies; Unfenced is this domain's to choose
-	Bus    *events.Bus  // has the events that end rights, and connects nodes
+	Cache  cache.Policy // policy of the cache; this package sets Unfenced
+	Bus    *events.Bus  // has the events that end rights, and connects the nodes
 	People People
-	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room whose channel it is.
+	// MaySubscribe returns an error of the kind errs.NotFound if a viewer is not in the room of the channel.
 	MaySubscribe func(ctx context.Context, viewer, channel string) error
-	Node         string        // this process, among all that share Redis
-	Address      func() string // host:port at which other nodes reach this one's HTTP
+	Node         string        // id of this process among all that share Redis
+	Address      func() string // host:port of this node's HTTP for other nodes
 	Files        Files
-	Folder       string // where recordings are until they are files of their owner
+	Folder       string // folder of recordings that are not yet stored as files
 	Secret       []byte // the same on all nodes
-	// Previous is another secret whose tokens are accepted, while the secret is rotated; nil: none.
+	// Previous is another accepted secret, used while the secret is rotated; nil: none.
 	Previous []byte
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger
@@ -65,7 +65,7 @@ type Config struct {
 	Settings
 }
 
-// Service is the domain as the rest of the program sees it. It is safe for concurrent use.
+// Service implements live streams. It is safe for concurrent use.
 type Service struct {
 	db      *sqldb.DB
 	redis   *redisStore
@@ -74,7 +74,7 @@ type Service struct {
 	streams *cache.Cache[ID, Stream]
 	bus     *bus.Bus // between nodes
 	signer  signer
-	// previous accepts tokens; nil: none.
+	// previous accepts tokens of the previous secret; nil: none.
 	previous signer
 	metrics  *metrics
 	cfg      Config
@@ -85,18 +85,18 @@ type Service struct {
 	sweep    time.Duration      // between comparisons of all sessions with SQL
 
 	mu       sync.Mutex
-	engine   *media.Engine   // nil while no media are carried
-	base     context.Context //nolint:containedctx // of what sessions do; nil before Run and after
+	engine   *media.Engine   // nil while media are off
+	base     context.Context // for the work of sessions; nil before and after Run
 	work     sync.WaitGroup
 	local    map[ID]*localStream
 	asked    map[ID]bool // streams whose sessions the next beat compares with SQL
 	all      bool        // the next beat compares every session
 	nudge    chan struct{}
 	sessions int
-	viewers  map[string]int // of those sessions, by user or household
+	viewers  map[string]int // number of sessions by user or household
 }
 
-// New returns the domain on those parts. The error has all faults of the settings.
+// New returns a Service. The error has all faults of the settings.
 func New(cfg Config) (*Service, error) {
 	config.Defaults(&cfg.Settings)
 	if err := cfg.Settings.Validate(); err != nil {
@@ -109,15 +109,15 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// The bus carries what nodes tell each other of streams under topic.
+// The events of streams between nodes; the bus carries them under topic.
 const (
 	topic   = "live"
 	changed = "stream.changed" // the data is the stream's id
-	ended   = "session.end"    // the data is the stream's id and the session's
-	parted  = "viewer.end"     // the same, of a viewer's session alone
+	ended   = "session.end"    // the data is the ids of the stream and the session
+	parted  = "viewer.end"     // the same, only for a viewer's session
 )
 
-// heard takes what another node tells.
+// heard handles an event of another node.
 func (s *Service) heard(e bus.Event) {
 	if len(e.Data) < ids.Len {
 		return
@@ -141,7 +141,7 @@ func (s *Service) heard(e bus.Event) {
 	}
 }
 
-// lost has all sessions be held against SQL: something was missed.
+// lost makes the next beat compare all sessions with SQL, because an event was missed.
 func (s *Service) lost() {
 	s.mu.Lock()
 	s.all = true
@@ -149,7 +149,7 @@ func (s *Service) lost() {
 	s.wake()
 }
 
-// lookSoon has the sessions of a stream be held against SQL.
+// lookSoon makes the next beat compare the sessions of a stream with SQL.
 func (s *Service) lookSoon(id ID) {
 	s.mu.Lock()
 	s.asked[id] = true
@@ -164,20 +164,20 @@ func (s *Service) wake() {
 	}
 }
 
-// tell tells the other nodes. What is lost they find out within half a minute.
+// tell broadcasts an event to the other nodes. If it is lost, they find the change within half a minute.
 func (s *Service) tell(ctx context.Context, name, data string) {
 	if err := s.bus.Publish(ctx, topic, name, data); err != nil {
 		s.log.Debug("live: other nodes are not told", "what", name, "err", err)
 	}
 }
 
-// Changed has all nodes hold the sessions of a stream against SQL.
+// Changed makes all nodes compare the sessions of a stream with SQL.
 func (s *Service) Changed(ctx context.Context, id ID) {
 	s.lookSoon(id)
 	s.tell(ctx, changed, id.String())
 }
 
-// Obey does what an operator wants done with a stream.
+// Obey executes an operator's order.
 func (s *Service) Obey(ctx context.Context, o Order) (err error) {
 	defer errs.Wrap(&err, "live.Obey %s", o.Stream)
 	if err := s.caches.Drop(ctx, StreamChanged.Of(s.caches.Runtime, o.Stream)...); err != nil && !errors.Is(err, cache.ErrQueued) {
@@ -187,16 +187,16 @@ func (s *Service) Obey(ctx context.Context, o Order) (err error) {
 		if err := s.stop(ctx, o.Stream); !errors.Is(err, ErrOffAir) {
 			return err
 		}
-		return nil // it has stopped by itself
+		return nil // it has already ended
 	}
 	s.Changed(ctx, o.Stream)
 	return nil
 }
 
-// Which says which of a stream's keys are to be new.
+// Which selects the keys of a stream to replace.
 type Which struct{ Publish, Play bool }
 
-// rotate gives a stream new keys, and returns those.
+// rotate replaces the selected keys of a stream and returns the new ones.
 func (w Which) rotate(st *Stream) (keys StreamKeys) {
 	if w.Publish {
 		keys.Publish = newKey(publishKey, st.ID)
@@ -209,7 +209,7 @@ func (w Which) rotate(st *Stream) (keys StreamKeys) {
 	return keys
 }
 
-// Update is what changes of a stream; nil changes nothing.
+// Update has the changes of a stream. A nil field changes nothing.
 type Update struct {
 	Title  *string
 	Access *Access
@@ -229,16 +229,16 @@ func (u Update) on(st *Stream) error {
 	return nil
 }
 
-// set gives to a value, where there is one.
+// set copies value to to, unless value is nil.
 func set[T any](to, value *T) {
 	if value != nil {
 		*to = *value
 	}
 }
 
-// Create makes a stream, with its keys, which nobody is told again. The id is the caller's to choose, the same for each try
-// of one request: the stream that an earlier try has made, whose keys the caller was not told, gets new ones. ErrTitle,
-// ErrStreams, ErrStream, accounts.ErrNoUser.
+// Create creates a stream and returns its keys, which are not returned again. The caller chooses the id and uses it
+// again for each retry of a request. A stream of an earlier try gets new keys, because the caller did not get the first
+// ones. Create returns ErrTitle, ErrStreams, ErrStream or accounts.ErrNoUser.
 func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update) (st Stream, keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Create %s", owner)
 	fresh := Stream{ID: id, Owner: owner}
@@ -255,9 +255,9 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 		if standing, known := who[owner]; !known || standing.Deleted {
 			return accounts.ErrNoUser
 		}
-		st = fresh // a transaction may be run again
+		st = fresh // a transaction may run more than once
 		st.Created, keys = tx.Now().UnixMilli(), both.rotate(&st)
-		err = insertStream(ctx, tx, st) // first, so that two tries meet here
+		err = insertStream(ctx, tx, st) // first, so that two tries conflict here
 		if made = sqldb.IsDuplicate(err); made {
 			if st, err = lockOwned(ctx, tx, owner, id); err != nil {
 				return err
@@ -270,11 +270,11 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 		}
 		if n, err := countOwned(ctx, tx, owner); err != nil {
 			return err
-		} else if n > s.cfg.Owned { // counted without a lock: at the same moment a user may make one more
+		} else if n > s.cfg.Owned { // counted without a lock: concurrent calls may exceed the limit
 			return ErrStreams
 		}
 		return nil
-	}) // somebody may have asked for the id before
+	}) // drops a negative entry of an earlier read of the id
 	if err != nil {
 		return Stream{}, StreamKeys{}, asKind(ctx, err)
 	}
@@ -284,7 +284,8 @@ func (s *Service) Create(ctx context.Context, owner accounts.ID, id ID, u Update
 	return st, keys, nil
 }
 
-// change runs fn on a stream of its owner's in a transaction, under the lock of its row, and drops its copies. ErrStream.
+// change runs fn on an owner's stream in a transaction, under the lock of its row, and drops its cache entry. It
+// returns ErrStream.
 func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cache.Event[ID], fn func(ctx context.Context, tx *sqldb.Tx, st *Stream) error) (st Stream, err error) {
 	err = s.caches.Change(ctx, what.Of(s.caches.Runtime, id), func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		if st, err = lockOwned(ctx, tx, owner, id); err != nil {
@@ -295,7 +296,8 @@ func (s *Service) change(ctx context.Context, owner accounts.ID, id ID, what cac
 	return st, asKind(ctx, err)
 }
 
-// Update changes a stream's settings. What is being recorded, or is not, stays so until the publisher comes again. ErrStream, ErrTitle.
+// Update updates a stream's settings. A change of recording takes effect with the next publisher's session. It returns
+// ErrStream or ErrTitle.
 func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update) (_ Stream, err error) {
 	defer errs.Wrap(&err, "live.Update %s", id)
 	st, err := s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
@@ -310,7 +312,7 @@ func (s *Service) Update(ctx context.Context, owner accounts.ID, id ID, u Update
 	return st, err
 }
 
-// Rotate gives a stream new keys, and ends the sessions that came with the old ones. ErrStream.
+// Rotate gives a stream new keys, and ends the sessions with the old ones. It returns ErrStream.
 func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, which Which) (keys StreamKeys, err error) {
 	defer errs.Wrap(&err, "live.Rotate %s", id)
 	_, err = s.change(ctx, owner, id, StreamChanged, func(ctx context.Context, tx *sqldb.Tx, st *Stream) error {
@@ -324,7 +326,7 @@ func (s *Service) Rotate(ctx context.Context, owner accounts.ID, id ID, which Wh
 	return keys, nil
 }
 
-// Delete ends a stream for good. Files that were recorded stay their owner's. ErrStream.
+// Delete deletes a stream. Recorded files remain with their owner. It returns ErrStream.
 func (s *Service) Delete(ctx context.Context, owner accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "live.Delete %s", id)
 	if _, err := s.change(ctx, owner, id, StreamDeleted, func(ctx context.Context, tx *sqldb.Tx, _ *Stream) error { return deleteStream(ctx, tx, id) }); err != nil {
@@ -334,7 +336,7 @@ func (s *Service) Delete(ctx context.Context, owner accounts.ID, id ID) (err err
 	return nil
 }
 
-// deleted ends what goes on of a stream that is not any more.
+// deleted ends the sessions of a deleted stream.
 func (s *Service) deleted(ctx context.Context, id ID) {
 	s.Changed(ctx, id)
 	if err := s.redis.forget(ctx, id); err != nil {
@@ -342,7 +344,7 @@ func (s *Service) deleted(ctx context.Context, id ID) {
 	}
 }
 
-// Erase deletes the streams of a user who has no account any more. It may be repeated.
+// Erase deletes the streams of a user without an account. It may be repeated.
 func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	defer errs.Wrap(&err, "live.Erase %s", user)
 	for {
@@ -361,13 +363,13 @@ func (s *Service) Erase(ctx context.Context, user accounts.ID) (err error) {
 	}
 }
 
-// Shown is a stream with what it is by now.
+// Shown is a stream with its present state.
 type Shown struct {
 	Stream
 	State
 }
 
-// show adds what streams are by now. While Redis is away nothing is live as far as anybody knows.
+// show adds the present states to streams. While Redis is unavailable, no stream is shown as live.
 func (s *Service) show(ctx context.Context, list []Stream) []Shown {
 	out := make([]Shown, len(list))
 	var live []ID
@@ -390,7 +392,7 @@ func (s *Service) show(ctx context.Context, list []Stream) []Shown {
 	return out
 }
 
-// Get returns a stream that the user may watch. ErrStream.
+// Get returns a stream that the user may watch, or ErrStream.
 func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (_ Shown, err error) {
 	defer errs.Wrap(&err, "live.Get %s", id)
 	st, err := s.stream(ctx, id)
@@ -403,7 +405,7 @@ func (s *Service) Get(ctx context.Context, user accounts.ID, id ID) (_ Shown, er
 	return s.show(ctx, []Stream{st})[0], nil
 }
 
-// Mine returns the streams of a user, the newest first.
+// Mine returns the streams of a user, newest first.
 func (s *Service) Mine(ctx context.Context, user accounts.ID) (_ []Shown, err error) {
 	defer errs.Wrap(&err, "live.Mine %s", user)
 	list, err := streamsOf(ctx, s.db, user, 1000)
@@ -413,7 +415,8 @@ func (s *Service) Mine(ctx context.Context, user accounts.ID) (_ []Shown, err er
 	return s.show(ctx, list), nil
 }
 
-// List returns up to n open streams that are live, the one that began last first, and the cursor of the next page. ErrCursor.
+// List returns at most n open live streams, the latest start first, and the cursor of the next page. It returns
+// ErrCursor.
 func (s *Service) List(ctx context.Context, cursor string, n int) (_ []Shown, next string, err error) {
 	defer errs.Wrap(&err, "live.List")
 	at, err := parsePlace(cursor)
@@ -431,7 +434,7 @@ func (s *Service) List(ctx context.Context, cursor string, n int) (_ []Shown, ne
 	return slices.DeleteFunc(s.show(ctx, list), func(sh Shown) bool { return sh.OnAir == nil }), next, nil
 }
 
-// owned returns a stream of the owner's. ErrStream.
+// owned returns a stream of the owner, or ErrStream.
 func (s *Service) owned(ctx context.Context, owner accounts.ID, id ID) (Stream, error) {
 	st, err := s.stream(ctx, id)
 	if err == nil && st.Owner != owner {
@@ -440,7 +443,7 @@ func (s *Service) owned(ctx context.Context, owner accounts.ID, id ID) (Stream, 
 	return st, err
 }
 
-// Viewers returns who watches a stream of the owner's, at most 1000. ErrStream, ErrState.
+// Viewers returns at most 1,000 viewers of an owner's stream. It returns ErrStream or ErrState.
 func (s *Service) Viewers(ctx context.Context, owner accounts.ID, id ID) (_ []Watching, err error) {
 	defer errs.Wrap(&err, "live.Viewers %s", id)
 	if _, err := s.owned(ctx, owner, id); err != nil {
@@ -453,7 +456,8 @@ func (s *Service) Viewers(ctx context.Context, owner accounts.ID, id ID) (_ []Wa
 	return list, err
 }
 
-// Recordings returns up to n recordings of a stream of the owner's, the newest first, and the cursor of the next page. ErrStream, ErrCursor.
+// Recordings returns at most n recordings of an owner's stream, newest first, and the cursor of the next page. It
+// returns ErrStream or ErrCursor.
 func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, cursor string, n int) (_ []Recording, next string, err error) {
 	defer errs.Wrap(&err, "live.Recordings %s", id)
 	at, err := parsePlace(cursor)
@@ -474,7 +478,8 @@ func (s *Service) Recordings(ctx context.Context, owner accounts.ID, id ID, curs
 	return list, next, nil
 }
 
-// Stop ends the publisher of a stream of the owner's; whoever has the key may come again. ErrStream, ErrOffAir, ErrState.
+// Stop ends the publisher's session of an owner's stream. A publisher with the key may publish again. It returns
+// ErrStream, ErrOffAir or ErrState.
 func (s *Service) Stop(ctx context.Context, owner accounts.ID, id ID) (err error) {
 	defer errs.Wrap(&err, "live.Stop %s", id)
 	if _, err := s.owned(ctx, owner, id); err != nil {
@@ -483,7 +488,7 @@ func (s *Service) Stop(ctx context.Context, owner accounts.ID, id ID) (err error
 	return s.stop(ctx, id)
 }
 
-// stop ends the publisher of a stream. ErrOffAir, ErrState.
+// stop ends the publisher's session of a stream. It returns ErrOffAir or ErrState.
 func (s *Service) stop(ctx context.Context, id ID) error {
 	state, err := s.state(ctx, id)
 	if err != nil {
@@ -493,7 +498,7 @@ func (s *Service) stop(ctx context.Context, id ID) error {
 	return nil
 }
 
-// state returns what a stream is that is live. ErrOffAir, ErrState.
+// state returns the state of a live stream. It returns ErrOffAir or ErrState.
 func (s *Service) state(ctx context.Context, id ID) (State, error) {
 	states, err := s.redis.states(ctx, []ID{id}, s.bus.Time())
 	switch {
@@ -507,15 +512,15 @@ func (s *Service) state(ctx context.Context, id ID) (State, error) {
 	return states[id], nil
 }
 
-// finishSession ends a session, wherever it is.
+// finishSession ends a session on any node.
 func (s *Service) finishSession(ctx context.Context, id ID, session SessionID) {
 	if !s.endSession(id, session) {
 		s.tell(ctx, ended, id.String()+session.String())
 	}
 }
 
-// Verify returns the holder of a token. It returns accounts.ErrToken if the token is not valid, and for a ticket if its viewer has left the
-// room.
+// Verify returns the holder of a token. It returns accounts.ErrToken if the token is invalid, or if the viewer of a
+// ticket has left the room.
 func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err error) {
 	defer errs.Wrap(&err, "live.Verify")
 	k, id, rest, ok := parseToken(token)
@@ -556,13 +561,14 @@ func (s *Service) Verify(ctx context.Context, token string) (_ *Holder, err erro
 	return h, nil
 }
 
-// ticketLife is how long a ticket lets somebody begin to watch.
+// ticketLife is the time within which the bearer of a ticket may begin to watch.
 const ticketLife = 10 * time.Minute
 
-// Ticket returns the path of a stream that the user by has put on a room's playlist and may watch, a token for a viewer in the room, and the
-// time until the viewer may begin to watch. The device is the viewer's login session; zero: the viewer is a guest. The token,
-// and what is watched with it, end when the viewer leaves the room, when the login session ends, when by may no longer watch, and by new play
-// keys. ErrStream.
+// Ticket returns a token for a viewer in a room to watch a stream. The user by has put the stream on the room's
+// playlist and may watch it. Ticket also returns the stream's path and the time until which the viewer may begin to
+// watch. The device is the viewer's session, or zero for a guest.
+// The token and its sessions end when the viewer leaves the room or the viewer's session ends. They also end when by
+// may no longer watch, or with a new play key. Ticket returns ErrStream.
 func (s *Service) Ticket(ctx context.Context, by accounts.ID, stream, room, viewer string, device accounts.DeviceID) (path, token string, until time.Time, err error) {
 	defer errs.Wrap(&err, "live.Ticket %s", stream)
 	id, err := ids.Parse[Stream](stream)
@@ -583,9 +589,9 @@ func (s *Service) Ticket(ctx context.Context, by accounts.ID, stream, room, view
 func watchPath(id ID) string   { return "/v1/streams/" + id.String() + "/whep" }
 func publishPath(id ID) string { return "/v1/streams/" + id.String() + "/whip" }
 
-// Run carries media, and keeps in order what goes with them, until ctx ends.
+// Run serves media and does the regular work for sessions, until ctx ends.
 func (s *Service) Run(ctx context.Context, ready func()) error {
-	s.recover(ctx) // before anything new is recorded
+	s.recover(ctx) // before a new recording begins
 	s.listen(ctx, slog.LevelWarn)
 	s.mu.Lock()
 	s.base = ctx
@@ -595,7 +601,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	s.beat(ctx)
 	s.mu.Lock()
 	engine := s.engine
-	s.engine, s.base = nil, nil // nothing begins any more
+	s.engine, s.base = nil, nil // no session begins from here on
 	streams := maps.Clone(s.local)
 	s.mu.Unlock()
 	for _, a := range streams {
@@ -610,8 +616,8 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 
 var errStopping = errors.New("live: the server stops")
 
-// listen opens the port for media where it is not open yet, also on addresses that the machine has got since. A node that cannot carries none and
-// does the rest; level is that of the line in the log that says so.
+// listen opens the port for media if it is not yet open, and opens it on new addresses of the machine. A node that
+// cannot open the port serves no media, but does the rest. level is the level of the log line about this.
 func (s *Service) listen(ctx context.Context, level slog.Level) {
 	if !s.cfg.carries() {
 		return
@@ -633,13 +639,14 @@ func (s *Service) listen(ctx context.Context, level slog.Level) {
 	s.mu.Unlock()
 }
 
-// places is how many of a node's sessions one viewer may have.
+// places is the number of a node's sessions that one viewer may have.
 type places struct {
 	who  string // a user or a household
-	most int    // 0: no viewer but a publisher or another node, for whom a tenth of all is kept
+	most int    // 0: a publisher or another node, which may also use the reserved tenth of all sessions
 }
 
-// begin counts a session in and returns what it runs on. done has to be called once at its end. ErrMedia, ErrFull, ErrTooMany.
+// begin counts a new session and returns the engine and context for it. The caller must call done once at the end. It
+// returns ErrMedia, ErrFull or ErrTooMany.
 func (s *Service) begin(p places) (engine *media.Engine, base context.Context, done func(), err error) {
 	all, views := s.cfg.Sessions, p.most > 0
 	if views {
@@ -673,7 +680,7 @@ func (s *Service) begin(p places) (engine *media.Engine, base context.Context, d
 	}), nil
 }
 
-// refusal is what a caller is told of an offer that cannot be answered.
+// refusal returns the caller's error for an offer that cannot be answered.
 func refusal(err error) error {
 	switch {
 	case errors.Is(err, media.ErrCodec):

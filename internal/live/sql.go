@@ -12,10 +12,10 @@ import (
 	"github.com/stoa-dev/stoa/internal/storage/sqldb"
 )
 
-// ErrStore reports that SQL is away.
+// ErrStore reports that SQL is unavailable.
 var ErrStore = errs.New(errs.Unavailable, "live.store_away", "Streams cannot be reached right now. Please try again.").Retry(2 * time.Second)
 
-// asKind gives errors of the engine the kind that callers act on.
+// asKind gives database errors the kind that callers act on.
 func asKind(ctx context.Context, err error) error { return sqldb.AsKindWithin(ctx, err, ErrStore) }
 
 const streamColumns = "s.id, s.owner_id, s.title, s.access, s.record, s.created, s.since, s.ended, s.publish_hash, s.play_hash, s.fence"
@@ -27,13 +27,14 @@ func scanStream(scan func(...any) error) (st Stream, err error) {
 
 func scanRow(rows *sql.Rows) (Stream, error) { return scanStream(rows.Scan) }
 
-// selectStream returns a stream, or ErrStream; lock is "" or a clause.
+// selectStream returns a stream, or ErrStream. lock is "" or a locking clause.
 func selectStream(ctx context.Context, q sqldb.Querier, id ID, lock string) (Stream, error) {
 	st, err := scanStream(q.QueryRowContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.id = ?"+lock, id).Scan)
 	return st, sqldb.Missing(err, ErrStream)
 }
 
-// lockOwned returns a stream of the owner's, whose row is locked until tx ends. ErrStream.
+// lockOwned returns a stream of the owner and locks its row until tx ends. It returns ErrStream if the stream is
+// unknown or has another owner.
 func lockOwned(ctx context.Context, tx *sqldb.Tx, owner accounts.ID, id ID) (Stream, error) {
 	st, err := selectStream(ctx, tx, id, tx.Dialect().ForUpdate())
 	if err == nil && st.Owner != owner {
@@ -42,7 +43,7 @@ func lockOwned(ctx context.Context, tx *sqldb.Tx, owner accounts.ID, id ID) (Str
 	return st, err
 }
 
-// selectStreams returns those of at most 500 streams that exist.
+// selectStreams returns the existing ones of at most 500 streams.
 func selectStreams(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Stream, error) {
 	all := make(map[ID]Stream, len(list))
 	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.id IN (?)", bun.List(list))
@@ -53,7 +54,7 @@ func selectStreams(ctx context.Context, q sqldb.Querier, list []ID) (map[ID]Stre
 	})
 }
 
-// streamsOf returns up to n streams of a user, the newest first.
+// streamsOf returns at most n streams of a user, newest first.
 func streamsOf(ctx context.Context, q sqldb.Querier, owner accounts.ID, n int) ([]Stream, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.owner_id = ? ORDER BY s.created DESC, s.id LIMIT ?", owner, n)
 	return sqldb.Collect(rows, err, scanRow)
@@ -64,13 +65,13 @@ func countOwned(ctx context.Context, q sqldb.Querier, owner accounts.ID) (n int,
 	return n, err
 }
 
-// openLive returns up to n open streams that are published as far as SQL knows, the one that began last first.
+// openLive returns at most n open streams that are live according to SQL, the latest start first.
 func openLive(ctx context.Context, q sqldb.Querier, after place, n int) ([]Stream, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.since > 0 AND s.access = ? AND (s.since < ? OR s.since = ? AND s.id > ?) ORDER BY s.since DESC, s.id LIMIT ?", Open, after.since, after.since, after.id, n)
 	return sqldb.Collect(rows, err, scanRow)
 }
 
-// allLive returns up to n streams that are published as far as SQL knows, the one that began last first.
+// allLive returns at most n streams that are live according to SQL, the latest start first.
 func allLive(ctx context.Context, q sqldb.Querier, n int) ([]Stream, error) {
 	rows, err := q.QueryContext(ctx, "SELECT "+streamColumns+" FROM streams s WHERE s.since > 0 ORDER BY s.since DESC, s.id LIMIT ?", n)
 	return sqldb.Collect(rows, err, scanRow)
@@ -95,17 +96,17 @@ func deleteStream(ctx context.Context, tx *sqldb.Tx, id ID) error {
 	return err
 }
 
-// claim notes that a stream is published under a token. False: a newer one has been noted.
+// claim records that a stream is published with a token. It returns false if a newer token is recorded.
 func claim(ctx context.Context, tx *sqldb.Tx, id ID, token, since int64) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET fence = ?, since = ? WHERE id = ? AND fence < ?", token, since, id, token))
 }
 
-// unclaim notes that a stream is not published any more, unless it is under a newer token.
+// unclaim records that a stream is no longer published, unless it has a newer token.
 func unclaim(ctx context.Context, tx *sqldb.Tx, id ID, token int64) (bool, error) {
 	return sqldb.AffectedOne(tx.ExecContext(ctx, "UPDATE streams SET since = 0, ended = ? WHERE id = ? AND fence = ? AND since > 0", tx.Now().UnixMilli(), id, token))
 }
 
-// insertRecording keeps what was recorded of a stream that exists.
+// insertRecording stores the row of a recording, if its stream exists.
 func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
 	if _, err := selectStream(ctx, tx, r.Stream, tx.Dialect().ForUpdate()); err != nil {
 		return err
@@ -115,10 +116,10 @@ func insertRecording(ctx context.Context, tx *sqldb.Tx, r Recording) error {
 	return err
 }
 
-// mostRecordings bounds a page of recordings.
+// mostRecordings is the largest page of recordings.
 const mostRecordings = 200
 
-// recordingsOf returns up to n recordings of a stream, the newest first, from behind a place on.
+// recordingsOf returns at most n recordings of a stream after a place, newest first.
 func recordingsOf(ctx context.Context, q sqldb.Querier, id ID, at place, n int) ([]Recording, error) {
 	rows, err := q.QueryContext(ctx, "SELECT id, stream_id, file_id, fault, started, duration, bytes FROM stream_recordings WHERE stream_id = ? AND (started < ? OR (started = ? AND id > ?)) ORDER BY started DESC, id LIMIT ?",
 		id, at.since, at.since, at.id, n)
@@ -128,14 +129,14 @@ func recordingsOf(ctx context.Context, q sqldb.Querier, id ID, at place, n int) 
 	})
 }
 
-// hasRecording reports whether a recording has been kept.
+// hasRecording reports whether a recording has a row.
 func hasRecording(ctx context.Context, q sqldb.Querier, id SessionID) (bool, error) {
 	var n int
 	err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM stream_recordings WHERE id = ?", id).Scan(&n)
 	return n > 0, err
 }
 
-// deleteOldRecordings forgets recordings that began before a moment, up to n.
+// deleteOldRecordings deletes at most n recordings that began before a time.
 func deleteOldRecordings(ctx context.Context, db *sqldb.DB, before time.Time, n int) error {
 	rows, err := db.QueryContext(ctx, "SELECT id FROM stream_recordings WHERE started < ? ORDER BY started LIMIT ?", before.UnixMilli(), n)
 	list, err := sqldb.Column[SessionID](rows, err)

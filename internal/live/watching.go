@@ -17,25 +17,26 @@ import (
 )
 
 const (
-	// beatEvery is how often a node looks what is to be done.
+	// beatEvery is the time between two rounds of a node's due work.
 	beatEvery = time.Second
-	// relaysEvery is how often relays are held against who publishes.
+	// relaysEvery is the time between two checks of relays against the publishers' states.
 	relaysEvery = 2 * time.Second
-	// renewEvery is how often viewers are said to be there.
+	// renewEvery is the time between two renewals of viewers.
 	renewEvery = 10 * time.Second
-	// lookEvery is how often all sessions are held against SQL, in case a node was not told, and how often a node looks at its addresses.
+	// lookEvery is the time between two comparisons of all sessions with SQL, in case a node missed an event. It is
+	// also the time between two checks of a node's addresses.
 	lookEvery = 30 * time.Second
-	// lingerFor is how long a relay goes on which nobody watches.
+	// lingerFor is the time until a relay without viewers ends.
 	lingerFor = 10 * time.Second
-	// pullTime bounds the coming about of a relay.
+	// pullTime bounds the start of a relay.
 	pullTime = 10 * time.Second
-	// mostOfUser bounds the viewers of one user at one node: a page has one.
+	// mostOfUser is the largest number of views of one user on one node. A page needs one.
 	mostOfUser = 16
 	// relayLife is how long a token is good that one node shows another.
 	relayLife = time.Minute
 )
 
-// errGone says that a publisher is not there any more.
+// errGone reports that a publisher has left.
 var errGone = errors.New("live: the publisher is gone")
 
 // view is a viewer's session.
@@ -46,7 +47,8 @@ type view struct {
 	unfollow func()
 }
 
-// Watch answers the offer of a viewer. ErrStream, ErrMay, ErrOffAir, ErrOffer, ErrCodec, ErrMedia, ErrFull, ErrTooMany, ErrNode, ErrState.
+// Watch answers the offer of a viewer. It returns ErrStream, ErrMay, ErrOffAir, ErrOffer, ErrCodec, ErrMedia, ErrFull,
+// ErrTooMany, ErrNode or ErrState.
 func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ SessionID, answer string, err error) {
 	defer errs.Wrap(&err, "live.Watch %s", id)
 	if err := s.mayWatch(ctx, by, id); err != nil {
@@ -109,8 +111,8 @@ func (s *Service) Watch(ctx context.Context, by Caller, id ID, offer string) (_ 
 	return v.Session, answer, nil
 }
 
-// placesOf returns how much of this node a viewer may have. Whoever comes with a key, or as a guest of a room, has no account: that is
-// counted by household.
+// placesOf returns the limit that a viewer's session counts for. A viewer with a key, or a guest of a room, has no
+// account and counts by household.
 func (s *Service) placesOf(by Caller) places {
 	switch {
 	case by.Key == nil:
@@ -123,10 +125,10 @@ func (s *Service) placesOf(by Caller) places {
 	return places{by.Key.from, s.cfg.MaxFrom}
 }
 
-// counts reports whether a view is a viewer's, and not that of another node.
+// counts reports whether a view belongs to a viewer and not to another node.
 func (v *view) counts() bool { return v.by.Key == nil || v.by.Key.kind != relay }
 
-// mayWatch refuses a caller who may not watch a stream. ErrStream, ErrMay.
+// mayWatch returns an error if the caller may not watch a stream. It returns ErrStream or ErrMay.
 func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
 	st, err := s.stream(ctx, id)
 	switch {
@@ -147,8 +149,9 @@ func (s *Service) mayWatch(ctx context.Context, by Caller, id ID) error {
 	return nil
 }
 
-// mayStay returns an error of the kind errs.Unauthenticated if the caller's login session has ended, and of the kind errs.NotFound if the
-// caller has left the room that a ticket names. It costs no I/O with copies in this process.
+// mayStay returns an error of the kind errs.Unauthenticated if the caller's session has ended. It returns one of the
+// kind errs.NotFound if the caller has left the room of the ticket. It needs no I/O if the cache entries are in this
+// process.
 func (s *Service) mayStay(ctx context.Context, by Caller) error {
 	if user, device := by.session(); !device.IsZero() {
 		if _, err := s.cfg.People.Continues(ctx, accounts.Caller{User: user, Device: device}); err != nil {
@@ -161,13 +164,13 @@ func (s *Service) mayStay(ctx context.Context, by Caller) error {
 	return nil
 }
 
-// rightEnded reports whether an error of mayStay is the end of a right, and no failure.
+// rightEnded reports whether an error of mayStay means the end of a right, and not a failure.
 func rightEnded(err error) bool {
 	kind := errs.KindOf(err)
 	return err != nil && (kind == errs.Unauthenticated || kind == errs.NotFound)
 }
 
-// channels returns the channels that have the events which end the caller's rights.
+// channels returns the channels of the events that end the caller's rights.
 func (c Caller) channels() []string {
 	switch {
 	case c.seated():
@@ -197,7 +200,7 @@ func (s *Service) follow(ctx context.Context, id ID, channels []string) (unfollo
 	}
 }
 
-// left notes that a viewer is gone.
+// left records that a viewer has left.
 func (s *Service) left(ctx context.Context, a *localStream, v *view) {
 	v.viewer.Close()
 	v.unfollow()
@@ -218,7 +221,7 @@ func (s *Service) left(ctx context.Context, a *localStream, v *view) {
 	}
 }
 
-// Leave ends a viewer's session, by whoever may watch. ErrStream, ErrMay.
+// Leave ends a viewer's session for a caller who may watch. It returns ErrStream or ErrMay.
 func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID) (err error) {
 	defer errs.Wrap(&err, "live.Leave %s", id)
 	if err := s.mayWatch(ctx, by, id); err != nil {
@@ -227,16 +230,16 @@ func (s *Service) Leave(ctx context.Context, by Caller, id ID, session SessionID
 	s.mu.Lock()
 	published := s.local[id] != nil && s.local[id].pub != nil && s.local[id].pub.session == session
 	s.mu.Unlock()
-	if published { // that is for those who may publish
+	if published { // only callers who may publish may end it
 		return ErrSession
 	}
 	if !s.endView(id, session) {
-		s.tell(ctx, parted, id.String()+session.String()) // a node to which it is the publisher's does not take it
+		s.tell(ctx, parted, id.String()+session.String()) // another node ignores it if the session is the publisher's
 	}
 	return nil
 }
 
-// endSession ends a session of this node. False: it is none.
+// endSession ends a session of this node. It returns false if this node has no such session.
 func (s *Service) endSession(id ID, session SessionID) bool {
 	s.mu.Lock()
 	a := s.local[id]
@@ -249,7 +252,7 @@ func (s *Service) endSession(id ID, session SessionID) bool {
 	return s.endView(id, session)
 }
 
-// endView ends a viewer's session of this node. False: it is none.
+// endView ends a viewer's session of this node. It returns false if this node has no such session.
 func (s *Service) endView(id ID, session SessionID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,8 +267,8 @@ func (s *Service) endView(id ID, session SessionID) bool {
 	return false
 }
 
-// localStreamOf returns what this node has of a stream, which it fetches from where it is published. here: only what is published
-// at this node. ErrOffAir, ErrState, ErrNode.
+// localStreamOf returns a stream of this node, and starts a relay if another node has the publisher. If here is true,
+// it returns only a stream that is published on this node. It returns ErrOffAir, ErrState or ErrNode.
 func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localStream, error) {
 	if a := s.found(id); a != nil && (a.pub != nil || !here) {
 		return a, nil
@@ -283,7 +286,7 @@ func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localSt
 		if err != nil {
 			return nil, err
 		}
-		if state.OnAir.Node == s.cfg.Node { // its end is under way
+		if state.OnAir.Node == s.cfg.Node { // the session is still ending
 			return nil, ErrOffAir
 		}
 		return s.pull(ctx, id, *state.OnAir)
@@ -294,12 +297,12 @@ func (s *Service) localStreamOf(ctx context.Context, id ID, here bool) (*localSt
 			return nil, got.Err
 		}
 		return got.Val.(*localStream), nil
-	case <-ctx.Done(): // the pull goes on for the viewer's next try
+	case <-ctx.Done(): // the pull continues for the viewer's next try
 		return nil, ctx.Err()
 	}
 }
 
-// found returns what this node has of a stream that goes on.
+// found returns a stream of this node that has not ended, or nil.
 func (s *Service) found(id ID) *localStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +319,7 @@ func (s *Service) found(id ID) *localStream {
 	}
 }
 
-// pull makes this node a viewer of a stream at the publisher's. ErrNode, ErrOffAir, ErrMedia, ErrFull.
+// pull starts a relay of a stream from the publisher's node. It returns ErrNode, ErrOffAir, ErrMedia or ErrFull.
 func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, err error) {
 	engine, base, done, err := s.begin(places{})
 	if err != nil {
@@ -361,7 +364,7 @@ func (s *Service) pull(ctx context.Context, id ID, at OnAir) (_ *localStream, er
 	return a, nil
 }
 
-// beat does what is due, until ctx ends.
+// beat does the due work until ctx ends.
 func (s *Service) beat(ctx context.Context) {
 	t := time.NewTicker(beatEvery)
 	defer t.Stop()
@@ -391,7 +394,7 @@ func (s *Service) beat(ctx context.Context) {
 	}
 }
 
-// look holds the sessions of streams that were asked for against SQL, and ends those that are not allowed any more.
+// look compares the sessions of due streams with SQL, and ends sessions that are no longer allowed.
 func (s *Service) look(ctx context.Context) {
 	var list []ID
 	s.mu.Lock()
@@ -415,7 +418,7 @@ func (s *Service) look(ctx context.Context) {
 	}
 }
 
-// lookAt is look for some streams.
+// lookAt does the work of look for some streams.
 func (s *Service) lookAt(ctx context.Context, list []ID) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
@@ -457,7 +460,7 @@ func (s *Service) lookAt(ctx context.Context, list []ID) error {
 	return failed
 }
 
-// fallen returns those owners and viewers of streams who are banned or deleted.
+// fallen returns the owners and viewers of streams who are banned or deleted.
 func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (map[accounts.ID]bool, error) {
 	users := map[accounts.ID]bool{}
 	for _, st := range rows {
@@ -472,7 +475,7 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 		}
 	}
 	s.mu.Unlock()
-	delete(users, accounts.ID{}) // whoever came with a key
+	delete(users, accounts.ID{}) // viewers with a key
 	out := map[accounts.ID]bool{}
 	for some := range slices.Chunk(slices.Collect(maps.Keys(users)), sweepBatch) {
 		found, err := accounts.Standings(ctx, s.db, some...)
@@ -488,11 +491,11 @@ func (s *Service) fallen(ctx context.Context, list []ID, rows map[ID]Stream) (ma
 	return out, nil
 }
 
-// errMay says that a session is not allowed any more.
+// errMay reports that a session is no longer allowed.
 var errMay = errors.New("live: the session is not allowed any more")
 
-// lookAtRelays ends relays that nobody watches, and those of publishers who are gone. A publisher whose lease Redis has forgotten
-// has as long to take it again as it lasts.
+// lookAtRelays ends relays without viewers, and relays of publishers who have left. If Redis has lost a publisher's
+// lease, the publisher has the lease's duration to acquire it again.
 func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 	var list []ID
 	s.mu.Lock()
@@ -511,14 +514,14 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 		states, err := s.redis.states(ctx, some, s.bus.Time())
 		cancel()
 		if err != nil {
-			return // as long as pictures come they are shown
+			return // media are forwarded as long as they arrive
 		}
 		s.mu.Lock()
 		for _, id := range some {
 			a, on := s.local[id], states[id].OnAir
 			switch {
 			case a == nil || a.pub != nil:
-			case on != nil && on.Session == a.session: // perhaps in another turn: Redis had forgotten the lease
+			case on != nil && on.Session == a.session: // perhaps with a new token, because Redis had lost the lease
 				a.lost = time.Time{}
 			case on == nil && a.lost.IsZero():
 				a.lost = now
@@ -530,7 +533,7 @@ func (s *Service) lookAtRelays(ctx context.Context, now time.Time) {
 	}
 }
 
-// renew says that this node's viewers are there.
+// renew renews this node's viewers in Redis.
 func (s *Service) renew(ctx context.Context) {
 	here := map[ID][]Watching{}
 	s.mu.Lock()

@@ -122,7 +122,8 @@ func (s *redisStore) load(ctx context.Context, id ID, state, old playback.State)
 	return parseState(list)
 }
 
-// buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the number of viewers that the room waits for.
+// buffer records whether a viewer's player waits for data. For the zero viewer it records nothing. It returns the number
+// of viewers that the room waits for.
 func (s *redisStore) buffer(ctx context.Context, id ID, user ViewerID, waits bool, now time.Time) (int64, error) {
 	until := int64(0)
 	if waits {

@@ -60,7 +60,7 @@ func newWorld(t testing.TB, db *sqldb.DB, rdb *redis.DB, ahead *atomic.Int64, li
 	return newWorldOn(t, db, rdb, rdb, ahead, live, settings)
 }
 
-// newWorldOn is newWorld with a connection of its own to what is no copy: the registers, and who is on line.
+// newWorldOn is newWorld with a separate connection for data outside the caches: registers and viewers.
 func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.Int64, live *sync.Map, settings Settings) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -68,7 +68,7 @@ func newWorldOn(t testing.TB, db *sqldb.DB, rdb, own *redis.DB, ahead *atomic.In
 	bus := events.NewBus(rdb, node, log)
 	budget := unhurried
 	if bubble.In(t) {
-		budget = 0 // production's own
+		budget = 0 // the default of production
 	}
 	caches := cache.NewRuntime(rdb, bus.Nodes(), cache.Config{Budget: budget})
 	people, err := accounts.New(accounts.Config{DB: db, Redis: rdb, Limiter: ratelimit.New(rdb), Caches: caches, Bus: bus, Secret: make([]byte, 32), Log: log})

@@ -1,4 +1,4 @@
--- report: say where a stream is published and what is counted, unless the publisher is not the newest.
+-- report: store the info and stats of a stream, unless there is a newer publisher.
 --
 -- KEYS[1] fence        counter     the newest publisher's token
 -- KEYS[2] info         JSON
@@ -14,13 +14,13 @@
 -- ARGV[8] bytes
 -- ARGV[9] lost
 --
--- Returns how many watch, or -1 and changes nothing where the token is not the newest.
+-- Returns the number of viewers, or -1 without a change if the token is not the newest.
 local newest = redis.call('GET', KEYS[1])
 if newest and newest ~= ARGV[1] then
   return -1
 end
 local viewers = redis.call('ZCOUNT', KEYS[4], '(' .. ARGV[5], '+inf')
-redis.call('PEXPIRE', KEYS[2], ARGV[3]) -- what a Redis that is full refuses a script is its first write only, and never this one
+redis.call('PEXPIRE', KEYS[2], ARGV[3]) -- a full Redis refuses only the first write of a script, and never refuses PEXPIRE
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 redis.call('HSET', KEYS[3], 'viewers', viewers, 'bitrate', ARGV[6], 'packets', ARGV[7], 'bytes', ARGV[8], 'lost', ARGV[9])
 redis.call('PEXPIRE', KEYS[3], ARGV[4])
