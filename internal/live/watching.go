@@ -32,7 +32,7 @@ const (
 	pullTime = 10 * time.Second
 	// mostOfUser is the largest number of views of one user on one node. A page needs one.
 	mostOfUser = 16
-	// relayLife is how long a token is good that one node shows another.
+	// relayLife is the validity of a token between nodes.
 	relayLife = time.Minute
 )
 

@@ -1,6 +1,6 @@
-// Package livetest has a publisher and a viewer of live streams as other programs are, for tests and
-// benchmarks: they speak WHIP and WHEP over HTTP, and WebRTC on loopback. Pictures are made up: they have the headers
-// of VP8 or of H.264, and when they were sent.
+// Package livetest has a publisher and a viewer of live streams for tests and benchmarks. They behave like other
+// programs: they use WHIP and WHEP over HTTP, and WebRTC on loopback. Their pictures are synthetic. They have the
+// headers of VP8 or H.264, and the time when they were sent.
 package livetest
 
 import (
@@ -25,19 +25,19 @@ import (
 	"github.com/pion/webrtc/v4/pkg/media"
 )
 
-// Ask brings an offer somewhere and returns the answer.
+// Ask sends an offer and returns the answer.
 type Ask func(ctx context.Context, offer string) (answer string, err error)
 
-// Refused is an answer other than 201.
+// Refused is a response with a status other than 201.
 type Refused struct {
 	Status int
 	Body   string
 }
 
-// Error tells both.
+// Error returns the status and the body.
 func (r *Refused) Error() string { return fmt.Sprintf("%d: %s", r.Status, r.Body) }
 
-// Post is an [Ask] of WHIP and WHEP; session is told where the session is.
+// Post returns an [Ask] for WHIP and WHEP. It stores the address of the session in session.
 func Post(c *http.Client, at, token string, session *string) Ask {
 	return func(ctx context.Context, offer string) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(offer))
@@ -72,7 +72,7 @@ func Post(c *http.Client, at, token string, session *string) Ask {
 	}
 }
 
-// connection makes a session of a program on this machine.
+// connection creates a session of a program on this machine.
 func connection() (*webrtc.PeerConnection, error) {
 	se := webrtc.SettingEngine{}
 	se.SetIncludeLoopbackCandidate(true)
@@ -81,7 +81,7 @@ func connection() (*webrtc.PeerConnection, error) {
 	return webrtc.NewAPI(webrtc.WithSettingEngine(se)).NewPeerConnection(webrtc.Configuration{})
 }
 
-// negotiate asks with an offer that has all candidates.
+// negotiate sends an offer with all candidates, and applies the answer.
 func negotiate(ctx context.Context, pc *webrtc.PeerConnection, ask Ask) error {
 	offer, err := pc.CreateOffer(nil)
 	if err != nil {
@@ -99,16 +99,16 @@ func negotiate(ctx context.Context, pc *webrtc.PeerConnection, ask Ask) error {
 	return pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: answer})
 }
 
-// Camera says what a publisher sends.
+// Camera states the media that a publisher sends.
 type Camera struct {
-	Bitrate  int           // bits a second; 0: 400,000
-	Rate     int           // pictures a second; 0: 30
-	KeyEvery time.Duration // between key frames; 0: only when asked
-	Deaf     bool          // key frames are not sent when asked for
-	Waits    bool          // nothing is sent until a key frame is asked for
-	Strange  bool          // the first packet is of a type that was not agreed upon
-	H264     bool          // in place of VP8
-	Sizes    int           // of the same picture, each as a layer of its own (simulcast); 0: one, not named
+	Bitrate  int           // bits per second; 0: 400,000
+	Rate     int           // pictures per second; 0: 30
+	KeyEvery time.Duration // between key frames; 0: only on request
+	Deaf     bool          // requests for key frames are ignored
+	Waits    bool          // sending starts with the first request for a key frame
+	Strange  bool          // the first packet has a type that was not negotiated
+	H264     bool          // instead of VP8
+	Sizes    int           // number of sizes of each picture, each in its own layer (simulcast); 0: one without a name
 }
 
 func (c Camera) mime() string {
@@ -118,13 +118,13 @@ func (c Camera) mime() string {
 	return webrtc.MimeTypeVP8
 }
 
-// Publisher publishes a picture that nobody sees.
+// Publisher publishes synthetic pictures.
 type Publisher struct {
 	Sent atomic.Int64 // pictures
 
 	pc    *webrtc.PeerConnection
 	video *pictures
-	sizes []*webrtc.TrackLocalStaticRTP // the picture once more, after video
+	sizes []*webrtc.TrackLocalStaticRTP // the other sizes, after video
 	audio *webrtc.TrackLocalStaticSample
 	state atomic.Int32
 	up    chan struct{}
@@ -134,7 +134,7 @@ type Publisher struct {
 	all   sync.WaitGroup
 }
 
-// pictures is a track that can send packets of any type, too.
+// pictures is a track that can also send packets of other types.
 type pictures struct {
 	*webrtc.TrackLocalStaticRTP
 	raw  webrtc.TrackLocalWriter
@@ -147,7 +147,7 @@ func (p *pictures) Bind(c webrtc.TrackLocalContext) (webrtc.RTPCodecParameters, 
 	return p.TrackLocalStaticRTP.Bind(c)
 }
 
-// Publish begins to publish, and returns when pictures flow.
+// Publish starts to publish, and returns when the connection is up.
 func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error) {
 	if cam.Bitrate == 0 {
 		cam.Bitrate = 400_000
@@ -195,7 +195,7 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 			}
 			p.sizes = append(p.sizes, size)
 		}
-		if cam.H264 && t == p.video { // as OBS, which offers nothing else
+		if cam.H264 && t == p.video { // as OBS, which offers only this codec
 			if err := tr.SetCodecPreferences([]webrtc.RTPCodecParameters{{PayloadType: 102, RTPCodecCapability: webrtc.RTPCodecCapability{
 				MimeType: webrtc.MimeTypeH264, ClockRate: 90000, SDPFmtpLine: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42001f",
 				RTCPFeedback: []webrtc.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}}}}}); err != nil {
@@ -228,7 +228,7 @@ func Publish(ctx context.Context, cam Camera, ask Ask) (_ *Publisher, err error)
 	return p, nil
 }
 
-// layer names one of several sizes of a picture.
+// layer returns the option that names one of several sizes of a picture.
 func layer(n, sizes int) (options []func(*webrtc.TrackLocalStaticRTP)) {
 	if sizes > 0 {
 		options = append(options, webrtc.WithRTPStreamID(strconv.Itoa(n)))
@@ -236,7 +236,7 @@ func layer(n, sizes int) (options []func(*webrtc.TrackLocalStaticRTP)) {
 	return options
 }
 
-// named says in a packet's header of which size it is, as the library reads it.
+// named sets the name of the size in a packet's header, in the form that the library expects.
 func (p *Publisher) named(packet *rtp.Packet, rid string) {
 	tr := p.pc.GetTransceivers()[0]
 	for _, x := range tr.Sender().GetParameters().HeaderExtensions {
@@ -280,7 +280,7 @@ func (p *Publisher) film(cam Camera) {
 			if key {
 				keyed, key = now, false
 			}
-			ts = max(ts+90, uint32(time.Since(began).Milliseconds()*90)) // a machine that stalls has two pictures follow each other at once
+			ts = max(ts+90, uint32(time.Since(began).Milliseconds()*90)) // after a stall, two pictures follow each other at once
 			for _, packet := range packetizer.Packetize(frame, 0) {
 				packet.Timestamp = ts
 				if cam.Sizes > 0 {
@@ -300,10 +300,10 @@ func (p *Publisher) film(cam Camera) {
 	}
 }
 
-// mark is where a picture has its number and its time.
+// mark is the offset of the number and time in a picture.
 const mark = 16
 
-// Picture makes up a picture of VP8, 320 by 240.
+// Picture returns a synthetic picture of VP8, 320 by 240.
 func Picture(key bool, size int, n int64, at time.Time) []byte {
 	b := make([]byte, max(size, mark+16))
 	copy(b, []byte{0x10, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 0x01, 0xf0, 0x00})
@@ -315,20 +315,21 @@ func Picture(key bool, size int, n int64, at time.Time) []byte {
 	return b
 }
 
-// begin is what NAL units of H.264 begin with in a byte stream, Annex B.
+// begin is the start code of H.264's NAL units in a byte stream, see Annex B.
 const begin = "\x00\x00\x00\x01"
 
-// pictureH264 makes up a picture of H.264: its slice has its number and its time as text, in which no begin can be.
+// pictureH264 returns a synthetic picture of H.264. Its slice has the number and time as text, which cannot contain a
+// start code.
 func pictureH264(key bool, size int, n int64, at time.Time) []byte {
-	b := []byte(begin + "\x41") // a slice that needs other pictures
+	b := []byte(begin + "\x41") // a slice that depends on other pictures
 	if key {
-		b = []byte(begin + "\x67\x42\xe0\x1f\x8c\x8d\x40" + begin + "\x68\xce\x3c\x80" + begin + "\x65") // parameter sets, and a slice that needs none
+		b = []byte(begin + "\x67\x42\xe0\x1f\x8c\x8d\x40" + begin + "\x68\xce\x3c\x80" + begin + "\x65") // parameter sets, and a slice that can be decoded alone
 	}
 	b = fmt.Appendf(b, "%016x%016x", n, at.UnixNano())
 	return append(b, bytes.Repeat([]byte{0xaa}, max(0, size-len(b)))...)
 }
 
-// readH264 reads what pictureH264 wrote.
+// readH264 parses a picture of pictureH264.
 func readH264(b []byte) (key bool, n, at int64, ok bool) {
 	i := bytes.LastIndex(b, []byte(begin))
 	if i < 0 || len(b) < i+len(begin)+33 {
@@ -349,25 +350,25 @@ func (p *Publisher) Ended() bool {
 	return s == webrtc.PeerConnectionStateClosed || s == webrtc.PeerConnectionStateFailed || s == webrtc.PeerConnectionStateDisconnected
 }
 
-// Close ends the session without a word to the server beyond that of WebRTC.
+// Close ends the session without a request to the server. Only WebRTC signals the end.
 func (p *Publisher) Close() {
 	p.once.Do(func() { close(p.stop) })
 	_ = p.pc.Close()
 	p.all.Wait()
 }
 
-// Frame is a picture that has come.
+// Frame is a received picture.
 type Frame struct {
 	Key    bool
 	Number int64
 	Sent   time.Time
 	Came   time.Time
 	RTP    uint32 // its timestamp
-	First  uint16 // the sequence number of its first packet
+	First  uint16 // sequence number of its first packet
 	Last   uint16
 }
 
-// Viewer watches.
+// Viewer watches a stream.
 type Viewer struct {
 	pc    *webrtc.PeerConnection
 	state atomic.Int32
@@ -377,7 +378,7 @@ type Viewer struct {
 	sounds int
 }
 
-// Watch begins to watch; pictures come afterwards.
+// Watch starts to watch. Pictures arrive after it returns.
 func Watch(ctx context.Context, ask Ask) (_ *Viewer, err error) {
 	pc, err := connection()
 	if err != nil {
@@ -399,7 +400,7 @@ func Watch(ctx context.Context, ask Ask) (_ *Viewer, err error) {
 	return v, negotiate(ctx, pc, ask)
 }
 
-// read puts pictures together.
+// read assembles pictures.
 func (v *Viewer) read(t *webrtc.TrackRemote) {
 	var picture bytes.Buffer
 	var at Frame
@@ -452,10 +453,10 @@ func (v *Viewer) read(t *webrtc.TrackRemote) {
 	}
 }
 
-// mostEarly is how many packets may have come before one that is missing, until it is given up.
+// mostEarly is the largest number of packets to wait for a missing one.
 const mostEarly = 1024
 
-// inOrder are a track's packets in the order in which they were sent: what was lost is sent again, and comes later.
+// inOrder returns a track's packets in the order of sending, because retransmissions arrive later.
 func inOrder(t *webrtc.TrackRemote) iter.Seq[*rtp.Packet] {
 	return func(yield func(*rtp.Packet) bool) {
 		early := map[uint16]*rtp.Packet{}
@@ -468,7 +469,7 @@ func inOrder(t *webrtc.TrackRemote) iter.Seq[*rtp.Packet] {
 			if !begun {
 				next = p.SequenceNumber
 			}
-			if int16(p.SequenceNumber-next) < 0 { // it was given up
+			if int16(p.SequenceNumber-next) < 0 { // no longer waited for
 				continue
 			}
 			early[p.SequenceNumber] = p
@@ -487,7 +488,7 @@ func inOrder(t *webrtc.TrackRemote) iter.Seq[*rtp.Packet] {
 	}
 }
 
-// came notes a picture that is whole with its last packet.
+// came stores a picture that is complete with its last packet.
 func (v *Viewer) came(f Frame, last *rtp.Packet) {
 	f.Came, f.Last = time.Now(), last.SequenceNumber
 	v.mu.Lock()
@@ -495,14 +496,14 @@ func (v *Viewer) came(f Frame, last *rtp.Packet) {
 	v.frames = append(v.frames, f)
 }
 
-// Frames returns what has come so far.
+// Frames returns all pictures received so far.
 func (v *Viewer) Frames() []Frame {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.frames[:len(v.frames):len(v.frames)]
 }
 
-// Sounds returns how many packets of sound have come so far.
+// Sounds returns the number of sound packets received so far.
 func (v *Viewer) Sounds() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"github.com/pion/ice/v4"
 )
 
-// allAddresses has the UDP port open on each address of the machine, with a socket for each: an answer leaves from the address to which the
-// question came. Addresses come after the start, and go. It implements [ice.UDPMux] and is safe for concurrent use.
+// allAddresses opens the UDP port on each address of the machine, with one socket for each. So a response leaves from
+// the address that got the request. Addresses may be added and removed later. It implements [ice.UDPMux] and is safe
+// for concurrent use.
 type allAddresses struct {
 	port    int
 	options []ice.UDPMuxFromPortOption
@@ -21,22 +22,23 @@ type allAddresses struct {
 
 	mu    sync.RWMutex
 	open  map[string]*address // by IP
-	fault string              // of the last look
+	fault string              // of the last check
 }
 
-// address is one on which the port is open.
+// address is an address with an open port.
 type address struct {
 	ice.UDPMux
-	gone bool // the machine did not have it at the last look
+	gone bool // the machine did not have it at the last check
 }
 
-// listen opens the port on those addresses of the machine that keep wants.
+// listen opens the port on the addresses of the machine that keep accepts.
 func (a *allAddresses) listen(keep func(net.IP) bool) (*ice.MultiUDPMuxDefault, error) {
 	return ice.NewMultiUDPMuxFromPort(a.port, append(slices.Clip(a.options), ice.UDPMuxFromPortWithIPFilter(keep))...)
 }
 
-// look opens the port on addresses that the machine has got, and closes it on those that it did not have at two looks in a row: one that is
-// away for a moment keeps its sessions. The error is of addresses on which the port cannot be opened; the next look tries them again.
+// look opens the port on new addresses of the machine. It closes the port on addresses that were missing at two checks
+// in a row, so that a short absence does not end sessions. The error is about addresses that refuse the port; the next
+// check retries them.
 func (a *allAddresses) look() error {
 	here := map[string]bool{}
 	if _, err := a.listen(func(ip net.IP) bool { here[ip.String()] = true; return false }); err != nil {
@@ -58,12 +60,12 @@ func (a *allAddresses) look() error {
 			continue
 		}
 		mux, err := a.listen(func(other net.IP) bool { return other.String() == ip })
-		if err != nil { // others are not kept from theirs, as by an IPv6 address that is not known to be unique yet
+		if err != nil { // other addresses still work; for example, an IPv6 address may not be confirmed as unique yet
 			if op, ok := errors.AsType[*net.OpError](err); ok {
 				err = op.Err // without the address
 			}
 			causes[err.Error()], refused[err.Error()] = err, append(refused[err.Error()], ip)
-		} else if len(mux.GetListenAddresses()) > 0 { // else it has gone meanwhile
+		} else if len(mux.GetListenAddresses()) > 0 { // otherwise it was removed meanwhile
 			a.open[ip], changed = &address{UDPMux: mux}, true
 		}
 	}
@@ -88,7 +90,7 @@ func (a *allAddresses) look() error {
 	return fault
 }
 
-// tell logs on which addresses the port is open. The caller holds a.mu.
+// tell logs the addresses with an open port. The caller holds a.mu.
 func (a *allAddresses) tell() {
 	log, text := a.log.Warn, "live media: the UDP port is open to this machine alone, which has no other address"
 	for ip := range a.open {
@@ -99,7 +101,7 @@ func (a *allAddresses) tell() {
 	log(text, "addresses", fmt.Sprint(a.addresses()))
 }
 
-// addresses returns where the port is open. The caller holds a.mu.
+// addresses returns the addresses with an open port. The caller holds a.mu.
 func (a *allAddresses) addresses() (all []net.Addr) {
 	for _, ip := range slices.Sorted(maps.Keys(a.open)) {
 		all = append(all, a.open[ip].GetListenAddresses()...)

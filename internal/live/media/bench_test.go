@@ -8,7 +8,8 @@ import (
 	"github.com/stoa-dev/stoa/internal/live/media"
 )
 
-// BenchmarkJoin_FullGroupOfPictures measures a viewer that joins while the source keeps 6,000 pictures, each with a timestamp of its own.
+// BenchmarkJoin_FullGroupOfPictures measures a joining viewer while the source stores 6,000 pictures with different
+// timestamps.
 func BenchmarkJoin_FullGroupOfPictures(b *testing.B) {
 	const pictures = 6000
 	src := media.Unconnected()

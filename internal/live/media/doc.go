@@ -1,26 +1,26 @@
-// Package media carries pictures and sound of live streams, over WebRTC: what a publisher sends comes to a
-// [Source], which hands it to each [Viewer], and to a [Recorder]. It knows neither users nor streams.
+// Package media forwards pictures and sound of live streams over WebRTC. A [Source] receives the packets of a publisher
+// and forwards them to each [Viewer] and to a [Recorder]. The package has no users and no stored streams.
 //
 // # What is forwarded
 //
-// RTP as it came: VP8 or H.264, and Opus. Nothing is decoded or encoded, so that viewers see the publisher's
-// bitrate and resolution, and a viewer whose player knows another codec only sees nothing. Sequence numbers stay
-// those of the publisher.
+// RTP packets are forwarded unchanged: VP8 or H.264, and Opus. The server neither decodes nor encodes. So viewers get
+// the publisher's bitrate and resolution, and a viewer whose player lacks the codec sees no picture. Sequence numbers
+// remain those of the publisher.
 //
 // # Late joiners
 //
-// A source keeps the group of pictures that is under way: the last key frame and what followed ([gop]). A
-// viewer gets it at once, with timestamps that lie a millisecond apart and end at the newest picture, so that the player
-// shows the newest one as soon as it has decoded the others. Where the group is too large to be kept, the
-// publisher is asked for a key frame (PLI), and the viewer gets pictures from it on.
+// A source stores the current group of pictures: the last key frame and the pictures after it ([gop]). A new viewer
+// gets it at once. The timestamps of its pictures are one millisecond apart and end at the newest picture. So the
+// player shows the newest picture as soon as it has decoded the others. If the group is too large to store, the source
+// asks the publisher for a key frame (PLI), and the viewer gets pictures from there on.
 //
 // # Slow viewers
 //
-// Each viewer has a queue and a goroutine: no viewer holds up another, or the publisher. What does not
-// fit into the queue is lost to this viewer, who gets pictures again from the next key frame on.
+// Each viewer has a queue and a goroutine, so that no viewer delays another one or the publisher. Packets that do not
+// fit into the queue are lost for this viewer, who gets pictures again from the next key frame on.
 //
 // # Ports
 //
-// All sessions of an [Engine] share one UDP port. Without a host that is a socket for each address of the machine, and [Engine.Look] is for
-// addresses that come and go.
+// All sessions of an [Engine] share one UDP port. Without a host, the engine has one socket for each address of the
+// machine, and [Engine.Look] handles added and removed addresses.
 package media

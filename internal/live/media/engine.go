@@ -22,48 +22,51 @@ import (
 	"github.com/pion/webrtc/v4"
 )
 
-// The refusals of an offer.
+// The errors of an offer.
 var (
-	// ErrOffer says that a text is no offer that can be answered.
+	// ErrOffer reports that a text is not a usable offer.
 	ErrOffer = errors.New("media: no offer of WebRTC that can be answered")
-	// ErrCodec says that the other side has no codec that this package forwards, or a viewer none of the publisher's.
+	// ErrCodec reports that the other side has no codec that this package forwards, or that a viewer has no codec of
+	// the publisher.
 	ErrCodec = errors.New("media: no codec in common")
-	// ErrEnded says that a source has ended.
+	// ErrEnded reports that a source has ended.
 	ErrEnded = errors.New("media: the source has ended")
 )
 
 const (
-	// answerTime bounds the making of an answer.
+	// answerTime bounds the creation of an answer.
 	answerTime = 5 * time.Second
-	// connectTime is how long a session may take until media can flow.
+	// connectTime bounds the time until a session can send media.
 	connectTime = 15 * time.Second
-	// silentTime is how long nothing may come of the other side, twice, until a session has ended.
+	// silentTime is the time without packets after which a session is disconnected; after the same time again it has
+	// failed.
 	silentTime = 5 * time.Second
-	// keepAlive is how often a session says that it is there.
+	// keepAlive is the time between two keep-alive packets of a session.
 	keepAlive = time.Second
-	// socketBuffer is asked for of the system for each socket; it may give less.
+	// socketBuffer is the requested buffer size of each socket; the system may grant less.
 	socketBuffer = 4 << 20
 )
 
-// Config says where an engine listens.
+// Config states the addresses of an engine.
 type Config struct {
-	UDP       string   // host:port; without a host all addresses of the machine, with port 0 any
-	PublicIPs []string // under which others reach it behind a NAT; none: its own
+	UDP       string   // host:port; without a host all addresses of the machine; port 0: any port
+	PublicIPs []string // addresses for clients if the node is behind a NAT; none: its own addresses
 	Log       *slog.Logger
 }
 
-// Engine makes sessions. It is safe for concurrent use.
+// Engine creates sessions. It is safe for concurrent use.
 type Engine struct {
 	codecs  *webrtc.MediaEngine
 	between *interceptor.Registry
 	api     *webrtc.API
-	relays  webrtc.SettingEngine // of sessions with sockets of their own
+	relays  webrtc.SettingEngine // for sessions with their own sockets
 	mux     ice.UDPMux
-	all     *allAddresses // nil: it listens on one
+	all     *allAddresses // nil: the engine listens on one address
 	log     *slog.Logger
 }
 
-// New opens the UDP port; without a host that is done where at least one address lets it, and [Engine.Look] tries the others again.
+// New opens the UDP port. Without a host, one address with an open port is enough, and [Engine.Look] retries the
+// others.
 func New(cfg Config) (_ *Engine, err error) {
 	host, port, err := net.SplitHostPort(cfg.UDP)
 	if err != nil {
@@ -76,8 +79,9 @@ func New(cfg Config) (_ *Engine, err error) {
 	se := webrtc.SettingEngine{LoggerFactory: logs{cfg.Log}}
 	se.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
 	se.SetICETimeouts(silentTime, silentTime, keepAlive)
-	// By default the library reads a packet before it tells of a track, to know the codec. If that packet is a retransmission, it
-	// does not know the codec and gives up the track. Here the description tells the codec, see [pick].
+	// By default the library reads a packet before it reports a track, to find the codec. If that packet is a
+	// retransmission, the library does not know the codec and drops the track. Here the description determines the
+	// codec, see [pick].
 	se.SetFireOnTrackBeforeFirstRTP(true)
 	se.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
 	e := &Engine{codecs: &webrtc.MediaEngine{}, between: &interceptor.Registry{}, log: cfg.Log}
@@ -87,7 +91,7 @@ func New(cfg Config) (_ *Engine, err error) {
 	if err := webrtc.RegisterDefaultInterceptorsWithOptions(e.codecs, e.between, webrtc.WithInterceptorLoggerFactory(se.LoggerFactory)); err != nil {
 		return nil, fmt.Errorf("media: %w", err)
 	}
-	var only net.IP // the address on which the engine listens; nil: all
+	var only net.IP // the only address of the engine; nil: all
 	if host == "" || net.ParseIP(host).IsUnspecified() {
 		e.all = &allAddresses{port: number, log: cfg.Log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{
 			ice.UDPMuxFromPortWithReadBufferSize(socketBuffer), ice.UDPMuxFromPortWithWriteBufferSize(socketBuffer),
@@ -95,7 +99,7 @@ func New(cfg Config) (_ *Engine, err error) {
 		if err := e.all.look(); err != nil && len(e.all.GetListenAddresses()) == 0 {
 			return nil, err
 		}
-		se.SetIncludeLoopbackCandidate(true) // for programs of this machine, which may have no other address
+		se.SetIncludeLoopbackCandidate(true) // for programs on this machine, which may have no other address
 		e.mux = e.all
 	} else {
 		addr, err := net.ResolveUDPAddr("udp", cfg.UDP)
@@ -129,28 +133,30 @@ func New(cfg Config) (_ *Engine, err error) {
 	return e, nil
 }
 
-// Look has an engine that listens on all addresses of the machine listen on those that the machine has by now: sessions that begin get these.
+// Look updates the addresses of an engine that listens on all addresses of the machine. New sessions get the new
+// addresses.
 func (e *Engine) Look() {
 	if e.all != nil {
-		_ = e.all.look() // the next one tries again
+		_ = e.all.look() // the next check retries
 	}
 }
 
-// Close closes the port. Sessions have to be closed before.
+// Close closes the port. All sessions must be closed before.
 func (e *Engine) Close() error { return e.mux.Close() }
 
 func (e *Engine) apiWith(se webrtc.SettingEngine) *webrtc.API {
 	return webrtc.NewAPI(webrtc.WithSettingEngine(se), webrtc.WithMediaEngine(e.codecs), webrtc.WithInterceptorRegistry(e.between))
 }
 
-// connection makes a session. Each has a certificate of its own, which the library makes: one is good for a month, and an engine
-// may run for longer.
+// connection creates a session. The library creates a certificate for each session, because one is valid for a month,
+// and an engine may run longer.
 func (e *Engine) connection() (*webrtc.PeerConnection, error) {
 	return connect(e.api)
 }
 
-// ownConnection makes a session with UDP sockets of its own, which close with it. The other node has one socket for all sessions, and
-// assigns packets to sessions by source address. Two sessions between the same two sockets would get each other's packets.
+// ownConnection creates a session with its own UDP sockets, which close with it. The other node has one socket for all
+// sessions, and assigns packets to sessions by source address. Two sessions between the same two sockets would get each
+// other's packets.
 func (e *Engine) ownConnection() (*webrtc.PeerConnection, error) {
 	sockets, err := stdnet.NewNet()
 	if err != nil {
@@ -185,7 +191,7 @@ type Format struct {
 	Fmtp     string `json:"fmtp,omitempty"`
 }
 
-// Name is the codec as people call it: VP8, H264, opus.
+// Name returns the usual name of the codec: VP8, H264, opus.
 func (f Format) Name() string { _, name, _ := strings.Cut(f.Mime, "/"); return name }
 
 func (f Format) capability() webrtc.RTPCodecCapability {
@@ -196,7 +202,7 @@ func (f Format) capability() webrtc.RTPCodecCapability {
 	return c
 }
 
-// Formats are what a source has; nil where there is no such track.
+// Formats are the formats of a source; a track that does not exist is nil.
 type Formats struct {
 	Video *Format `json:"video,omitempty"`
 	Audio *Format `json:"audio,omitempty"`
@@ -204,10 +210,10 @@ type Formats struct {
 
 var feedback = []webrtc.RTCPFeedback{{Type: "goog-remb"}, {Type: "ccm", Parameter: "fir"}, {Type: "nack"}, {Type: "nack", Parameter: "pli"}}
 
-// profiles are those of H.264: baseline, constrained baseline, main, high.
+// profiles are the profiles of H.264: baseline, constrained baseline, main, high.
 var profiles = []string{"42001f", "42e01f", "4d001f", "64001f"}
 
-// register adds the codecs that are forwarded, each with its retransmissions.
+// register adds the forwarded codecs, each with its retransmissions.
 func register(m *webrtc.MediaEngine) error {
 	if err := m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: 111,
 		RTPCodecCapability: webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeOpus, ClockRate: 48000, Channels: 2, SDPFmtpLine: "minptime=10;useinbandfec=1"}}, webrtc.RTPCodecTypeAudio); err != nil {
@@ -226,7 +232,7 @@ func register(m *webrtc.MediaEngine) error {
 			m.RegisterCodec(webrtc.RTPCodecParameters{PayloadType: pt + 1, RTPCodecCapability: again}, webrtc.RTPCodecTypeVideo)); err != nil {
 			return err
 		}
-		if pt += 2; pt == 110 { // 111 is Opus'
+		if pt += 2; pt == 110 { // 111 is used by Opus
 			pt = 112
 		}
 	}
@@ -260,8 +266,8 @@ func parse(text string) (*sdp.SessionDescription, error) {
 	return d, nil
 }
 
-// withoutCandidates removes all addresses from an offer. The server sends packets only to addresses from which the client's packets
-// arrive, not to addresses that an offer names. It returns ErrOffer.
+// withoutCandidates removes all addresses from an offer. The server sends packets only to addresses that send packets
+// to it, not to addresses in an offer. It returns ErrOffer.
 func withoutCandidates(offer string) (string, error) {
 	d, err := parse(offer)
 	if err != nil {
@@ -288,7 +294,7 @@ func applyOffer(pc *webrtc.PeerConnection, offer string) error {
 	return nil
 }
 
-// answer completes a session whose offer is known, and returns the answer with all candidates.
+// answer completes a session that has an offer, and returns the answer with all candidates.
 func answer(ctx context.Context, pc *webrtc.PeerConnection) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -311,11 +317,11 @@ func answer(ctx context.Context, pc *webrtc.PeerConnection) (string, error) {
 	}
 }
 
-// candidateLists are the runs of lines of a description that name addresses.
+// candidateLists matches consecutive lines of candidates in a description.
 var candidateLists = regexp.MustCompile(`(?m)(?:^a=candidate:[^\n]*\n)+`)
 
-// nearestLast sorts the candidates of a description by how many others reach them. A program may try the first one alone, as ffmpeg
-// does, and the library has them in no order.
+// nearestLast sorts the candidates of a description so that the most widely reachable ones are first. Some programs,
+// such as ffmpeg, try only the first one, and the library returns them in no order.
 func nearestLast(description string) string {
 	return candidateLists.ReplaceAllStringFunc(description, func(list string) string {
 		lines := slices.Collect(strings.Lines(list))
@@ -324,7 +330,7 @@ func nearestLast(description string) string {
 	})
 }
 
-// nearness is lower the more others reach a candidate's address. IPv4 comes first, as more networks have it.
+// nearness is lower for addresses that more clients can reach. IPv4 is first, because more networks have it.
 func nearness(candidate string) (n int) {
 	addr, err := netip.ParseAddr(strings.Fields(candidate)[4])
 	if err != nil {
@@ -344,7 +350,8 @@ func nearness(candidate string) (n int) {
 	return n
 }
 
-// pick has each incoming track use one codec, the first of the offer that is forwarded, and returns them. ErrCodec.
+// pick makes each incoming track use one codec, the first forwarded one of the offer, and returns the codecs. It
+// returns ErrCodec.
 func pick(pc *webrtc.PeerConnection) (f Formats, err error) {
 	for _, tr := range pc.GetTransceivers() {
 		if tr.Direction() != webrtc.RTPTransceiverDirectionRecvonly && tr.Direction() != webrtc.RTPTransceiverDirectionSendrecv {
@@ -357,7 +364,7 @@ func pick(pc *webrtc.PeerConnection) (f Formats, err error) {
 		all := tr.Receiver().GetParameters().Codecs
 		at := slices.IndexFunc(all, func(c webrtc.RTPCodecParameters) bool { return c.MimeType != webrtc.MimeTypeRTX })
 		if *to != nil || at < 0 {
-			return Formats{}, ErrCodec // a second camera, or nothing that is known
+			return Formats{}, ErrCodec // a second camera, or no known codec
 		}
 		chosen := all[at]
 		*to = &Format{Mime: chosen.MimeType, Clock: chosen.ClockRate, Channels: chosen.Channels, Fmtp: chosen.SDPFmtpLine}

@@ -8,15 +8,15 @@ import (
 	"github.com/pion/webrtc/v4"
 )
 
-// Bounds of a group of pictures that is kept. Ten seconds of 2.5 Mbit/s are 3 MB; a publisher that sends key
-// frames more rarely does so because it is asked for them, as browsers do.
+// Bounds of a stored group of pictures. Ten seconds at 2.5 Mbit/s are 3 MB. A publisher that sends key frames less
+// often sends them on request, as browsers do.
 const (
 	gopBytes   = 4 << 20
 	gopPackets = 6000
 	gopTime    = 12 * time.Second
 )
 
-// gop is the group of pictures under way: the packets of the last key frame, and those that followed. The zero gop waits
+// gop is the current group of pictures: the packets of the last key frame and the packets after it. The zero gop waits
 // for a key frame.
 type gop struct {
 	packets []*rtp.Packet
@@ -24,11 +24,11 @@ type gop struct {
 	began   time.Time
 }
 
-// add takes a packet in; key says that it begins, or is part of, a key frame.
+// add adds a packet. key reports whether the packet starts or continues a key frame.
 func (g *gop) add(p *rtp.Packet, key bool, now time.Time) {
 	switch {
 	case key && (len(g.packets) == 0 || after(p.Timestamp, g.packets[0].Timestamp)):
-		// What came of this picture before its first packet is kept.
+		// Packets of this picture that arrived before its first packet remain.
 		old := g.packets
 		*g = gop{began: now}
 		for _, q := range old {
@@ -39,7 +39,7 @@ func (g *gop) add(p *rtp.Packet, key bool, now time.Time) {
 	case len(g.packets) == 0:
 		return
 	case after(g.packets[0].Timestamp, p.Timestamp):
-		return // came again, late, of the group before
+		return // a late retransmission of the previous group
 	case g.bytes+len(p.Payload) > gopBytes || len(g.packets) >= gopPackets || now.Sub(g.began) > gopTime:
 		*g = gop{}
 		return
@@ -47,13 +47,14 @@ func (g *gop) add(p *rtp.Packet, key bool, now time.Time) {
 	g.packets, g.bytes = append(g.packets, p), g.bytes+len(p.Payload)
 }
 
-// after reports whether a timestamp is later than another one, around the end of their numbers.
+// after reports whether timestamp a is later than b. Timestamps wrap around.
 func after(a, b uint32) bool { return a != b && a-b < 1<<31 }
 
 // tick is the time between two pictures of a replay, in units of 90 kHz.
 const tick = 90
 
-// replay returns copies of a group's packets, with timestamps that lie a tick apart and end at the newest picture's own.
+// replay returns copies of a group's packets. Their pictures have timestamps that are a tick apart and end at the
+// newest picture's timestamp.
 func replay(packets []*rtp.Packet) []*rtp.Packet {
 	if len(packets) == 0 {
 		return nil
@@ -64,7 +65,7 @@ func replay(packets []*rtp.Packet) []*rtp.Packet {
 			newest = p.Timestamp
 		}
 	}
-	ages := make([]uint32, len(packets)) // before the newest; timestamps wrap around, ages do not
+	ages := make([]uint32, len(packets)) // time before the newest; timestamps wrap around, ages do not
 	for i, p := range packets {
 		ages[i] = newest - p.Timestamp
 	}
@@ -79,7 +80,7 @@ func replay(packets []*rtp.Packet) []*rtp.Packet {
 	return out
 }
 
-// isKey reports whether a packet begins a picture that needs no other one.
+// isKey reports whether a packet begins a picture that can be decoded alone.
 func isKey(mime string, payload []byte) bool {
 	if mime == webrtc.MimeTypeH264 {
 		return h264Key(payload)
@@ -87,10 +88,10 @@ func isKey(mime string, payload []byte) bool {
 	return vp8Key(payload)
 }
 
-// vp8Key reads the payload descriptor of RFC 7741 and the first byte of the frame.
+// vp8Key parses the payload descriptor of RFC 7741 and the first byte of the frame.
 func vp8Key(b []byte) bool {
 	if len(b) < 1 || b[0]&0x10 == 0 || b[0]&0x07 != 0 {
-		return false // not the begin of the first partition
+		return false // not the start of the first partition
 	}
 	at := 1
 	if b[0]&0x80 != 0 {
@@ -99,7 +100,7 @@ func vp8Key(b []byte) bool {
 		}
 		more := b[1]
 		at++
-		if more&0x80 != 0 { // the picture's id has one byte, or two
+		if more&0x80 != 0 { // the picture's id has one or two bytes
 			if len(b) <= at {
 				return false
 			}
@@ -118,7 +119,7 @@ func vp8Key(b []byte) bool {
 	return len(b) > at && b[at]&0x01 == 0
 }
 
-// The types of NAL units, RFC 6184.
+// Types of NAL units from RFC 6184.
 const (
 	nalIDR  = 5
 	nalSPS  = 7

@@ -7,7 +7,7 @@ import (
 	"github.com/pion/logging"
 )
 
-// logs has the library's log lines be those of level debug: what is amiss with one session concerns its two sides.
+// logs logs the library's lines at level debug, because a fault of one session matters only to its two sides.
 type logs struct{ log *slog.Logger }
 
 func (l logs) NewLogger(scope string) logging.LeveledLogger {

@@ -13,30 +13,31 @@ import (
 	"github.com/pion/webrtc/v4/pkg/media/samplebuilder"
 )
 
-// ErrNoRecording says that a source's pictures are of a codec that is not recorded.
+// ErrNoRecording reports that a source's video codec cannot be recorded.
 var ErrNoRecording = errors.New("media: only VP8 and Opus are recorded")
 
 const (
-	// cuesBytes is kept free in a file for the index of key frames.
+	// cuesBytes is the space in a file that is reserved for the index of key frames.
 	cuesBytes = 64 << 10
-	// headBytes is the most that a file has before all pictures and sounds, and pictureBytes and soundBytes what it has before each of them:
-	// a picture may begin a cluster, a sound does so every half a minute.
+	// headBytes is the largest size of a file's header. pictureBytes and soundBytes are the largest overheads of a
+	// picture and of a sound sample. Every picture may begin a cluster; a sound sample begins one only every half a
+	// minute.
 	headBytes    = cuesBytes + 4<<10
 	pictureBytes = 48
 	soundBytes   = 16
-	// lateness is how many packets a picture may be waited for, and stillness for how long.
+	// lateness is the largest number of packets to wait for a missing one, and stillness the longest time.
 	lateness  = 512
 	stillness = time.Second
 )
 
-// Recording is what a recorder has written.
+// Recording is the result of a recorder.
 type Recording struct {
 	Bytes    int64 // of the file
 	Duration time.Duration
-	Full     bool // it ended because the file had its size
+	Full     bool // it ended because the file has reached its limit
 }
 
-// Recorder writes a source into a WebM file until the source ends.
+// Recorder writes a source to a WebM file until the source ends.
 type Recorder struct {
 	file  *os.File
 	src   *Source
@@ -50,8 +51,8 @@ type Recorder struct {
 	once  sync.Once
 }
 
-// Record begins to write a source of VP8 and Opus into file, up to most bytes; the file stays open. It begins with
-// a key frame. ErrNoRecording, ErrEnded: the file is not touched.
+// Record starts to write a source of VP8 and Opus to file, at most most bytes, beginning with a key frame. The file
+// remains open. It returns ErrNoRecording or ErrEnded without a change of the file.
 func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
 	if v := src.Formats.Video; v != nil && v.Mime != webrtc.MimeTypeVP8 {
 		return nil, ErrNoRecording
@@ -73,24 +74,24 @@ func Record(src *Source, file *os.File, most int64) (*Recorder, error) {
 	return r, nil
 }
 
-// Done is closed when the file is whole.
+// Done is closed when the file is complete.
 func (r *Recorder) Done() <-chan struct{} { return r.done }
 
-// Result returns what was written, once it is done.
+// Result waits for the end of the recording and returns its result.
 func (r *Recorder) Result() (Recording, error) {
 	<-r.done
 	return r.out, r.err
 }
 
-// Stop ends the recording before the source does, and waits until the file is whole.
+// Stop ends the recording before the source ends, and waits until the file is complete.
 func (r *Recorder) Stop() {
 	r.once.Do(func() { close(r.stop) })
 	<-r.done
 }
 
-// kept is the file as the library has it. The library does not close it, since it is the caller's, and is told of no error: after one it
-// reads no more of what it was given, and the next Write of a track would wait for ever. What was amiss is remembered instead, and
-// nothing is appended any more.
+// kept is the file as the library gets it. The library must not close it, because it belongs to the caller. It must not
+// get errors either: after an error it reads no more samples, and the next Write of a track would block forever. So
+// kept stores the first errors and then appends no more data.
 type kept struct {
 	file *os.File
 	mu   sync.Mutex
@@ -107,7 +108,7 @@ func (k *kept) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// WriteAt implements [io.WriterAt]: the index and the duration go to where room was kept, also of a file that ended early.
+// WriteAt implements [io.WriterAt]. The index and the duration are written to reserved space, even after an error.
 func (k *kept) WriteAt(b []byte, at int64) (int, error) {
 	if _, err := k.file.WriteAt(b, at); err != nil {
 		k.fail(err)
@@ -134,15 +135,15 @@ func (k *kept) fault() error {
 type tracked struct {
 	build *samplebuilder.SampleBuilder
 	to    webm.BlockWriteCloser
-	clock int64 // of its timestamps, in units a millisecond
-	extra int64 // bytes before each sample
+	clock int64 // units of its timestamps per ms
+	extra int64 // bytes of overhead for each sample
 	begun bool
-	base  int64 // ms into the file of its first sample
+	base  int64 // position of its first sample in the file, in ms
 	last  uint32
 	at    int64 // units since the first sample
 }
 
-// moment returns a sample's place in the file in ms.
+// moment returns the position of a sample in the file, in ms.
 func (t *tracked) moment(ts uint32, now time.Duration) int64 {
 	if !t.begun {
 		t.begun, t.base, t.last = true, now.Milliseconds(), ts
@@ -168,11 +169,11 @@ func (r *Recorder) run() error {
 	return errors.Join(fault, w.close())
 }
 
-// webmWriter writes what a recorder takes.
+// webmWriter writes the packets of a recorder.
 type webmWriter struct {
 	r      *Recorder
 	out    *kept
-	tracks [2]*tracked // nil: the source has none of this kind
+	tracks [2]*tracked // nil: the source has no such track
 	begun  bool
 }
 
@@ -187,7 +188,7 @@ func newWebmWriter(r *Recorder) *webmWriter {
 	return w
 }
 
-// open begins the file. The size is that of the pictures, 0 where there are none.
+// open starts the file. width and height are the size of the pictures, or 0 without pictures.
 func (w *webmWriter) open(width, height uint64) error {
 	var entries []webm.TrackEntry
 	var which []*tracked
@@ -199,7 +200,8 @@ func (w *webmWriter) open(width, height uint64) error {
 		which = append(which, w.tracks[video])
 		entries = append(entries, webm.TrackEntry{Name: "Video", TrackNumber: 2, TrackUID: 2, CodecID: "V_VP8", TrackType: 1, Video: &webm.Video{PixelWidth: width, PixelHeight: height}})
 	}
-	// The library's own sorter drops what is older than what was written: all sound, once it lags behind the pictures.
+	// The library's default sorter drops blocks that are older than the last written one. That would drop all sound
+	// that is later than the pictures.
 	sorter, err := mkvcore.NewMultiTrackBlockSorter(mkvcore.WithMaxDelayedPackets(16), mkvcore.WithSortRule(mkvcore.BlockSorterWriteOutdated))
 	if err != nil {
 		return err
@@ -217,7 +219,7 @@ func (w *webmWriter) open(width, height uint64) error {
 	return err
 }
 
-// add takes a packet, and writes the samples that are whole with it.
+// add adds a packet, and writes the samples that are complete with it.
 func (w *webmWriter) add(it item) error {
 	t := w.tracks[it.kind]
 	if t == nil {
@@ -238,7 +240,8 @@ func (w *webmWriter) add(it item) error {
 	}
 }
 
-// write writes a sample. The file begins with a key frame, or with sound where there are no pictures: what comes before is dropped.
+// write writes a sample. The file begins with a key frame, or with sound if there are no pictures. Earlier samples are
+// dropped.
 func (w *webmWriter) write(kind int, data []byte, stamp uint32) error {
 	r, t := w.r, w.tracks[kind]
 	key := kind == audio || data[0]&1 == 0
@@ -271,7 +274,7 @@ func (w *webmWriter) write(kind int, data []byte, stamp uint32) error {
 	return err
 }
 
-// close ends the file, if it was begun.
+// close completes the file if it was started.
 func (w *webmWriter) close() error {
 	if !w.begun {
 		return nil
@@ -285,7 +288,8 @@ func (w *webmWriter) close() error {
 	return errors.Join(fault, w.out.fault())
 }
 
-// vp8Size returns the size of the pictures that a key frame begins, RFC 6386 section 9.1; false: it is not whole.
+// vp8Size returns the size of the pictures after a key frame, see RFC 6386 section 9.1. It returns false if the key
+// frame is incomplete.
 func vp8Size(key []byte) (width, height uint64, whole bool) {
 	if len(key) < 10 {
 		return 0, 0, false
@@ -293,5 +297,5 @@ func vp8Size(key []byte) (width, height uint64, whole bool) {
 	return uint64(key[6]) | uint64(key[7]&0x3f)<<8, uint64(key[8]) | uint64(key[9]&0x3f)<<8, true
 }
 
-// opusHead is what a file says of Opus in two channels, RFC 7845.
+// opusHead is the header of two-channel Opus in a file, see RFC 7845.
 var opusHead = []byte{'O', 'p', 'u', 's', 'H', 'e', 'a', 'd', 1, 2, 0, 0, 0x80, 0xbb, 0, 0, 0, 0, 0}

@@ -13,25 +13,25 @@ import (
 	"github.com/pion/webrtc/v4"
 )
 
-// askEvery is how often a publisher is asked for a key frame, at most.
+// askEvery is the shortest time between two requests for a key frame.
 const askEvery = 300 * time.Millisecond
 
-// Source is what comes of one publisher, or of another node that relays it. It is safe for concurrent use.
+// Source receives the packets of a publisher, or of another node that relays one. It is safe for concurrent use.
 type Source struct {
 	Formats Formats
 
 	pc      *webrtc.PeerConnection
-	open    func() bool // what comes counts
+	open    func() bool // reports whether packets are forwarded
 	done    chan struct{}
 	readers sync.WaitGroup
 
 	mu      sync.Mutex
-	ended   error // why; nil while it goes on
+	ended   error // the reason of the end; nil before it
 	takers  map[*taker]struct{}
 	gop     gop
 	ssrc    uint32 // of the pictures
 	asked   time.Time
-	counted [2]counter // of pictures and sound
+	counted [2]counter // for pictures and sound
 
 	packets, bytes, refused, dropped atomic.Uint64
 }
@@ -42,7 +42,7 @@ const (
 	audio = 1
 )
 
-// counter tells how many packets of a track were lost before they came here.
+// counter counts the packets of a track that did not arrive.
 type counter struct {
 	began   bool
 	first   uint32 // extended sequence number
@@ -68,15 +68,15 @@ func (c *counter) lost() uint64 {
 	return expected - c.came
 }
 
-// Counts are what a source has counted since it began.
+// Counts are the totals of a source since its start.
 type Counts struct {
-	Packets, Bytes uint64 // came, and counted
-	Lost           uint64 // packets that never came
-	Refused        uint64 // packets that came while open said no
+	Packets, Bytes uint64 // received and forwarded
+	Lost           uint64 // packets that did not arrive
+	Refused        uint64 // packets that arrived while open returned false
 	Dropped        uint64 // packets that did not fit into viewers' queues
 }
 
-// Counts returns them.
+// Counts returns the totals.
 func (s *Source) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,8 @@ func newSource(pc *webrtc.PeerConnection, open func() bool) *Source {
 	return &Source{pc: pc, open: open, done: make(chan struct{}), takers: map[*taker]struct{}{}}
 }
 
-// Publish answers a publisher's offer. What comes is handed on while open says so, which is asked for each
-// packet. The source ends when the publisher does. ErrOffer, ErrCodec.
+// Publish answers a publisher's offer. A packet is forwarded only if open, called for each packet, returns true. The
+// source ends when the publisher does. It returns ErrOffer or ErrCodec.
 func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_ *Source, sdp string, err error) {
 	pc, err := e.connection()
 	if err != nil {
@@ -111,8 +111,8 @@ func (e *Engine) Publish(ctx context.Context, offer string, open func() bool) (_
 	return s, sdp, err
 }
 
-// Pull becomes a viewer elsewhere, of a source with these formats; ask brings the offer there and returns the answer. The session has
-// UDP sockets of its own. ErrOffer, and errors of ask.
+// Pull starts a viewer's session at another node for a source with these formats. ask sends the offer there and returns
+// the answer. The session has its own UDP sockets. It returns ErrOffer, or an error of ask.
 func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func(ctx context.Context, offer string) (string, error)) (_ *Source, err error) {
 	pc, err := e.ownConnection()
 	if err != nil {
@@ -164,14 +164,14 @@ func (e *Engine) Pull(ctx context.Context, f Formats, open func() bool, ask func
 	return s, nil
 }
 
-// follow has the source read its tracks, and end with its connection.
+// follow makes the source read its tracks and end with its connection.
 func (s *Source) follow() {
 	s.pc.OnTrack(func(t *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 		kind, format := video, s.Formats.Video
 		if t.Kind() == webrtc.RTPCodecTypeAudio {
 			kind, format = audio, s.Formats.Audio
 		}
-		// Of a picture in several sizes (simulcast) the one that the offer names first is handed on.
+		// If a picture has several sizes (simulcast), the first one in the offer is forwarded.
 		handOn := t.RID() == r.Tracks()[0].RID()
 		s.mu.Lock()
 		if s.ended != nil || format == nil {
@@ -183,7 +183,7 @@ func (s *Source) follow() {
 		}
 		s.readers.Add(2)
 		s.mu.Unlock()
-		go func() { // what is not read, the library does not look at
+		go func() { // the library processes RTCP only when it is read
 			defer s.readers.Done()
 			buf := make([]byte, 1500)
 			for {
@@ -200,10 +200,10 @@ func (s *Source) follow() {
 	watch(s.pc, s.done, func(err error) { s.end(err) }, nil)
 }
 
-// errGone says that the other side of a session is not there any more.
+// errGone reports that the other side of a session has left.
 var errGone = errors.New("media: the other side is gone")
 
-// watch calls end once a session has failed, or has not come about in time, and up each time that it is connected.
+// watch calls end if a session fails or does not connect in time, and up each time it connects.
 func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up func()) {
 	var connected atomic.Bool
 	pc.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
@@ -214,7 +214,7 @@ func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up 
 				up()
 			}
 		case webrtc.PeerConnectionStateFailed, webrtc.PeerConnectionStateClosed:
-			go end(errGone) // which closes the connection that waits for this
+			go end(errGone) // end closes the connection, which waits for this callback
 		}
 	})
 	go func() {
@@ -230,13 +230,13 @@ func watch(pc *webrtc.PeerConnection, done <-chan struct{}, end func(error), up 
 	}()
 }
 
-// read reads a track until it ends, and hands its packets on if they are to be. The others are read so that the publisher is told
-// that they have come.
+// read reads a track until it ends, and forwards its packets if handOn is true. It reads the others as well, so that
+// the publisher gets feedback about them.
 func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, handOn bool) {
 	for {
 		p, _, err := t.ReadRTP()
 		if errors.Is(err, webrtc.ErrCodecNotFound) {
-			continue // this packet is of a type that was not agreed upon; others may follow
+			continue // this packet has a type that was not negotiated; others may follow
 		}
 		if err != nil {
 			return
@@ -244,13 +244,13 @@ func (s *Source) read(t *webrtc.TrackRemote, kind int, mime string, handOn bool)
 		if !handOn {
 			continue
 		}
-		// Extensions are of the publisher's session.
+		// Header extensions belong to the publisher's session.
 		p.Header.Extension, p.Header.Extensions, p.Header.CSRC = false, nil, nil
 		s.take(kind, mime, p, time.Now())
 	}
 }
 
-// take hands on a packet that has come.
+// take forwards a received packet.
 func (s *Source) take(kind int, mime string, p *rtp.Packet, now time.Time) {
 	if !s.open() {
 		s.refused.Add(1)
@@ -292,10 +292,10 @@ func (s *Source) ask(now time.Time) {
 		return
 	}
 	s.asked = now
-	_ = s.pc.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: s.ssrc}}) // the next packet asks again
+	_ = s.pc.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: s.ssrc}}) // the next packet retries
 }
 
-// wanted asks for a key frame in the name of a viewer.
+// wanted asks for a key frame on behalf of a viewer.
 func (s *Source) wanted() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,35 +308,36 @@ type item struct {
 	packet *rtp.Packet
 }
 
-// queued is how many packets wait for a taker: two seconds of 12 Mbit/s.
+// queued is the largest number of packets in a queue: two seconds at 12 Mbit/s.
 const queued = 2048
 
-// taker takes what comes of a source.
+// taker receives the packets of a source.
 type taker struct {
-	backlog []*rtp.Packet // the group of pictures that was under way
+	backlog []*rtp.Packet // the group of pictures at the start
 	queue   chan item
-	waits   bool // for a key frame; of the source
+	waits   bool // for a key frame; owned by the source
 }
 
-// add adds a taker, which gets the group of pictures under way and the packets from now on. It reports whether there is a group. ErrEnded.
+// add adds a taker. The taker gets the current group of pictures and all later packets. add reports whether there is a
+// group. It returns ErrEnded.
 func (s *Source) add(t *taker) (kept bool, err error) {
 	s.mu.Lock()
 	if s.ended != nil {
 		s.mu.Unlock()
 		return false, ErrEnded
 	}
-	packets := slices.Clip(s.gop.packets) // the source appends to the group, and changes no packet of it
+	packets := slices.Clip(s.gop.packets) // the source appends to the group, but changes no packet of it
 	t.waits = len(packets) == 0
 	if t.waits && s.Formats.Video != nil {
 		s.ask(time.Now())
 	}
 	s.takers[t] = struct{}{}
 	s.mu.Unlock()
-	t.backlog = replay(packets) // without the lock, which the publisher's packets wait for
+	t.backlog = replay(packets) // without the lock, because the publisher's packets wait for it
 	return len(packets) > 0, nil
 }
 
-// remove ends what add has begun.
+// remove removes a taker.
 func (s *Source) remove(t *taker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,7 +347,7 @@ func (s *Source) remove(t *taker) {
 // Done is closed when the source has ended.
 func (s *Source) Done() <-chan struct{} { return s.done }
 
-// end says once that the source has ended, and why.
+// end records the end of the source and its reason, once.
 func (s *Source) end(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,7 +357,7 @@ func (s *Source) end(why error) {
 	}
 }
 
-// Close ends the source and its session. It waits for what reads of it.
+// Close ends the source and its session. It waits for the goroutines that read the source.
 func (s *Source) Close(why error) {
 	if why == nil {
 		why = ErrEnded

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// burst is how many packets of a replay are sent at a time, and pause the time between: some 16,000 packets a
-	// second, so that neither sockets nor lines lose them.
+	// burst is the number of replayed packets that are sent at a time, and pause is the time between two bursts. That
+	// is about 16,000 packets per second, so that neither sockets nor networks lose them.
 	burst = 32
 	pause = 2 * time.Millisecond
-	// boundTime is how long a session that is connected may take until it can send.
+	// boundTime bounds the time from the connection of a session until it can send.
 	boundTime = 5 * time.Second
 )
 
-// track is one that is sent.
+// track is a sent track.
 type track struct {
 	format Format
 	kind   webrtc.RTPCodecType
@@ -42,7 +42,7 @@ func newTrack(f *Format, kind webrtc.RTPCodecType) *track {
 
 // Bind implements [webrtc.TrackLocal].
 func (t *track) Bind(c webrtc.TrackLocalContext) (webrtc.RTPCodecParameters, error) {
-	inner, err := webrtc.NewTrackLocalStaticRTP(t.format.capability(), t.id, stream) // it knows which codec is the same
+	inner, err := webrtc.NewTrackLocalStaticRTP(t.format.capability(), t.id, stream) // it finds the matching codec
 	if err != nil {
 		return webrtc.RTPCodecParameters{}, err
 	}
@@ -65,7 +65,7 @@ func (t *track) Unbind(webrtc.TrackLocalContext) error {
 	return nil
 }
 
-// stream names what tracks belong together.
+// stream is the id of the stream that both tracks belong to.
 const stream = "live"
 
 // ID implements [webrtc.TrackLocal].
@@ -80,7 +80,7 @@ func (t *track) StreamID() string { return stream }
 // Kind implements [webrtc.TrackLocal].
 func (t *track) Kind() webrtc.RTPCodecType { return t.kind }
 
-// write sends a packet; 0 while the library cannot yet.
+// write sends a packet. It returns 0 as long as the library is not ready.
 func (t *track) write(p *rtp.Packet) (int, error) {
 	t.mu.Lock()
 	to, h := t.to, p.Header
@@ -92,7 +92,7 @@ func (t *track) write(p *rtp.Packet) (int, error) {
 	return to.WriteRTP(&h, p.Payload)
 }
 
-// Viewer is one session to which a source is sent. It is safe for concurrent use.
+// Viewer is a session that a source is sent to. It is safe for concurrent use.
 type Viewer struct {
 	pc     *webrtc.PeerConnection
 	src    *Source
@@ -103,12 +103,13 @@ type Viewer struct {
 	closed  bool
 	done    chan struct{}
 	ups     sync.Once
-	Kept    bool // the viewer began with a group of pictures that was kept; to be read after First
+	Kept    bool // the viewer began with a stored group of pictures; readable after First
 	first   chan struct{}
 	working sync.WaitGroup
 }
 
-// Watch answers a viewer's offer. The viewer ends with the source, and when the other side is gone. ErrOffer, ErrCodec, ErrEnded.
+// Watch answers a viewer's offer. The viewer ends with the source, or when the other side leaves. It returns ErrOffer,
+// ErrCodec or ErrEnded.
 func (e *Engine) Watch(ctx context.Context, src *Source, offer string) (_ *Viewer, sdp string, err error) {
 	pc, err := e.connection()
 	if err != nil {
@@ -133,7 +134,7 @@ func (e *Engine) Watch(ctx context.Context, src *Source, offer string) (_ *Viewe
 		if t == nil {
 			continue
 		}
-		if !takes[t.kind] { // whoever wants sound alone gets sound alone
+		if !takes[t.kind] { // the viewer did not ask for this track
 			v.tracks[i] = nil
 			continue
 		}
@@ -168,7 +169,7 @@ func (v *Viewer) work(f func()) {
 	}
 }
 
-// hear passes on what a viewer's player asks for.
+// hear handles a player's requests for key frames.
 func (v *Viewer) hear(sender *webrtc.RTPSender) {
 	for {
 		packets, _, err := sender.ReadRTCP()
@@ -184,7 +185,7 @@ func (v *Viewer) hear(sender *webrtc.RTPSender) {
 	}
 }
 
-// send brings what comes of the source to the viewer.
+// send sends the packets of the source to the viewer.
 func (v *Viewer) send() {
 	late := time.NewTimer(boundTime)
 	defer late.Stop()
@@ -216,7 +217,7 @@ func (v *Viewer) send() {
 		for {
 			n, err := t.write(p)
 			if err != nil {
-				return true // the session tells when it has ended
+				return true // the session reports its own end
 			}
 			if n > 0 || begun || len(p.Payload) == 0 {
 				if !begun && n > 0 {
@@ -225,7 +226,7 @@ func (v *Viewer) send() {
 				}
 				return true
 			}
-			select { // the library is not ready, though it has said so
+			select { // the library is not ready, although it reported so
 			case <-v.done:
 				return false
 			case <-time.After(time.Millisecond):
