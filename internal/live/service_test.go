@@ -39,26 +39,26 @@ import (
 	"github.com/stoa-dev/stoa/lib/testing/eventually"
 )
 
-// A world is one node's streams, and what is beneath them, on embedded engines and loopback.
+// A world is one node's streams with its other packages, on embedded engines and loopback.
 type world struct {
 	*Service
 	t        *testing.T
 	accounts *accounts.Service
 	redis    *redis.DB
-	ahead    *atomic.Int64 // nanoseconds that the clock is ahead
-	stop     func()        // as a node stops in good order
+	ahead    *atomic.Int64 // ns by which the clock is ahead
+	stop     func()        // stops the node regularly
 	files    *files
 	events   *events.Bus
 	outside  *sync.Map // viewers who are in no room
 }
 
-// files stand for transfers.
+// files replaces transfers.
 type files struct {
 	mu     sync.Mutex
 	stored map[string][]byte
 	fault  error
 	hangs  bool          // until the context ends
-	gate   chan struct{} // Store waits for its end; nil: it does not
+	gate   chan struct{} // Store waits until it is closed; nil: Store does not wait
 }
 
 func (f *files) Store(ctx context.Context, _ accounts.ID, id, name, media string, size int64, body io.ReaderAt, _ time.Duration) (string, error) {
@@ -142,13 +142,13 @@ func single(t *testing.T, change func(*Service)) *world {
 	return newWorld(t, db, redistest.Open(t, "embedded"), ahead, t.TempDir(), change)
 }
 
-// neighbour is another node on the same engines.
+// neighbour returns another node on the same engines.
 func (w *world) neighbour(change func(*Service)) *world {
 	w.t.Helper()
 	return newWorld(w.t, w.db, w.redis, w.ahead, w.t.TempDir(), change)
 }
 
-// login opens a login session of a user.
+// login creates a session of a user.
 func (w *world) login(user accounts.ID) Caller {
 	w.t.Helper()
 	tokens, err := w.accounts.SignIn(w.t.Context(), user, accounts.Login{})
@@ -158,10 +158,10 @@ func (w *world) login(user accounts.ID) Caller {
 	return Caller{User: user, Device: c.Device}
 }
 
-// room is the one to whose playlist tests add streams.
+// room is the room that tests add streams to.
 var room = ids.New[world]().String()
 
-// ticket returns a ticket for a stream that its owner has added to the room, for a viewer with a login session or for a guest.
+// ticket returns a ticket for a stream that its owner has added to the room, for a viewer with a session or a guest.
 func (w *world) ticket(st Stream, viewer string, device accounts.DeviceID) (path, token string) {
 	w.t.Helper()
 	path, token, _, err := w.Ticket(w.t.Context(), st.Owner, st.ID.String(), room, viewer, device)
@@ -195,7 +195,7 @@ func (w *world) person() accounts.ID {
 
 func to[T any](v T) *T { return &v }
 
-// made makes a stream.
+// made creates a stream.
 func (w *world) made(owner accounts.ID, u Update) (Stream, StreamKeys) {
 	w.t.Helper()
 	if u.Title == nil {
@@ -206,7 +206,7 @@ func (w *world) made(owner accounts.ID, u Update) (Stream, StreamKeys) {
 	return st, keys
 }
 
-// holds is whoever has a key.
+// holds returns the caller with this key.
 func (w *world) holds(key string) Caller {
 	w.t.Helper()
 	h, err := w.Verify(w.t.Context(), key)
@@ -240,7 +240,7 @@ func (w *world) watch(by Caller, id ID) (*livetest.Viewer, SessionID, error) {
 	return v, session, err
 }
 
-// sees waits for pictures that a viewer has not had.
+// sees waits until a viewer has received new pictures.
 func (w *world) sees(what string, v *livetest.Viewer) {
 	w.t.Helper()
 	n := len(v.Frames())
@@ -321,7 +321,7 @@ func TestAStreamIsPublishedByOneAndWatchedByWhoeverMay(t *testing.T) {
 	if w.must(err); len(list) != 0 {
 		t.Errorf("live are still %+v", list)
 	}
-	eventually.NoError(t, "the owner to be let in", func() error { // once the lease is free
+	eventually.NoError(t, "the owner to be let in", func() error { // after the lease has expired
 		_, _, err := w.publish(Caller{User: ann}, st.ID)
 		return err
 	})
@@ -359,7 +359,7 @@ func TestNewKeysEndTheSessionsOfTheOldOnesOnAllNodes(t *testing.T) {
 	w.fails("the old publish key", err, accounts.ErrToken)
 }
 
-// A worker looks for what operators ask once a second, and a script is quicker.
+// A worker checks an operator's orders once a second, and a script is faster.
 func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
@@ -379,8 +379,8 @@ func TestWhoStopsAStreamAndThenGivesItKeysGetsBoth(t *testing.T) {
 	eventually.True(t, "the publisher to be sent away", func() bool { return w.shown(ann, st.ID).OnAir == nil })
 }
 
-// TestAnOldPublisherChangesNothingAndShowsNothing has a node sleep for longer than its lease, so that another one's publisher
-// comes; then the first one wakes.
+// TestAnOldPublisherChangesNothingAndShowsNothing suspends a node for longer than its lease. Another node gets a
+// publisher, and then the first node resumes.
 func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	asleep := single(t, func(s *Service) { s.life, s.every = 10*time.Second, time.Hour })
 	next := asleep.neighbour(nil)
@@ -393,7 +393,7 @@ func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	asleep.must(err)
 	p := asleep.found(st.ID).pub
 	eventually.True(t, "pictures of the first one", func() bool {
-		asleep.must(asleep.round(ctx, p)) // it sleeps only once they have come, however long that takes
+		asleep.must(asleep.round(ctx, p)) // it is suspended only after the first pictures, however long they take
 		return len(before.Frames()) > 3
 	})
 	asleep.must(asleep.redis.Do(ctx, keyspace.Cmd{Name: "UNLINK", Key: publisherKeys.At(st.ID).Key}).Err)
@@ -420,7 +420,7 @@ func TestAnOldPublisherChangesNothingAndShowsNothing(t *testing.T) {
 	if was.OnAir == nil || was.OnAir.Session != session || was.OnAir.Token <= p.token() {
 		t.Fatalf("on air: %+v", was.OnAir)
 	}
-	// Whatever the first one writes is refused, one by one.
+	// Each write by the first node is refused.
 	asleep.fails("a late report", asleep.report(ctx, p), errOvertaken)
 	asleep.fails("a late end", asleep.Service.redis.clear(ctx, st.ID, p.token()), errOvertaken)
 	asleep.fails("a late claim", asleep.claim(ctx, p, p.token()), ErrBusy)
@@ -463,7 +463,7 @@ func TestALeaseThatRedisHasForgottenIsTakenAgain(t *testing.T) {
 	}
 }
 
-// Redis that comes back may be so slow at first that its answer does not come: the node has the lease, and does not know.
+// A recovering Redis may be so slow at first that its reply is lost: the node has the lease, and does not know it.
 func TestALeaseThatItsNodeDoesNotKnowOfSendsNoPublisherAway(t *testing.T) {
 	w := single(t, func(s *Service) { s.life, s.every = time.Second, time.Hour })
 	ctx := t.Context()
@@ -525,7 +525,7 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	record := func() *livetest.Publisher {
 		t.Helper()
 		var p *livetest.Publisher
-		eventually.NoError(t, "the publisher to be let in", func() (err error) { // the one before may be on the way out
+		eventually.NoError(t, "the publisher to be let in", func() (err error) { // the previous session may still be ending
 			p, _, err = w.publish(w.holds(keys.Publish), st.ID)
 			return err
 		})
@@ -546,7 +546,7 @@ func TestARecordingBecomesAFile(t *testing.T) {
 	if r := list[0]; r.File == "" || r.Fault != "" || r.Bytes < 1000 || r.Duration < 500 || len(w.files.stored[r.File]) != int(r.Bytes) {
 		t.Errorf("recorded %+v", r)
 	}
-	// One that is refused for good says so.
+	// A permanent error is stored with the recording.
 	w.files.mu.Lock()
 	w.files.fault = ErrStreams
 	w.files.mu.Unlock()
@@ -557,12 +557,12 @@ func TestARecordingBecomesAFile(t *testing.T) {
 		w.must(err)
 		return len(list) == 2 && list[0].File == "" && list[0].Fault == ErrStreams.Code
 	})
-	// One that cannot be kept now is kept by the next start.
+	// A recording that cannot be stored now is stored at the next start.
 	w.files.mu.Lock()
 	w.files.fault, w.files.hangs = errors.New("the disk is full"), true
 	w.files.mu.Unlock()
 	record()
-	w.stop() // waits for a while
+	w.stop() // waits for some time
 	left, err := filepath.Glob(filepath.Join(w.cfg.Folder, "*.webm"))
 	if w.must(err); len(left) != 1 {
 		t.Fatalf("left are %q", left)
@@ -582,7 +582,7 @@ func TestEachRecordingIsReachedByCursors(t *testing.T) {
 	st, _ := w.made(ann, Update{})
 	want := map[SessionID]bool{}
 	for i := range 5 {
-		r := Recording{ID: ids.New[Session](), Stream: st.ID, Started: int64(i / 2)} // some began at once
+		r := Recording{ID: ids.New[Session](), Stream: st.ID, Started: int64(i / 2)} // some with the same start
 		want[r.ID] = true
 		w.must(w.db.Tx(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error { return insertRecording(ctx, tx, r) }))
 	}
@@ -635,7 +635,7 @@ func TestANodeThatStartsReadsWhatIsLive(t *testing.T) {
 	}
 }
 
-// To store a recording takes a while where the storage is slow, and nobody publishes or watches meanwhile.
+// Storing a recording takes time if the storage is slow, and the stream has no publisher or viewer meanwhile.
 func TestARecordingThatIsBeingStoredHasNoPlaceOfTheNode(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.Sessions = 1 })
 	w.files.gate = make(chan struct{})
@@ -655,7 +655,7 @@ func TestARecordingThatIsBeingStoredHasNoPlaceOfTheNode(t *testing.T) {
 	})
 }
 
-// A recording that was stored, and whose row could not be written, is not stored a second time.
+// A stored recording without a row is not stored a second time.
 func TestARecordingIsStoredOnce(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
@@ -687,7 +687,7 @@ func TestARecordingIsStoredOnce(t *testing.T) {
 	})
 }
 
-// A node that stops waits less than the ten seconds that it has for what is being stored, and takes no refusal for the last word then.
+// A stopping node waits less than its ten seconds for running uploads, and does not treat an error then as permanent.
 func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, func(s *Service) { s.cfg.UDP = Off })
@@ -713,7 +713,7 @@ func TestANodeThatStopsLeavesWhatIsBeingStored(t *testing.T) {
 	})
 }
 
-// What is being recorded when a node has just begun is not taken for what an earlier run has left.
+// A recording that begins right after a node's start is not treated as one of an earlier process.
 func TestARecordingThatBeginsAtOnceIsNoLeftover(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
@@ -741,7 +741,7 @@ func TestARecordingThatBeginsAtOnceIsNoLeftover(t *testing.T) {
 	}
 }
 
-// Nodes may share a data folder; what one of them records is no leftover to the others.
+// Nodes may share a data folder. A node's running recording is not a leftover for the others.
 func TestANodeThatStartsLeavesTheRecordingsOfOthersAlone(t *testing.T) {
 	w := single(t, nil)
 	ann := w.person()
@@ -772,7 +772,7 @@ func TestANodeThatStartsLeavesTheRecordingsOfOthersAlone(t *testing.T) {
 	}
 }
 
-// Who may watch ends viewers' sessions, at whatever node, and not the publisher's.
+// A viewer may end viewers' sessions on any node, but not the publisher's.
 func TestAViewerEndsNoPublisher(t *testing.T) {
 	w := single(t, nil)
 	far := w.neighbour(nil)
@@ -871,14 +871,14 @@ func TestErasingAUserDeletesTheirStreams(t *testing.T) {
 	w.shown(bob, kept.ID)
 }
 
-// Neither a user nor a household takes all places of a node, and viewers leave some to publishers and to other nodes.
+// No user or household can use all slots of a node, and viewers leave some to publishers and other nodes.
 func TestViewersLeavePlacesToOthers(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.Sessions, s.cfg.MaxFrom = 30, 5 })
 	ann := w.person()
 	st, keys := w.made(ann, Update{Access: to(Open)})
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
 	w.must(err)
-	// watch watches, and waits for a picture: who is not connected in time loses the place again.
+	// watch watches and waits for a picture: a viewer who does not connect in time loses the slot again.
 	watch := func(by Caller) (SessionID, error) {
 		v, session, err := w.watch(by, st.ID)
 		if err == nil {
@@ -925,7 +925,7 @@ func TestViewersLeavePlacesToOthers(t *testing.T) {
 	w.fails("a publisher when all is taken", err, ErrFull)
 }
 
-// A school, and all users of a mobile network, may be one household.
+// A school, or all users of a mobile network, may be one household.
 func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 	w := single(t, func(s *Service) { s.cfg.MaxFrom = 1 })
 	a := web.New(web.Config{Auth: keyed{w.Service}, Limiter: ratelimit.New(w.redis)})
@@ -936,7 +936,7 @@ func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 	st, keys := w.made(ann, Update{})
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
 	w.must(err)
-	// watch watches by a ticket.
+	// watch watches with a ticket.
 	watch := func(path, token string) int {
 		t.Helper()
 		v, err := livetest.Watch(t.Context(), livetest.Post(http.DefaultClient, server.URL+path, token, nil))
@@ -945,7 +945,7 @@ func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 		}
 		w.must(err)
 		t.Cleanup(v.Close)
-		eventually.True(t, "a picture", func() bool { return len(v.Frames()) > 0 }) // who is not connected in time loses the place again
+		eventually.True(t, "a picture", func() bool { return len(v.Frames()) > 0 }) // a viewer who does not connect in time loses the slot again
 		return http.StatusCreated
 	}
 	guest := ids.New[world]().String()
@@ -974,14 +974,14 @@ func TestMembersOfARoomAreCountedByUserAndGuestsByHousehold(t *testing.T) {
 	}
 }
 
-// keyed lets in who has a key of a stream.
+// keyed authenticates callers with a key of a stream.
 type keyed struct{ *Service }
 
 func (k keyed) Authenticate(ctx context.Context, token string) (web.Caller, error) {
 	return k.Verify(ctx, token)
 }
 
-// Who has a token from a room, and uses up what it may do, keeps neither the publisher nor other viewers nor other nodes out.
+// A bearer of a room's ticket who uses up its limits does not affect the publisher, other viewers or other nodes.
 func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := single(t, func(s *Service) { s.cfg.UDP = Off })
@@ -1013,7 +1013,7 @@ func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
 			"another guest": post(watchPath(st.ID), guest, "192.0.2.2"),
 			"a node":        post(watchPath(st.ID), w.signer.sign(relay, st.ID, w.db.Now().Add(relayLife), "", ""), "192.0.2.1"),
 		} {
-			if got != http.StatusServiceUnavailable { // there are no media here
+			if got != http.StatusServiceUnavailable { // media are off
 				t.Errorf("%s: %d", what, got)
 			}
 		}
@@ -1021,7 +1021,7 @@ func TestTokensOfOneKindAndHouseholdHaveTheirOwnLimits(t *testing.T) {
 }
 
 func TestWatching_EndsWithItsRightOnAllNodes(t *testing.T) {
-	sweeps := func(s *Service) { s.sweep = time.Hour } // the events alone end sessions
+	sweeps := func(s *Service) { s.sweep = time.Hour } // sessions end by events only
 	w := single(t, sweeps)
 	far := w.neighbour(sweeps)
 	ann := w.person()
@@ -1070,7 +1070,7 @@ func TestWatching_EndsWithItsRightOnAllNodes(t *testing.T) {
 			t.Errorf("watching again after the end of %s: %v", c.what, err)
 		}
 	}
-	w.login(ann) // the end of a login session announces the ban
+	w.login(ann) // the end of a session announces the ban
 	w.must(far.accounts.Ban(t.Context(), ann, accounts.Forever, ""))
 	eventually.True(t, "the ban of the owner to end publishing", p.Ended)
 	_, _, err = far.publish(far.holds(keys.Publish), st.ID)
@@ -1090,7 +1090,7 @@ func TestAUserHasSoManyStreams(t *testing.T) {
 }
 
 func TestANodeWithoutItsPortDoesTheRest(t *testing.T) {
-	w := single(t, func(s *Service) { s.cfg.UDP = "192.0.2.1:9" }) // an address of nobody's
+	w := single(t, func(s *Service) { s.cfg.UDP = "192.0.2.1:9" }) // an address of no machine here
 	ann := w.person()
 	st, keys := w.made(ann, Update{})
 	_, _, err := w.publish(w.holds(keys.Publish), st.ID)
@@ -1109,7 +1109,7 @@ func TestAPortThatIsFreeLaterIsOpenedThen(t *testing.T) {
 	_, _, err = w.publish(w.holds(keys.Publish), st.ID)
 	w.fails("publishing", err, ErrMedia)
 	w.must(other.Close())
-	w.listen(t.Context(), slog.LevelDebug) // as every half a minute
+	w.listen(t.Context(), slog.LevelDebug) // as in every half a minute
 	_, _, err = w.publish(w.holds(keys.Publish), st.ID)
 	w.must(err)
 }
@@ -1137,13 +1137,13 @@ func TestARedisThatIsFullKeepsAStreamOnAir(t *testing.T) {
 	}
 }
 
-// The answer with the keys got lost, and the client tries again.
+// The response with the keys is lost, and the client retries.
 func TestTriesOfOneRequestMakeOneStreamAndTheLastKeysAreGood(t *testing.T) {
 	w := single(t, nil)
 	ctx := t.Context()
 	ann, id := w.person(), ids.New[Stream]()
 	var seen []StreamKeys
-	for range 4 { // more than one may own
+	for range 4 { // more than a user may own
 		st, keys, err := w.Create(ctx, ann, id, Update{Title: to("Sunday match")})
 		w.must(err)
 		seen = append(seen, keys)

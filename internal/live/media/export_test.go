@@ -11,14 +11,14 @@ import (
 	"github.com/pion/webrtc/v4"
 )
 
-// Unconnected returns a source of VP8 and Opus that has no publisher.
+// Unconnected returns a source of VP8 and Opus without a publisher.
 func Unconnected() *Source {
 	s := newSource(nil, func() bool { return true })
 	s.Formats = Formats{Video: &Format{Mime: webrtc.MimeTypeVP8}, Audio: &Format{Mime: webrtc.MimeTypeOpus}}
 	return s
 }
 
-// Connect makes a session, and ends it.
+// Connect creates a session and ends it.
 func Connect(e *Engine) error {
 	pc, err := e.connection()
 	if err != nil {
@@ -27,19 +27,20 @@ func Connect(e *Engine) error {
 	return pc.Close()
 }
 
-// Hide has an engine on all addresses of the machine not see those of loopback while hidden says so.
+// Hide makes an engine on all addresses ignore loopback addresses while hidden returns true.
 func Hide(e *Engine, hidden func() bool) {
 	e.all.options = append(e.all.options, ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool { return !hidden() || !strings.HasPrefix(name, "lo") }))
 }
 
-// OnLoopback returns how an engine would look for loopback's addresses alone, to open a port on them, and to where it is open.
+// OnLoopback returns functions of an engine that listens only on loopback addresses: its check, its open addresses, and
+// its end.
 func OnLoopback(port int, log *slog.Logger) (look func() error, open func() []net.Addr, end func() error) {
 	a := &allAddresses{port: port, log: log, open: map[string]*address{}, options: []ice.UDPMuxFromPortOption{ice.UDPMuxFromPortWithLoopback(),
 		ice.UDPMuxFromPortWithInterfaceFilter(func(name string) bool { return strings.HasPrefix(name, "lo") })}}
 	return a.look, a.GetListenAddresses, a.Close
 }
 
-// Take has a source take a packet of its pictures or of its sound.
+// Take makes a source receive a packet of its pictures or sound.
 func Take(s *Source, sound bool, p *rtp.Packet) {
 	if sound {
 		s.take(audio, webrtc.MimeTypeOpus, p, time.Now())
@@ -48,14 +49,14 @@ func Take(s *Source, sound bool, p *rtp.Packet) {
 	}
 }
 
-// Forget has a source have no group of pictures.
+// Forget deletes a source's group of pictures.
 func Forget(s *Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gop = gop{}
 }
 
-// Waiting returns how many packets wait for a recorder.
+// Waiting returns the number of packets in a recorder's queue.
 func Waiting(r *Recorder) int { return len(r.taker.queue) }
 
 // NearestLast is nearestLast.
@@ -64,7 +65,7 @@ var NearestLast = nearestLast
 // WithoutCandidates is withoutCandidates.
 var WithoutCandidates = withoutCandidates
 
-// Join adds a viewer to a source, and removes it. It returns the packets that the viewer gets at once.
+// Join adds a viewer to a source and removes it. It returns the packets that the viewer gets at once.
 func Join(s *Source) []*rtp.Packet {
 	t := &taker{queue: make(chan item, queued)}
 	_, _ = s.add(t)

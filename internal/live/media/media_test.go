@@ -73,7 +73,7 @@ func watch(t *testing.T, e *media.Engine, src *media.Source) (*livetest.Viewer, 
 	return v, inner
 }
 
-// whole wants pictures without a gap, the first of them a key frame, and timestamps that rise.
+// whole checks that pictures have no gap, that the first is a key frame, and that timestamps increase.
 func whole(t *testing.T, frames []livetest.Frame) {
 	t.Helper()
 	for i, f := range frames {
@@ -90,7 +90,7 @@ func whole(t *testing.T, frames []livetest.Frame) {
 	}
 }
 
-// codecs are those of pictures that are handed on.
+// codecs are the forwarded video codecs.
 var codecs = map[string]livetest.Camera{"VP8": {}, "H264": {H264: true}}
 
 func TestWhatAPublisherSendsComesToViewers(t *testing.T) {
@@ -126,7 +126,7 @@ func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
 	for name, cam := range codecs {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t)
-			cam.Deaf, cam.KeyEvery, cam.Bitrate = true, time.Hour, 1_000_000 // one key frame, the first
+			cam.Deaf, cam.KeyEvery, cam.Bitrate = true, time.Hour, 1_000_000 // one key frame, the first picture
 			p, src := publish(t, e, cam)
 			eventually.True(t, "some pictures", func() bool { return p.Sent.Load() > 60 })
 			v, inner := watch(t, e, src)
@@ -140,7 +140,7 @@ func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
 			if !inner.Kept {
 				t.Error("nothing was kept")
 			}
-			// The pictures of the past lie a millisecond apart.
+			// Earlier pictures are a millisecond apart.
 			if d := frames[30].RTP - frames[0].RTP; d > 60*90 {
 				t.Errorf("thirty pictures of the past last %d ms", d/90)
 			}
@@ -151,7 +151,7 @@ func TestALateJoinerGetsTheGroupOfPicturesThatIsUnderWay(t *testing.T) {
 func TestJoin_PicturesFollowEachOtherByMilliseconds(t *testing.T) {
 	src := media.Unconnected()
 	const begin, second = ^uint32(0) - 9000, 90_000 // the timestamps wrap around
-	for i, at := range []uint32{0, 2, 1, 4, 4, 3} { // in units of a second, as pictures are decoded
+	for i, at := range []uint32{0, 2, 1, 4, 4, 3} { // in seconds, in decoding order
 		frame := []byte{0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 		if i == 0 {
 			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
@@ -168,7 +168,7 @@ func TestJoin_PicturesFollowEachOtherByMilliseconds(t *testing.T) {
 	}
 }
 
-// A track is known before its first packet, which may be a retransmission of one that is late.
+// A track is known before its first packet, which may be a late retransmission.
 func TestAPublisherIsAskedForAKeyFrameBeforeItsFirstPacket(t *testing.T) {
 	e := engine(t)
 	_, src := publish(t, e, livetest.Camera{Waits: true})
@@ -304,7 +304,8 @@ func TestAnOfferThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// recorded counts the pictures and sounds of a file, and wants both in order, and a key frame as the first picture.
+// recorded counts the pictures and sounds of a file. It checks that both are in order and that the first picture is a
+// key frame.
 func recorded(t *testing.T, name string) (pictures, sounds int) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -368,7 +369,7 @@ func TestARecordingIsAFileThatBeginsWithAKeyFrame(t *testing.T) {
 	}
 }
 
-// What is recorded has to be a file of the largest size at most.
+// A recording must not be larger than the largest file.
 func TestARecordingIsNoLargerThanItMayBe(t *testing.T) {
 	src := media.Unconnected()
 	file, err := os.Create(filepath.Join(t.TempDir(), "live.webm"))
@@ -403,7 +404,7 @@ func TestARecordingIsNoLargerThanItMayBe(t *testing.T) {
 	}
 }
 
-// A file may fail while several samples are written one after the other, as when a packet that was missing comes late.
+// A file may fail while several samples are written in a row, for example after a missing packet arrives late.
 func TestARecordingEndsWhereItsFileFails(t *testing.T) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -412,7 +413,7 @@ func TestARecordingEndsWhereItsFileFails(t *testing.T) {
 	defer to.Close()
 	read := make(chan error, 1)
 	go func() {
-		_, err := io.ReadFull(from, make([]byte, 64<<10)) // what is kept free for the index is as large as the pipe's buffer
+		_, err := io.ReadFull(from, make([]byte, 64<<10)) // the space reserved for the index has the size of the pipe's buffer
 		read <- err
 	}()
 	src := media.Unconnected()
@@ -427,7 +428,7 @@ func TestARecordingEndsWhereItsFileFails(t *testing.T) {
 		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: uint32(i) * 3600}, Payload: frame})
 	}
 	sound(0)
-	eventually.True(t, "the file to begin", func() bool { return media.Waiting(r) == 0 }) // the sound is taken after the picture with which it does
+	eventually.True(t, "the file to begin", func() bool { return media.Waiting(r) == 0 }) // the sound is read after the picture that starts the file
 	if err := errors.Join(<-read, from.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -465,12 +466,12 @@ func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
 	}
 	const n = 50
 	for i := range uint32(n) { // two seconds
-		frame := []byte{0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0} // not a key
+		frame := []byte{0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0} // not a key frame
 		if i == 0 {
 			frame = []byte{0x10, 0, 0, 0, 0x9d, 1, 0x2a, 64, 1, 240, 0}
 		}
 		media.Take(src, false, &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: i * 3600}, Payload: frame})
-		if i == 1 { // the first picture is whole, and the file begun
+		if i == 1 { // the first picture is complete, and the file is started
 			media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 0}, Payload: []byte{0xfc, 0}})
 			media.Take(src, true, &rtp.Packet{Header: rtp.Header{Version: 2, SequenceNumber: 1, Timestamp: 960}, Payload: []byte{0xfc, 0}})
 		}
@@ -483,7 +484,7 @@ func TestSoundThatLagsBehindThePicturesIsRecorded(t *testing.T) {
 	if _, err := r.Result(); err != nil {
 		t.Fatal(err)
 	}
-	// The last of each waits for one that follows.
+	// The last sample of each track waits for a next one.
 	if pictures, sounds := recorded(t, file.Name()); pictures < n-1 || sounds < n-1 {
 		t.Errorf("%d pictures and %d sounds are in the file, want %d of each", pictures, sounds, n-1)
 	}
@@ -496,7 +497,7 @@ func TestAnEngineOnAllAddressesIsReachedOnThisMachine(t *testing.T) {
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
 }
 
-// An address may come after the start, as from DHCP, and go: sessions that begin get those that are there.
+// An address may be added after the start, for example by DHCP, or be removed. New sessions get the present addresses.
 func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
 	e := engineAt(t, ":0")
 	var hidden atomic.Bool
@@ -519,7 +520,7 @@ func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
 		return yes
 	}
 	hidden.Store(true)
-	for i, want := range []bool{true, true, false} { // one that is away at one look keeps its sessions
+	for i, want := range []bool{true, true, false} { // an address that is missing at one check keeps its sessions
 		if named() != want {
 			t.Errorf("after %d looks that did not find the address it is named: %t", i, !want)
 		}
@@ -534,7 +535,7 @@ func TestAnEngineOnAllAddressesFollowsThem(t *testing.T) {
 	eventually.True(t, "pictures to come", func() bool { return len(v.Frames()) > 5 })
 }
 
-// A port may be taken on an address for a while, and an address of IPv6 not be good yet.
+// A port may be in use on one address for some time, and an IPv6 address may not be usable yet.
 func TestAnAddressOnWhichThePortCannotBeOpenedIsTriedAgain(t *testing.T) {
 	other, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -572,7 +573,7 @@ func texts(list []net.Addr) (all []string) {
 	return all
 }
 
-// The engine is outside of the bubble, for its socket; that of the session is the bubble's time.
+// The engine is outside the bubble because of its socket; the session uses the bubble's time.
 func TestAnEngineMakesSessionsForAsLongAsItRuns(t *testing.T) {
 	e := engine(t)
 	later := time.Now().AddDate(1, 0, 0).Round(0)

@@ -91,7 +91,7 @@ func (r *Recorder) Stop() {
 
 // kept is the file as the library gets it. The library must not close it, because it belongs to the caller. It must not
 // get errors either: after an error it reads no more samples, and the next Write of a track would block forever. So
-// kept stores the first errors and then appends no more data.
+// kept stores the errors and then appends no more data.
 type kept struct {
 	file *os.File
 	mu   sync.Mutex
